@@ -1,0 +1,110 @@
+# One command for each thing a developer does. `make help` lists them; CI runs `make test` and nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/headwater/target
+export CARGO_TERM_COLOR ?= auto
+
+CARGO ?= cargo
+# Seconds each fuzz target runs.
+SECONDS ?= 60
+# The fuzz targets to run; empty = all.
+TARGETS ?=
+# Arguments of `make bench`.
+ARGS ?=
+# The demo's database: made anew by every `make run`.
+DEMO_DB := demo.db
+
+HEADWATER := $(CARGO_TARGET_DIR)/release/headwater
+WEATHER := data/weather_nyc_2013.csv.gz
+
+bold := $(shell [ -t 1 ] && tput bold 2>/dev/null)
+plain := $(shell [ -t 1 ] && tput sgr0 2>/dev/null)
+section = @printf '\n%s== %s%s\n' '$(bold)' $(1) '$(plain)'
+# Prints a command as a user would type it, then runs it.
+define show
+@printf '\n%s$$ headwater %s%s\n' '$(bold)' $(call quote,$(1)) '$(plain)'
+@$(HEADWATER) $(1)
+endef
+quote = '$(subst ','\'',$(1))'
+
+.PHONY: help run build test fmt fmt-check lint unit doc tidy fuzz bench clean
+
+help: ## This list
+	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@printf '\nBuild output goes to %s (set CARGO_TARGET_DIR to change it).\n' '$(CARGO_TARGET_DIR)'
+
+run: ## Build, import real weather data, look at it at several zooms
+	$(call section,'Building the headwater command (about a minute the first time)')
+	@$(CARGO) build --release --locked --package headwater-cli
+	$(call section,'A year of hourly weather at three New York airports')
+	@rm -rf -- $(DEMO_DB)
+	$(call show,import --db $(DEMO_DB) --table weather --time epoch_ms:ms --tag origin --null NA \
+	  --field temp:f64 --field dewp:f64 --field humid:f64 --field wind_dir:f64 --field wind_speed:f64 \
+	  --field wind_gust:f64 --field precip:f64 --field pressure:f64 --field visib:f64 $(WEATHER))
+	$(call section,'What is stored')
+	$(call show,stat --db $(DEMO_DB))
+	$(call section,'Temperature at JFK: the whole year')
+	$(call show,plot --db $(DEMO_DB) 'weather,origin=JFK.temp')
+	$(call section,'The same stream: one day in July')
+	$(call show,plot --db $(DEMO_DB) 'weather,origin=JFK.temp' --from 2013-07-18T04:00:00Z --to 2013-07-19T04:00:00Z)
+	$(call section,'What to try next')
+	@printf '%s\n' \
+	  '' \
+	  'alias headwater=$(HEADWATER)' \
+	  '' \
+	  "headwater aggregate --db $(DEMO_DB) 'weather,origin=LGA.temp' --every 7d       # a mean, least and most for each week" \
+	  "headwater last      --db $(DEMO_DB) 'weather,origin=EWR'                       # the newest value of each field" \
+	  "headwater tile      --db $(DEMO_DB) 'weather,origin=JFK.temp' 12 655           # 512 buckets of 4,096 s as JSON" \
+	  "headwater export    --db $(DEMO_DB) --table weather --where origin=JFK --format csv | head" \
+	  'headwater check     --db $(DEMO_DB)                                            # reads every byte back' \
+	  'headwater import    --db my.db --table car --time epoch_ms:ms my.csv           # your own CSV; also .gz, .zst and line protocol' \
+	  'headwater help' \
+	  '' \
+	  'To use it inside a program, see README.md. The demo is in $(DEMO_DB); remove it when you like.'
+
+build: ## Build everything, unoptimised
+	$(CARGO) build --workspace --all-targets --locked
+
+test: fmt-check lint unit doc ## Everything a change must pass; what CI runs
+	@$(MAKE) --no-print-directory fuzz SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
+	$(call section,'All checks passed')
+
+fmt: ## Format the sources
+	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+
+fmt-check:
+	$(call section,'Format')
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+
+lint: ## Clippy, every warning an error
+	$(call section,'Lints')
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit:
+	$(call section,'Tests: units, laws, models, crashes, golden bytes, examples in the documentation, tidiness')
+	$(CARGO) test --workspace --locked
+
+tidy: ## Only the checks of crate arrows, licences, links and sources
+	$(CARGO) test --package lab --test it --locked -- tidy
+
+doc: ## Build the API documentation, every warning an error
+	$(call section,'Documentation')
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+fuzz: ## Run the fuzz targets: SECONDS=60 for each, TARGETS='leaf csv' for some
+	$(call section,'Fuzzing: $(SECONDS) s for each target')
+	@fuzz/run $(SECONDS) $(TARGETS)
+
+bench: ## Run the measurements of crates/lab: ARGS='--help' says which
+	$(CARGO) run --release --locked --package lab -- $(ARGS)
+
+clean: ## Remove the demo's database and everything built
+	rm -rf -- $(DEMO_DB)
+	$(CARGO) clean

@@ -1,0 +1,313 @@
+//! What a writer hands in: columns per stream, by name.
+//!
+//! Invariants: the entries of a batch name each stream at most once when built through [`Batch::stream`];
+//! all columns of an entry have as many rows as it has times; tags are sorted by key and no key comes twice.
+//! A batch is one all-or-nothing write.
+
+use crate::column::{Column, Values};
+use crate::value::{FieldType, Value};
+use std::collections::HashMap;
+
+/// Names a stream: a table and its tags, sorted by key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamName {
+    table: String,
+    tags: Vec<(String, String)>,
+}
+
+impl StreamName {
+    /// A stream of `table` with these tags, in any order. When a key comes twice the last value counts.
+    ///
+    /// ```
+    /// let name = headwater_codec::StreamName::new("weather", [("station", "EWR")]);
+    /// assert_eq!(name.to_string(), "weather,station=EWR");
+    /// ```
+    pub fn new<K: Into<String>, V: Into<String>>(
+        table: impl Into<String>,
+        tags: impl IntoIterator<Item = (K, V)>,
+    ) -> StreamName {
+        let mut tags: Vec<(String, String)> = tags
+            .into_iter()
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect();
+        tags.reverse();
+        tags.sort_by(|a, b| a.0.cmp(&b.0));
+        tags.dedup_by(|a, b| a.0 == b.0);
+        StreamName {
+            table: table.into(),
+            tags,
+        }
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The tags, sorted by key.
+    #[must_use]
+    pub fn tags(&self) -> &[(String, String)] {
+        &self.tags
+    }
+
+    /// The value of one tag.
+    #[must_use]
+    pub fn tag(&self, key: &str) -> Option<&str> {
+        self.tags
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, v)| v.as_str())
+    }
+
+    /// Reads `table,tag=value,…`; a backslash keeps the next character (comma, `=`, blank, backslash).
+    #[must_use]
+    pub fn parse(text: &str) -> Option<StreamName> {
+        let mut parts: Vec<Vec<String>> = vec![vec![String::new()]];
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\\' => parts.last_mut()?.last_mut()?.push(chars.next()?),
+                ',' => parts.push(vec![String::new()]),
+                '=' if parts.len() > 1 && parts.last()?.len() == 1 => {
+                    parts.last_mut()?.push(String::new())
+                }
+                c => parts.last_mut()?.last_mut()?.push(c),
+            }
+        }
+        let mut parts = parts.into_iter();
+        let table = parts.next()?.pop()?;
+        if table.is_empty() {
+            return None;
+        }
+        let mut tags = Vec::new();
+        for mut part in parts {
+            let value = part.pop()?;
+            let key = part.pop()?;
+            if key.is_empty() {
+                return None;
+            }
+            tags.push((key, value));
+        }
+        Some(StreamName::new(table, tags))
+    }
+}
+
+impl std::fmt::Display for StreamName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fn escaped(
+            f: &mut std::fmt::Formatter<'_>,
+            text: &str,
+            special: &[char],
+        ) -> std::fmt::Result {
+            for c in text.chars() {
+                if special.contains(&c) {
+                    f.write_str("\\")?;
+                }
+                write!(f, "{c}")?;
+            }
+            Ok(())
+        }
+        escaped(f, &self.table, &[',', ' ', '\\'])?;
+        for (key, value) in &self.tags {
+            f.write_str(",")?;
+            escaped(f, key, &[',', '=', ' ', '\\'])?;
+            f.write_str("=")?;
+            escaped(f, value, &[',', '=', ' ', '\\'])?;
+        }
+        Ok(())
+    }
+}
+
+/// The rows of one stream inside a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamRows {
+    /// The stream.
+    pub name: StreamName,
+    /// Nanoseconds since 1970 UTC, in any order.
+    pub times: Vec<i64>,
+    /// Fields by name; each column has `times.len()` rows.
+    pub fields: Vec<(String, Column)>,
+}
+
+impl StreamRows {
+    /// No rows of `name`.
+    #[must_use]
+    pub fn new(name: StreamName) -> Self {
+        StreamRows {
+            name,
+            times: Vec::new(),
+            fields: Vec::new(),
+        }
+    }
+
+    /// Appends a row. Fields seen for the first time are absent in earlier rows; fields not named are absent in this one.
+    ///
+    /// # Errors
+    /// When a field already has values of another type in this batch; the row is then not added.
+    pub fn row<'a>(
+        &mut self,
+        time_ns: i64,
+        values: impl IntoIterator<Item = (&'a str, Value)>,
+    ) -> Result<(), MixedTypes> {
+        let values: Vec<(&str, Value)> = values.into_iter().collect();
+        for (field, value) in &values {
+            let expected = self
+                .fields
+                .iter()
+                .find(|(n, _)| n == field)
+                .map(|(_, c)| c.field_type());
+            let found = value.as_ref().field_type();
+            if let Some(expected) = expected
+                && expected != found
+                && !(expected == FieldType::F64 && found == FieldType::I64)
+            {
+                return Err(MixedTypes {
+                    field: (*field).to_owned(),
+                    expected,
+                    found,
+                });
+            }
+        }
+        let before = self.times.len();
+        self.times.push(time_ns);
+        for (field, value) in values {
+            let at = match self.fields.iter().position(|(n, _)| n == field) {
+                Some(at) => at,
+                None => {
+                    self.fields.push((
+                        field.to_owned(),
+                        Column::absent(value.as_ref().field_type(), before),
+                    ));
+                    self.fields.len() - 1
+                }
+            };
+            if let Some((_, column)) = self.fields.get_mut(at)
+                && column.len() == before
+            {
+                let value = match (column.field_type(), value) {
+                    (FieldType::F64, Value::I64(v)) => Value::F64(v as f64),
+                    (_, value) => value,
+                };
+                column.push(value.as_ref());
+            }
+        }
+        for (_, column) in &mut self.fields {
+            if column.len() == before {
+                column.push_absent(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a whole column of present values.
+    #[must_use]
+    pub fn with_column(mut self, field: impl Into<String>, values: Values) -> Self {
+        self.fields
+            .push((field.into(), Column::from_values(values)));
+        self
+    }
+}
+
+/// A row whose value has another type than the same field had before in the batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("field `{field}` holds {expected} in this batch, found {found}")]
+pub struct MixedTypes {
+    /// The field.
+    pub field: String,
+    /// The type it had.
+    pub expected: FieldType,
+    /// The type of the refused value.
+    pub found: FieldType,
+}
+
+/// Rows of any number of streams, written all or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    entries: Vec<StreamRows>,
+    by_name: HashMap<StreamName, usize>,
+}
+
+impl Batch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// The rows of one stream, to append to.
+    pub fn stream(&mut self, name: &StreamName) -> &mut StreamRows {
+        let at = match self.by_name.get(name) {
+            Some(at) => *at,
+            None => {
+                self.by_name.insert(name.clone(), self.entries.len());
+                self.entries.push(StreamRows::new(name.clone()));
+                self.entries.len() - 1
+            }
+        };
+        &mut self.entries[at]
+    }
+
+    /// Adds whole columns of one stream. Rows of the same stream may be added several times.
+    pub fn push(&mut self, rows: StreamRows) {
+        self.by_name.insert(rows.name.clone(), self.entries.len());
+        self.entries.push(rows);
+    }
+
+    /// The entries, in the order they were added.
+    #[must_use]
+    pub fn entries(&self) -> &[StreamRows] {
+        &self.entries
+    }
+
+    /// The entries, by value.
+    #[must_use]
+    pub fn into_entries(self) -> Vec<StreamRows> {
+        self.entries
+    }
+
+    /// Rows in all streams.
+    #[must_use]
+    pub fn row_count(&self) -> usize {
+        self.entries.iter().map(|e| e.times.len()).sum()
+    }
+
+    /// True when there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.row_count() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_stream_name_reads_back_what_it_prints() {
+        let name = StreamName::new("a b,c", [("k=1", "v,\\x"), ("a", "")]);
+        assert_eq!(StreamName::parse(&name.to_string()).unwrap(), name);
+        assert!(StreamName::parse("").is_none() && StreamName::parse("t,x").is_none());
+    }
+
+    #[test]
+    fn rows_fill_in_absent_values() {
+        let mut batch = Batch::new();
+        let rows = batch.stream(&StreamName::new("t", [("d", "1")]));
+        rows.row(1, [("a", 1.5.into())]).unwrap();
+        rows.row(2, [("b", true.into()), ("a", 3i64.into())])
+            .unwrap();
+        assert!(rows.row(3, [("b", 2.5.into())]).is_err());
+        rows.row(4, []).unwrap();
+        assert_eq!(rows.times, [1, 2, 4]);
+        assert_eq!(
+            rows.fields[0].1.to_values(),
+            [Some(Value::F64(1.5)), Some(Value::F64(3.0)), None]
+        );
+        assert_eq!(
+            rows.fields[1].1.to_values(),
+            [None, Some(Value::Bool(true)), None]
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! Bucket blocks: up to 64 buckets of one level of the pyramid, all fields.
+//!
+//! Invariants: decoding gives every aggregate back bit for bit, save its [`crate::aggregate::Carry`], which is not stored;
+//! settled aggregates ([`Aggregate::settled`]) take the fewest bytes. Sums of decimals are integers, so mean and M2 are kept
+//! as the integers they follow from, with the difference in units of the last place, and only where that is smaller.
+//! Failure: any damage is a [`DecodeError`], found by the checksum of the whole block; memory is bounded by
+//! [`BLOCK_BUCKETS_MAX`] and [`FIELDS_MAX`].
+//! Format: docs/format/block.md. `moments` derives mean and M2 from integers, `field` holds both directions of
+//! a field, `wide` and `plain` the shapes that need 128 bits.
+
+mod field;
+mod moments;
+mod plain;
+mod wide;
+
+use crate::aggregate::Aggregate;
+use crate::bytes::{Cursor, DecodeError, PutBytes};
+use crate::checksum::crc32c;
+use crate::level::Level;
+use crate::pack::{put_integers, take_integers};
+use crate::value::{FieldId, FieldType};
+
+/// Buckets in a full block.
+pub const BLOCK_BUCKETS: usize = 64;
+/// Most buckets that a block may hold.
+pub const BLOCK_BUCKETS_MAX: usize = 256;
+/// Most fields that a block may hold.
+pub const FIELDS_MAX: usize = 4_096;
+
+const MAGIC: u8 = 0xb5;
+const VERSION: u8 = 1;
+/// Added to a level, so that it is not negative.
+const LEVEL_BASE: i32 = 20;
+
+/// Buckets of one level, only those that hold a row, rising.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketBlock {
+    /// The level.
+    pub level: Level,
+    /// Bucket numbers, strictly rising.
+    pub buckets: Vec<i64>,
+    /// Rows in each bucket, absent fields included.
+    pub rows: Vec<u64>,
+    /// For each field that has a value in any of the buckets, rising: one aggregate per bucket
+    /// ([`Aggregate::EMPTY`] where the field is absent).
+    pub fields: Vec<(FieldId, FieldType, Vec<Aggregate>)>,
+}
+
+impl BucketBlock {
+    /// The bytes of the block, checksum included.
+    ///
+    /// # Panics
+    /// When there are more than [`BLOCK_BUCKETS_MAX`] buckets or [`FIELDS_MAX`] fields, when buckets or fields do not
+    /// strictly rise, or when a list has another length than the buckets.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let count = self.buckets.len();
+        assert!(count <= BLOCK_BUCKETS_MAX, "at most 256 buckets");
+        assert!(self.fields.len() <= FIELDS_MAX, "at most 4,096 fields");
+        assert!(self.buckets.is_sorted_by(|a, b| a < b), "buckets rise");
+        assert!(self.rows.len() == count, "a row count for each bucket");
+        let mut out = Vec::with_capacity(64 + self.fields.len() * count * 12);
+        out.put_u8(MAGIC);
+        out.put_u8(VERSION);
+        out.put_u8((self.level.get() + LEVEL_BASE) as u8);
+        out.put_varint(count as u64);
+        out.put_varint(self.fields.len() as u64);
+        put_integers(&self.buckets, &mut out);
+        let rows: Vec<i64> = self.rows.iter().map(|r| *r as i64).collect();
+        put_integers(&rows, &mut out);
+        let middles = self.middles();
+        let mut next = 0u64;
+        let mut before = None;
+        for (FieldId(field), field_type, aggregates) in &self.fields {
+            let field = u64::from(*field);
+            assert!(field >= next, "fields rise");
+            assert!(aggregates.len() == count, "an aggregate for each bucket");
+            out.put_varint(field - next);
+            next = field + 1;
+            field::put(
+                *field_type,
+                aggregates,
+                &self.rows,
+                &middles,
+                before,
+                &mut out,
+            );
+            before = Some(aggregates.as_slice());
+        }
+        let checksum = crc32c(&out);
+        out.put_u32(checksum);
+        out
+    }
+
+    /// Reads back what [`BucketBlock::encode`] wrote, bit for bit.
+    ///
+    /// # Errors
+    /// When the bytes are damaged.
+    pub fn decode(bytes: &[u8]) -> Result<BucketBlock, DecodeError> {
+        let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
+            return Err(DecodeError {
+                expected: "a block checksum",
+                offset: 0,
+            });
+        };
+        if crc32c(body) != u32::from_le_bytes(*checksum) {
+            return Err(DecodeError {
+                expected: "a block that matches its checksum",
+                offset: body.len(),
+            });
+        }
+        let mut cursor = Cursor::new(body);
+        let block = Self::read(&mut cursor)?;
+        cursor.finish()?;
+        Ok(block)
+    }
+
+    fn read(cursor: &mut Cursor<'_>) -> Result<BucketBlock, DecodeError> {
+        if cursor.u8("the block magic")? != MAGIC {
+            return Err(cursor.fail("the block magic 0xb5"));
+        }
+        if cursor.u8("the block version")? != VERSION {
+            return Err(cursor.fail("block version 1"));
+        }
+        let level = Level::new(i32::from(cursor.u8("a level")?) - LEVEL_BASE)
+            .ok_or_else(|| cursor.fail("a level from -20 to 40"))?;
+        let count = cursor.varint_up_to(BLOCK_BUCKETS_MAX as u64, "at most 256 buckets")?;
+        let fields = cursor.varint_up_to(FIELDS_MAX as u64, "at most 4,096 fields")?;
+        let buckets = take_integers(cursor, count)?;
+        if !buckets.is_sorted_by(|a, b| a < b) {
+            return Err(cursor.fail("rising buckets"));
+        }
+        let rows = take_integers(cursor, count)?;
+        let mut block = BucketBlock {
+            level,
+            buckets,
+            rows: rows.into_iter().map(|r| r as u64).collect(),
+            fields: Vec::with_capacity(fields),
+        };
+        let middles = block.middles();
+        let mut next = 0u64;
+        for _ in 0..fields {
+            let field = next
+                .checked_add(cursor.varint("a field")?)
+                .and_then(|f| u32::try_from(f).ok())
+                .ok_or_else(|| cursor.fail("a field below 2^32"))?;
+            next = u64::from(field) + 1;
+            let before = block.fields.last().map(|(_, _, a)| a.as_slice());
+            let (field_type, aggregates) = field::take(cursor, &block.rows, &middles, before)?;
+            block.fields.push((FieldId(field), field_type, aggregates));
+        }
+        Ok(block)
+    }
+
+    /// The instant in the middle of each bucket, which may lie outside the range of instants.
+    fn middles(&self) -> Vec<i128> {
+        self.buckets
+            .iter()
+            .map(|bucket| {
+                let first = self.level.bucket_start_wide(*bucket);
+                let next = self.level.bucket_start_wide(bucket.saturating_add(1));
+                first.wrapping_add(next).div_euclid(2)
+            })
+            .collect()
+    }
+}

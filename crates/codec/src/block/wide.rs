@@ -1,0 +1,56 @@
+//! Lists of 128-bit sums, nearly always narrow: a unit and integer blocks, or sixteen bytes each.
+
+use crate::bytes::{Cursor, DecodeError, PutBytes};
+use crate::pack::{put_integers, take_integers};
+
+/// Powers of a thousand that sums of times are divided by when all are multiples.
+const UNITS: [i128; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
+/// Instead of a unit: sixteen bytes each.
+const WIDE: u8 = 255;
+
+pub(super) fn put_wide(values: &[i128], out: &mut Vec<u8>) {
+    let unit = UNITS
+        .iter()
+        .rposition(|unit| values.iter().all(|v| v % unit == 0))
+        .unwrap_or(0);
+    let divisor = UNITS.get(unit).copied().unwrap_or(1);
+    let narrow: Option<Vec<i64>> = values
+        .iter()
+        .map(|v| i64::try_from(v / divisor).ok())
+        .collect();
+    match narrow {
+        Some(narrow) => {
+            out.put_u8(unit as u8);
+            put_integers(&narrow, out);
+        }
+        None => {
+            out.put_u8(WIDE);
+            for v in values {
+                out.extend_from_slice(&v.to_le_bytes());
+            }
+        }
+    }
+}
+
+pub(super) fn take_i128(
+    cursor: &mut Cursor<'_>,
+    expected: &'static str,
+) -> Result<i128, DecodeError> {
+    let low = cursor.u64(expected)?;
+    let high = cursor.i64(expected)?;
+    Ok(i128::from(high) << 64 | i128::from(low))
+}
+
+pub(super) fn take_wide(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<i128>, DecodeError> {
+    let unit = cursor.u8("a unit of sums")?;
+    if unit == WIDE {
+        return (0..count)
+            .map(|_| take_i128(cursor, "a wide sum"))
+            .collect();
+    }
+    let Some(factor) = UNITS.get(usize::from(unit)) else {
+        return Err(cursor.fail("a unit of sums below 4"));
+    };
+    let narrow = take_integers(cursor, count)?;
+    Ok(narrow.iter().map(|v| i128::from(*v) * factor).collect())
+}

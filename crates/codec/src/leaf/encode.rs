@@ -1,0 +1,95 @@
+//! Encoding of a leaf: presence and values of each column, then the header in front of them.
+
+use super::header::{self, Encoded};
+use super::hints::EncodeHints;
+use super::pages::Pages;
+use super::{MAX_COLUMNS, MAX_ROWS, PAGE_ROWS, codec, floats, integers, presence, text};
+use crate::column::{Column, Values};
+use crate::pack::pack_bools;
+use crate::presence::compact;
+use crate::rows::Rows;
+use crate::value::{FieldId, FieldType};
+
+pub(super) fn leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
+    assert!(rows.len() <= MAX_ROWS, "at most 65,536 rows in a leaf");
+    assert!(
+        rows.columns.len() <= MAX_COLUMNS,
+        "at most 4,096 columns in a leaf"
+    );
+    let page_first_times: Vec<i64> = rows.times.iter().step_by(PAGE_ROWS).copied().collect();
+    let mut columns = Vec::with_capacity(rows.columns.len() + 1);
+    let pages = Pages::new(rows.len(), None);
+    let mut payload = Vec::new();
+    let codec = integers::put(&rows.times, &pages, &mut hints.times.integers, &mut payload);
+    columns.push(Encoded {
+        field: FieldId(0),
+        field_type: FieldType::I64,
+        presence: presence::ALL,
+        codec,
+        payload,
+    });
+    let mut last = None;
+    for (field, value) in &rows.columns {
+        assert!(last < Some(*field), "columns rise by field");
+        last = Some(*field);
+        assert!(
+            value.len() == rows.len(),
+            "columns are as long as the times"
+        );
+        columns.extend(column(*field, value, &pages, hints));
+    }
+    header::write(rows.len(), &page_first_times, &columns)
+}
+
+/// A column, or `None` when no row of it is present.
+fn column(
+    field: FieldId,
+    column: &Column,
+    all: &Pages,
+    hints: &mut EncodeHints,
+) -> Option<Encoded> {
+    let values = compact(column);
+    if values.is_empty() {
+        return None;
+    }
+    let mut payload = Vec::new();
+    let presence = presence::put(column.presence(), &mut payload);
+    let own;
+    let pages = match column.presence() {
+        None => all,
+        bits => {
+            own = Pages::new(column.len(), bits);
+            &own
+        }
+    };
+    let hint = hints.column(field);
+    let out = &mut payload;
+    let codec = match &*values {
+        Values::F64(v) => floats::put(v, pages, hint, out),
+        Values::I64(v) => integers::put(v, pages, &mut hint.integers, out),
+        Values::U64(v) => {
+            let signed: Vec<i64> = v.iter().map(|v| *v as i64).collect();
+            integers::put(&signed, pages, &mut hint.integers, out)
+        }
+        Values::Bool(v) => bools(v, out),
+        Values::String(v) | Values::Bytes(v) => text::put(v, pages, out),
+    };
+    Some(Encoded {
+        field,
+        field_type: column.field_type(),
+        presence,
+        codec,
+        payload,
+    })
+}
+
+fn bools(values: &[bool], out: &mut Vec<u8>) -> u8 {
+    if let Some((first, rest)) = values.split_first()
+        && rest.iter().all(|v| v == first)
+    {
+        out.push(u8::from(*first));
+        return codec::CONSTANT;
+    }
+    pack_bools(values, out);
+    codec::BITS
+}

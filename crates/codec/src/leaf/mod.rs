@@ -1,0 +1,186 @@
+//! Leaves: compressed rows of one or several streams.
+//!
+//! Invariants: rows come back bit for bit; a page of 256 rows is decoded without its neighbours; the header has a checksum
+//! and so has every column; encoding is correct with any hints.
+//! Failure: any bytes give rows or a [`DecodeError`] that says what was expected where; memory is bounded by
+//! [`MAX_ROWS`], [`MAX_COLUMNS`] and [`MAX_TEXT_BYTES`].
+//! Concurrency: a [`Leaf`] is immutable and shared by reference count.
+//! Format: docs/format/leaf.md. `leaf/encode.rs` chooses the codec of a column; `integers`, `floats`, `text` and
+//! `presence` hold both directions of each; `pages` says which values a page holds.
+
+mod decode;
+mod encode;
+mod floats;
+mod header;
+mod hints;
+mod integers;
+mod pages;
+mod pco_pages;
+mod presence;
+mod text;
+
+pub use hints::EncodeHints;
+
+use crate::bytes::DecodeError;
+use crate::rows::Rows;
+use crate::value::{FieldId, FieldType};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows in a page.
+pub const PAGE_ROWS: usize = 256;
+/// Most rows in a leaf.
+pub const MAX_ROWS: usize = 65_536;
+/// Most columns in a leaf.
+pub const MAX_COLUMNS: usize = 4_096;
+/// Most bytes of text or byte strings in one column of a leaf.
+pub const MAX_TEXT_BYTES: usize = 1 << 30;
+
+/// Codecs of a column; the numbers are part of the format.
+mod codec {
+    pub(super) const CONSTANT: u8 = 0;
+    pub(super) const ARITHMETIC: u8 = 1;
+    pub(super) const PACKED: u8 = 2;
+    pub(super) const PCO: u8 = 3;
+    pub(super) const RAW: u8 = 4;
+    pub(super) const BITS: u8 = 5;
+    pub(super) const DICTIONARY: u8 = 6;
+    pub(super) const ZSTD: u8 = 7;
+    /// Set beside one of the first four: floats as decimals.
+    pub(super) const DECIMAL: u8 = 0x10;
+
+    pub(super) fn name(codec: u8) -> &'static str {
+        const DECIMAL_CONSTANT: u8 = DECIMAL | CONSTANT;
+        const DECIMAL_ARITHMETIC: u8 = DECIMAL | ARITHMETIC;
+        const DECIMAL_PACKED: u8 = DECIMAL | PACKED;
+        const DECIMAL_PCO: u8 = DECIMAL | PCO;
+        match codec {
+            CONSTANT => "constant",
+            ARITHMETIC => "arithmetic",
+            PACKED => "packed",
+            PCO => "pco",
+            RAW => "raw",
+            BITS => "bits",
+            DICTIONARY => "dictionary",
+            ZSTD => "zstd",
+            DECIMAL_CONSTANT => "decimal constant",
+            DECIMAL_ARITHMETIC => "decimal arithmetic",
+            DECIMAL_PACKED => "decimal packed",
+            DECIMAL_PCO => "decimal pco",
+            _ => "unknown",
+        }
+    }
+}
+
+/// What a leaf says of one of its columns, for inspection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnInfo {
+    /// The field; `None` for the times.
+    pub field: Option<FieldId>,
+    /// Type of the values; i64 for the times.
+    pub field_type: FieldType,
+    /// How the values are kept, as in docs/format/leaf.md.
+    pub codec: &'static str,
+    /// How the present rows are kept: `all`, `bitmap` or `runs`.
+    pub presence: &'static str,
+    /// Size of the payload.
+    pub encoded_bytes: usize,
+}
+
+/// Encodes rows (one stream's, sorted by time, or several streams' one after the other) as one leaf. A column of which no
+/// row is present is left out.
+///
+/// # Panics
+/// When there are more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns, when columns are not in rising order of the field,
+/// have not as many rows as there are times, or hold more than [`MAX_TEXT_BYTES`] of text.
+#[must_use]
+pub fn encode_leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
+    encode::leaf(rows, hints)
+}
+
+/// A leaf whose header was checked. Holds the bytes; columns are decoded on request. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    bytes: Arc<[u8]>,
+    header: Arc<header::Header>,
+}
+
+impl Leaf {
+    /// Checks header and lengths, not the column checksums.
+    ///
+    /// # Errors
+    /// When the header is no leaf header or is damaged.
+    pub fn open(bytes: Arc<[u8]>) -> Result<Leaf, DecodeError> {
+        let header = Arc::new(header::Header::read(&bytes)?);
+        Ok(Leaf { bytes, header })
+    }
+
+    /// Rows in the leaf.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.header.rows
+    }
+
+    /// Fields that have a column here, rising.
+    pub fn fields(&self) -> impl Iterator<Item = FieldId> + '_ {
+        self.header.columns.iter().map(|c| c.field)
+    }
+
+    /// First timestamp of each page.
+    #[must_use]
+    pub fn page_first_times(&self) -> &[i64] {
+        &self.header.page_first_times
+    }
+
+    /// The columns, times first.
+    pub fn columns(&self) -> impl Iterator<Item = ColumnInfo> + '_ {
+        let times = std::iter::once((None, &self.header.times));
+        let fields = self.header.columns.iter().map(|c| (Some(c.field), c));
+        times.chain(fields).map(|(field, entry)| ColumnInfo {
+            field,
+            field_type: entry.field_type,
+            codec: codec::name(entry.codec),
+            presence: presence::name(entry.presence),
+            encoded_bytes: entry.len,
+        })
+    }
+
+    /// Size of the encoded leaf.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Memory that this leaf keeps, about: its bytes and the parsed header.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.len()
+            + self.header.page_first_times.len() * 8
+            + self.header.columns.len() * size_of::<header::ColumnEntry>()
+    }
+
+    /// Decodes rows `range` (cut to the rows of the leaf) of the times and of `fields` (`None` = all); only the pages that
+    /// hold them are decoded, and checksums of the columns read are verified. A field that has no column here has none in
+    /// the result.
+    ///
+    /// # Errors
+    /// When bytes are damaged.
+    pub fn read(
+        &self,
+        range: Range<usize>,
+        fields: Option<&[FieldId]>,
+    ) -> Result<Rows, DecodeError> {
+        decode::read(&self.bytes, &self.header, range, fields)
+    }
+
+    /// Verifies the checksum of every column without decoding it.
+    ///
+    /// # Errors
+    /// When bytes are damaged.
+    pub fn verify(&self) -> Result<(), DecodeError> {
+        for entry in std::iter::once(&self.header.times).chain(&self.header.columns) {
+            entry.verified(&self.bytes)?;
+        }
+        Ok(())
+    }
+}

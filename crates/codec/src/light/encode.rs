@@ -1,0 +1,180 @@
+//! Writing of log columns: one look at a column, then the first codec that fits.
+
+use super::{UNITS, codec};
+use crate::bytes::PutBytes;
+use crate::column::{Column, Values, VarBytes};
+use crate::decimal::{decimals, single};
+use crate::pack::{pack_bools, put_integers};
+use crate::presence::{compact, put_bits};
+use crate::rows::Rows;
+use crate::text::{Dictionary, lengths};
+use crate::value::{FieldId, FieldType};
+
+/// Text shorter than this is not worth compressing.
+const LZ4_FROM: usize = 64;
+/// Most entries of a dictionary.
+const DICTIONARY_MAX: usize = 255;
+
+pub(super) fn rows(rows: &Rows, out: &mut Vec<u8>) {
+    out.put_varint(rows.len() as u64);
+    out.put_varint(rows.columns.len() as u64);
+    times(&rows.times, out);
+    let mut next = 0u64;
+    for (FieldId(field), value) in &rows.columns {
+        let field = u64::from(*field);
+        assert!(field >= next, "columns rise by field");
+        assert!(
+            value.len() == rows.len(),
+            "columns are as long as the times"
+        );
+        out.put_varint(field - next);
+        next = field + 1;
+        column(value, out);
+    }
+}
+
+fn times(times: &[i64], out: &mut Vec<u8>) {
+    if times.is_empty() {
+        return;
+    }
+    let unit = UNITS
+        .iter()
+        .rposition(|unit| times.iter().all(|t| t % unit == 0))
+        .unwrap_or(0);
+    out.put_u8(unit as u8);
+    match UNITS.get(unit) {
+        Some(divisor) if unit > 0 => {
+            let scaled: Vec<i64> = times.iter().map(|t| t / divisor).collect();
+            put_integers(&scaled, out);
+        }
+        _ => put_integers(times, out),
+    }
+}
+
+fn column(column: &Column, out: &mut Vec<u8>) {
+    let values = compact(column);
+    let partial = column.presence().filter(|_| !values.is_empty());
+    let head = column.field_type() as u8 | u8::from(partial.is_some()) << 3;
+    let at = out.len();
+    out.put_u8(head);
+    if let Some(bits) = partial {
+        put_bits(bits, out);
+    }
+    let codec = match &*values {
+        empty if empty.is_empty() => codec::ABSENT,
+        Values::F64(v) => floats(v, out),
+        Values::I64(v) => {
+            put_integers(v, out);
+            codec::INTEGERS
+        }
+        Values::U64(v) => {
+            let signed: Vec<i64> = v.iter().map(|v| *v as i64).collect();
+            put_integers(&signed, out);
+            codec::INTEGERS
+        }
+        Values::Bool(v) => bools(v, out),
+        Values::String(v) | Values::Bytes(v) => text(v, out),
+    };
+    if let Some(byte) = out.get_mut(at) {
+        *byte |= codec << 4;
+    }
+}
+
+fn floats(values: &[f64], out: &mut Vec<u8>) -> u8 {
+    // One row is the common small write: the same bytes as below without taking memory.
+    if let [value] = values {
+        if let Some((places, integer)) = single(*value) {
+            out.put_u8(places);
+            put_integers(&[integer], out);
+            return codec::DECIMALS;
+        }
+        out.put_u64(value.to_bits());
+        return codec::REPEATED;
+    }
+    if let Some(found) = decimals(values) {
+        out.put_u8(found.places);
+        let codec = if found.exceptions.is_empty() {
+            codec::DECIMALS
+        } else {
+            out.put_varint(found.exceptions.len() as u64);
+            let mut before = 0;
+            for (index, bits) in &found.exceptions {
+                out.put_varint(u64::from(*index - before));
+                out.put_u64(*bits);
+                before = *index;
+            }
+            codec::DECIMALS_EXCEPT
+        };
+        put_integers(&found.integers, out);
+        return codec;
+    }
+    if let Some((first, rest)) = values.split_first()
+        && rest.iter().all(|v| v.to_bits() == first.to_bits())
+    {
+        out.put_u64(first.to_bits());
+        return codec::REPEATED;
+    }
+    out.reserve(values.len() * 8);
+    for v in values {
+        out.put_u64(v.to_bits());
+    }
+    codec::RAW
+}
+
+fn bools(values: &[bool], out: &mut Vec<u8>) -> u8 {
+    if let Some((first, rest)) = values.split_first()
+        && rest.iter().all(|v| v == first)
+    {
+        out.put_u8(u8::from(*first));
+        return codec::REPEATED;
+    }
+    pack_bools(values, out);
+    codec::BITS
+}
+
+fn text(values: &VarBytes, out: &mut Vec<u8>) -> u8 {
+    if values.len() >= 4
+        && let Some(dictionary) = Dictionary::of(values, (values.len() / 4).min(DICTIONARY_MAX))
+    {
+        let entries = &dictionary.entries;
+        if entries.len() == 1 {
+            out.put_prefixed(entries.bytes());
+            return codec::REPEATED;
+        }
+        out.put_varint(entries.len() as u64);
+        put_integers(&lengths(entries), out);
+        out.extend_from_slice(entries.bytes());
+        put_integers(&dictionary.codes, out);
+        return codec::DICTIONARY;
+    }
+    put_integers(&lengths(values), out);
+    let bytes = values.bytes();
+    if bytes.len() >= LZ4_FROM {
+        let packed = lz4_flex::block::compress(bytes);
+        if packed.len() < bytes.len() - bytes.len() / 8 {
+            out.put_prefixed(&packed);
+            return codec::LZ4;
+        }
+    }
+    out.extend_from_slice(bytes);
+    codec::RAW
+}
+
+/// The types a codec may stand for; the decoder refuses the rest.
+pub(super) fn allowed(codec: u8, field_type: FieldType) -> bool {
+    match codec {
+        codec::ABSENT => true,
+        codec::RAW => !matches!(
+            field_type,
+            FieldType::I64 | FieldType::U64 | FieldType::Bool
+        ),
+        codec::REPEATED => !matches!(field_type, FieldType::I64 | FieldType::U64),
+        codec::INTEGERS => matches!(field_type, FieldType::I64 | FieldType::U64),
+        codec::DECIMALS | codec::DECIMALS_EXCEPT => field_type == FieldType::F64,
+        codec::BITS => field_type == FieldType::Bool,
+        codec::LZ4 | codec::DICTIONARY => {
+            matches!(field_type, FieldType::String | FieldType::Bytes)
+        }
+        _ => false,
+    }
+}

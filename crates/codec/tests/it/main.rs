@@ -1,0 +1,15 @@
+//! Tests of the codecs from outside: round trips, ranges, damage, accuracy, golden bytes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod aggregate;
+mod block;
+mod damage;
+mod golden;
+mod leaf;
+mod light;
+mod shapes;

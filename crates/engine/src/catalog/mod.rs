@@ -1,0 +1,15 @@
+//! Tables, fields and streams.
+//!
+//! Invariants: ids are dense and never reused; a definition is in the log before anything that uses it, and in the metadata
+//! before the log record is recycled; a [`Table`] is immutable, a change makes a new one. A field's type changes only from
+//! i64 to f64.
+//! Concurrency: one lock over the definitions; it is held while a definition is put into the log, never over I/O.
+
+mod definitions;
+mod streams;
+mod table;
+
+pub(crate) use definitions::{Catalog, Definition};
+pub(crate) use streams::{StreamRecord, decode_stream_key, stream_key};
+pub use table::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
+pub(crate) use table::{Table, check_name};

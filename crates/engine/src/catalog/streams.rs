@@ -1,0 +1,52 @@
+//! A stream's definition and its key bytes.
+
+use crate::ids::{ShardIndex, StreamId, TableId};
+use headwater_codec::{Cursor, DecodeError, PutBytes, StreamName};
+
+/// The bytes that find a stream: table id, then tags sorted by key. Unique per stream.
+pub(crate) fn stream_key(table: TableId, tags: &[(String, String)], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&table.0.to_be_bytes());
+    for (key, value) in tags {
+        out.put_prefixed(key.as_bytes());
+        out.put_prefixed(value.as_bytes());
+    }
+}
+
+/// The name behind key bytes.
+pub(crate) fn decode_stream_key(table_name: &str, key: &[u8]) -> Result<StreamName, DecodeError> {
+    let mut cursor = Cursor::new(key);
+    cursor.u32("table id")?;
+    let mut tags = Vec::new();
+    while cursor.remaining() > 0 {
+        let key = cursor.text("tag key")?.to_owned();
+        tags.push((key, cursor.text("tag value")?.to_owned()));
+    }
+    Ok(StreamName::new(table_name, tags))
+}
+
+/// A stream as the log and the metadata know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamRecord {
+    pub(crate) id: StreamId,
+    pub(crate) table: TableId,
+    pub(crate) shard: ShardIndex,
+    pub(crate) key: Box<[u8]>,
+}
+
+impl StreamRecord {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(u64::from(self.id.0));
+        out.put_varint(u64::from(self.table.0));
+        out.put_varint(u64::from(self.shard.0));
+        out.put_prefixed(&self.key);
+    }
+
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<StreamRecord, DecodeError> {
+        let id = cursor.varint_up_to(u64::from(u32::MAX), "stream id")? as u32;
+        let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")? as u32;
+        let shard = cursor.varint_up_to(u64::from(u16::MAX), "shard")? as u16;
+        let key: Box<[u8]> = cursor.prefixed("stream key")?.into();
+        Ok(StreamRecord { id: StreamId(id), table: TableId(table), shard: ShardIndex(shard), key })
+    }
+}

@@ -1,0 +1,158 @@
+//! A table's definition and its bytes.
+
+use crate::Error;
+use crate::ids::TableId;
+use headwater_codec::{Cursor, DecodeError, FieldId, FieldType, PutBytes};
+
+/// What happens when a stream gets two events with one timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// The later write wins, field by field; an absent field never clears. The default.
+    #[default]
+    Last,
+    /// Both are kept, in order of arrival.
+    Keep,
+}
+
+impl Duplicates {
+    /// `last` or `keep`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Duplicates::Last => "last",
+            Duplicates::Keep => "keep",
+        }
+    }
+}
+
+/// A field of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub field_type: FieldType,
+}
+
+/// A table's definition. Immutable; a change makes a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) id: TableId,
+    pub(crate) name: String,
+    pub(crate) duplicates: Duplicates,
+    pub(crate) leaf_events: u32,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// What [`crate::Database::tables`] tells about a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Its name.
+    pub name: String,
+    /// What happens to equal timestamps.
+    pub duplicates: Duplicates,
+    /// Events of a full leaf.
+    pub leaf_events: u32,
+    /// Tag keys of its streams, sorted.
+    pub tags: Vec<String>,
+    /// Its fields, in the order they were added.
+    pub fields: Vec<Field>,
+    /// Number of streams.
+    pub streams: u64,
+}
+
+/// A field to declare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldSpec {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub field_type: FieldType,
+}
+
+/// A table to declare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSpec {
+    /// Its name.
+    pub name: String,
+    /// What happens to equal timestamps.
+    pub duplicates: Duplicates,
+    /// Events of a full leaf, 16 to 65,536; `None` = the database's default.
+    pub leaf_events: Option<u32>,
+    /// Fields to declare; more may come with writes.
+    pub fields: Vec<FieldSpec>,
+}
+
+impl TableSpec {
+    /// A table without declared fields, with the default settings.
+    pub fn new(name: impl Into<String>) -> TableSpec {
+        TableSpec { name: name.into(), duplicates: Duplicates::Last, leaf_events: None, fields: Vec::new() }
+    }
+}
+
+const VERSION: u8 = 1;
+
+impl Table {
+    pub(crate) fn field_id(&self, name: &str) -> Option<FieldId> {
+        let at = self.fields.iter().position(|f| f.name == name)?;
+        u32::try_from(at).ok().map(FieldId)
+    }
+
+    pub(crate) fn field(&self, id: FieldId) -> Option<&Field> {
+        self.fields.get(id.0 as usize)
+    }
+
+    pub(crate) fn keeps_duplicates(&self) -> bool {
+        self.duplicates == Duplicates::Keep
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(VERSION);
+        out.put_varint(u64::from(self.id.0));
+        out.put_prefixed(self.name.as_bytes());
+        out.put_u8(match self.duplicates {
+            Duplicates::Last => 0,
+            Duplicates::Keep => 1,
+        });
+        out.put_varint(u64::from(self.leaf_events));
+        out.put_varint(self.fields.len() as u64);
+        for field in &self.fields {
+            out.put_u8(field.field_type as u8);
+            out.put_prefixed(field.name.as_bytes());
+        }
+    }
+
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Table, DecodeError> {
+        if cursor.u8("table version")? != VERSION {
+            return Err(cursor.fail("table definition version 1"));
+        }
+        let id = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
+        let name = cursor.text("table name")?.to_owned();
+        let duplicates = match cursor.u8("duplicates")? {
+            0 => Duplicates::Last,
+            1 => Duplicates::Keep,
+            _ => return Err(cursor.fail("duplicates 0 or 1")),
+        };
+        let leaf_events = cursor.varint_up_to(65_536, "leaf events")?.max(1) as u32;
+        let count = cursor.varint_up_to(cursor.remaining() as u64, "field count")?;
+        let mut fields = Vec::with_capacity(count);
+        for _ in 0..count {
+            let number = cursor.u8("field type")?;
+            let Some(field_type) = FieldType::from_number(number) else {
+                return Err(cursor.fail("a field type 1 to 6"));
+            };
+            fields.push(Field { name: cursor.text("field name")?.to_owned(), field_type });
+        }
+        Ok(Table { id: TableId(id as u32), name, duplicates, leaf_events, fields })
+    }
+}
+
+/// Checks a name of a table, tag or field.
+pub(crate) fn check_name(what: &str, name: &str) -> crate::Result<()> {
+    if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
+        return Err(Error::invalid(format!(
+            "{what} name {name:?}: expected 1 to 255 bytes without control characters"
+        )));
+    }
+    Ok(())
+}

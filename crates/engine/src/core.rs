@@ -1,0 +1,140 @@
+//! What every part of an open database shares.
+//!
+//! Lock order: a shard's `stepping`, then `commit`, then the catalog, then a shard's `state`, then the log's state. None is held
+//! over I/O but `stepping` and `commit`, which only steps take.
+
+use crate::catalog::Catalog;
+use crate::counters::Counters;
+use crate::ids::{Sequence, ShardIndex};
+use crate::log::Log;
+use crate::meta::Meta;
+use crate::segment::Store;
+use crate::shard::Shard;
+use crate::{Options, Result};
+use headwater_io::{Env, Lock};
+use parking_lot::{Condvar, Mutex};
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+pub(crate) struct Core {
+    pub(crate) env: Env,
+    pub(crate) options: Options,
+    pub(crate) catalog: Catalog,
+    pub(crate) meta: Meta,
+    pub(crate) log: Log,
+    pub(crate) store: Store,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) counters: Counters,
+    /// Bytes of events in memory, over all shards.
+    pub(crate) memory_bytes: AtomicUsize,
+    pub(crate) next_segment: AtomicU64,
+    /// The log generation that the next commit may name as the first needed.
+    pub(crate) log_cut: AtomicU64,
+    /// Serializes commits, so that definitions reach the metadata in the order of the log.
+    pub(crate) commit: Mutex<CommitState>,
+    pub(crate) work: Work,
+    /// Partitions with damage, which a rewrite would lose.
+    pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
+    pub(crate) _lock: Option<Box<dyn Lock>>,
+}
+
+/// What commits remember.
+#[derive(Debug, Default)]
+pub(crate) struct CommitState {
+    pub(crate) log_bytes_counted: u64,
+    pub(crate) meta_bytes_counted: u64,
+    /// The first log generation needed, as the metadata says it.
+    pub(crate) log_generation: u64,
+}
+
+/// Signals between writers and workers.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) lock: Mutex<()>,
+    /// A worker may have something to do.
+    pub(crate) wanted: Condvar,
+    /// Memory was freed.
+    pub(crate) freed: Condvar,
+    /// Why the last step failed, for writers that wait for memory.
+    pub(crate) step_error: Mutex<Option<crate::Error>>,
+    pub(crate) stop: AtomicBool,
+    /// There are worker threads; otherwise writers do the work.
+    pub(crate) threads: AtomicBool,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("dir", &self.options.dir).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// The shard a stream belongs to, by its key bytes. Fixed for the life of the database.
+    pub(crate) fn shard_of(&self, key: &[u8]) -> ShardIndex {
+        ShardIndex((key_hash(key) % self.shards.len().max(1) as u64) as u16)
+    }
+
+    pub(crate) fn shard(&self, index: ShardIndex) -> Result<&Shard> {
+        self.shards
+            .get(usize::from(index.0))
+            .ok_or_else(|| crate::Error::internal(format!("shard {} of {}", index.0, self.shards.len())))
+    }
+
+    /// Adds to the bytes of memory in use.
+    pub(crate) fn memory_changed(&self, change: isize) {
+        if change >= 0 {
+            self.memory_bytes.fetch_add(change.unsigned_abs(), Ordering::Relaxed);
+        } else {
+            self.memory_bytes.fetch_sub(change.unsigned_abs(), Ordering::Relaxed);
+            let _held = self.work.lock.lock();
+            self.work.freed.notify_all();
+        }
+    }
+
+    /// Bytes of events at which workers begin to flush: half of the budget. The rest is for caches and for flushes.
+    pub(crate) fn flush_bytes(&self) -> usize {
+        self.options.memory_budget_bytes / 2
+    }
+
+    /// The oldest sequence that replay would still need, given what memory holds now.
+    pub(crate) fn first_needed(&self) -> Sequence {
+        let published = self.log.published();
+        let in_memory = self.shards.iter().filter_map(|s| s.state.lock().first_sequence()).min();
+        let defined = self.catalog.first_pending();
+        let mut needed = Sequence(published.0 + 1);
+        for sequence in [in_memory, defined].into_iter().flatten() {
+            needed = needed.min(sequence);
+        }
+        needed
+    }
+}
+
+/// FNV-1a with a final mix: the same on every machine and in every version.
+fn key_hash(key: &[u8]) -> u64 {
+    struct Fnv(u64);
+    impl Hasher for Fnv {
+        fn finish(&self) -> u64 {
+            let mut x = self.0;
+            x ^= x >> 33;
+            x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+            x ^ (x >> 33)
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    hasher.write(key);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_shard_hash_never_changes() {
+        assert_eq!(super::key_hash(b"\0\0\0\0\x07station\x03EWR"), super::key_hash(b"\0\0\0\0\x07station\x03EWR"));
+        assert_eq!(super::key_hash(b""), 0xefd0_1f60_ba99_2926);
+    }
+}

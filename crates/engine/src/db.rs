@@ -1,0 +1,409 @@
+//! The open database, as embedders hold it.
+
+use crate::catalog::{Duplicates, Field, Table, TableInfo, TableSpec, check_name};
+use crate::core::Core;
+use crate::ids::{Sequence, ShardIndex};
+use crate::late::FlushRule;
+use crate::read::Snapshot;
+use crate::recover::{self, Recovery};
+use crate::stats::Stats;
+use crate::write::{self, Refused};
+use crate::{Error, Options, Result};
+use headwater_codec::Batch;
+use headwater_io::{Env, Joiner};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A database. Cheap to clone; all clones are the same database, which is closed with the last of them or by
+/// [`Database::close`].
+#[derive(Clone, Debug)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    core: Arc<Core>,
+    recovery: Recovery,
+    threads: Mutex<Vec<Box<dyn Joiner>>>,
+    closed: AtomicBool,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+/// What a write became, once it is acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Rows stored.
+    pub accepted: u64,
+    /// Rows not stored, and why.
+    pub refused: Vec<Refused>,
+}
+
+/// A write on its way. It goes on whether or not it is waited for; it is acknowledged when [`Ticket::wait`] says so.
+#[derive(Debug)]
+pub struct Ticket {
+    core: Arc<Core>,
+    sequence: Option<Sequence>,
+    accepted: u64,
+    refused: Vec<Refused>,
+}
+
+impl Ticket {
+    /// Rows that are not stored, and why. Known at once.
+    #[must_use]
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// Waits for the acknowledgement: the accepted rows are as durable as the database promises, and every later snapshot
+    /// finds them.
+    ///
+    /// # Errors
+    /// When the log could not be written; the rows may or may not survive then.
+    pub fn wait(self) -> Result<Written> {
+        if let Some(sequence) = self.sequence {
+            self.core.log.wait_published(sequence)?;
+            self.core.after_write()?;
+        }
+        Ok(Written { accepted: self.accepted, refused: self.refused })
+    }
+}
+
+impl Core {
+    /// Without threads, the writer does what workers would do.
+    fn after_write(&self) -> Result<()> {
+        if self.work.threads.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let exact = matches!(self.options.flush_rule, FlushRule::LabExact { .. });
+        let used = self.memory_bytes.load(Ordering::Relaxed);
+        let log_max = 4 * self.options.memory_budget_bytes as u64;
+        if exact || used >= self.flush_bytes() || self.log.live_bytes() > log_max { self.maintain() } else { Ok(()) }
+    }
+}
+
+impl Database {
+    /// Opens the database in a directory of this machine, or makes it; recovers it if it was not closed.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_codec::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// let engine = StreamName::new("engine", [("id", "7")]);
+    /// batch.stream(&engine).row(1_700_000_000_000_000_000, [("rpm", 2150.0.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// assert_eq!(db.snapshot()?.last(&engine)?.len(), 1);
+    /// db.close()?;
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `locked` when another process owns it, `corrupt` when files are damaged, `invalid` for bad settings, `io`, `full`.
+    pub fn open(options: Options) -> Result<Database> {
+        Database::open_in(Env::system(), options)
+    }
+
+    /// As [`Database::open`], in another environment: in memory, or with faults.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_in(env: Env, options: Options) -> Result<Database> {
+        let (core, recovery) = recover::open(env, options)?;
+        let core = Arc::new(core);
+        let threads = spawn_workers(&core)?;
+        let inner = Inner { core, recovery, threads: Mutex::new(threads), closed: AtomicBool::new(false) };
+        Ok(Database { inner: Arc::new(inner) })
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.inner.core
+    }
+
+    /// What opening had to put right.
+    #[must_use]
+    pub fn recovery(&self) -> &Recovery {
+        &self.inner.recovery
+    }
+
+    /// Hands in a batch: all of it that is accepted is one atomic write. The ticket says what was refused and can be waited
+    /// on; a writer may have several in flight.
+    ///
+    /// # Errors
+    /// `busy` when memory stays used up, `full`, `closed`, `invalid` when the batch is malformed or too large. Nothing of the
+    /// batch is stored then.
+    pub fn write(&self, batch: Batch) -> Result<Ticket> {
+        let ticket = self.submit(batch)?;
+        if self.core().log.is_busy() {
+            self.core().log.nudge();
+        }
+        Ok(ticket)
+    }
+
+    /// Writes a batch and waits for the acknowledgement: the shortest way for one write at a time.
+    ///
+    /// # Errors
+    /// As [`Database::write`] and [`Ticket::wait`].
+    pub fn commit(&self, batch: Batch) -> Result<Written> {
+        self.submit(batch)?.wait()
+    }
+
+    fn submit(&self, batch: Batch) -> Result<Ticket> {
+        let submitted = write::submit(self.core(), batch)?;
+        Ok(Ticket {
+            core: Arc::clone(self.core()),
+            sequence: submitted.sequence,
+            accepted: submitted.accepted,
+            refused: submitted.refused,
+        })
+    }
+
+    /// A consistent view of everything acknowledged so far.
+    ///
+    /// # Errors
+    /// `closed` after [`Database::close`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        if self.inner.closed.load(Ordering::Acquire) {
+            return Err(Error::new(crate::ErrorKind::Closed, "the database is closed"));
+        }
+        Ok(Snapshot::open(Arc::clone(self.core())))
+    }
+
+    /// The tables.
+    #[must_use]
+    pub fn tables(&self) -> Vec<TableInfo> {
+        let core = self.core();
+        core.catalog.tables().iter().map(|t| table_info(core, t)).collect()
+    }
+
+    /// Declares a table.
+    ///
+    /// # Errors
+    /// `invalid` when there is one of that name, or for a bad name, a field twice, a leaf size out of range.
+    pub fn create_table(&self, spec: &TableSpec) -> Result<TableInfo> {
+        let core = self.core();
+        core.log.check()?;
+        let leaf_events = leaf_events(spec.leaf_events, core.options.leaf_events)?;
+        let mut fields: Vec<Field> = Vec::new();
+        for field in &spec.fields {
+            check_name("field", &field.name)?;
+            if fields.iter().any(|f| f.name == field.name) {
+                return Err(Error::invalid(format!("field `{}` comes twice", field.name)));
+            }
+            fields.push(Field { name: field.name.clone(), field_type: field.field_type });
+        }
+        if fields.len() > core.options.fields_max {
+            return Err(Error::invalid(format!("at most {} fields are allowed", core.options.fields_max)));
+        }
+        let change = |id, old: Option<&Table>| match old {
+            Some(_) => Err(Error::invalid(format!("table `{}` exists already", spec.name))),
+            None => Ok(Table { id, name: spec.name.clone(), duplicates: spec.duplicates, leaf_events, fields }),
+        };
+        self.define(&spec.name, change)
+    }
+
+    /// Changes a table: adds fields, changes the leaf size. What is stored stays as it is.
+    ///
+    /// # Errors
+    /// `not_found` without such a table; `invalid` for a field that is there with another type (i64 may become f64), or for
+    /// another setting of `duplicates` once the table has streams.
+    pub fn alter_table(&self, name: &str, change: &TableChange) -> Result<TableInfo> {
+        let core = self.core();
+        core.log.check()?;
+        let streams = core.catalog.table_named(name).map_or(0, |t| core.catalog.stream_count(t.id));
+        let alter = |_, old: Option<&Table>| {
+            let mut table = old.cloned().ok_or_else(|| Error::not_found(format!("no table `{name}`")))?;
+            if change.leaf_events.is_some() {
+                table.leaf_events = leaf_events(change.leaf_events, core.options.leaf_events)?;
+            }
+            if let Some(duplicates) = change.duplicates
+                && duplicates != table.duplicates
+            {
+                if streams > 0 {
+                    return Err(Error::invalid(format!(
+                        "table `{name}` has {streams} streams: its duplicates setting ({}) can change only before the first write",
+                        table.duplicates.name()
+                    )));
+                }
+                table.duplicates = duplicates;
+            }
+            for field in &change.add_fields {
+                check_name("field", &field.name)?;
+                add_field(&mut table, field)?;
+            }
+            if table.fields.len() > core.options.fields_max {
+                return Err(Error::invalid(format!("at most {} fields are allowed", core.options.fields_max)));
+            }
+            Ok(table)
+        };
+        self.define(name, alter)
+    }
+
+    fn define(
+        &self,
+        name: &str,
+        change: impl FnOnce(crate::ids::TableId, Option<&Table>) -> Result<Table>,
+    ) -> Result<TableInfo> {
+        let core = self.core();
+        let (table, sequence) = core.catalog.define_table(name, change, |t| core.log_table(t))?;
+        if let Some(sequence) = sequence {
+            core.log.wait_published(sequence)?;
+        }
+        Ok(table_info(core, &table))
+    }
+
+    /// Stores every event in memory in segments.
+    ///
+    /// # Errors
+    /// `full`, `io`, `closed`.
+    pub fn flush(&self) -> Result<()> {
+        self.core().log.check()?;
+        self.core().flush_all()
+    }
+
+    /// Stores every event in memory, then rewrites every partition that would become smaller or tidier.
+    ///
+    /// # Errors
+    /// As [`Database::flush`].
+    pub fn compact(&self) -> Result<()> {
+        self.flush()?;
+        self.core().compact_all()
+    }
+
+    /// Counters and sizes.
+    ///
+    /// # Errors
+    /// When a file cannot be looked at.
+    pub fn stats(&self) -> Result<Stats> {
+        Stats::collect(self.core())
+    }
+
+    /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots stay readable.
+    ///
+    /// # Errors
+    /// When the last flush failed. What was acknowledged is in the log then, and comes back at the next opening.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+/// Changes to a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableChange {
+    /// Another leaf size.
+    pub leaf_events: Option<u32>,
+    /// Another treatment of equal timestamps; only before the first write.
+    pub duplicates: Option<Duplicates>,
+    /// Fields to add; an i64 field may be given as f64, which widens it.
+    pub add_fields: Vec<crate::FieldSpec>,
+}
+
+fn add_field(table: &mut Table, field: &crate::FieldSpec) -> Result<()> {
+    use headwater_codec::FieldType::{F64, I64};
+    match table.fields.iter_mut().find(|f| f.name == field.name) {
+        None => table.fields.push(Field { name: field.name.clone(), field_type: field.field_type }),
+        Some(known) if known.field_type == field.field_type => {}
+        Some(known) if known.field_type == I64 && field.field_type == F64 => known.field_type = F64,
+        Some(known) => {
+            return Err(Error::invalid(format!(
+                "field `{}` is {}, it cannot become {}",
+                known.name, known.field_type, field.field_type
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {
+    let events = wanted.unwrap_or(default);
+    if !(16..=65_536).contains(&events) {
+        return Err(Error::invalid(format!("leaf_events must be 16 to 65536, found {events}")));
+    }
+    Ok(events)
+}
+
+fn table_info(core: &Core, table: &Table) -> TableInfo {
+    TableInfo {
+        name: table.name.clone(),
+        duplicates: table.duplicates,
+        leaf_events: table.leaf_events,
+        tags: core.catalog.tag_keys(table.id),
+        fields: table.fields.clone(),
+        streams: core.catalog.stream_count(table.id),
+    }
+}
+
+fn spawn_workers(core: &Arc<Core>) -> Result<Vec<Box<dyn Joiner>>> {
+    let mut threads = Vec::new();
+    let mut spawn = |name: String, body: Box<dyn FnOnce(&Core) + Send>| -> Result<()> {
+        let shared = Arc::clone(core);
+        let guarded = Box::new(move || {
+            let latch = LatchOnPanic(Arc::clone(&shared));
+            body(&shared);
+            drop(latch);
+        });
+        let joiner = core
+            .env
+            .threads
+            .spawn(&name, guarded)
+            .map_err(|e| Error::new(crate::ErrorKind::Io, format!("cannot start thread {name}: {e}")))?;
+        threads.extend(joiner);
+        Ok(())
+    };
+    for index in 0..core.shards.len() {
+        let index = ShardIndex(index as u16);
+        spawn(format!("hw-flush-{}", index.0), Box::new(move |core| core.flush_worker(index)))?;
+    }
+    spawn("hw-compact".into(), Box::new(Core::compaction_worker))?;
+    spawn("hw-log".into(), Box::new(Core::log_worker))?;
+    core.work.threads.store(!threads.is_empty(), Ordering::Release);
+    Ok(threads)
+}
+
+/// A worker that panics must not leave writers waiting for it.
+struct LatchOnPanic(Arc<Core>);
+
+impl Drop for LatchOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.log.latch(Error::internal("a worker thread panicked"));
+        }
+    }
+}
+
+impl Inner {
+    fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let core = &self.core;
+        let flushed = if core.log.check_failure().is_ok() { core.flush_all() } else { Ok(()) };
+        core.work.stop.store(true, Ordering::Release);
+        core.log.close();
+        {
+            let _held = core.work.lock.lock();
+            core.work.wanted.notify_all();
+            core.work.freed.notify_all();
+        }
+        for thread in self.threads.lock().drain(..) {
+            if !thread.join() {
+                tracing::error!("a worker thread had panicked");
+            }
+        }
+        flushed
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "closing the database failed; its log is replayed at the next opening");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What can go wrong, in words a caller can act on.
+//!
+//! [`ErrorKind`] says what to do; [`Error::code`] is stable and never changes its meaning; the message says what was
+//! expected, what was found and what to do. An error is logged where it is consumed, not here.
+
+use headwater_codec::DecodeError;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What the caller can do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request itself is wrong: change it.
+    Invalid,
+    /// A table, stream or field that is not there.
+    NotFound,
+    /// Too much at once: try again later.
+    Busy,
+    /// The database was closed, or latched after a failed write: reopen it.
+    Closed,
+    /// Bytes on the medium are not what was written: run `headwater check`.
+    Corrupt,
+    /// No space left: free some, or delete data.
+    Full,
+    /// The operating system refused.
+    Io,
+    /// Another process owns the directory.
+    Locked,
+    /// The database was opened read-only.
+    ReadOnly,
+    /// A defect of Headwater itself.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The kind as a stable word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Closed => "closed",
+            ErrorKind::Corrupt => "corrupt",
+            ErrorKind::Full => "full",
+            ErrorKind::Io => "io",
+            ErrorKind::Locked => "locked",
+            ErrorKind::ReadOnly => "read_only",
+            ErrorKind::Internal => "internal",
+        }
+    }
+}
+
+/// An error of the engine. Cheap to clone, so that all waiters of one group can have it.
+#[derive(Clone)]
+pub struct Error(std::sync::Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    damage: Option<Damage>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Where bytes are damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Offset of the damaged part in the file.
+    pub offset: u64,
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at byte {}: expected {}, found {}",
+            self.file.display(),
+            self.offset,
+            self.expected,
+            self.found
+        )
+    }
+}
+
+/// Result of the engine's calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of this kind.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(std::sync::Arc::new(Inner { kind, message: message.into(), damage: None, source: None }))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Internal, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::NotFound, message)
+    }
+
+    /// An I/O error on `path` while doing `what`.
+    pub(crate) fn io(what: &str, path: &Path, source: std::io::Error) -> Error {
+        let kind = match source.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
+            _ => ErrorKind::Io,
+        };
+        let advice = if kind == ErrorKind::Full { "; free some space and reopen" } else { "" };
+        Error(std::sync::Arc::new(Inner {
+            kind,
+            message: format!("cannot {what} {}: {source}{advice}", path.display()),
+            damage: None,
+            source: Some(Box::new(source)),
+        }))
+    }
+
+    pub(crate) fn damage(damage: Damage) -> Error {
+        Error(std::sync::Arc::new(Inner {
+            kind: ErrorKind::Corrupt,
+            message: damage.to_string(),
+            damage: Some(damage),
+            source: None,
+        }))
+    }
+
+    pub(crate) fn decode(file: &Path, offset: u64, error: DecodeError) -> Error {
+        Error::damage(Damage {
+            file: file.to_owned(),
+            offset: offset + error.offset as u64,
+            expected: error.expected.to_owned(),
+            found: "other bytes".to_owned(),
+        })
+    }
+
+    pub(crate) fn meta(error: impl Into<redb::Error>) -> Error {
+        let error = error.into();
+        let kind = match &error {
+            redb::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull => ErrorKind::Full,
+            redb::Error::Io(_) | redb::Error::PreviousIo => ErrorKind::Io,
+            redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) => ErrorKind::Corrupt,
+            _ => ErrorKind::Internal,
+        };
+        Error(std::sync::Arc::new(Inner {
+            kind,
+            message: format!("metadata (meta.redb): {error}"),
+            damage: None,
+            source: Some(Box::new(error)),
+        }))
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The stable code: the kind as a word.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.0.kind.as_str()
+    }
+
+    /// Where bytes are damaged, for [`ErrorKind::Corrupt`] on a data file.
+    #[must_use]
+    pub fn damaged(&self) -> Option<&Damage> {
+        self.0.damage.as_ref()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.0.message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|s| &**s as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,41 @@
+//! Decoders of file formats, for the fuzz targets only.
+
+use crate::catalog::Table;
+use crate::meta::PartitionRecord;
+use crate::segment::{Footer, SegmentHeader};
+use headwater_codec::Cursor;
+
+/// A footer, trailer included; what decodes must encode to the same bytes or decode again to the same footer.
+pub fn footer(bytes: &[u8]) {
+    if let Ok(footer) = Footer::decode(bytes) {
+        assert_eq!(Footer::decode(&footer.encode()).as_ref(), Ok(&footer));
+    }
+}
+
+/// A segment's header.
+pub fn segment_header(bytes: &[u8]) {
+    if let Ok(header) = SegmentHeader::decode(bytes) {
+        assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+    }
+}
+
+/// A partition's record.
+pub fn partition_record(bytes: &[u8]) {
+    if let Ok(record) = PartitionRecord::decode(bytes) {
+        assert_eq!(PartitionRecord::decode(&record.encode()), Ok(record));
+    }
+}
+
+/// A table's definition.
+pub fn table_definition(bytes: &[u8]) {
+    if let Ok(table) = Table::decode(&mut Cursor::new(bytes)) {
+        let mut out = Vec::new();
+        table.encode(&mut out);
+        assert_eq!(Table::decode(&mut Cursor::new(&out)), Ok(table));
+    }
+}
+
+/// A whole log file.
+pub fn log_file(bytes: &[u8]) {
+    crate::log::fuzz_file(bytes);
+}

@@ -1,0 +1,87 @@
+//! Policies for late data: how memory is shared between in-order and late events, what a flush keeps back, what a merge
+//! rewrites. Choosing a policy from what arrives belongs here too, once it exists.
+//!
+//! Source: "Separation or Not" (SEP paper), sections II and III; DESIGN section 5.
+
+use crate::Error;
+
+/// Which leaves a merge of late events rewrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeScope {
+    /// Only leaves that receive an event. The default.
+    Touched,
+    /// Every leaf that the range of the buffer overlaps, as the papers do.
+    Overlap,
+}
+
+/// How memory is shared between in-order and late events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Split {
+    /// One buffer for all events (the paper's pi_c).
+    Conventional,
+    /// A flank for in-order events and a buffer for late ones (the paper's pi_s). The flank's share of the memory is
+    /// above 0 and below 1.
+    Separate {
+        /// Share of the memory that in-order events may use.
+        flank_share: f64,
+    },
+}
+
+/// A policy for late data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatePolicy {
+    /// One buffer or two.
+    pub split: Split,
+    /// How many of the newest events of a stream a flush keeps in memory, so that slightly late events stay in order.
+    pub retain_events: u32,
+    /// What a merge rewrites.
+    pub merge_scope: MergeScope,
+}
+
+impl Default for LatePolicy {
+    fn default() -> Self {
+        LatePolicy {
+            split: Split::Separate { flank_share: 0.5 },
+            retain_events: 0,
+            merge_scope: MergeScope::Touched,
+        }
+    }
+}
+
+impl LatePolicy {
+    /// One buffer for all events.
+    #[must_use]
+    pub fn conventional() -> Self {
+        LatePolicy { split: Split::Conventional, ..LatePolicy::default() }
+    }
+
+    /// Two buffers; `flank_share` of the memory for in-order events.
+    #[must_use]
+    pub fn separate(flank_share: f64) -> Self {
+        LatePolicy { split: Split::Separate { flank_share }, ..LatePolicy::default() }
+    }
+
+    pub(crate) fn validate(&self) -> crate::Result<()> {
+        if let Split::Separate { flank_share } = self.split
+            && !(flank_share > 0.0 && flank_share < 1.0)
+        {
+            return Err(Error::invalid(format!(
+                "late policy: flank_share must be above 0 and below 1, found {flank_share}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// When buffers are flushed, and what a flush takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushRule {
+    /// By bytes against the memory budget; streams with whole leaves first.
+    Production,
+    /// As in the papers, for experiments: memory is counted in events of one shard, a buffer that is full is flushed whole
+    /// right after the insertion that filled it, there is one partition, and no late runs. Leaves are cut full from the left.
+    LabExact {
+        /// Events of memory, in-order and late together (the paper's n).
+        memory_events: u32,
+    },
+}

@@ -1,0 +1,44 @@
+//! Headwater's storage engine: a commit log, memory, segments with a pyramid of aggregates, snapshots.
+//!
+//! Invariants: the laws of the design, each a named test (`tests/it/laws.rs`).
+//! Concurrency: a [`Database`] is shared freely between threads; see `core.rs` for the order of locks.
+//! Failure: see [`Error`]; after a failed write or sync the database latches, reads go on.
+
+mod catalog;
+mod check;
+mod core;
+mod counters;
+mod db;
+mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod ids;
+mod late;
+mod log;
+mod maintain;
+mod memory;
+mod meta;
+mod options;
+mod partitions;
+mod read;
+mod recover;
+mod segment;
+mod shard;
+mod stats;
+mod step;
+mod write;
+
+pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
+pub use check::{CheckReport, check};
+pub use db::{Database, TableChange, Ticket, Written};
+pub use error::{Damage, Error, ErrorKind, Result};
+pub use late::{FlushRule, LatePolicy, MergeScope, Split};
+pub use options::{Durability, Options};
+pub use read::{
+    AggregateSpec, Bin, Bins, Comparison, Filter, LastValue, Scan, ScanChunk, ScanSpec, Snapshot,
+};
+pub use recover::Recovery;
+pub use stats::Stats;
+pub use write::{
+    REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Refused,
+};

@@ -1,0 +1,230 @@
+//! The files of the log: zero-filled once, filled from the front, recycled when nothing in them is needed.
+//!
+//! Invariants: exactly one file is current; files in `full` have rising generations below the current one's and rising
+//! sequences; before a file is left for the next, its bytes are on the medium. A file never changes its name.
+//! Failure: any error is passed up and the log latches.
+
+use super::record::{FILE_HEADER_BYTES, FileHeader};
+use crate::ids::Sequence;
+use crate::{Error, Result};
+use headwater_io::{File, Files, OpenMode};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// At most this many files are kept for recycling.
+const FREE_FILES_MAX: usize = 4;
+
+#[derive(Debug)]
+struct Current {
+    number: u64,
+    generation: u64,
+    file: Arc<dyn File>,
+    offset: u64,
+    bytes: u64,
+    last: Sequence,
+    dirty: bool,
+}
+
+/// A file that takes no more records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FullFile {
+    pub(crate) number: u64,
+    pub(crate) generation: u64,
+    pub(crate) last: Sequence,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct LogFiles {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    file_bytes: u64,
+    current: Option<Current>,
+    full: VecDeque<FullFile>,
+    free: Vec<(u64, u64)>,
+    next_number: u64,
+    next_generation: u64,
+    pub(crate) bytes_written: u64,
+    /// The last sequence of the newest freed file.
+    floor: Sequence,
+}
+
+pub(crate) fn file_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number}.log"))
+}
+
+impl LogFiles {
+    pub(crate) fn new(
+        files: Arc<dyn Files>,
+        dir: PathBuf,
+        file_bytes: u64,
+        full: VecDeque<FullFile>,
+        free: Vec<(u64, u64)>,
+        (next_number, next_generation): (u64, u64),
+        floor: Sequence,
+    ) -> LogFiles {
+        LogFiles {
+            files,
+            dir,
+            file_bytes,
+            current: None,
+            full,
+            free,
+            next_number,
+            next_generation,
+            bytes_written: 0,
+            floor,
+        }
+    }
+
+    /// Bytes of records one file can take.
+    pub(crate) fn room(&self) -> u64 {
+        self.file_bytes - FILE_HEADER_BYTES
+    }
+
+    /// The generation the records of the next [`LogFiles::append`] of `bytes` bytes will carry; begins a new file if they
+    /// do not fit the current one.
+    pub(crate) fn prepare(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
+        if let Some(current) = &self.current
+            && current.offset + bytes <= current.bytes
+        {
+            return Ok(current.generation);
+        }
+        self.begin_file(bytes, previous)
+    }
+
+    fn begin_file(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
+        self.sync()?;
+        let needed = FILE_HEADER_BYTES + bytes;
+        let recycled = self.free.iter().position(|(_, size)| *size >= needed).map(|at| self.free.swap_remove(at));
+        let (number, size, file) = match recycled {
+            Some((number, size)) => {
+                let path = file_path(&self.dir, number);
+                let file = self.files.open(&path, OpenMode::Write).map_err(|e| Error::io("open", &path, e))?;
+                (number, size, file)
+            }
+            None => self.create_file(needed.max(self.file_bytes))?,
+        };
+        if let Some(old) = self.current.take() {
+            self.full.push_back(FullFile {
+                number: old.number,
+                generation: old.generation,
+                last: old.last,
+                bytes: old.bytes,
+            });
+        }
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        let header = FileHeader { generation, previous };
+        let path = file_path(&self.dir, number);
+        file.write_all_at(0, &header.encode()).map_err(|e| Error::io("write", &path, e))?;
+        self.bytes_written += FILE_HEADER_BYTES;
+        self.current = Some(Current {
+            number,
+            generation,
+            file,
+            offset: FILE_HEADER_BYTES,
+            bytes: size,
+            last: previous,
+            dirty: true,
+        });
+        Ok(generation)
+    }
+
+    fn create_file(&mut self, size: u64) -> Result<(u64, u64, Arc<dyn File>)> {
+        let number = self.next_number;
+        self.next_number += 1;
+        let path = file_path(&self.dir, number);
+        let write = |e| Error::io("create", &path, e);
+        let file = self.files.open(&path, OpenMode::CreateNew).map_err(write)?;
+        let zeros = vec![0u8; usize::try_from(size.min(1 << 20)).unwrap_or(1 << 20)];
+        let mut offset = 0;
+        while offset < size {
+            let len = (size - offset).min(zeros.len() as u64);
+            let part = zeros.get(..usize::try_from(len).unwrap_or(0)).unwrap_or_default();
+            file.write_all_at(offset, part).map_err(write)?;
+            offset += len;
+        }
+        file.sync_data().map_err(write)?;
+        self.files.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+        Ok((number, size, file))
+    }
+
+    /// Writes whole records, for which [`LogFiles::prepare`] made room.
+    pub(crate) fn append(&mut self, bytes: &[u8], last: Sequence) -> Result<()> {
+        let Some(current) = &mut self.current else {
+            return Err(Error::internal("log: append without a current file"));
+        };
+        let path = file_path(&self.dir, current.number);
+        current.dirty = true;
+        current.file.write_all_at(current.offset, bytes).map_err(|e| Error::io("write", &path, e))?;
+        current.offset += bytes.len() as u64;
+        current.last = last;
+        self.bytes_written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes everything appended durable. True when there was something to sync.
+    pub(crate) fn sync(&mut self) -> Result<bool> {
+        let Some(current) = &mut self.current else { return Ok(false) };
+        if !current.dirty {
+            return Ok(false);
+        }
+        let path = file_path(&self.dir, current.number);
+        current.file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+        current.dirty = false;
+        Ok(true)
+    }
+
+    /// The generation of the oldest file with a record at or after `needed`, without changing anything.
+    pub(crate) fn first_generation_needed(&self, needed: Sequence) -> u64 {
+        self.full
+            .iter()
+            .find(|f| f.last >= needed)
+            .map(|f| f.generation)
+            .or(self.current.as_ref().map(|c| c.generation))
+            .unwrap_or(self.next_generation)
+    }
+
+    /// The last sequence of the files below a generation; 0 when there is none.
+    pub(crate) fn sequence_before(&self, generation: u64) -> Sequence {
+        let below = self.full.iter().rev().find(|f| f.generation < generation).map(|f| f.last);
+        below.unwrap_or(self.floor)
+    }
+
+    /// Frees files below a generation that the metadata no longer names.
+    pub(crate) fn recycle_below(&mut self, generation: u64) -> Result<()> {
+        let mut removed = false;
+        while let Some(file) = self.full.front().copied()
+            && file.generation < generation
+        {
+            let keep = self.free.len() < FREE_FILES_MAX && file.bytes == self.file_bytes;
+            if keep {
+                self.free.push((file.number, file.bytes));
+            } else {
+                let path = file_path(&self.dir, file.number);
+                self.files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+                removed = true;
+            }
+            self.floor = file.last;
+            self.full.pop_front();
+        }
+        if removed {
+            self.files.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of files that hold records still needed.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.full.iter().map(|f| f.bytes).sum::<u64>() + self.current.as_ref().map_or(0, |c| c.offset)
+    }
+
+    /// Bytes of all files on the medium.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.full.iter().map(|f| f.bytes).sum::<u64>()
+            + self.free.iter().map(|f| f.1).sum::<u64>()
+            + self.current.as_ref().map_or(0, |c| c.bytes)
+    }
+}

@@ -1,0 +1,465 @@
+//! The commit log: one for the database, batches as all-or-nothing records, group commit.
+//!
+//! There is no commit thread that must be woken: whoever waits first becomes the leader, writes and syncs everything that
+//! is pending, and wakes the others; meanwhile the next group fills. A background thread leads for writers that do not wait.
+//!
+//! Invariants: sequences are dense and rising, given under the lock in the order of the log; `published <= acknowledgeable
+//! <= written`; a record is published only when it is as durable as its writers asked for and its events are in memory,
+//! and so is every record before it.
+//! Concurrency: one leader at a time owns the files; the state lock is never held over I/O.
+//! Failure: after any write or sync error the log latches and every later call returns kind `closed`.
+//! Crash: bytes after the last synced record may be anything; replay trims them in the last file and calls any other bad
+//! record corrupt. Format: docs/format/log.md. Tests: `tests/it/crash.rs` cuts at every barrier.
+
+mod files;
+mod record;
+mod replay;
+
+pub(crate) use record::RecordKind;
+pub(crate) use replay::{Replayed, replay};
+
+use crate::ids::Sequence;
+use crate::{Durability, Error, ErrorKind, Result};
+use files::LogFiles;
+use headwater_codec::checksum::crc32c;
+use headwater_io::Clock;
+use parking_lot::{Condvar, Mutex};
+use record::{RecordHeader, pad, record_bytes};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Payload bytes that may wait for a leader; writers beyond that wait.
+const PENDING_BYTES_MAX: usize = 32 << 20;
+/// Durations of syncs kept for the median.
+const SYNC_SAMPLES: usize = 512;
+
+struct Pending {
+    sequence: Sequence,
+    kind: RecordKind,
+    payload: Vec<u8>,
+    crc: u32,
+}
+
+struct State {
+    pending: Vec<Pending>,
+    pending_bytes: usize,
+    next: Sequence,
+    written: Sequence,
+    synced: Sequence,
+    published: Sequence,
+    /// Records in the log whose events are not yet in memory.
+    inserting: BTreeSet<Sequence>,
+    leading: bool,
+    failed: Option<Error>,
+    closed: bool,
+    last_sync: Duration,
+}
+
+/// Counters of the log since opening.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogStats {
+    pub(crate) bytes_written: u64,
+    pub(crate) syncs: u64,
+    pub(crate) sync_median: Duration,
+    pub(crate) disk_bytes: u64,
+}
+
+struct Leader {
+    files: LogFiles,
+    buffer: Vec<u8>,
+    syncs: u64,
+    sync_samples: Vec<Duration>,
+}
+
+pub(crate) struct Log {
+    durability: Durability,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Wakes the background thread, apart from `changed` so that a group does not wake it for nothing.
+    nudged: Condvar,
+    leader: Mutex<Leader>,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("durability", &self.durability).finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    /// Goes on after `replayed`; the next record gets the number after `after`.
+    pub(crate) fn new(replayed: Replayed, after: Sequence, durability: Durability, clock: Arc<dyn Clock>) -> Log {
+        let state = State {
+            pending: Vec::new(),
+            pending_bytes: 0,
+            next: Sequence(after.0 + 1),
+            written: after,
+            synced: after,
+            published: after,
+            inserting: BTreeSet::new(),
+            leading: false,
+            failed: None,
+            closed: false,
+            last_sync: clock.monotonic(),
+        };
+        let leader = Leader { files: replayed.files, buffer: Vec::new(), syncs: 0, sync_samples: Vec::new() };
+        Log { durability, clock, state: Mutex::new(state), changed: Condvar::new(), nudged: Condvar::new(), leader: Mutex::new(leader) }
+    }
+
+    /// Gives the record its number and its place in the log. Its events become visible only after
+    /// [`Log::inserted`]; records without events pass `with_events = false`.
+    pub(crate) fn enqueue(&self, kind: RecordKind, payload: Vec<u8>, with_events: bool) -> Result<Sequence> {
+        let crc = crc32c(&payload);
+        let mut state = self.state.lock();
+        while state.pending_bytes > PENDING_BYTES_MAX && state.failed.is_none() {
+            let last = state.pending.last().map_or(state.written, |p| p.sequence);
+            state = self.drive(state, |s| s.written >= last)?;
+        }
+        state.check()?;
+        let sequence = state.next;
+        state.next = Sequence(sequence.0 + 1);
+        state.pending_bytes += record_bytes(payload.len());
+        state.pending.push(Pending { sequence, kind, payload, crc });
+        if with_events {
+            state.inserting.insert(sequence);
+        }
+        Ok(sequence)
+    }
+
+    /// The events of a record are in memory.
+    pub(crate) fn inserted(&self, sequence: Sequence) {
+        let mut state = self.state.lock();
+        let was_first = state.inserting.first() == Some(&sequence);
+        state.inserting.remove(&sequence);
+        if was_first && self.publish(&mut state) {
+            self.changed.notify_all();
+        }
+    }
+
+    fn publish(&self, state: &mut State) -> bool {
+        let durable = match self.durability {
+            Durability::Synced => state.synced,
+            Durability::Every(_) | Durability::Written => state.written,
+        };
+        let limit = state.inserting.first().map_or(durable, |s| durable.min(Sequence(s.0 - 1)));
+        let moved = limit > state.published;
+        state.published = state.published.max(limit);
+        moved
+    }
+
+    /// Waits until a record is published: as durable as the database promises, and seen by every later snapshot.
+    pub(crate) fn wait_published(&self, sequence: Sequence) -> Result<()> {
+        let state = self.state.lock();
+        self.drive(state, |s| s.published >= sequence).map(drop)
+    }
+
+    /// Waits until everything up to `sequence` is on the medium, whatever the durability setting.
+    pub(crate) fn sync_up_to(&self, sequence: Sequence) -> Result<()> {
+        {
+            let state = self.state.lock();
+            if state.synced >= sequence {
+                return Ok(());
+            }
+            drop(self.drive(state, |s| s.written >= sequence)?);
+        }
+        self.sync_now()
+    }
+
+    /// Syncs what is written. Runs beside nobody: it takes the leader's place.
+    pub(crate) fn sync_now(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        loop {
+            state.check_failed()?;
+            if state.synced >= state.written {
+                return Ok(());
+            }
+            if !state.leading {
+                break;
+            }
+            self.changed.wait(&mut state);
+        }
+        let written = state.written;
+        state.leading = true;
+        drop(state);
+        let result = self.timed_sync(&mut self.leader.lock());
+        let mut state = self.state.lock();
+        state.leading = false;
+        match result {
+            Ok(()) => state.synced = state.synced.max(written),
+            Err(error) => state.latch(error),
+        }
+        state.last_sync = self.clock.monotonic();
+        self.publish(&mut state);
+        self.changed.notify_all();
+        state.check_failed()
+    }
+
+    fn timed_sync(&self, leader: &mut Leader) -> Result<()> {
+        let start = self.clock.monotonic();
+        if leader.files.sync()? {
+            let took = self.clock.monotonic().saturating_sub(start);
+            let at = usize::try_from(leader.syncs).unwrap_or(0) % SYNC_SAMPLES;
+            if leader.sync_samples.len() < SYNC_SAMPLES {
+                leader.sync_samples.push(took);
+            } else if let Some(slot) = leader.sync_samples.get_mut(at) {
+                *slot = took;
+            }
+            leader.syncs += 1;
+        }
+        Ok(())
+    }
+
+    /// Waits until `done`, leading the group whenever nobody else does and something is pending.
+    fn drive<'a>(
+        &'a self,
+        mut state: parking_lot::MutexGuard<'a, State>,
+        done: impl Fn(&State) -> bool,
+    ) -> Result<parking_lot::MutexGuard<'a, State>> {
+        loop {
+            if done(&state) {
+                return Ok(state);
+            }
+            state.check_failed()?;
+            if state.leading || state.pending.is_empty() {
+                self.changed.wait(&mut state);
+            } else {
+                state = self.lead(state);
+            }
+        }
+    }
+
+    /// Writes everything pending as one group, and syncs it when the durability asks for it.
+    fn lead<'a>(&'a self, mut state: parking_lot::MutexGuard<'a, State>) -> parking_lot::MutexGuard<'a, State> {
+        let group = std::mem::take(&mut state.pending);
+        state.pending_bytes = 0;
+        state.leading = true;
+        let synced = state.synced;
+        let due = match self.durability {
+            Durability::Synced => true,
+            Durability::Every(interval) => self.clock.monotonic().saturating_sub(state.last_sync) >= interval,
+            Durability::Written => false,
+        };
+        let previous = state.written;
+        drop(state);
+        let last = group.last().map_or(previous, |p| p.sequence);
+        let result = {
+            let mut leader = self.leader.lock();
+            self.write_group(&mut leader, &group, previous, synced)
+                .and_then(|()| if due { self.timed_sync(&mut leader) } else { Ok(()) })
+        };
+        let mut state = self.state.lock();
+        state.leading = false;
+        match result {
+            Ok(()) => {
+                state.written = last;
+                if due {
+                    state.synced = last;
+                    state.last_sync = self.clock.monotonic();
+                }
+            }
+            Err(error) => state.latch(error),
+        }
+        self.publish(&mut state);
+        self.changed.notify_all();
+        state
+    }
+
+    fn write_group(&self, leader: &mut Leader, group: &[Pending], previous: Sequence, synced: Sequence) -> Result<()> {
+        let mut previous = previous;
+        let mut rest = group;
+        while !rest.is_empty() {
+            let mut bytes = 0u64;
+            let mut count = 0;
+            for record in rest {
+                let len = record_bytes(record.payload.len()) as u64;
+                if count > 0 && bytes + len > leader.files.room() {
+                    break;
+                }
+                bytes += len;
+                count += 1;
+            }
+            let (part, later) = rest.split_at(count);
+            let generation = leader.files.prepare(bytes, previous)?;
+            let mut buffer = std::mem::take(&mut leader.buffer);
+            buffer.clear();
+            for record in part {
+                RecordHeader {
+                    payload_bytes: u32::try_from(record.payload.len())
+                        .map_err(|_| Error::internal("log: a record over 4 GiB"))?,
+                    payload_crc: record.crc,
+                    sequence: record.sequence,
+                    synced,
+                    kind: record.kind as u8,
+                }
+                .encode(generation, &mut buffer);
+                buffer.extend_from_slice(&record.payload);
+                pad(&mut buffer);
+                previous = record.sequence;
+            }
+            let written = leader.files.append(&buffer, previous);
+            if buffer.capacity() <= 1 << 20 {
+                leader.buffer = buffer;
+            }
+            written?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Leads for writers that do not wait. Returns false once the log is closed or latched.
+    pub(crate) fn background_round(&self, patience: Duration) -> bool {
+        let mut state = self.state.lock();
+        if state.pending.is_empty() && !state.closed && state.failed.is_none() {
+            let patience = match self.durability {
+                Durability::Every(interval) => interval.min(patience),
+                Durability::Synced | Durability::Written => patience,
+            };
+            self.nudged.wait_for(&mut state, patience);
+        }
+        while !state.pending.is_empty() && state.failed.is_none() {
+            if state.leading {
+                self.changed.wait(&mut state);
+            } else {
+                state = self.lead(state);
+            }
+        }
+        if state.failed.is_some() || state.closed {
+            return false;
+        }
+        let overdue = match self.durability {
+            Durability::Every(interval) => {
+                state.synced < state.written
+                    && self.clock.monotonic().saturating_sub(state.last_sync) >= interval
+            }
+            Durability::Synced | Durability::Written => false,
+        };
+        drop(state);
+        if overdue {
+            // A failure latches the log, which the next writer is told.
+            return self.sync_now().is_ok();
+        }
+        true
+    }
+
+    /// Wakes the background thread for records that nobody waits for yet.
+    pub(crate) fn nudge(&self) {
+        self.nudged.notify_one();
+    }
+
+    /// True when records wait for a leader or a group is being written.
+    pub(crate) fn is_busy(&self) -> bool {
+        let state = self.state.lock();
+        state.leading || state.pending.len() > 1
+    }
+
+    /// The newest sequence that readers may see.
+    pub(crate) fn published(&self) -> Sequence {
+        self.state.lock().published
+    }
+
+    /// Refuses further records: kind `closed`.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+        self.nudged.notify_all();
+    }
+
+    /// Refuses further records because of an error elsewhere.
+    pub(crate) fn latch(&self, error: Error) {
+        self.state.lock().latch(error);
+        self.changed.notify_all();
+        self.nudged.notify_all();
+    }
+
+    /// Fails when the log is latched or closed.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.lock().check()
+    }
+
+    /// Fails when the log is latched.
+    pub(crate) fn check_failure(&self) -> Result<()> {
+        self.state.lock().check_failed()
+    }
+
+    /// The newest sequence given out.
+    pub(crate) fn newest(&self) -> Sequence {
+        Sequence(self.state.lock().next.0 - 1)
+    }
+
+    /// The oldest generation of log files that a database needs whose oldest uncovered record is `needed`.
+    pub(crate) fn first_generation_needed(&self, needed: Sequence) -> u64 {
+        self.leader.lock().files.first_generation_needed(needed)
+    }
+
+    /// Frees files the metadata no longer names.
+    pub(crate) fn recycle_below(&self, generation: u64) -> Result<()> {
+        self.leader.lock().files.recycle_below(generation)
+    }
+
+    /// Replay will read no record up to this one again: the last before the oldest file kept at `generation`.
+    pub(crate) fn sequence_before(&self, generation: u64) -> Sequence {
+        self.leader.lock().files.sequence_before(generation)
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.leader.lock().files.live_bytes()
+    }
+
+    pub(crate) fn stats(&self) -> LogStats {
+        let leader = self.leader.lock();
+        let mut samples = leader.sync_samples.clone();
+        samples.sort_unstable();
+        LogStats {
+            bytes_written: leader.files.bytes_written,
+            syncs: leader.syncs,
+            sync_median: samples.get(samples.len() / 2).copied().unwrap_or_default(),
+            disk_bytes: leader.files.disk_bytes(),
+        }
+    }
+}
+
+impl State {
+    fn latch(&mut self, error: Error) {
+        if self.failed.is_none() {
+            tracing::error!(%error, "a write failed: the database takes no more writes until it is reopened");
+            self.failed = Some(error);
+        }
+    }
+
+    fn check_failed(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(error) => {
+                let kind = if error.kind() == ErrorKind::Full { ErrorKind::Full } else { ErrorKind::Closed };
+                Err(Error::new(kind, format!("the database takes no writes since a failure: {error}; reopen it")))
+            }
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_failed()?;
+        if self.closed {
+            return Err(Error::new(ErrorKind::Closed, "the database is closed"));
+        }
+        Ok(())
+    }
+}
+
+/// Replays a log made of one file with these bytes.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_file(bytes: &[u8]) {
+    use std::path::Path;
+    let env = headwater_io::Env::memory();
+    let dir = Path::new("/log");
+    let path = dir.join("1.log");
+    let put = || {
+        env.files.create_dir_all(dir)?;
+        env.files.open(&path, headwater_io::OpenMode::CreateNew)?.write_all_at(0, bytes)
+    };
+    if put().is_ok() {
+        let size = bytes.len() as u64;
+        drop(replay(&env.files, dir, size, 0, Sequence(0), |_, _, _, _, _| Ok(())));
+    }
+}

@@ -1,0 +1,167 @@
+//! Reads the log back at opening, and tells a torn tail from damage.
+//!
+//! A record that does not check out ends the log. It is a torn tail when nothing says that it once was on the medium; it is
+//! damage when a later record or file was written after everything up to it had been synced.
+
+use super::files::{FullFile, LogFiles, file_path};
+use super::record::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes};
+use crate::error::Damage;
+use crate::ids::Sequence;
+use crate::{Error, Result};
+use headwater_codec::checksum::crc32c;
+use headwater_io::{Files, OpenMode};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What replay found, apart from the records it handed out.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) files: LogFiles,
+    pub(crate) last: Sequence,
+    pub(crate) records: u64,
+    /// File and offset of a torn tail, and the bytes after it that hold something.
+    pub(crate) torn: Option<(PathBuf, u64)>,
+}
+
+struct Candidate {
+    number: u64,
+    header: FileHeader,
+    bytes: u64,
+}
+
+/// Reads every needed record in order of sequence.
+pub(crate) fn replay(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    file_bytes: u64,
+    first_generation: u64,
+    start_after: Sequence,
+    mut each: impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
+) -> Result<Replayed> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut free = Vec::new();
+    let mut next_number = 1;
+    let mut next_generation = first_generation.max(1);
+    for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
+        let Some(number) = name.strip_suffix(".log").and_then(|n| n.parse::<u64>().ok()) else { continue };
+        next_number = next_number.max(number + 1);
+        let path = file_path(dir, number);
+        let file = files.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
+        let bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
+        let mut header = [0u8; FILE_HEADER_BYTES as usize];
+        let header = if bytes >= FILE_HEADER_BYTES {
+            file.read_exact_at(0, &mut header).map_err(|e| Error::io("read", &path, e))?;
+            FileHeader::decode(&header)
+        } else {
+            None
+        };
+        match header {
+            Some(header) if header.generation >= first_generation => {
+                next_generation = next_generation.max(header.generation + 1);
+                candidates.push(Candidate { number, header, bytes });
+            }
+            // Never begun, begun without a sync, or freed. One shorter than usual was cut while it was made.
+            _ => free.push((number, bytes)),
+        }
+    }
+    candidates.sort_by_key(|c| c.header.generation);
+    // Files of odd size (cut short while being made, or made for one large record) are not worth keeping.
+    let mut kept = Vec::new();
+    for (number, bytes) in free {
+        if bytes == file_bytes && kept.len() < 4 {
+            kept.push((number, bytes));
+        } else {
+            let path = file_path(dir, number);
+            files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
+    let mut last = candidates.first().map_or(start_after, |c| c.header.previous);
+    let mut full = VecDeque::new();
+    let mut records = 0;
+    let mut torn = None;
+    for (index, candidate) in candidates.iter().enumerate() {
+        if candidate.header.previous > last && index > 0 {
+            return Err(missing(&file_path(dir, candidate.number), last, candidate.header.previous));
+        }
+        let next_previous = candidates.get(index + 1).map(|c| c.header.previous);
+        let end = read_file(files, dir, candidate, &mut last, &mut records, next_previous, &mut each)?;
+        if let Some(offset) = end {
+            torn = Some((file_path(dir, candidate.number), offset));
+        }
+        full.push_back(FullFile {
+            number: candidate.number,
+            generation: candidate.header.generation,
+            last,
+            bytes: candidate.bytes,
+        });
+    }
+    let floor = candidates.first().map_or(start_after, |c| c.header.previous);
+    let numbers = (next_number, next_generation);
+    let files = LogFiles::new(Arc::clone(files), dir.to_owned(), file_bytes, full, kept, numbers, floor);
+    Ok(Replayed { files, last, records, torn })
+}
+
+fn missing(path: &Path, last: Sequence, previous: Sequence) -> Error {
+    Error::damage(Damage {
+        file: path.to_owned(),
+        offset: 16,
+        expected: format!("records up to sequence {} in the log files before", previous.0),
+        found: format!("records up to {}", last.0),
+    })
+}
+
+/// Reads one file; the offset of its torn tail, if it has one.
+fn read_file(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    candidate: &Candidate,
+    last: &mut Sequence,
+    records: &mut u64,
+    next_previous: Option<Sequence>,
+    each: &mut impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
+) -> Result<Option<u64>> {
+    let path = file_path(dir, candidate.number);
+    let file = files.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
+    let mut content = vec![0u8; usize::try_from(candidate.bytes).unwrap_or(0)];
+    file.read_exact_at(0, &mut content).map_err(|e| Error::io("read", &path, e))?;
+    let generation = candidate.header.generation;
+    let mut offset = FILE_HEADER_BYTES as usize;
+    loop {
+        let rest = content.get(offset..).unwrap_or_default();
+        let expected = Sequence(last.0 + 1);
+        let record = RecordHeader::decode(generation, rest).filter(|h| h.sequence == expected).and_then(|h| {
+            let end = RECORD_HEADER_BYTES.checked_add(h.payload_bytes as usize)?;
+            let payload = rest.get(RECORD_HEADER_BYTES..end)?;
+            (crc32c(payload) == h.payload_crc).then_some((h, payload))
+        });
+        let Some((header, payload)) = record else {
+            if next_previous.is_some_and(|p| p >= expected)
+                || synced_later(generation, rest, expected)
+            {
+                return Err(Error::damage(Damage {
+                    file: path,
+                    offset: offset as u64,
+                    expected: format!("the log record with sequence {}", expected.0),
+                    found: "bytes whose checksum does not match, although later records show that it was synced".into(),
+                }));
+            }
+            let has_rest = rest.iter().any(|b| *b != 0);
+            return Ok(has_rest.then_some(offset as u64));
+        };
+        each(header.sequence, header.kind, payload, &path, offset as u64)?;
+        *records += 1;
+        *last = header.sequence;
+        offset += record_bytes(payload.len());
+    }
+}
+
+/// True when a record further on was written after `expected` had been synced.
+fn synced_later(generation: u64, rest: &[u8], expected: Sequence) -> bool {
+    (8..rest.len().saturating_sub(RECORD_HEADER_BYTES)).step_by(8).any(|at| {
+        let bytes = rest.get(at..).unwrap_or_default();
+        // Most places hold zeros: skip them without a checksum.
+        bytes.get(..4).is_some_and(|b| b != [0; 4] || bytes.get(28..32).is_some_and(|c| c != [0; 4]))
+            && RecordHeader::decode(generation, bytes).is_some_and(|h| h.synced >= expected)
+    })
+}

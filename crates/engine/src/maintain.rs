@@ -1,0 +1,179 @@
+//! What workers do, or writers where there are no threads: flush when memory is used up or the log is too long, compact.
+//!
+//! Concurrency: one worker per shard flushes; one more compacts. Without threads [`Core::maintain`] does it all on the caller.
+//! Failure: a step that failed for want of space is tried again when asked; other failures have latched the database.
+
+use crate::core::Core;
+use crate::ids::{SegmentId, ShardIndex};
+use crate::late::FlushRule;
+use crate::step::{self, Buffers, ShardView, Urgency};
+use crate::{ErrorKind, Result};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The log may grow to this many times the memory budget before old events are flushed for its sake.
+const LOG_BUDGETS_MAX: u64 = 4;
+
+impl Core {
+    fn view(&self, index: ShardIndex) -> Result<(ShardView, usize)> {
+        let state = self.shard(index)?.state.lock();
+        Ok((ShardView { flank_events: state.flank_events, late_events: state.late_events }, state.bytes))
+    }
+
+    fn shard_indices(&self) -> impl Iterator<Item = ShardIndex> + use<> {
+        (0..u16::try_from(self.shards.len()).unwrap_or(u16::MAX)).map(ShardIndex)
+    }
+
+    /// Flushes a shard if it is its turn. True when it did something.
+    pub(crate) fn flush_if_due(&self, index: ShardIndex) -> Result<bool> {
+        let (view, bytes) = self.view(index)?;
+        let policy = &self.options.late_policy;
+        if let FlushRule::LabExact { .. } = self.options.flush_rule {
+            return match step::full_buffers(self.options.flush_rule, policy, view) {
+                Some(buffers) => self.step(index, buffers, Urgency::Memory),
+                None => Ok(false),
+            };
+        }
+        let used = self.memory_bytes.load(Ordering::Relaxed);
+        let share = self.flush_bytes() / self.shards.len().max(1);
+        if used >= self.flush_bytes() && bytes >= share.min(used / self.shards.len().max(1)) && bytes > 0 {
+            let buffers = step::buffers_to_store(policy, view);
+            if self.step(index, buffers, Urgency::Memory)? {
+                return Ok(true);
+            }
+            // Nothing there to take, such as a flank that is retained whole: take what there is.
+            return self.step(index, Buffers::Both, Urgency::All);
+        }
+        let log_max = LOG_BUDGETS_MAX * self.options.memory_budget_bytes as u64;
+        if self.log.live_bytes() > log_max && view.flank_events + view.late_events > 0 {
+            return self.step(index, Buffers::Both, Urgency::Log);
+        }
+        Ok(false)
+    }
+
+    fn step(&self, index: ShardIndex, buffers: Buffers, urgency: Urgency) -> Result<bool> {
+        let result = step::run_step(self, index, buffers, urgency);
+        *self.work.step_error.lock() = result.as_ref().err().cloned();
+        result
+    }
+
+    /// Does what is due, on the caller: for databases without threads.
+    pub(crate) fn maintain(&self) -> Result<()> {
+        self.log.wait_published(self.log.newest())?;
+        loop {
+            let mut progress = false;
+            for index in self.shard_indices() {
+                progress |= self.flush_if_due(index)?;
+            }
+            while let Some((index, id)) = self.compaction_due(false) {
+                if !self.compact(index, id) {
+                    break;
+                }
+            }
+            if !progress {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stores every event in memory.
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.log.wait_published(self.log.newest())?;
+        for index in self.shard_indices() {
+            while self.step(index, Buffers::Both, Urgency::All)? {}
+        }
+        step::commit_log_cut(self)
+    }
+
+    /// A partition that should be rewritten.
+    fn compaction_due(&self, thorough: bool) -> Option<(ShardIndex, SegmentId)> {
+        self.shard_indices().find_map(|index| {
+            let state = self.shards.get(usize::from(index.0))?.state.lock();
+            let found = state
+                .partitions
+                .all()
+                .filter(|p| !state.busy.contains(&p.id()) && !self.is_uncompactable(p.id()))
+                .find(|p| step::compaction_wanted(self, &p.record, thorough))
+                .map(|p| p.id());
+            found.map(|id| (index, id))
+        })
+    }
+
+    fn is_uncompactable(&self, id: SegmentId) -> bool {
+        self.uncompactable.lock().contains(&id)
+    }
+
+    /// Rewrites one partition. False when that failed; a damaged one is left alone from then on.
+    fn compact(&self, index: ShardIndex, id: SegmentId) -> bool {
+        match step::compact_partition(self, index, id) {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::warn!(segment = id.0, %error, "compaction failed: the partition stays as it is");
+                if error.kind() == ErrorKind::Corrupt {
+                    self.uncompactable.lock().insert(id);
+                }
+                false
+            }
+        }
+    }
+
+    /// Rewrites every partition that would become tidier.
+    pub(crate) fn compact_all(&self) -> Result<()> {
+        while let Some((index, id)) = self.compaction_due(true) {
+            match step::compact_partition(self, index, id) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.uncompactable.lock().insert(id);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> bool {
+        self.work.stop.load(Ordering::Acquire)
+    }
+
+    fn wait_for_work(&self) {
+        let mut held = self.work.lock.lock();
+        if !self.stopped() {
+            self.work.wanted.wait_for(&mut held, Duration::from_millis(500));
+        }
+    }
+
+    /// The life of a shard's worker.
+    pub(crate) fn flush_worker(&self, index: ShardIndex) {
+        while !self.stopped() {
+            match self.flush_if_due(index) {
+                Ok(true) => {}
+                Ok(false) => self.wait_for_work(),
+                Err(error) if error.kind() == ErrorKind::Full => {
+                    tracing::warn!(%error, "a flush failed for want of space");
+                    self.wait_for_work();
+                }
+                // Latched: the next writer is told.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The life of the worker that compacts.
+    pub(crate) fn compaction_worker(&self) {
+        while !self.stopped() {
+            match self.compaction_due(false) {
+                Some((index, id)) if self.log.check_failure().is_ok() => {
+                    if !self.compact(index, id) {
+                        self.wait_for_work();
+                    }
+                }
+                _ => self.wait_for_work(),
+            }
+        }
+    }
+
+    /// The life of the thread that leads groups nobody waits for.
+    pub(crate) fn log_worker(&self) {
+        while !self.stopped() && self.log.background_round(Duration::from_secs(1)) {}
+    }
+}

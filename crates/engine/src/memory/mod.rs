@@ -1,0 +1,12 @@
+//! Events not yet in segments: per stream, immutable chunks in a flank and a late buffer.
+//!
+//! Invariants: an event is in memory from its insertion until a step that stored it is published, and then for readers that
+//! opened their snapshot before; readers filter by sequence and version, so they see each event exactly once.
+//! Concurrency: guarded by the shard's lock; chunks are immutable and shared by reference count.
+//! Failure: none; nothing here does I/O.
+
+mod chunk;
+mod stream;
+
+pub(crate) use chunk::Chunk;
+pub(crate) use stream::{StreamMemory, in_table_type, merge_equal_times, sorted_rows};

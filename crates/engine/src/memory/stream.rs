@@ -1,0 +1,285 @@
+//! The events of one stream that are not yet in a segment.
+
+use super::chunk::{Chunk, Sequences};
+use crate::catalog::Table;
+use crate::ids::Sequence;
+use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows};
+use std::sync::Arc;
+
+/// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a chunk each.
+const JOIN_ROWS: usize = 512;
+
+/// What one stream holds in memory.
+///
+/// Invariants: flank times are above the watermark, late times at or below it (policy `separate`); under `conventional`
+/// everything is in the flank. `retired` holds chunks that a step took, for readers with an older version.
+#[derive(Debug, Default)]
+pub(crate) struct StreamMemory {
+    pub(crate) flank: Vec<Arc<Chunk>>,
+    pub(crate) late: Vec<Arc<Chunk>>,
+    retired: Vec<(u64, Arc<Chunk>)>,
+    /// Newest time in the main runs; `None` = nothing is stored.
+    pub(crate) watermark: Option<i64>,
+    /// The watermark was looked up (or the stream is new).
+    pub(crate) watermark_known: bool,
+    pub(crate) flank_rows: usize,
+    pub(crate) late_rows: usize,
+    pub(crate) bytes: usize,
+}
+
+impl StreamMemory {
+    /// True for an event that belongs to the flank: the one place where lateness is decided.
+    #[inline]
+    pub(crate) fn is_in_order(&self, time: i64) -> bool {
+        self.watermark.is_none_or(|w| time > w)
+    }
+
+    /// Takes in rows; `separate` says whether late ones have a buffer of their own. Returns bytes added.
+    pub(crate) fn insert(&mut self, rows: Rows, sequence: Sequence, separate: bool) -> isize {
+        let before = self.bytes as isize;
+        let sequences = Sequences::One(sequence);
+        let all_in_order = rows.times.iter().all(|t| self.is_in_order(*t));
+        if !separate || all_in_order {
+            if let Some(chunk) = Chunk::new(rows, sequences, 0) {
+                self.push(chunk, true);
+            }
+        } else if let Some(chunk) = Chunk::new(rows, sequences, 0) {
+            let watermark = self.watermark;
+            if let Some(part) = chunk.select(0, |t, _| watermark.is_none_or(|w| t > w)) {
+                self.push(part, true);
+            }
+            if let Some(part) = chunk.select(0, |t, _| watermark.is_some_and(|w| t <= w)) {
+                self.push(part, false);
+            }
+        }
+        self.bytes as isize - before
+    }
+
+    fn push(&mut self, chunk: Arc<Chunk>, in_order: bool) {
+        let (list, rows) =
+            if in_order { (&mut self.flank, &mut self.flank_rows) } else { (&mut self.late, &mut self.late_rows) };
+        *rows += chunk.len();
+        self.bytes += chunk.bytes;
+        list.push(chunk);
+        // Like the carry of a binary counter: a chunk is joined with its neighbour when that is not much larger,
+        // so a row is copied at most log2(JOIN_ROWS) times.
+        while let [.., a, b] = list.as_slice()
+            && a.len() + b.len() <= JOIN_ROWS
+            && a.len() <= b.len() * 2
+            && a.born == b.born
+        {
+            let Some(joined) = a.joined(b) else { break };
+            self.bytes = self.bytes + joined.bytes - a.bytes - b.bytes;
+            list.truncate(list.len() - 2);
+            list.push(joined);
+        }
+    }
+
+    /// The smallest sequence of an event held.
+    pub(crate) fn first_sequence(&self) -> Option<Sequence> {
+        self.flank.iter().chain(&self.late).map(|c| c.first_sequence).min()
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.flank_rows + self.late_rows
+    }
+
+    /// The chunks a reader with this version of the shard sees.
+    pub(crate) fn visible(&self, version: u64) -> Vec<Arc<Chunk>> {
+        let current = self.flank.iter().chain(&self.late).filter(|c| c.born <= version);
+        let retired = self.retired.iter().filter(|(gone, c)| *gone > version && c.born <= version).map(|(_, c)| c);
+        current.chain(retired).cloned().collect()
+    }
+
+    /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is left and now at or below
+    /// the watermark is late. `version` is the shard's new one; with `keep_retired` readers of older versions still see what
+    /// was removed.
+    pub(crate) fn remove_stored(
+        &mut self,
+        taken: &[ClosedRange],
+        sequence: Sequence,
+        watermark: Option<i64>,
+        version: u64,
+        keep_retired: bool,
+        separate: bool,
+    ) {
+        self.watermark = self.watermark.max(watermark);
+        self.watermark_known = true;
+        let chunks: Vec<Arc<Chunk>> = self.flank.drain(..).chain(self.late.drain(..)).collect();
+        self.flank_rows = 0;
+        self.late_rows = 0;
+        self.bytes = self.retired.iter().map(|(_, c)| c.bytes).sum();
+        let is_taken = |t: i64, s: Sequence| {
+            s <= sequence && taken.iter().any(|r| r.first.as_nanos() <= t && t <= r.last.as_nanos())
+        };
+        let watermark = self.watermark;
+        let in_order = |t: i64| watermark.is_none_or(|w| t > w);
+        for chunk in chunks {
+            let untouched = chunk.first_sequence > sequence
+                || taken.iter().all(|r| chunk.last_time < r.first.as_nanos() || chunk.first_time > r.last.as_nanos());
+            let one_side = !separate || in_order(chunk.first_time) == in_order(chunk.last_time);
+            if untouched && one_side {
+                let flank = !separate || in_order(chunk.first_time);
+                self.push(chunk, flank);
+                continue;
+            }
+            let born = if keep_retired { version } else { 0 };
+            if separate {
+                if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s) && in_order(t)) {
+                    self.push(part, true);
+                }
+                if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s) && !in_order(t)) {
+                    self.push(part, false);
+                }
+            } else if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s)) {
+                self.push(part, true);
+            }
+            if keep_retired {
+                self.bytes += chunk.bytes;
+                self.retired.push((version, chunk));
+            }
+        }
+    }
+
+    /// Drops what only readers of versions below `oldest` could see.
+    pub(crate) fn purge_retired(&mut self, oldest: u64) {
+        let bytes = &mut self.bytes;
+        self.retired.retain(|(gone, chunk)| {
+            let keep = *gone > oldest;
+            if !keep {
+                *bytes -= chunk.bytes;
+            }
+            keep
+        });
+    }
+
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+}
+
+/// Sorts the rows of chunks that lie in `range` with a sequence up to `sequence`, by time and then arrival, with every
+/// column in the type the table has now. With `duplicates = last`, rows of one time are merged field by field.
+pub(crate) fn sorted_rows(
+    chunks: &[Arc<Chunk>],
+    range: &ClosedRange,
+    sequence: Sequence,
+    table: &Table,
+    fields: Option<&[FieldId]>,
+) -> Rows {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    let mut chunks: Vec<&Chunk> = chunks
+        .iter()
+        .map(|c| &**c)
+        .filter(|c| c.first_sequence <= sequence && c.first_time <= last && c.last_time >= first)
+        .collect();
+    chunks.sort_by_key(|c| (c.first_time, c.first_sequence));
+    let ordered = chunks.iter().all(|c| c.sorted && c.last_sequence <= sequence)
+        && chunks.windows(2).all(|w| match w {
+            [a, b] => a.last_time < b.first_time,
+            _ => true,
+        });
+    let mut out = Rows::default();
+    if ordered {
+        for chunk in chunks {
+            let from = chunk.rows.times.partition_point(|t| *t < first);
+            let to = chunk.rows.times.partition_point(|t| *t <= last);
+            append(&mut out, &chunk.rows, from..to, table, fields);
+        }
+    } else {
+        let mut order: Vec<(i64, Sequence, u32, u32)> = Vec::new();
+        for (chunk_index, chunk) in (0u32..).zip(&chunks) {
+            for (row, time) in (0u32..).zip(&chunk.rows.times) {
+                let s = chunk.sequences.get(row as usize);
+                if *time >= first && *time <= last && s <= sequence {
+                    order.push((*time, s, chunk_index, row));
+                }
+            }
+        }
+        // Within one write rows keep their order; one write's rows of a stream may stand in several chunks only after a
+        // cut by time, so equal times never do.
+        order.sort_unstable();
+        gather(&mut out, &chunks, &order, table, fields);
+    }
+    if !table.keeps_duplicates() {
+        out = merge_equal_times(out);
+    }
+    out
+}
+
+fn wanted(fields: Option<&[FieldId]>, field: FieldId) -> bool {
+    fields.is_none_or(|f| f.contains(&field))
+}
+
+/// The column in the type the table has for the field.
+pub(crate) fn in_table_type(column: Column, table: &Table, field: FieldId) -> Column {
+    match table.field(field) {
+        Some(f) if f.field_type == FieldType::F64 && column.field_type() == FieldType::I64 => column.widened_to_f64(),
+        _ => column,
+    }
+}
+
+fn append(out: &mut Rows, rows: &Rows, range: std::ops::Range<usize>, table: &Table, fields: Option<&[FieldId]>) {
+    let columns = rows
+        .columns
+        .iter()
+        .filter(|(f, _)| wanted(fields, *f))
+        .map(|(f, c)| {
+            (*f, in_table_type(c.slice(range.clone()), table, *f))
+        })
+        .collect();
+    let times: Vec<i64> = rows.times.get(range.clone()).unwrap_or_default().to_vec();
+    let part = Rows { times, columns };
+    if out.is_empty() {
+        *out = part;
+    } else {
+        let len = part.len();
+        out.extend_from(&part, 0..len);
+    }
+}
+
+fn gather(
+    out: &mut Rows,
+    chunks: &[&Chunk],
+    order: &[(i64, Sequence, u32, u32)],
+    table: &Table,
+    fields: Option<&[FieldId]>,
+) {
+    // Joins all chunks' columns once, then picks rows: column copies are cheaper than a look at every chunk per row.
+    let mut joined = Rows::default();
+    let mut starts = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        starts.push(joined.len() as u32);
+        append(&mut joined, &chunk.rows, 0..chunk.len(), table, fields);
+    }
+    let picked: Vec<u32> =
+        order.iter().map(|(_, _, chunk, row)| starts.get(*chunk as usize).copied().unwrap_or(0) + row).collect();
+    *out = joined.gather(&picked);
+}
+
+/// Merges rows of one time, the later over the earlier, field by field. Rows are sorted by time, then arrival.
+pub(crate) fn merge_equal_times(rows: Rows) -> Rows {
+    if rows.times.windows(2).all(|w| matches!(w, [a, b] if a < b)) {
+        return rows;
+    }
+    let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
+    for (row, time) in rows.times.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if rows.times.get(group.start) == Some(time) => group.end = row + 1,
+            _ => groups.push(row..row + 1),
+        }
+    }
+    let times = groups.iter().filter_map(|g| rows.times.get(g.start).copied()).collect();
+    let columns = rows
+        .columns
+        .iter()
+        .map(|(field, column)| {
+            let picked: Vec<u32> = groups
+                .iter()
+                .map(|g| g.clone().rev().find(|r| column.is_present(*r)).unwrap_or(g.end - 1) as u32)
+                .collect();
+            (*field, column.gather(&picked))
+        })
+        .collect();
+    Rows { times, columns }
+}

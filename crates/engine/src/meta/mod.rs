@@ -1,0 +1,344 @@
+//! The metadata: catalog, partitions with committed lengths, log position, counters. One redb database, `meta.redb`.
+//!
+//! Invariants: one transaction per step makes all of the step's segments visible at once; a segment file the partitions
+//! table does not name is no part of the database; `step_sequence` never falls.
+//! Concurrency: redb's own; writers are serialized by it.
+//! Failure: a failed commit leaves the old state; the caller latches the database.
+//! Format: docs/format/meta.md.
+
+mod backend;
+mod records;
+
+pub(crate) use records::PartitionRecord;
+
+use crate::catalog::{Definition, StreamRecord, Table};
+use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::{Error, ErrorKind, Result};
+use headwater_codec::{Cursor, PutBytes};
+use headwater_io::File;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+const STATE: TableDefinition<'_, &str, u64> = TableDefinition::new("state");
+const TABLES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("tables");
+const STREAM_IDS: TableDefinition<'_, &[u8], u32> = TableDefinition::new("stream_ids");
+const STREAMS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("streams");
+const STREAM_COUNTS: TableDefinition<'_, u32, u64> = TableDefinition::new("stream_counts");
+const TAG_KEYS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tag_keys");
+const PARTITIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("partitions");
+const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
+
+/// The version of the whole set of formats that this build reads and writes.
+pub(crate) const FORMAT_VERSION: u64 = 1;
+
+const CACHE_BYTES: usize = 1 << 20;
+
+/// The open metadata.
+#[derive(Debug)]
+pub(crate) struct Meta {
+    db: Database,
+    path: PathBuf,
+    written: Arc<AtomicU64>,
+}
+
+/// What a step changes, committed at once.
+#[derive(Debug, Default)]
+pub(crate) struct MetaChange {
+    pub(crate) step_sequence: Sequence,
+    pub(crate) definitions: Vec<Definition>,
+    pub(crate) next_stream: u32,
+    pub(crate) partitions: Vec<(SegmentId, PartitionRecord)>,
+    pub(crate) removed: Vec<SegmentId>,
+    pub(crate) next_segment: u64,
+    pub(crate) log_first_generation: u64,
+    pub(crate) counters: Vec<(&'static str, u64)>,
+}
+
+impl Meta {
+    /// Makes a new metadata file in `file`, which is empty.
+    pub(crate) fn create(path: &Path, file: Arc<dyn File>, shards: u16) -> Result<Meta> {
+        let written = Arc::new(AtomicU64::new(0));
+        let db = redb::Builder::new()
+            .set_cache_size(CACHE_BYTES)
+            .create_with_backend(backend::Backend::new(file, Arc::clone(&written)))
+            .map_err(Error::meta)?;
+        let meta = Meta { db, path: path.to_owned(), written };
+        let transaction = meta.db.begin_write().map_err(Error::meta)?;
+        {
+            let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+            state.insert("format_version", FORMAT_VERSION).map_err(Error::meta)?;
+            state.insert("shards", u64::from(shards)).map_err(Error::meta)?;
+            transaction.open_table(TABLES).map_err(Error::meta)?;
+            transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+            transaction.open_table(STREAMS).map_err(Error::meta)?;
+            transaction.open_table(STREAM_COUNTS).map_err(Error::meta)?;
+            transaction.open_table(TAG_KEYS).map_err(Error::meta)?;
+            transaction.open_table(PARTITIONS).map_err(Error::meta)?;
+            transaction.open_table(COUNTERS).map_err(Error::meta)?;
+        }
+        transaction.commit().map_err(Error::meta)?;
+        Ok(meta)
+    }
+
+    /// Opens the metadata in `file`. `None` when creating it was cut short: it never held anything.
+    pub(crate) fn open(path: &Path, file: Arc<dyn File>) -> Result<Option<Meta>> {
+        if file.len().map_err(|e| Error::io("read", path, e))? == 0 {
+            return Ok(None);
+        }
+        let written = Arc::new(AtomicU64::new(0));
+        let db = redb::Builder::new()
+            .set_cache_size(CACHE_BYTES)
+            .create_with_backend(backend::Backend::new(file, Arc::clone(&written)))
+            .map_err(Error::meta)?;
+        let meta = Meta { db, path: path.to_owned(), written };
+        match meta.state("format_version")? {
+            None => Ok(None),
+            Some(FORMAT_VERSION) => Ok(Some(meta)),
+            Some(other) => Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{}: format version {other}, this build reads version {FORMAT_VERSION}; use the Headwater version that wrote it",
+                    path.display()
+                ),
+            )),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes written to the metadata file since opening.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn state(&self, key: &str) -> Result<Option<u64>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = match transaction.open_table(STATE) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        Ok(table.get(key).map_err(Error::meta)?.map(|v| v.value()))
+    }
+
+    pub(crate) fn shards(&self) -> Result<u16> {
+        let shards = self.state("shards")?.unwrap_or(1);
+        u16::try_from(shards).map_err(|_| self.damaged("a shard count below 65536", shards))
+    }
+
+    pub(crate) fn step_sequence(&self) -> Result<Sequence> {
+        Ok(Sequence(self.state("step_sequence")?.unwrap_or(0)))
+    }
+
+    pub(crate) fn next_segment(&self) -> Result<u64> {
+        Ok(self.state("next_segment")?.unwrap_or(1))
+    }
+
+    pub(crate) fn log_first_generation(&self) -> Result<u64> {
+        Ok(self.state("log_first_generation")?.unwrap_or(0))
+    }
+
+    pub(crate) fn next_stream(&self) -> Result<u32> {
+        let next = self.state("next_stream")?.unwrap_or(0);
+        u32::try_from(next).map_err(|_| self.damaged("a stream number below 2^32", next))
+    }
+
+    fn damaged(&self, expected: &str, found: impl std::fmt::Display) -> Error {
+        Error::damage(crate::error::Damage {
+            file: self.path.clone(),
+            offset: 0,
+            expected: expected.to_owned(),
+            found: found.to_string(),
+        })
+    }
+
+    pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(COUNTERS).map_err(Error::meta)?;
+        let mut out = BTreeMap::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (key, value) = entry.map_err(Error::meta)?;
+            out.insert(key.value().to_owned(), value.value());
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn tables(&self) -> Result<Vec<Table>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(TABLES).map_err(Error::meta)?;
+        let mut out: Vec<Table> = Vec::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (key, value) = entry.map_err(Error::meta)?;
+            let decoded = Table::decode(&mut Cursor::new(value.value()))
+                .map_err(|e| self.damaged(e.expected, format!("table record {}", key.value())))?;
+            if decoded.id.0 as usize != out.len() {
+                return Err(self.damaged("dense table numbers", key.value()));
+            }
+            out.push(decoded);
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn stream_counts(&self) -> Result<Vec<(TableId, u64)>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(STREAM_COUNTS).map_err(Error::meta)?;
+        let mut out = Vec::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (key, value) = entry.map_err(Error::meta)?;
+            out.push((TableId(key.value()), value.value()));
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn tag_keys(&self) -> Result<Vec<(TableId, String)>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(TAG_KEYS).map_err(Error::meta)?;
+        let mut out = Vec::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (key, _) = entry.map_err(Error::meta)?;
+            let mut cursor = Cursor::new(key.value());
+            let read = |e: headwater_codec::DecodeError| self.damaged(e.expected, "a tag key record");
+            let id = cursor.u32("table id").map_err(read)?;
+            out.push((TableId(id), cursor.text("tag key").map_err(read)?.to_owned()));
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+        Ok(table.get(key).map_err(Error::meta)?.map(|v| StreamId(v.value())))
+    }
+
+    /// Records of these streams; those not there are left out.
+    pub(crate) fn streams(&self, ids: impl IntoIterator<Item = StreamId>) -> Result<Vec<StreamRecord>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(STREAMS).map_err(Error::meta)?;
+        let mut out = Vec::new();
+        for id in ids {
+            if let Some(value) = table.get(id.0).map_err(Error::meta)? {
+                out.push(self.stream_record(value.value())?);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Records of all streams of a table, in order of their keys.
+    pub(crate) fn streams_of(&self, table_id: TableId) -> Result<Vec<StreamRecord>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+        let records = transaction.open_table(STREAMS).map_err(Error::meta)?;
+        let first = table_id.0.to_be_bytes();
+        let mut out = Vec::new();
+        for entry in ids.range(&first[..]..).map_err(Error::meta)? {
+            let (key, id) = entry.map_err(Error::meta)?;
+            if !key.value().starts_with(&first) {
+                break;
+            }
+            if let Some(value) = records.get(id.value()).map_err(Error::meta)? {
+                out.push(self.stream_record(value.value())?);
+            }
+        }
+        Ok(out)
+    }
+
+    fn stream_record(&self, bytes: &[u8]) -> Result<StreamRecord> {
+        StreamRecord::decode(&mut Cursor::new(bytes)).map_err(|e| self.damaged(e.expected, "a stream record"))
+    }
+
+    pub(crate) fn partitions(&self) -> Result<Vec<(SegmentId, PartitionRecord)>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
+        let mut out = Vec::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (key, value) = entry.map_err(Error::meta)?;
+            let record = PartitionRecord::decode(value.value())
+                .map_err(|e| self.damaged(e.expected, format!("partition record {}", key.value())))?;
+            out.push((SegmentId(key.value()), record));
+        }
+        Ok(out)
+    }
+
+    /// Commits a step: all of it, or nothing.
+    pub(crate) fn commit(&self, change: &MetaChange) -> Result<()> {
+        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        {
+            let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+            let old = state.get("step_sequence").map_err(Error::meta)?.map_or(0, |v| v.value());
+            state.insert("step_sequence", old.max(change.step_sequence.0)).map_err(Error::meta)?;
+            let old = state.get("next_segment").map_err(Error::meta)?.map_or(1, |v| v.value());
+            state.insert("next_segment", old.max(change.next_segment)).map_err(Error::meta)?;
+            let old = state.get("log_first_generation").map_err(Error::meta)?.map_or(0, |v| v.value());
+            state.insert("log_first_generation", old.max(change.log_first_generation)).map_err(Error::meta)?;
+            if !change.definitions.is_empty() {
+                let old = state.get("next_stream").map_err(Error::meta)?.map_or(0, |v| v.value());
+                state.insert("next_stream", old.max(u64::from(change.next_stream))).map_err(Error::meta)?;
+            }
+        }
+        self.commit_definitions(&transaction, &change.definitions)?;
+        {
+            let mut partitions = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
+            for id in &change.removed {
+                partitions.remove(id.0).map_err(Error::meta)?;
+            }
+            for (id, record) in &change.partitions {
+                partitions.insert(id.0, record.encode().as_slice()).map_err(Error::meta)?;
+            }
+            let mut counters = transaction.open_table(COUNTERS).map_err(Error::meta)?;
+            for (name, value) in &change.counters {
+                counters.insert(*name, *value).map_err(Error::meta)?;
+            }
+        }
+        transaction.commit().map_err(Error::meta)
+    }
+
+    fn commit_definitions(&self, transaction: &redb::WriteTransaction, definitions: &[Definition]) -> Result<()> {
+        if definitions.is_empty() {
+            return Ok(());
+        }
+        let mut tables = transaction.open_table(TABLES).map_err(Error::meta)?;
+        let mut ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+        let mut streams = transaction.open_table(STREAMS).map_err(Error::meta)?;
+        let mut counts = transaction.open_table(STREAM_COUNTS).map_err(Error::meta)?;
+        let mut tag_keys = transaction.open_table(TAG_KEYS).map_err(Error::meta)?;
+        let mut bytes = Vec::new();
+        let mut added: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut seen_keys: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
+        for definition in definitions {
+            bytes.clear();
+            match definition {
+                Definition::Table(table) => {
+                    table.encode(&mut bytes);
+                    tables.insert(table.id.0, bytes.as_slice()).map_err(Error::meta)?;
+                }
+                Definition::Stream(record) => {
+                    record.encode(&mut bytes);
+                    let new = streams.insert(record.id.0, bytes.as_slice()).map_err(Error::meta)?.is_none();
+                    ids.insert(&*record.key, record.id.0).map_err(Error::meta)?;
+                    if new {
+                        *added.entry(record.table.0).or_default() += 1;
+                    }
+                    let mut cursor = Cursor::new(record.key.get(4..).unwrap_or_default());
+                    while let (Ok(key), Ok(_)) = (cursor.text("tag key"), cursor.text("tag value")) {
+                        let mut tag = record.table.0.to_le_bytes().to_vec();
+                        tag.put_prefixed(key.as_bytes());
+                        if !seen_keys.contains(&tag) {
+                            tag_keys.insert(tag.as_slice(), ()).map_err(Error::meta)?;
+                            seen_keys.insert(tag);
+                        }
+                    }
+                }
+            }
+        }
+        for (table, count) in added {
+            let old = counts.get(table).map_err(Error::meta)?.map_or(0, |v| v.value());
+            counts.insert(table, old + count).map_err(Error::meta)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! The bytes of a partition's record.
+
+use crate::ids::{Sequence, ShardIndex, TableId};
+use headwater_codec::{ClosedRange, Cursor, DecodeError, Level, PutBytes};
+
+/// A partition as the metadata knows it: its place, its segment's committed length, its last footer, its sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionRecord {
+    pub(crate) table: TableId,
+    pub(crate) shard: ShardIndex,
+    /// The span is bucket `bucket` of this level.
+    pub(crate) level: Level,
+    pub(crate) bucket: i64,
+    pub(crate) committed_bytes: u64,
+    pub(crate) footer_offset: u64,
+    pub(crate) footer_bytes: u32,
+    /// Sequence of the newest step that wrote here.
+    pub(crate) sequence: Sequence,
+    pub(crate) events: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) groups: u32,
+    pub(crate) leaves: u64,
+    pub(crate) late_runs: u64,
+}
+
+impl PartitionRecord {
+    /// The instants the partition owns.
+    pub(crate) fn span(&self) -> ClosedRange {
+        self.level.bucket_span(self.bucket)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![1u8];
+        out.put_varint(u64::from(self.table.0));
+        out.put_varint(u64::from(self.shard.0));
+        out.put_signed(i64::from(self.level.get()));
+        out.put_signed(self.bucket);
+        for value in [
+            self.committed_bytes,
+            self.footer_offset,
+            u64::from(self.footer_bytes),
+            self.sequence.0,
+            self.events,
+            self.live_bytes,
+            u64::from(self.groups),
+            self.leaves,
+            self.late_runs,
+        ] {
+            out.put_varint(value);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<PartitionRecord, DecodeError> {
+        let mut cursor = Cursor::new(bytes);
+        if cursor.u8("partition record version")? != 1 {
+            return Err(cursor.fail("partition record version 1"));
+        }
+        let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")? as u32;
+        let shard = cursor.varint_up_to(u64::from(u16::MAX), "shard")? as u16;
+        let level = cursor.signed("level")?;
+        let Some(level) = i32::try_from(level).ok().and_then(Level::new) else {
+            return Err(cursor.fail("a level in -20 to 40"));
+        };
+        let bucket = cursor.signed("bucket")?;
+        let record = PartitionRecord {
+            table: TableId(table),
+            shard: ShardIndex(shard),
+            level,
+            bucket,
+            committed_bytes: cursor.varint("committed length")?,
+            footer_offset: cursor.varint("footer offset")?,
+            footer_bytes: cursor.varint_up_to(u64::from(u32::MAX), "footer length")? as u32,
+            sequence: Sequence(cursor.varint("sequence")?),
+            events: cursor.varint("events")?,
+            live_bytes: cursor.varint("live bytes")?,
+            groups: cursor.varint_up_to(u64::from(u32::MAX), "groups")? as u32,
+            leaves: cursor.varint("leaves")?,
+            late_runs: cursor.varint("late runs")?,
+        };
+        cursor.finish()?;
+        Ok(record)
+    }
+}

@@ -1,0 +1,111 @@
+//! Settings of a database: plain data.
+
+use crate::late::{FlushRule, LatePolicy};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What an acknowledged write has survived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Acknowledged means on the medium: survives a power cut. The default.
+    Synced,
+    /// Acknowledged means handed to the operating system, and synced at least this often:
+    /// survives `kill -9`; a power cut loses at most about this much time.
+    Every(Duration),
+    /// Acknowledged means handed to the operating system: survives `kill -9`, not a power cut.
+    Written,
+}
+
+/// Settings of [`crate::Database::open`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The directory of the database; made if it is not there.
+    pub dir: PathBuf,
+    /// Refuse to make a new database when the directory holds none. Default false.
+    pub must_exist: bool,
+    /// Memory for events not yet in segments, for caches and for flushes, in bytes. Default 64 MiB, at least 1 MiB.
+    pub memory_budget_bytes: usize,
+    /// Shards of a new database (an existing one keeps its own number). Default min(cores, 4).
+    pub shards: u16,
+    /// What an acknowledgement promises. Default [`Durability::Synced`].
+    pub durability: Durability,
+    /// How in-order and late events share memory. Default separate, half of it for late events at most.
+    pub late_policy: LatePolicy,
+    /// When and how buffers are flushed. Default [`FlushRule::Production`].
+    pub flush_rule: FlushRule,
+    /// Most late runs of a stream in a partition before they are folded; 0 = late events are always merged. Default 16.
+    pub late_runs_max: usize,
+    /// A new partition is sized to close near this many bytes. Default 128 MiB.
+    pub partition_target_bytes: u64,
+    /// A partition larger than this is split. Default 256 MiB.
+    pub partition_bytes_max: u64,
+    /// Events of a leaf in tables that do not say otherwise. Default 2,048.
+    pub leaf_events: u32,
+    /// A partition with this many groups is compacted. Default 256.
+    pub groups_max: u32,
+    /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
+    pub log_file_bytes: u64,
+    /// Longest wait for memory before a write says busy. Default 5 s.
+    pub busy_timeout: Duration,
+    /// Largest batch in bytes. Default 16 MiB.
+    pub batch_bytes_max: usize,
+    /// Longest string or byte value. Default 1 MiB.
+    pub string_bytes_max: usize,
+    /// Most fields of a table. Default 1,024.
+    pub fields_max: usize,
+    /// Most streams of a table. Default 10,000,000.
+    pub streams_max: usize,
+    /// Events later than the clock by more than this are refused; `None` = never (the library's default).
+    pub max_future: Option<Duration>,
+    /// Segment files held open at once. Default 256.
+    pub open_files_max: usize,
+}
+
+impl Options {
+    /// The defaults, for the database in `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Options {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Options {
+            dir: dir.into(),
+            must_exist: false,
+            memory_budget_bytes: 64 << 20,
+            shards: u16::try_from(cores.min(4)).unwrap_or(1),
+            durability: Durability::Synced,
+            late_policy: LatePolicy::default(),
+            flush_rule: FlushRule::Production,
+            late_runs_max: 16,
+            partition_target_bytes: 128 << 20,
+            partition_bytes_max: 256 << 20,
+            leaf_events: 2048,
+            groups_max: 256,
+            log_file_bytes: 0,
+            busy_timeout: Duration::from_secs(5),
+            batch_bytes_max: 16 << 20,
+            string_bytes_max: 1 << 20,
+            fields_max: 1024,
+            streams_max: 10_000_000,
+            max_future: None,
+            open_files_max: 256,
+        }
+    }
+
+    /// Checks every setting against its allowed range.
+    pub(crate) fn validate(&self) -> crate::Result<()> {
+        let check = |ok: bool, text: &str| if ok { Ok(()) } else { Err(crate::Error::invalid(text)) };
+        check(self.memory_budget_bytes >= 1 << 20, "memory_budget_bytes must be at least 1 MiB (1048576)")?;
+        check((1..=64).contains(&self.shards), "shards must be 1 to 64")?;
+        check((16..=65_536).contains(&self.leaf_events), "leaf_events must be 16 to 65536")?;
+        check(self.batch_bytes_max >= 1024, "batch_bytes_max must be at least 1024")?;
+        check(self.partition_bytes_max >= self.partition_target_bytes, "partition_bytes_max must not be below partition_target_bytes")?;
+        check(self.groups_max >= 2, "groups_max must be at least 2")?;
+        self.late_policy.validate()
+    }
+
+    /// Bytes of one log file.
+    pub(crate) fn log_file_size(&self) -> u64 {
+        match self.log_file_bytes {
+            0 => (self.memory_budget_bytes as u64 / 8).clamp(256 << 10, 16 << 20),
+            n => n.max(4096),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Value filters: on rows, and on aggregates to skip what cannot match.
+
+use crate::catalog::Table;
+use crate::{Error, Result};
+use headwater_codec::{Aggregate, Column, Extremes, FieldId, FieldType, Value, ValueRef};
+use std::cmp::Ordering;
+
+/// How a field is compared with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// A condition on one field. Rows without a value in it never match, and neither does NaN (except [`Comparison::NotEqual`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    /// The field.
+    pub field: String,
+    /// The comparison.
+    pub comparison: Comparison,
+    /// The value to compare with, of the field's type; an i64 is taken for an f64 field too.
+    pub value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    pub(crate) field: FieldId,
+    comparison: Comparison,
+    value: Value,
+}
+
+impl Condition {
+    pub(crate) fn new(filter: &Filter, table: &Table) -> Result<Condition> {
+        let Some((id, field)) = table.field_id(&filter.field).and_then(|id| Some((id, table.field(id)?))) else {
+            return Err(Error::not_found(format!("table `{}` has no field `{}`", table.name, filter.field)));
+        };
+        let value = match (field.field_type, &filter.value) {
+            (FieldType::F64, Value::I64(v)) => Value::F64(*v as f64),
+            (FieldType::U64, Value::I64(v)) if *v >= 0 => Value::U64(v.unsigned_abs()),
+            (_, value) => value.clone(),
+        };
+        let found = value.as_ref().field_type();
+        if found != field.field_type {
+            return Err(Error::invalid(format!(
+                "filter on `{}`: the field is {}, the value is {found}",
+                filter.field, field.field_type
+            )));
+        }
+        Ok(Condition { field: id, comparison: filter.comparison, value })
+    }
+
+    fn holds(&self, ordering: Option<Ordering>) -> bool {
+        match (self.comparison, ordering) {
+            (Comparison::NotEqual, None) => true,
+            (_, None) => false,
+            (Comparison::Equal, Some(o)) => o == Ordering::Equal,
+            (Comparison::NotEqual, Some(o)) => o != Ordering::Equal,
+            (Comparison::Less, Some(o)) => o == Ordering::Less,
+            (Comparison::LessOrEqual, Some(o)) => o != Ordering::Greater,
+            (Comparison::Greater, Some(o)) => o == Ordering::Greater,
+            (Comparison::GreaterOrEqual, Some(o)) => o != Ordering::Less,
+        }
+    }
+
+    /// True when row `row` matches.
+    pub(crate) fn matches(&self, column: &Column, row: usize) -> bool {
+        let Some(value) = column.get(row) else { return false };
+        let ordering = match (value, self.value.as_ref()) {
+            (ValueRef::F64(a), ValueRef::F64(b)) => a.partial_cmp(&b),
+            (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
+            (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),
+            (ValueRef::Bool(a), ValueRef::Bool(b)) => Some(a.cmp(&b)),
+            (ValueRef::String(a), ValueRef::String(b)) => Some(a.cmp(b)),
+            (ValueRef::Bytes(a), ValueRef::Bytes(b)) => Some(a.cmp(b)),
+            _ => return false,
+        };
+        self.holds(ordering)
+    }
+
+    /// False when no value behind the aggregate can match. `None` = the field has no value there.
+    pub(crate) fn may_match(&self, aggregate: Option<&Aggregate>) -> bool {
+        let Some(aggregate) = aggregate.filter(|a| a.count > 0) else { return false };
+        if aggregate.finite() < aggregate.count {
+            return true;
+        }
+        let (low, high) = match (aggregate.extremes, self.value.as_ref()) {
+            (Extremes::F64(min, max), ValueRef::F64(v)) => (min.partial_cmp(&v), max.partial_cmp(&v)),
+            (Extremes::I64(min, max), ValueRef::I64(v)) => (Some(min.cmp(&v)), Some(max.cmp(&v))),
+            (Extremes::U64(min, max), ValueRef::U64(v)) => (Some(min.cmp(&v)), Some(max.cmp(&v))),
+            (Extremes::I64(min, max), ValueRef::Bool(v)) => {
+                (Some(min.cmp(&i64::from(v))), Some(max.cmp(&i64::from(v))))
+            }
+            _ => return true,
+        };
+        let (Some(low), Some(high)) = (low, high) else { return self.comparison == Comparison::NotEqual };
+        match self.comparison {
+            Comparison::Equal => low != Ordering::Greater && high != Ordering::Less,
+            Comparison::NotEqual => !(low == Ordering::Equal && high == Ordering::Equal),
+            Comparison::Less => low == Ordering::Less,
+            Comparison::LessOrEqual => low != Ordering::Greater,
+            Comparison::Greater => high == Ordering::Greater,
+            Comparison::GreaterOrEqual => high != Ordering::Less,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The newest value of each field.
+
+use super::merge::{Merge, Source};
+use super::view::StreamView;
+use super::walk::{Visit, Walk};
+use crate::segment::{LeafEntry, Partition, StreamState};
+use crate::Result;
+use headwater_codec::light::decode_rows;
+use headwater_codec::{ClosedRange, Cursor, FieldId, Rows, Timestamp, Value};
+use std::sync::Arc;
+
+/// The newest value of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastValue {
+    /// The field.
+    pub field: String,
+    /// When.
+    pub time: Timestamp,
+    /// What.
+    pub value: Value,
+}
+
+/// The best value found so far of one field. A later source with the same time wins.
+#[derive(Clone, Debug, Default)]
+struct Best(Option<(i64, Value)>);
+
+impl Best {
+    fn offer(&mut self, time: i64, value: impl FnOnce() -> Value) {
+        if self.0.as_ref().is_none_or(|(t, _)| time >= *t) {
+            self.0 = Some((time, value()));
+        }
+    }
+
+    fn offer_rows(&mut self, rows: &Rows, field: FieldId) -> bool {
+        let Some(column) = rows.column(field) else { return false };
+        let found = (0..rows.len()).rev().find(|r| column.is_present(*r));
+        if let Some(row) = found
+            && let (Some(time), Some(value)) = (rows.times.get(row), column.get(row))
+        {
+            self.offer(*time, || value.to_owned());
+        }
+        found.is_some()
+    }
+}
+
+pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
+    let fields: Vec<FieldId> = (0..view.table.fields.len()).map(|i| FieldId(i as u32)).collect();
+    let mut stored = vec![Best::default(); fields.len()];
+    let partitions = view.partitions_in(&ClosedRange::ALL);
+    for partition in partitions.iter().rev() {
+        if stored.iter().all(|b| b.0.is_some()) {
+            break;
+        }
+        let Some(state) = view.state(partition)? else { continue };
+        for (field, best) in fields.iter().zip(&mut stored) {
+            // Partitions are apart in time: the newest one with a value has the newest value.
+            if best.0.is_none() {
+                *best = in_partition(view, partition, &state, *field)?;
+            }
+        }
+    }
+    let memory = newest_in_memory(view, &fields);
+    let mut out = Vec::new();
+    for ((field, stored), memory) in view.table.fields.iter().zip(stored).zip(memory) {
+        let mut best = stored;
+        if let Some((time, value)) = memory.0 {
+            best.offer(time, || value);
+        }
+        if let Some((time, value)) = best.0 {
+            out.push(LastValue { field: field.name.clone(), time: Timestamp::from_nanos(time), value });
+        }
+    }
+    Ok(out)
+}
+
+fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
+    let mut best: Vec<(Option<(i64, u64, usize)>, Best)> = vec![(None, Best::default()); fields.len()];
+    for chunk in &view.chunks {
+        for (field, (key, best)) in fields.iter().zip(&mut best) {
+            let Some(column) = chunk.rows.column(*field) else { continue };
+            if key.is_some_and(|(time, ..)| chunk.last_time < time) {
+                continue;
+            }
+            for row in (0..chunk.len()).rev() {
+                let sequence = chunk.sequences.get(row);
+                let (Some(time), true) = (chunk.rows.times.get(row), sequence <= view.sequence) else { continue };
+                if !column.is_present(row) {
+                    continue;
+                }
+                let candidate = (*time, sequence.0, row);
+                if key.is_none_or(|k| candidate > k)
+                    && let Some(value) = column.get(row)
+                {
+                    *key = Some(candidate);
+                    best.0 = Some((*time, in_table_type(view, *field, value.to_owned())));
+                }
+                if chunk.sorted && key.is_some_and(|(t, ..)| *time < t) {
+                    break;
+                }
+            }
+        }
+    }
+    best.into_iter().map(|(_, best)| best).collect()
+}
+
+fn in_table_type(view: &StreamView, field: FieldId, value: Value) -> Value {
+    match (view.table.field(field).map(|f| f.field_type), value) {
+        (Some(headwater_codec::FieldType::F64), Value::I64(v)) => Value::F64(v as f64),
+        (_, value) => value,
+    }
+}
+
+/// The newest value of a field in a partition: main run first, then late runs, each of which wins over those before.
+fn in_partition(view: &StreamView, partition: &Arc<Partition>, state: &Arc<StreamState>, field: FieldId) -> Result<Best> {
+    let mut best = Best::default();
+    main_run(view, partition, state, field, &mut best)?;
+    for run in &state.late {
+        backwards(view, partition, run, field, &mut best)?;
+    }
+    Ok(best)
+}
+
+fn main_run(
+    view: &StreamView,
+    partition: &Partition,
+    state: &StreamState,
+    field: FieldId,
+    best: &mut Best,
+) -> Result<()> {
+    if let Some(bytes) = &state.last_row {
+        let rows = decode_rows(&mut Cursor::new(bytes))
+            .map_err(|e| crate::Error::decode(partition.file.path(), partition.record.footer_offset, e))?;
+        let columns = rows.columns.into_iter().map(|(f, c)| (f, crate::memory::in_table_type(c, &view.table, f)));
+        let rows = Rows { times: rows.times, columns: columns.collect() };
+        if best.offer_rows(&rows, field) {
+            return Ok(());
+        }
+    }
+    // The newest bucket in which the field has a value says where to look.
+    let only_main = StreamState { late: Vec::new(), ..state.clone() };
+    if let Some(walk) = Walk::new(view, partition, &only_main, ClosedRange::ALL, &[])? {
+        let mut newest: Option<ClosedRange> = None;
+        let to_read = walk.run(&mut |seen| {
+            if seen.aggregate(field).is_some() && newest.is_none_or(|n| seen.span.first > n.first) {
+                newest = Some(seen.span);
+            }
+            Visit::Done
+        })?;
+        let mut spans: Vec<ClosedRange> = to_read.into_iter().chain(newest).collect();
+        spans.sort_by_key(|s| std::cmp::Reverse(s.first));
+        for span in spans {
+            let inside: Vec<LeafEntry> = state.main.iter().filter(|l| l.range().overlaps(&span)).copied().collect();
+            if backwards(view, partition, &inside, field, best)? {
+                return Ok(());
+            }
+        }
+        return Ok(());
+    }
+    backwards(view, partition, &state.main, field, best).map(drop)
+}
+
+/// Looks through leaves from the newest to the oldest; true when a value was found.
+fn backwards(
+    view: &StreamView,
+    partition: &Partition,
+    leaves: &[LeafEntry],
+    field: FieldId,
+    best: &mut Best,
+) -> Result<bool> {
+    let fields = [field];
+    for leaf in leaves.iter().rev() {
+        let sources = vec![Source::leaves(partition.id(), [*leaf])];
+        let mut merge = Merge::new(&view.core.store, &view.table, ClosedRange::ALL, Some(&fields), sources);
+        let mut found = false;
+        while let Some(rows) = merge.next_rows()? {
+            found |= best.offer_rows(&rows, field);
+        }
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,182 @@
+//! Merges the runs of a stream and its events in memory into one sequence of rows, by time and then arrival.
+//!
+//! Invariants: a source's rows are sorted; sources are ordered by age, the oldest first, so that of equal times the later
+//! source's are the newer ones. Output rows are in the types the table has now, every equal time merged when the table's
+//! duplicates are `last`.
+//! It copies whole ranges of rows while one source is alone in time, and goes row by row only where sources meet.
+
+use crate::Result;
+use crate::catalog::Table;
+use crate::ids::SegmentId;
+use crate::memory::merge_equal_times;
+use crate::segment::{LeafEntry, Store};
+use headwater_codec::{ClosedRange, FieldId, Rows};
+use std::collections::VecDeque;
+
+/// Rows handed out at once, about.
+pub(crate) const CHUNK_ROWS: usize = 2048;
+
+/// One sorted sequence of rows: leaves still to be read, and rows at hand.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    leaves: VecDeque<(SegmentId, LeafEntry)>,
+    rows: Rows,
+    at: usize,
+}
+
+impl Source {
+    /// Rows at hand.
+    pub(crate) fn rows(rows: Rows) -> Source {
+        Source { leaves: VecDeque::new(), rows, at: 0 }
+    }
+
+    /// Leaves of one run, in order.
+    pub(crate) fn leaves(segment: SegmentId, leaves: impl IntoIterator<Item = LeafEntry>) -> Source {
+        Source { leaves: leaves.into_iter().map(|l| (segment, l)).collect(), rows: Rows::default(), at: 0 }
+    }
+
+    fn head(&self) -> Option<i64> {
+        self.rows.times.get(self.at).copied()
+    }
+}
+
+/// The merging iterator.
+pub(crate) struct Merge<'a> {
+    store: &'a Store,
+    table: &'a Table,
+    range: ClosedRange,
+    fields: Option<&'a [FieldId]>,
+    sources: Vec<Source>,
+}
+
+impl<'a> Merge<'a> {
+    pub(crate) fn new(
+        store: &'a Store,
+        table: &'a Table,
+        range: ClosedRange,
+        fields: Option<&'a [FieldId]>,
+        sources: Vec<Source>,
+    ) -> Merge<'a> {
+        Merge { store, table, range, fields, sources }
+    }
+
+    /// Gives the sources back, with what was not yet handed out.
+    pub(crate) fn into_sources(self) -> Vec<Source> {
+        self.sources
+    }
+
+    /// Makes sure that source `index` has a row at hand, unless it is at its end. A damaged leaf is dropped from the
+    /// source, so that the next call goes on behind it.
+    fn fill(&mut self, index: usize) -> Result<()> {
+        let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
+        while source.at >= source.rows.len() {
+            let Some((segment, entry)) = source.leaves.pop_front() else { return Ok(()) };
+            if !entry.range().overlaps(&self.range) {
+                continue;
+            }
+            source.rows = read_leaf(self.store, segment, &entry, &self.range, self.fields, self.table)?;
+            source.at = 0;
+        }
+        Ok(())
+    }
+
+    /// The next rows, at least one and about [`CHUNK_ROWS`]; `None` at the end.
+    ///
+    /// After an error of kind corrupt the merge may be asked again and goes on behind the damaged leaf.
+    pub(crate) fn next_rows(&mut self) -> Result<Option<Rows>> {
+        let mut out = Rows::default();
+        while out.len() < CHUNK_ROWS {
+            for index in 0..self.sources.len() {
+                if let Err(error) = self.fill(index) {
+                    // What is already merged must not be lost: put it back in front.
+                    if !out.is_empty() {
+                        self.sources.insert(0, Source::rows(out));
+                    }
+                    return Err(error);
+                }
+            }
+            let mut heads: Vec<(i64, usize)> =
+                self.sources.iter().enumerate().filter_map(|(i, s)| s.head().map(|t| (t, i))).collect();
+            heads.sort_unstable();
+            let Some(&(time, first)) = heads.first() else { break };
+            let next = heads.get(1).copied();
+            if let Some((other, _)) = next
+                && other == time
+            {
+                self.take_equal(time, &heads, &mut out);
+                continue;
+            }
+            self.take_until(first, next.map(|n| n.0), &mut out);
+        }
+        Ok(if out.is_empty() { None } else { Some(out) })
+    }
+
+    /// Rows of one source up to the next source's first time.
+    fn take_until(&mut self, index: usize, bound: Option<i64>, out: &mut Rows) {
+        let Some(source) = self.sources.get_mut(index) else { return };
+        let rest = source.rows.times.get(source.at..).unwrap_or_default();
+        let count = bound.map_or(rest.len(), |b| rest.partition_point(|t| *t < b));
+        if source.at == 0 && count == source.rows.len() && out.is_empty() {
+            *out = std::mem::take(&mut source.rows);
+            return;
+        }
+        let count = count.min(CHUNK_ROWS);
+        out.extend_from(&source.rows, source.at..source.at + count);
+        source.at += count;
+    }
+
+    /// Rows of several sources with one time.
+    fn take_equal(&mut self, time: i64, heads: &[(i64, usize)], out: &mut Rows) {
+        let mut same = Rows::default();
+        for (_, index) in heads.iter().take_while(|(t, _)| *t == time) {
+            let Some(source) = self.sources.get_mut(*index) else { continue };
+            let rest = source.rows.times.get(source.at..).unwrap_or_default();
+            let count = rest.partition_point(|t| *t == time);
+            same.extend_from(&source.rows, source.at..source.at + count);
+            source.at += count;
+            if self.table.keeps_duplicates() && source.at >= source.rows.len() {
+                // More rows of this time may follow in the source's next leaf, and they come before the newer sources':
+                // stop here, the next round goes on with this source.
+                break;
+            }
+        }
+        if !self.table.keeps_duplicates() {
+            same = merge_equal_times(same);
+        }
+        let count = same.len();
+        out.extend_from(&same, 0..count);
+    }
+}
+
+/// The rows of a leaf that lie in a range.
+fn read_leaf(
+    store: &Store,
+    segment: SegmentId,
+    entry: &LeafEntry,
+    range: &ClosedRange,
+    fields: Option<&[FieldId]>,
+    table: &Table,
+) -> Result<Rows> {
+    let count = entry.count as usize;
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    if first <= entry.first && entry.last <= last {
+        return store.leaf_rows(segment, entry, 0..count, fields, table);
+    }
+    // Only some pages: their first times say which. In a shared leaf the stream's part need not begin with a page.
+    let leaf = store.leaf(segment, entry)?;
+    let page = headwater_codec::leaf::PAGE_ROWS;
+    let start = entry.row_start as usize;
+    let pages = leaf.page_first_times();
+    let page_from = start.div_ceil(page);
+    let page_to = (start + count).div_ceil(page);
+    let inside = pages.get(page_from..page_to.max(page_from)).unwrap_or_default();
+    // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal times may begin there.)
+    let skip = inside.partition_point(|t| *t < first);
+    let from = if skip == 0 { 0 } else { (page_from + skip - 1) * page - start };
+    let keep = inside.partition_point(|t| *t <= last);
+    let to = if page_from + keep >= page_to { count } else { ((page_from + keep) * page - start).min(count) };
+    let rows = store.leaf_rows(segment, entry, from..to, fields, table)?;
+    let a = rows.times.partition_point(|t| *t < first);
+    let b = rows.times.partition_point(|t| *t <= last);
+    Ok(if a == 0 && b == rows.len() { rows } else { rows.slice(a..b) })
+}

@@ -1,0 +1,22 @@
+//! Reading: snapshots, scans, newest values, aggregates, tiles.
+//!
+//! Invariants: a snapshot sees exactly the records up to its sequence (law 1); a tile or aggregate equals the aggregate of the
+//! same snapshot's scan (law 3).
+//! Concurrency: no lock is held over I/O; a reader never waits for a flush, a merge or a compaction.
+//! Failure: damage is an error of kind `corrupt` for what needs the damaged part, and for nothing else; a damaged block is
+//! replaced by reading rows.
+
+mod aggregate;
+mod filter;
+mod last;
+pub(crate) mod merge;
+mod scan;
+mod snapshot;
+mod view;
+mod walk;
+
+pub use aggregate::{AggregateSpec, Bin, Bins};
+pub use filter::{Comparison, Filter};
+pub use last::LastValue;
+pub use scan::{Scan, ScanChunk, ScanSpec};
+pub use snapshot::Snapshot;

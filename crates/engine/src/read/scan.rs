@@ -1,0 +1,261 @@
+//! Scans: rows of a stream as columns, in bounded memory.
+
+use super::filter::{Condition, Filter};
+use super::merge::{Merge, Source};
+use super::view::{StreamView, run_sources};
+use super::walk::{Visit, Walk};
+use crate::segment::{Partition, StreamState};
+use crate::{Error, Result};
+use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What to scan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScanSpec {
+    /// The instants wanted, both ends included.
+    pub range: ClosedRange,
+    /// The fields wanted, in this order; `None` = all, in the order they were added.
+    pub fields: Option<Vec<String>>,
+    /// Conditions that must all hold.
+    pub filters: Vec<Filter>,
+}
+
+impl Default for ScanSpec {
+    fn default() -> Self {
+        ScanSpec { range: ClosedRange::ALL, fields: None, filters: Vec::new() }
+    }
+}
+
+/// Rows of a scan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScanChunk {
+    /// Nanoseconds since 1970 UTC.
+    pub times: Vec<i64>,
+    /// One column per field of [`Scan::fields`].
+    pub columns: Vec<Column>,
+}
+
+/// An iterator over the rows of a stream, by time. It keeps what it reads alive, apart from its snapshot's memory.
+pub struct Scan {
+    view: StreamView,
+    range: ClosedRange,
+    fields: Vec<(String, FieldType)>,
+    wanted: Vec<FieldId>,
+    /// Fields to read: those wanted and those of conditions.
+    read: Vec<FieldId>,
+    conditions: Vec<Condition>,
+    memory: Rows,
+    segments: VecDeque<Segment>,
+    spans: VecDeque<ClosedRange>,
+    partition: Option<(Arc<Partition>, Arc<StreamState>)>,
+    current: Option<(Vec<Source>, ClosedRange)>,
+}
+
+impl std::fmt::Debug for Scan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan").field("range", &self.range).field("fields", &self.fields).finish_non_exhaustive()
+    }
+}
+
+enum Segment {
+    /// Only memory can hold something here.
+    Between(ClosedRange),
+    Partition(Arc<Partition>, ClosedRange),
+}
+
+impl Scan {
+    pub(crate) fn new(view: StreamView, spec: &ScanSpec) -> Result<Scan> {
+        let table = Arc::clone(&view.table);
+        let wanted: Vec<FieldId> = match &spec.fields {
+            None => (0..table.fields.len()).map(|i| FieldId(i as u32)).collect(),
+            Some(names) => names
+                .iter()
+                .map(|n| {
+                    table
+                        .field_id(n)
+                        .ok_or_else(|| Error::not_found(format!("table `{}` has no field `{n}`", table.name)))
+                })
+                .collect::<Result<_>>()?,
+        };
+        let fields =
+            wanted.iter().filter_map(|id| table.field(*id)).map(|f| (f.name.clone(), f.field_type)).collect();
+        let conditions: Vec<Condition> =
+            spec.filters.iter().map(|f| Condition::new(f, &table)).collect::<Result<_>>()?;
+        let mut read: Vec<FieldId> = wanted.iter().copied().chain(conditions.iter().map(|c| c.field)).collect();
+        read.sort_unstable();
+        read.dedup();
+        let memory = view.memory_rows(&spec.range, Some(&read));
+        let segments = segments(&view, &spec.range);
+        Ok(Scan {
+            view,
+            range: spec.range,
+            fields,
+            wanted,
+            read,
+            conditions,
+            memory,
+            segments,
+            spans: VecDeque::new(),
+            partition: None,
+            current: None,
+        })
+    }
+
+    /// Names and types of the columns of every chunk.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, FieldType)] {
+        &self.fields
+    }
+
+    fn memory_in(&self, range: &ClosedRange) -> Rows {
+        let from = self.memory.times.partition_point(|t| *t < range.first.as_nanos());
+        let to = self.memory.times.partition_point(|t| *t <= range.last.as_nanos());
+        self.memory.slice(from..to.max(from))
+    }
+
+    /// Goes on to the next range that may hold rows. False at the end.
+    fn advance(&mut self) -> Result<bool> {
+        loop {
+            if let Some(span) = self.spans.pop_front() {
+                let mut sources = match &self.partition {
+                    Some((partition, state)) => run_sources(partition, state, &span),
+                    None => Vec::new(),
+                };
+                let memory = self.memory_in(&span);
+                if !memory.is_empty() {
+                    sources.push(Source::rows(memory));
+                }
+                self.current = Some((sources, span));
+                return Ok(true);
+            }
+            self.partition = None;
+            match self.segments.pop_front() {
+                None => return Ok(false),
+                Some(Segment::Between(range)) => self.spans.push_back(range),
+                Some(Segment::Partition(partition, range)) => {
+                    let Some(state) = self.view.state(&partition)? else {
+                        self.spans.push_back(range);
+                        continue;
+                    };
+                    self.spans = self.spans_to_read(&partition, &state, range)?;
+                    self.partition = Some((partition, state));
+                }
+            }
+        }
+    }
+
+    /// The parts of a partition that may hold matching rows.
+    fn spans_to_read(
+        &self,
+        partition: &Partition,
+        state: &StreamState,
+        range: ClosedRange,
+    ) -> Result<VecDeque<ClosedRange>> {
+        if self.conditions.is_empty() {
+            return Ok([range].into());
+        }
+        let Some(walk) = Walk::new(&self.view, partition, state, range, &self.memory.times)? else {
+            return Ok([range].into());
+        };
+        let conditions = &self.conditions;
+        let spans = walk.run(&mut |seen| {
+            let possible = conditions.iter().all(|c| c.may_match(seen.aggregate(c.field).as_ref()));
+            if possible { Visit::Descend } else { Visit::Done }
+        })?;
+        Ok(spans.into())
+    }
+
+    /// Applies the conditions and puts the columns in the order wanted.
+    fn shape(&self, rows: Rows) -> ScanChunk {
+        let mut rows = rows;
+        if !self.conditions.is_empty() {
+            let holds = |row: usize| {
+                self.conditions.iter().all(|c| rows.column(c.field).is_some_and(|column| c.matches(column, row)))
+            };
+            let picked: Vec<u32> = (0..rows.len()).filter(|r| holds(*r)).map(|r| r as u32).collect();
+            if picked.len() < rows.len() {
+                rows = rows.gather(&picked);
+            }
+        }
+        let count = rows.len();
+        let mut columns: Vec<Option<Column>> = Vec::new();
+        let mut by_field = rows.columns;
+        for (position, id) in self.wanted.iter().enumerate() {
+            // A field may be wanted twice: the column is moved out for its last mention only.
+            let again = self.wanted.get(position + 1..).unwrap_or_default().contains(id);
+            let found = by_field.iter().position(|(f, _)| f == id);
+            columns.push(match found {
+                Some(at) if again => by_field.get(at).map(|(_, c)| c.clone()),
+                Some(at) => Some(by_field.swap_remove(at).1),
+                None => None,
+            });
+        }
+        let columns = columns
+            .into_iter()
+            .zip(&self.fields)
+            .map(|(column, (_, field_type))| column.unwrap_or_else(|| Column::absent(*field_type, count)))
+            .collect();
+        ScanChunk { times: rows.times, columns }
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<ScanChunk>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((sources, span)) = self.current.take() {
+                let mut merge =
+                    Merge::new(&self.view.core.store, &self.view.table, span, Some(&self.read), sources);
+                let result = merge.next_rows();
+                let sources = merge.into_sources();
+                match result {
+                    Ok(None) => continue,
+                    Ok(Some(rows)) => {
+                        self.current = Some((sources, span));
+                        let chunk = self.shape(rows);
+                        if !chunk.times.is_empty() {
+                            return Some(Ok(chunk));
+                        }
+                        continue;
+                    }
+                    Err(error) => {
+                        if error.kind() == crate::ErrorKind::Corrupt {
+                            self.current = Some((sources, span));
+                        }
+                        return Some(Err(error));
+                    }
+                }
+            }
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// The range cut at the borders of partitions.
+fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
+    let mut out = VecDeque::new();
+    let mut next = Some(range.first);
+    for partition in view.partitions_in(range) {
+        let span = partition.record.span().intersect(range);
+        if let Some(from) = next
+            && from < span.first
+        {
+            let before = Timestamp::from_nanos(span.first.as_nanos() - 1);
+            out.push_back(Segment::Between(ClosedRange::new(from, before)));
+        }
+        out.push_back(Segment::Partition(partition, span));
+        next = span.last.as_nanos().checked_add(1).map(Timestamp::from_nanos);
+    }
+    if let Some(from) = next
+        && from <= range.last
+    {
+        out.push_back(Segment::Between(ClosedRange::new(from, range.last)));
+    }
+    out
+}

@@ -1,0 +1,158 @@
+//! A consistent view of the database.
+
+use super::aggregate::{self, AggregateSpec, Bin, Bins};
+use super::last::{self, LastValue};
+use super::scan::{Scan, ScanSpec};
+use super::view::StreamView;
+use crate::catalog::{Table, decode_stream_key, stream_key};
+use crate::core::Core;
+use crate::ids::Sequence;
+use crate::partitions::PartitionSet;
+use crate::{Error, Result};
+use headwater_codec::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName};
+use std::sync::Arc;
+
+/// A consistent view of everything acknowledged before it was opened, over all shards; it never changes. While it is open the
+/// files and the memory it sees are kept, so hold it for a query, not for a day.
+#[derive(Debug)]
+pub struct Snapshot {
+    core: Arc<Core>,
+    sequence: Sequence,
+    shards: Vec<(u64, Arc<PartitionSet>)>,
+    tables: Vec<Arc<Table>>,
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut freed = 0;
+        for (shard, (version, _)) in self.core.shards.iter().zip(&self.shards) {
+            freed += shard.state.lock().close_snapshot(*version);
+        }
+        if freed > 0 {
+            self.core.memory_changed(-(freed as isize));
+        }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn open(core: Arc<Core>) -> Snapshot {
+        // Shards first, the sequence after: every step in the shards' versions is at or below the sequence then.
+        let shards = core.shards.iter().map(|s| s.state.lock().open_snapshot()).collect();
+        let sequence = core.log.published();
+        let tables = core.catalog.tables();
+        Snapshot { core, sequence, shards, tables }
+    }
+
+    /// The number of the newest record it sees.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence.0
+    }
+
+    fn table(&self, name: &str) -> Result<&Arc<Table>> {
+        self.tables.iter().find(|t| t.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.tables.iter().map(|t| t.name.as_str()).take(10).collect();
+            Error::not_found(format!("no table `{name}`; there are: {}", known.join(", ")))
+        })
+    }
+
+    fn field(table: &Table, name: &str) -> Result<FieldId> {
+        table.field_id(name).ok_or_else(|| {
+            let known: Vec<&str> = table.fields.iter().map(|f| f.name.as_str()).take(20).collect();
+            Error::not_found(format!("table `{}` has no field `{name}`; it has: {}", table.name, known.join(", ")))
+        })
+    }
+
+    /// The streams of a table whose tags have these values, by tags. An empty filter gives all.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
+        let table = self.table(table)?;
+        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        let mut records = self.core.catalog.pending_streams(table.id);
+        records.extend(self.core.meta.streams_of(table.id)?);
+        records.sort_by(|a, b| a.key.cmp(&b.key));
+        records.dedup_by_key(|r| r.id);
+        let mut out = Vec::new();
+        for record in records {
+            let name = decode_stream_key(&table.name, &record.key)
+                .map_err(|e| Error::decode(self.core.meta.path(), 0, e))?;
+            if tags.iter().all(|(key, value)| name.tag(key) == Some(value)) {
+                out.push(name);
+            }
+        }
+        Ok(out)
+    }
+
+    fn view(&self, name: &StreamName) -> Result<StreamView> {
+        let table = Arc::clone(self.table(name.table())?);
+        let mut key = Vec::new();
+        stream_key(table.id, name.tags(), &mut key);
+        let stream = self.core.catalog.find_stream(&self.core.meta, &key)?;
+        let stream = stream.ok_or_else(|| Error::not_found(format!("no stream `{name}`")))?;
+        let shard_index = self.core.shard_of(&key);
+        let shard = self.core.shard(shard_index)?;
+        let Some((version, partitions)) = self.shards.get(usize::from(shard_index.0)) else {
+            return Err(Error::internal("a snapshot without one of the shards"));
+        };
+        let chunks =
+            shard.state.lock().streams.get(&stream).map(|s| s.memory.visible(*version)).unwrap_or_default();
+        Ok(StreamView {
+            core: Arc::clone(&self.core),
+            table,
+            stream,
+            sequence: self.sequence,
+            partitions: Arc::clone(partitions),
+            chunks,
+        })
+    }
+
+    /// The fields of a stream's table, in the order they were added.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn fields(&self, table: &str) -> Result<Vec<(String, FieldType)>> {
+        Ok(self.table(table)?.fields.iter().map(|f| (f.name.clone(), f.field_type)).collect())
+    }
+
+    /// The rows of a stream in a range, by time; of equal times by arrival.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its field. The iterator gives
+    /// `corrupt` for a damaged part and goes on behind it.
+    pub fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<Scan> {
+        Scan::new(self.view(stream)?, spec)
+    }
+
+    /// For each field its newest present value; fields without any are left out.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream, `corrupt`, `io`.
+    pub fn last(&self, stream: &StreamName) -> Result<Vec<LastValue>> {
+        last::last(&self.view(stream)?)
+    }
+
+    /// Aggregates of one field over a range, whole or in bins. Bins without a value are left out.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less, `corrupt`, `io`.
+    pub fn aggregate(&self, stream: &StreamName, field: &str, spec: &AggregateSpec) -> Result<Vec<Bin>> {
+        let view = self.view(stream)?;
+        let field = Self::field(&view.table, field)?;
+        aggregate::aggregate(&view, field, spec)
+    }
+
+    /// The filled buckets of a tile: bucket numbers of the level, with the field's aggregates.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream or field, `corrupt`, `io`. A tile outside the range of instants is empty.
+    pub fn tile(&self, stream: &StreamName, field: &str, level: Level, offset: i64) -> Result<Vec<(i64, Aggregate)>> {
+        let view = self.view(stream)?;
+        let field = Self::field(&view.table, field)?;
+        let Some(buckets) = level.tile_buckets(offset) else { return Ok(Vec::new()) };
+        let range: ClosedRange = level.span(*buckets.start(), *buckets.end());
+        let spec = AggregateSpec { range, bins: Bins::Level(level), first_last: false };
+        aggregate::by_bin(&view, field, &spec).map(|bins| bins.into_iter().collect())
+    }
+}

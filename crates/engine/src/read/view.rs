@@ -1,0 +1,54 @@
+//! One stream as one snapshot sees it.
+
+use crate::Result;
+use crate::catalog::Table;
+use crate::core::Core;
+use crate::ids::{Sequence, StreamId};
+use crate::memory::{Chunk, sorted_rows};
+use crate::partitions::PartitionSet;
+use crate::read::merge::Source;
+use crate::segment::{Partition, StreamState};
+use headwater_codec::{ClosedRange, FieldId, Rows};
+use std::sync::Arc;
+
+pub(crate) struct StreamView {
+    pub(crate) core: Arc<Core>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) stream: StreamId,
+    pub(crate) sequence: Sequence,
+    pub(crate) partitions: Arc<PartitionSet>,
+    pub(crate) chunks: Vec<Arc<Chunk>>,
+}
+
+impl StreamView {
+    /// The events in memory, sorted and merged.
+    pub(crate) fn memory_rows(&self, range: &ClosedRange, fields: Option<&[FieldId]>) -> Rows {
+        sorted_rows(&self.chunks, range, self.sequence, &self.table, fields)
+    }
+
+    /// Partitions that may hold something in a range, by time.
+    pub(crate) fn partitions_in(&self, range: &ClosedRange) -> Vec<Arc<Partition>> {
+        self.partitions.overlapping(self.table.id, range).cloned().collect()
+    }
+
+    /// What a partition holds of the stream.
+    pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Arc<StreamState>>> {
+        Ok(self.core.store.state(partition)?.streams.get(&self.stream).cloned())
+    }
+}
+
+/// The runs of a stream in a partition as merge sources, oldest first; only leaves that meet the range.
+pub(crate) fn run_sources(partition: &Partition, state: &StreamState, range: &ClosedRange) -> Vec<Source> {
+    let id = partition.id();
+    let from = state.main.partition_point(|l| l.last < range.first.as_nanos());
+    let to = state.main.partition_point(|l| l.first <= range.last.as_nanos());
+    let main = state.main.get(from..to.max(from)).unwrap_or_default();
+    let mut sources = vec![Source::leaves(id, main.iter().copied())];
+    for run in &state.late {
+        let inside: Vec<_> = run.iter().filter(|l| l.range().overlaps(range)).copied().collect();
+        if !inside.is_empty() {
+            sources.push(Source::leaves(id, inside));
+        }
+    }
+    sources
+}

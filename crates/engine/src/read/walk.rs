@@ -1,0 +1,228 @@
+//! Walks the pyramid of a stream in a partition from the coarsest level down.
+//!
+//! Invariants: every row of the main run in the range is either in a bucket the visitor took or skipped, or in a base bucket
+//! that is handed back for reading; buckets that late runs or memory touch, and buckets not wholly inside the range, are
+//! always handed back; levels above the base are not trusted where they are stale.
+//! Failure: a damaged block is replaced by reading the rows behind it.
+
+use super::view::{StreamView, run_sources};
+use super::merge::Merge;
+use crate::segment::pyramid::in_table_type;
+use crate::segment::{BlockEntry, Partition, StreamState};
+use crate::{ErrorKind, Result};
+use headwater_codec::block::BucketBlock;
+use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What to do with a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Visit {
+    /// It is dealt with.
+    Done,
+    /// Look at what it is made of.
+    Descend,
+}
+
+/// One bucket shown to the visitor.
+pub(crate) struct Seen<'a> {
+    pub(crate) span: ClosedRange,
+    block: &'a BucketBlock,
+    index: usize,
+    view: &'a StreamView,
+}
+
+impl Seen<'_> {
+    /// The aggregate of a field, in the type the table has now.
+    pub(crate) fn aggregate(&self, field: FieldId) -> Option<Aggregate> {
+        let at = self.block.fields.binary_search_by_key(&field, |(f, ..)| *f).ok()?;
+        let (_, field_type, aggregates) = self.block.fields.get(at)?;
+        let aggregate = aggregates.get(self.index).filter(|a| a.count > 0)?;
+        Some(in_table_type(&self.view.table, field, *field_type, aggregate).1)
+    }
+}
+
+pub(crate) struct Walk<'a> {
+    view: &'a StreamView,
+    partition: &'a Partition,
+    state: &'a StreamState,
+    base: Level,
+    range: ClosedRange,
+    /// Base buckets that late runs or memory touch.
+    dirty: BTreeSet<i64>,
+    /// Base buckets whose rows must be read.
+    to_read: BTreeSet<i64>,
+    /// Ranges to read whole, where a block is damaged.
+    damaged: Vec<ClosedRange>,
+}
+
+impl<'a> Walk<'a> {
+    /// `None` when the stream has no pyramid here. `memory_times` are the times of events in memory, sorted.
+    pub(crate) fn new(
+        view: &'a StreamView,
+        partition: &'a Partition,
+        state: &'a StreamState,
+        range: ClosedRange,
+        memory_times: &[i64],
+    ) -> Result<Option<Walk<'a>>> {
+        let Some(base) = state.base.filter(|b| *b != Level::MAX) else { return Ok(None) };
+        let range = range.intersect(&partition.record.span());
+        let mut dirty = BTreeSet::new();
+        mark(&mut dirty, base, memory_times, &range);
+        for times in late_times(view, partition, state, &range)? {
+            mark(&mut dirty, base, &times, &range);
+        }
+        Ok(Some(Walk { view, partition, state, base, range, dirty, to_read: BTreeSet::new(), damaged: Vec::new() }))
+    }
+
+    pub(crate) fn base(&self) -> Level {
+        self.base
+    }
+
+    /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and apart.
+    pub(crate) fn run(mut self, visit: &mut impl FnMut(&Seen<'_>) -> Visit) -> Result<Vec<ClosedRange>> {
+        let top = self.state.blocks.last().map_or(self.base, |b| b.level);
+        let range = self.range;
+        self.level(top, range, visit)?;
+        let mut spans: Vec<ClosedRange> = self.damaged.clone();
+        for number in self.to_read.union(&self.dirty) {
+            let span = self.base.bucket_span(*number).intersect(&self.range);
+            if !span.is_empty() {
+                spans.push(span);
+            }
+        }
+        spans.sort_by_key(|s| s.first);
+        let mut out: Vec<ClosedRange> = Vec::new();
+        for span in spans {
+            match out.last_mut() {
+                Some(last) if span.first.as_nanos() <= last.last.as_nanos().saturating_add(1) => {
+                    last.last = last.last.max(span.last);
+                }
+                _ => out.push(span),
+            }
+        }
+        Ok(out)
+    }
+
+    /// Visits the buckets of `level` in `range`; what this level does not hold yet is left to the level below.
+    fn level(&mut self, level: Level, range: ClosedRange, visit: &mut impl FnMut(&Seen<'_>) -> Visit) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let first = level.bucket_of(range.first);
+        let last = level.bucket_of(range.last);
+        let state = self.state;
+        let blocks = state.blocks_of(level);
+        let from = blocks.partition_point(|b| b.last_bucket < first);
+        let to = blocks.partition_point(|b| b.first_bucket <= last);
+        for entry in blocks.get(from..to.max(from)).unwrap_or_default() {
+            match self.view.core.store.block(self.partition.id(), entry) {
+                Ok(block) => self.block(level, &block, &range, visit)?,
+                Err(error) if error.kind() == ErrorKind::Corrupt => self.without(level, entry, range, visit)?,
+                Err(error) => return Err(error),
+            }
+        }
+        if level > self.base {
+            // Behind the newest closed bucket of this level only the levels below know more.
+            let rest = match blocks.last() {
+                None => range,
+                Some(entry) => {
+                    let closed = level.bucket_span(entry.last_bucket).last;
+                    if closed >= range.last {
+                        return Ok(());
+                    }
+                    let next = Timestamp::from_nanos(closed.as_nanos().saturating_add(1));
+                    ClosedRange::new(range.first.max(next), range.last)
+                }
+            };
+            self.level(self.below(level), rest, visit)?;
+        }
+        Ok(())
+    }
+
+    fn below(&self, level: Level) -> Level {
+        Level::clamped(level.get() - 2).max(self.base)
+    }
+
+    fn without(
+        &mut self,
+        level: Level,
+        entry: &BlockEntry,
+        range: ClosedRange,
+        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+    ) -> Result<()> {
+        let span = level.span(entry.first_bucket, entry.last_bucket).intersect(&range);
+        if level > self.base {
+            return self.level(self.below(level), span, visit);
+        }
+        self.damaged.push(span);
+        Ok(())
+    }
+
+    fn block(
+        &mut self,
+        level: Level,
+        block: &Arc<BucketBlock>,
+        range: &ClosedRange,
+        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+    ) -> Result<()> {
+        let first = block.buckets.partition_point(|b| level.bucket_span(*b).last < range.first);
+        for (index, number) in block.buckets.iter().enumerate().skip(first) {
+            let span = level.bucket_span(*number);
+            if span.first > range.last {
+                break;
+            }
+            let whole = self.range.first <= span.first && span.last <= self.range.last;
+            let known = whole && !self.is_dirty(&span) && (level == self.base || !self.is_stale(&span));
+            let seen = Seen { span, block, index, view: self.view };
+            if known && visit(&seen) == Visit::Done {
+                continue;
+            }
+            if level == self.base {
+                self.to_read.insert(*number);
+            } else {
+                self.level(self.below(level), span.intersect(range), visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_dirty(&self, span: &ClosedRange) -> bool {
+        let first = self.base.bucket_of(span.first);
+        let last = self.base.bucket_of(span.last);
+        self.dirty.range(first..=last).next().is_some()
+    }
+
+    fn is_stale(&self, span: &ClosedRange) -> bool {
+        self.state.stale.iter().any(|s| s.overlaps(span))
+    }
+}
+
+fn mark(dirty: &mut BTreeSet<i64>, level: Level, times: &[i64], range: &ClosedRange) {
+    let mut at = times.partition_point(|t| *t < range.first.as_nanos());
+    while let Some(time) = times.get(at).filter(|t| **t <= range.last.as_nanos()) {
+        let number = level.bucket_of(Timestamp::from_nanos(*time));
+        dirty.insert(number);
+        let last = level.bucket_span(number).last.as_nanos();
+        at += times.get(at..).unwrap_or_default().partition_point(|t| *t <= last);
+    }
+}
+
+/// Times of the events in late runs that lie in a range.
+fn late_times(
+    view: &StreamView,
+    partition: &Partition,
+    state: &StreamState,
+    range: &ClosedRange,
+) -> Result<Vec<Vec<i64>>> {
+    if state.late.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut out = Vec::new();
+    let sources = run_sources(partition, state, range).split_off(1);
+    let mut merge = Merge::new(&view.core.store, &view.table, *range, Some(&[]), sources);
+    while let Some(rows) = merge.next_rows()? {
+        out.push(rows.times);
+    }
+    Ok(out)
+}

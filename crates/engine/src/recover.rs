@@ -1,0 +1,370 @@
+//! Opens a database and puts it right after a crash, alone: one log line per action.
+//!
+//! 1 open the metadata; 2 delete segment files it does not name, truncate the rest to their committed lengths; 3 replay the log.
+//! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing else takes part.
+//! Failure: a file shorter than its committed length, and a log record that was once synced, are damage (kind `corrupt`), not
+//! something to repair silently.
+
+use crate::catalog::{Catalog, Definition, StreamRecord, Table};
+use crate::core::{CommitState, Core, Work};
+use crate::counters::Counters;
+use crate::error::Damage;
+use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
+use crate::late::Split;
+use crate::log::{Log, RecordKind, Replayed, replay};
+use crate::meta::{Meta, PartitionRecord};
+use crate::partitions::PartitionSet;
+use crate::segment::{Cover, Partition, Store};
+use crate::shard::Shard;
+use crate::{Error, ErrorKind, Options, Result};
+use headwater_codec::light::decode_rows;
+use headwater_codec::{Cursor, DecodeError, Rows, Timestamp};
+use headwater_io::{Env, Lock, LockError, OpenMode};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Records read back from the log.
+    pub log_records: u64,
+    /// Events put back into memory.
+    pub events_replayed: u64,
+    /// Bytes of a torn log tail were ignored.
+    pub torn_tail: bool,
+    /// Segment files removed because no commit names them.
+    pub files_removed: u64,
+    /// Segment files cut back to their committed length.
+    pub files_truncated: u64,
+}
+
+/// Opens the database in `options.dir`.
+pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
+    options.validate()?;
+    let dir = options.dir.clone();
+    let meta_path = dir.join("meta.redb");
+    let exists = env.files.exists(&meta_path).map_err(|e| Error::io("look for", &meta_path, e))?;
+    if options.must_exist && !exists {
+        return Err(Error::not_found(format!("{}: no database here (no meta.redb)", dir.display())));
+    }
+    let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
+    for part in [&dir, &log_dir, &segment_dir] {
+        env.files.create_dir_all(part).map_err(|e| Error::io("create", part, e))?;
+    }
+    let lock = take_lock(&env, &dir)?;
+    let meta = open_meta(&env, &options, &meta_path, exists, &log_dir, &segment_dir)?;
+    let cache_bytes = options.memory_budget_bytes / 4;
+    let store = Store::new(Arc::clone(&env.files), segment_dir.clone(), cache_bytes, options.open_files_max);
+    let mut recovery = Recovery::default();
+    let partitions = meta.partitions()?;
+    settle_files(&env, &store, &partitions, &mut recovery)?;
+    let shards = usize::from(meta.shards()?.max(1));
+    let mut sets = vec![PartitionSet::default(); shards];
+    for (id, record) in &partitions {
+        let set = sets.get_mut(usize::from(record.shard.0)).ok_or_else(|| {
+            Error::damage(Damage {
+                file: meta_path.clone(),
+                offset: 0,
+                expected: format!("a shard below {shards}"),
+                found: format!("segment {} in shard {}", id.0, record.shard.0),
+            })
+        })?;
+        set.put(Arc::new(Partition { record: record.clone(), file: store.segment_file(*id) }));
+    }
+    let catalog = Catalog::new();
+    catalog.load(&meta)?;
+    let counters = Counters::default();
+    counters.load(&meta.counters()?);
+    let shards: Vec<Shard> = sets.into_iter().map(Shard::new).collect();
+    let first_generation = meta.log_first_generation()?;
+    let step_sequence = meta.step_sequence()?;
+    let mut replayer = Replayer {
+        catalog: &catalog,
+        meta: &meta,
+        store: &store,
+        shards: &shards,
+        partitions: &partitions,
+        separate: matches!(options.late_policy.split, Split::Separate { .. }),
+        covers: None,
+        streams: HashMap::new(),
+        memory: 0,
+        events: 0,
+    };
+    let replayed = replay(
+        &env.files,
+        &log_dir,
+        options.log_file_size(),
+        first_generation,
+        step_sequence,
+        |sequence, kind, payload, path, offset| replayer.record(sequence, kind, payload, path, offset),
+    )?;
+    let (memory, events) = (replayer.memory, replayer.events);
+    counters.accepted(events, 0);
+    recovery.log_records = replayed.records;
+    recovery.events_replayed = events;
+    report(&dir, &replayed, &mut recovery);
+    let after = replayed.last.max(step_sequence);
+    let log = Log::new(replayed, after, options.durability, Arc::clone(&env.clock));
+    let next_segment = meta.next_segment()?.max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
+    let core = Core {
+        catalog,
+        meta,
+        log,
+        store,
+        shards,
+        counters,
+        memory_bytes: AtomicUsize::new(memory),
+        next_segment: AtomicU64::new(next_segment),
+        log_cut: AtomicU64::new(first_generation),
+        commit: Mutex::new(CommitState { log_generation: first_generation, ..CommitState::default() }),
+        work: Work::default(),
+        uncompactable: Mutex::new(HashSet::new()),
+        _lock: Some(lock),
+        env,
+        options,
+    };
+    Ok((core, recovery))
+}
+
+fn take_lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
+    let path = dir.join("lock");
+    env.files.lock(&path, &format!("pid {}", std::process::id())).map_err(|error| match error {
+        LockError::Held { owner_text } => Error::new(
+            ErrorKind::Locked,
+            format!("{} is in use by another process ({owner_text}): stop it first", dir.display()),
+        ),
+        LockError::Io(error) => Error::io("lock", &path, error),
+        other => Error::new(ErrorKind::Io, format!("cannot lock {}: {other}", path.display())),
+    })
+}
+
+/// Opens the metadata, or makes it. A database whose making was cut short holds no log and no segments: it is made again.
+fn open_meta(
+    env: &Env,
+    options: &Options,
+    path: &Path,
+    exists: bool,
+    log_dir: &Path,
+    segment_dir: &Path,
+) -> Result<Meta> {
+    let list = |dir: &Path| env.files.list(dir).map_err(|e| Error::io("list", dir, e));
+    let empty = list(log_dir)?.is_empty() && list(segment_dir)?.is_empty();
+    if exists {
+        let file = env.files.open(path, OpenMode::Write).map_err(|e| Error::io("open", path, e))?;
+        match Meta::open(path, file) {
+            Ok(Some(meta)) => return Ok(meta),
+            Err(error) if !empty || matches!(error.kind(), ErrorKind::Io | ErrorKind::Invalid | ErrorKind::Full) => {
+                return Err(error);
+            }
+            Ok(None) if !empty => {
+                return Err(Error::damage(Damage {
+                    file: path.to_owned(),
+                    offset: 0,
+                    expected: "metadata with a format version, since there are log or segment files".into(),
+                    found: "metadata without one".into(),
+                }));
+            }
+            Ok(None) | Err(_) => {
+                tracing::info!(path = %path.display(), "the database was being made when power went: making it again");
+                env.files.remove(path).map_err(|e| Error::io("remove", path, e))?;
+            }
+        }
+    } else if !empty {
+        return Err(Error::damage(Damage {
+            file: path.to_owned(),
+            offset: 0,
+            expected: "metadata, since there are log or segment files".into(),
+            found: "no file".into(),
+        }));
+    }
+    let file = env.files.open(path, OpenMode::CreateNew).map_err(|e| Error::io("create", path, e))?;
+    let meta = Meta::create(path, file, options.shards)?;
+    let dir = options.dir.as_path();
+    env.files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+    Ok(meta)
+}
+
+/// Removes segment files no commit names, and cuts the others back to what is committed.
+fn settle_files(
+    env: &Env,
+    store: &Store,
+    partitions: &[(crate::ids::SegmentId, PartitionRecord)],
+    recovery: &mut Recovery,
+) -> Result<()> {
+    let named: HashMap<String, &PartitionRecord> =
+        partitions.iter().map(|(id, record)| (format!("{}.seg", id.0), record)).collect();
+    let dir = store.dir();
+    let present = env.files.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    for name in &present {
+        if !named.contains_key(name) && name.ends_with(".seg") {
+            let path = dir.join(name);
+            env.files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            tracing::info!(path = %path.display(), "removed a segment file that no commit names");
+            recovery.files_removed += 1;
+        }
+    }
+    for (id, record) in partitions {
+        let path = store.path(*id);
+        let short = |found: String| {
+            Error::damage(Damage {
+                file: path.clone(),
+                offset: record.committed_bytes,
+                expected: format!("{} committed bytes", record.committed_bytes),
+                found,
+            })
+        };
+        if !present.contains(&format!("{}.seg", id.0)) {
+            return Err(short("no file".into()));
+        }
+        let file = env.files.open(&path, OpenMode::Write).map_err(|e| Error::io("open", &path, e))?;
+        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+        if len < record.committed_bytes {
+            return Err(short(format!("{len} bytes")));
+        }
+        if len > record.committed_bytes {
+            file.set_len(record.committed_bytes).map_err(|e| Error::io("truncate", &path, e))?;
+            tracing::info!(path = %path.display(), from = len, to = record.committed_bytes, "cut back an uncommitted tail");
+            recovery.files_truncated += 1;
+        }
+        store.verify_header(*id, record)?;
+    }
+    Ok(())
+}
+
+fn report(dir: &Path, replayed: &Replayed, recovery: &mut Recovery) {
+    if let Some((path, offset)) = &replayed.torn {
+        recovery.torn_tail = true;
+        tracing::info!(path = %path.display(), offset, "ignored a torn log tail: nothing behind it was acknowledged as synced");
+    }
+    if recovery.log_records > 0 {
+        tracing::info!(
+            dir = %dir.display(),
+            records = recovery.log_records,
+            events = recovery.events_replayed,
+            "replayed the log"
+        );
+    }
+}
+
+struct Replayer<'a> {
+    catalog: &'a Catalog,
+    meta: &'a Meta,
+    store: &'a Store,
+    shards: &'a [Shard],
+    partitions: &'a [(crate::ids::SegmentId, PartitionRecord)],
+    separate: bool,
+    covers: Option<HashMap<StreamId, Vec<Cover>>>,
+    streams: HashMap<StreamId, (TableId, ShardIndex)>,
+    memory: usize,
+    events: u64,
+}
+
+impl Replayer<'_> {
+    fn record(&mut self, sequence: Sequence, kind: u8, payload: &[u8], path: &Path, offset: u64) -> Result<()> {
+        let mut cursor = Cursor::new(payload);
+        let damaged = |e: DecodeError| Error::decode(path, offset + 32, e);
+        match RecordKind::from_number(kind) {
+            Some(RecordKind::Table) => {
+                let table = Table::decode(&mut cursor).map_err(damaged)?;
+                self.catalog.replay(self.meta, sequence, Definition::Table(Arc::new(table)))
+            }
+            Some(RecordKind::Streams) => {
+                let count = cursor.varint_up_to(payload.len() as u64, "stream count").map_err(damaged)?;
+                for _ in 0..count {
+                    let record = StreamRecord::decode(&mut cursor).map_err(damaged)?;
+                    self.streams.insert(record.id, (record.table, record.shard));
+                    self.catalog.replay(self.meta, sequence, Definition::Stream(record))?;
+                }
+                Ok(())
+            }
+            Some(RecordKind::Write) => {
+                let count = cursor.varint_up_to(payload.len() as u64, "entry count").map_err(damaged)?;
+                for _ in 0..count {
+                    let id = cursor.varint_up_to(u64::from(u32::MAX), "stream id").map_err(damaged)?;
+                    let rows = decode_rows(&mut cursor).map_err(damaged)?;
+                    self.rows(sequence, StreamId(id as u32), rows, path, offset)?;
+                }
+                Ok(())
+            }
+            None => Err(Error::damage(Damage {
+                file: path.to_owned(),
+                offset,
+                expected: "a record kind this version knows".into(),
+                found: format!("kind {kind}"),
+            })),
+        }
+    }
+
+    fn rows(&mut self, sequence: Sequence, stream: StreamId, rows: Rows, path: &Path, offset: u64) -> Result<()> {
+        if self.covers.is_none() {
+            let after = Sequence(sequence.0.saturating_sub(1));
+            let mut covers: HashMap<StreamId, Vec<Cover>> = HashMap::new();
+            for (id, record) in self.partitions.iter().filter(|(_, r)| r.sequence > after) {
+                for (stream, cover) in self.store.covers(*id, record, after)? {
+                    covers.entry(stream).or_default().push(cover);
+                }
+            }
+            self.covers = Some(covers);
+        }
+        let covers = self.covers.as_ref().and_then(|c| c.get(&stream)).map(Vec::as_slice).unwrap_or_default();
+        let covers: Vec<&Cover> = covers.iter().filter(|c| c.sequence >= sequence).collect();
+        let rows = if covers.is_empty() {
+            rows
+        } else {
+            let kept: Vec<u32> = (0u32..)
+                .zip(&rows.times)
+                .filter(|(_, t)| !covers.iter().any(|c| c.range.contains(Timestamp::from_nanos(**t))))
+                .map(|(row, _)| row)
+                .collect();
+            if kept.is_empty() {
+                return Ok(());
+            }
+            rows.gather(&kept)
+        };
+        let (table, shard) = self.place(stream, path, offset)?;
+        let Some(shard) = self.shards.get(usize::from(shard.0)) else {
+            return Err(Error::internal("replay: a stream of a shard that is not there"));
+        };
+        let watermark = self.watermark(shard, stream, table)?;
+        let mut state = shard.state.lock();
+        self.events += rows.len() as u64;
+        let separate = self.separate;
+        let (_, change) = state.with_stream(stream, table, |memory| {
+            memory.watermark = watermark;
+            memory.watermark_known = true;
+            memory.insert(rows, sequence, separate)
+        });
+        self.memory = self.memory.saturating_add_signed(change);
+        Ok(())
+    }
+
+    fn place(&mut self, stream: StreamId, path: &Path, offset: u64) -> Result<(TableId, ShardIndex)> {
+        if let Some(place) = self.streams.get(&stream) {
+            return Ok(*place);
+        }
+        let Some(record) = self.meta.streams([stream])?.pop() else {
+            return Err(Error::damage(Damage {
+                file: path.to_owned(),
+                offset,
+                expected: "a stream that is defined".into(),
+                found: format!("stream {}", stream.0),
+            }));
+        };
+        self.streams.insert(stream, (record.table, record.shard));
+        Ok((record.table, record.shard))
+    }
+
+    fn watermark(&self, shard: &Shard, stream: StreamId, table: TableId) -> Result<Option<i64>> {
+        let partitions = {
+            let state = shard.state.lock();
+            if let Some(slot) = state.streams.get(&stream).filter(|s| s.memory.watermark_known) {
+                return Ok(slot.memory.watermark);
+            }
+            Arc::clone(&state.partitions)
+        };
+        crate::write::stored_watermark(self.store, &partitions, stream, table)
+    }
+}

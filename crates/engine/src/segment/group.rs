@@ -1,0 +1,132 @@
+//! Writes one group: leaves, blocks, footer, behind the committed length of a segment.
+//!
+//! Invariants: nothing below the committed length is touched; nothing counts until the metadata names the new length.
+//! Failure: an error leaves bytes behind the committed length, which the next group overwrites.
+
+use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
+use crate::catalog::Table;
+use crate::ids::Sequence;
+use crate::{Error, Result};
+use headwater_codec::Rows;
+use headwater_codec::block::BucketBlock;
+use headwater_codec::leaf::{EncodeHints, encode_leaf};
+use headwater_io::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes gathered before they are handed to the file.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Bytes written, by kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupBytes {
+    pub(crate) leaf: u64,
+    pub(crate) index: u64,
+}
+
+pub(crate) struct GroupWriter {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    group_offset: u64,
+    written_to: u64,
+    buffer: Vec<u8>,
+    pub(crate) bytes: GroupBytes,
+}
+
+/// Where a finished group's footer lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FinishedGroup {
+    pub(crate) footer_offset: u64,
+    pub(crate) footer_bytes: u32,
+    pub(crate) end: u64,
+}
+
+impl GroupWriter {
+    /// A group behind `committed` bytes; a new file begins with its header.
+    pub(crate) fn new(file: Arc<dyn File>, path: PathBuf, committed: u64, header: &SegmentHeader) -> GroupWriter {
+        let (start, buffer) = if committed == 0 { (0, header.encode()) } else { (committed, Vec::new()) };
+        GroupWriter {
+            file,
+            path,
+            group_offset: committed.max(HEADER_BYTES),
+            written_to: start,
+            buffer,
+            bytes: GroupBytes::default(),
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        self.written_to + self.buffer.len() as u64
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        let at = self.offset();
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.write_out()?;
+        }
+        Ok(at)
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        self.file
+            .write_all_at(self.written_to, &self.buffer)
+            .map_err(|e| Error::io("write", &self.path, e))?;
+        self.written_to += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes rows as a leaf; the entry names all of them.
+    pub(crate) fn put_leaf(&mut self, rows: &Rows, hints: &mut EncodeHints) -> Result<LeafEntry> {
+        let bytes = encode_leaf(rows, hints);
+        let offset = self.put(&bytes)?;
+        self.bytes.leaf += bytes.len() as u64;
+        let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
+            return Err(Error::internal("a leaf without rows"));
+        };
+        let count = u32::try_from(rows.len()).map_err(|_| Error::internal("a leaf of 2^32 rows"))?;
+        let len = u32::try_from(bytes.len()).map_err(|_| Error::internal("a leaf of 4 GiB"))?;
+        Ok(LeafEntry { first: *first, last: *last, count, row_start: 0, offset, bytes: len, leaf_rows: count })
+    }
+
+    /// Writes a block.
+    pub(crate) fn put_block(&mut self, block: &BucketBlock) -> Result<BlockEntry> {
+        let bytes = block.encode();
+        let offset = self.put(&bytes)?;
+        self.bytes.index += bytes.len() as u64;
+        let (Some(first), Some(last)) = (block.buckets.first(), block.buckets.last()) else {
+            return Err(Error::internal("a block without buckets"));
+        };
+        Ok(BlockEntry {
+            level: block.level,
+            first_bucket: *first,
+            last_bucket: *last,
+            count: block.buckets.len() as u32,
+            offset,
+            bytes: u32::try_from(bytes.len()).map_err(|_| Error::internal("a block of 4 GiB"))?,
+        })
+    }
+
+    /// Writes the footer and hands everything to the file. Not yet synced.
+    pub(crate) fn finish(
+        &mut self,
+        previous: Option<(u64, u32)>,
+        sequence: Sequence,
+        table: Option<Table>,
+        streams: Vec<StreamDelta>,
+    ) -> Result<(Footer, FinishedGroup)> {
+        let footer = Footer { previous, group_offset: self.group_offset, sequence, table, streams };
+        let bytes = footer.encode();
+        let footer_offset = self.put(&bytes)?;
+        self.bytes.index += bytes.len() as u64;
+        self.write_out()?;
+        let footer_bytes = u32::try_from(bytes.len()).map_err(|_| Error::internal("a footer of 4 GiB"))?;
+        Ok((footer, FinishedGroup { footer_offset, footer_bytes, end: footer_offset + u64::from(footer_bytes) }))
+    }
+
+    /// Makes the group durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+    }
+}

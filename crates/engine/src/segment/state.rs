@@ -1,0 +1,149 @@
+//! What a segment holds: the fold of its footers up to the committed length.
+//!
+//! Invariants: a stream's main run is sorted and its leaves do not overlap (`keep`: they may share a border); blocks are
+//! sorted by level and bucket; blocks of the base level cover every row of the main run.
+//! Concurrency: immutable; a group makes a new state that shares what did not change.
+
+use super::format::{BlockEntry, Footer, LeafEntry, StreamDelta};
+use crate::catalog::Table;
+use crate::ids::StreamId;
+use headwater_codec::{ClosedRange, Level};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a segment holds of one stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamState {
+    pub(crate) main: Vec<LeafEntry>,
+    /// Oldest first; a later run's event wins over an earlier run's and over the main run's.
+    pub(crate) late: Vec<Vec<LeafEntry>>,
+    pub(crate) base: Option<Level>,
+    pub(crate) blocks: Vec<BlockEntry>,
+    pub(crate) stale: Vec<ClosedRange>,
+    pub(crate) last_row: Option<Box<[u8]>>,
+}
+
+impl StreamState {
+    pub(crate) fn main_rows(&self) -> u64 {
+        self.main.iter().map(|l| u64::from(l.count)).sum()
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.main_rows() + self.late.iter().flatten().map(|l| u64::from(l.count)).sum::<u64>()
+    }
+
+    /// Newest time in the main run.
+    pub(crate) fn watermark(&self) -> Option<i64> {
+        self.main.last().map(|l| l.last)
+    }
+
+    /// Blocks of one level, by bucket.
+    pub(crate) fn blocks_of(&self, level: Level) -> &[BlockEntry] {
+        let from = self.blocks.partition_point(|b| b.level < level);
+        let to = self.blocks.partition_point(|b| b.level <= level);
+        self.blocks.get(from..to).unwrap_or_default()
+    }
+
+    /// The leaf of the main run an event of this time belongs to: the last one that begins at or before it, else the first.
+    pub(crate) fn owner(&self, time: i64) -> usize {
+        self.main.partition_point(|l| l.first <= time).saturating_sub(1)
+    }
+
+    pub(crate) fn apply(&mut self, delta: &StreamDelta) {
+        if !delta.removed.is_empty() {
+            let removed: std::collections::HashSet<(u64, u32)> = delta.removed.iter().copied().collect();
+            self.main.retain(|l| !removed.contains(&(l.offset, l.row_start)));
+        }
+        if !delta.added.is_empty() {
+            let at_end = match (self.main.last(), delta.added.first()) {
+                (Some(last), Some(first)) => last.last <= first.first,
+                _ => true,
+            };
+            self.main.extend_from_slice(&delta.added);
+            if !at_end {
+                self.main.sort_by_key(|l| (l.first, l.last));
+            }
+        }
+        if delta.clear_late {
+            self.late.clear();
+        }
+        self.late.extend(delta.late_runs.iter().cloned());
+        if delta.base.is_some() {
+            self.base = delta.base;
+            if !delta.removed_blocks.is_empty() {
+                self.blocks.retain(|b| !delta.removed_blocks.contains(&b.offset));
+            }
+            self.blocks.extend_from_slice(&delta.added_blocks);
+            self.blocks.sort_by_key(|b| (b.level, b.first_bucket));
+        }
+        if let Some(stale) = &delta.stale {
+            self.stale.clone_from(stale);
+        }
+        if let Some(row) = &delta.last_row {
+            self.last_row = Some(row.clone());
+        }
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let leaves: u64 = self.main.iter().chain(self.late.iter().flatten()).map(LeafEntry::share_bytes).sum();
+        leaves + self.blocks.iter().map(|b| u64::from(b.bytes)).sum::<u64>()
+    }
+
+    fn weight(&self) -> usize {
+        let leaves = self.main.len() + self.late.iter().map(Vec::len).sum::<usize>();
+        size_of::<StreamState>()
+            + leaves * size_of::<LeafEntry>()
+            + self.blocks.len() * size_of::<BlockEntry>()
+            + self.last_row.as_ref().map_or(0, |r| r.len())
+            + 64
+    }
+}
+
+/// What a segment holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SegmentState {
+    pub(crate) streams: HashMap<StreamId, Arc<StreamState>>,
+    /// The newest table definition written to this segment.
+    pub(crate) table: Option<Table>,
+    pub(crate) groups: u32,
+    pub(crate) live_bytes: u64,
+    pub(crate) footer_bytes: u64,
+    pub(crate) weight: usize,
+}
+
+impl SegmentState {
+    /// The state after one more group.
+    pub(crate) fn with_footer(&self, footer: &Footer, footer_bytes: u64) -> SegmentState {
+        let mut next = self.clone();
+        next.apply(footer, footer_bytes);
+        next
+    }
+
+    pub(crate) fn apply(&mut self, footer: &Footer, footer_bytes: u64) {
+        for delta in &footer.streams {
+            let slot = self.streams.entry(delta.stream).or_default();
+            let (weight, live) = (slot.weight(), slot.live_bytes());
+            let state = Arc::make_mut(slot);
+            state.apply(delta);
+            self.weight = (self.weight + state.weight()).saturating_sub(weight);
+            self.live_bytes = (self.live_bytes + state.live_bytes()).saturating_sub(live);
+        }
+        if let Some(table) = &footer.table {
+            self.table = Some(table.clone());
+        }
+        self.groups += 1;
+        self.footer_bytes += footer_bytes;
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.streams.values().map(|s| s.rows()).sum()
+    }
+
+    pub(crate) fn leaf_count(&self) -> u64 {
+        self.streams.values().map(|s| s.main.len() as u64).sum()
+    }
+
+    pub(crate) fn late_run_count(&self) -> u64 {
+        self.streams.values().map(|s| s.late.len() as u64).sum()
+    }
+}

@@ -1,0 +1,459 @@
+//! Reading segments: open files, states, leaves and blocks, each through a bounded cache.
+//!
+//! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never change and every key names
+//! file and offset. A leaf or block whose bytes are damaged is remembered and reported once in the log.
+//! Concurrency: caches are shared; I/O holds no lock.
+//! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
+
+use super::format::{BlockEntry, Cover, Footer, HEADER_BYTES, LeafEntry, SegmentHeader};
+use super::state::SegmentState;
+use crate::catalog::Table;
+use crate::ids::{SegmentId, Sequence, StreamId};
+use crate::memory::in_table_type;
+use crate::meta::PartitionRecord;
+use crate::{Error, Result};
+use headwater_codec::block::BucketBlock;
+use headwater_codec::leaf::Leaf;
+use headwater_codec::{Column, FieldId, Rows};
+use headwater_io::{File, Files, OpenMode};
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A partition at one point: its segment's committed length and last footer.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) record: PartitionRecord,
+    pub(crate) file: Arc<SegmentFile>,
+}
+
+impl Partition {
+    pub(crate) fn id(&self) -> SegmentId {
+        self.file.id
+    }
+}
+
+/// A segment's file. It is removed from the disk when it was replaced and the last reader is gone.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) id: SegmentId,
+    path: PathBuf,
+    files: Arc<dyn Files>,
+    replaced: AtomicBool,
+}
+
+impl SegmentFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The metadata does not name this file any more.
+    pub(crate) fn set_replaced(&self) {
+        self.replaced.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for SegmentFile {
+    fn drop(&mut self) {
+        if self.replaced.load(Ordering::Acquire)
+            && let Err(error) = self.files.remove(&self.path)
+        {
+            // The next opening removes it: the metadata does not name it.
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a replaced segment");
+        }
+    }
+}
+
+/// What reads touched, since opening.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounters {
+    pub(crate) leaves: AtomicU64,
+    pub(crate) pages: AtomicU64,
+    pub(crate) blocks: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) damaged: AtomicU64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place(SegmentId, u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct ColumnKey(Place, Option<FieldId>);
+
+#[derive(Clone)]
+enum Decoded {
+    Times(Arc<Vec<i64>>),
+    Column(Arc<Column>),
+    Missing,
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<Place, Arc<SegmentState>> for Weigh {
+    fn weight(&self, _: &Place, state: &Arc<SegmentState>) -> u64 {
+        state.weight as u64 + 256
+    }
+}
+impl Weighter<Place, (Leaf, usize)> for Weigh {
+    fn weight(&self, _: &Place, leaf: &(Leaf, usize)) -> u64 {
+        leaf.1 as u64 + 256
+    }
+}
+impl Weighter<Place, Arc<BucketBlock>> for Weigh {
+    fn weight(&self, _: &Place, block: &Arc<BucketBlock>) -> u64 {
+        let per_bucket = 16 + block.fields.len() * size_of::<headwater_codec::Aggregate>();
+        (block.buckets.len() * per_bucket) as u64 + 128
+    }
+}
+impl Weighter<ColumnKey, Decoded> for Weigh {
+    fn weight(&self, _: &ColumnKey, decoded: &Decoded) -> u64 {
+        64 + match decoded {
+            Decoded::Times(times) => times.len() as u64 * 8,
+            Decoded::Column(column) => column.heap_bytes() as u64,
+            Decoded::Missing => 0,
+        }
+    }
+}
+
+/// Opens segments and reads them.
+pub(crate) struct Store {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    open: Cache<SegmentId, Arc<dyn File>>,
+    states: Cache<Place, Arc<SegmentState>, Weigh>,
+    leaves: Cache<Place, (Leaf, usize), Weigh>,
+    columns: Cache<ColumnKey, Decoded, Weigh>,
+    blocks: Cache<Place, Arc<BucketBlock>, Weigh>,
+    damaged: Mutex<HashSet<Place>>,
+    pub(crate) counters: ReadCounters,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// `cache_bytes` is shared: half for decoded columns, the rest for raw leaves, blocks and states.
+    pub(crate) fn new(files: Arc<dyn Files>, dir: PathBuf, cache_bytes: usize, open_files_max: usize) -> Store {
+        let bytes = cache_bytes as u64;
+        let items = |b: u64| usize::try_from(b / 4096).unwrap_or(64).clamp(16, 1 << 20);
+        Store {
+            files,
+            dir,
+            open: Cache::new(open_files_max.max(2)),
+            states: Cache::with_weighter(items(bytes / 8), bytes / 4, Weigh),
+            leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
+            columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
+            blocks: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
+            damaged: Mutex::new(HashSet::new()),
+            counters: ReadCounters::default(),
+        }
+    }
+
+    pub(crate) fn path(&self, id: SegmentId) -> PathBuf {
+        self.dir.join(format!("{}.seg", id.0))
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.files
+    }
+
+    /// Names the file of a segment, without touching it.
+    pub(crate) fn segment_file(&self, id: SegmentId) -> Arc<SegmentFile> {
+        Arc::new(SegmentFile {
+            id,
+            path: self.path(id),
+            files: Arc::clone(&self.files),
+            replaced: AtomicBool::new(false),
+        })
+    }
+
+    fn open_file(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        if let Some(file) = self.open.get(&id) {
+            return Ok(file);
+        }
+        let path = self.path(id);
+        let file = self.files.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
+        self.open.insert(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Forgets the open file of a segment that is about to go.
+    pub(crate) fn forget(&self, id: SegmentId) {
+        self.open.remove(&id);
+    }
+
+    fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        let file = self.open_file(id)?;
+        let mut out = vec![0u8; bytes as usize];
+        file.read_exact_at(offset, &mut out).map_err(|e| {
+            let path = self.path(id);
+            if e.kind() == std::io::ErrorKind::UnexpectedEof {
+                Error::damage(crate::error::Damage {
+                    file: path,
+                    offset,
+                    expected: format!("{bytes} committed bytes"),
+                    found: "the end of the file".into(),
+                })
+            } else {
+                Error::io("read", &path, e)
+            }
+        })?;
+        self.counters.bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        Ok(out)
+    }
+
+    /// Checks that a segment's file is as long as committed and has the right header.
+    pub(crate) fn verify_header(&self, id: SegmentId, record: &PartitionRecord) -> Result<()> {
+        let path = self.path(id);
+        let bytes = self.read(id, 0, HEADER_BYTES as u32)?;
+        let header = SegmentHeader::decode(&bytes).map_err(|e| Error::decode(&path, 0, e))?;
+        let expected = SegmentHeader {
+            id,
+            table: record.table,
+            shard: record.shard,
+            level: record.level,
+            bucket: record.bucket,
+        };
+        if header != expected {
+            return Err(Error::damage(crate::error::Damage {
+                file: path,
+                offset: 0,
+                expected: format!("{expected:?}"),
+                found: format!("{header:?}"),
+            }));
+        }
+        Ok(())
+    }
+
+    /// One footer.
+    pub(crate) fn footer(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Footer> {
+        let raw = self.read(id, offset, bytes)?;
+        Footer::decode(&raw).map_err(|e| Error::decode(&self.path(id), offset, e))
+    }
+
+    /// The footers of a segment, newest first, as long as `more` wants them.
+    fn footers(
+        &self,
+        id: SegmentId,
+        record: &PartitionRecord,
+        mut each: impl FnMut(Footer, u32) -> bool,
+    ) -> Result<()> {
+        let mut next = Some((record.footer_offset, record.footer_bytes));
+        while let Some((offset, bytes)) = next {
+            let footer = self.footer(id, offset, bytes)?;
+            next = footer.previous;
+            if let Some((previous, len)) = next
+                && previous + u64::from(len) > offset
+            {
+                return Err(Error::damage(crate::error::Damage {
+                    file: self.path(id),
+                    offset,
+                    expected: "a footer that points back".into(),
+                    found: format!("previous footer at {previous}"),
+                }));
+            }
+            if !each(footer, bytes) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a partition.
+    pub(crate) fn state(&self, partition: &Partition) -> Result<Arc<SegmentState>> {
+        let place = Place(partition.id(), partition.record.footer_offset);
+        if let Some(state) = self.states.get(&place) {
+            return Ok(state);
+        }
+        let mut footers = Vec::new();
+        self.footers(partition.id(), &partition.record, |footer, bytes| {
+            footers.push((footer, bytes));
+            true
+        })?;
+        let mut state = SegmentState::default();
+        for (footer, bytes) in footers.iter().rev() {
+            state.apply(footer, u64::from(*bytes));
+        }
+        let state = Arc::new(state);
+        self.states.insert(place, Arc::clone(&state));
+        Ok(state)
+    }
+
+    /// Remembers the state of a partition that a step just made.
+    pub(crate) fn put_state(&self, partition: &Partition, state: Arc<SegmentState>) {
+        self.states.insert(Place(partition.id(), partition.record.footer_offset), state);
+    }
+
+    /// Covers with a sequence above `after`.
+    pub(crate) fn covers(
+        &self,
+        id: SegmentId,
+        record: &PartitionRecord,
+        after: Sequence,
+    ) -> Result<Vec<(StreamId, Cover)>> {
+        let mut out = Vec::new();
+        self.footers(id, record, |footer, _| {
+            for delta in &footer.streams {
+                out.extend(delta.covers.iter().filter(|c| c.sequence > after).map(|c| (delta.stream, *c)));
+            }
+            footer.sequence > after
+        })?;
+        Ok(out)
+    }
+
+    fn note_damage(&self, place: Place, error: &Error) {
+        if self.damaged.lock().insert(place) {
+            self.counters.damaged.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%error, "damaged part quarantined: everything else stays readable");
+        }
+    }
+
+    /// The leaf at an entry, header checked.
+    pub(crate) fn leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<Leaf> {
+        Ok(self.leaf_with_hit(id, entry)?.0)
+    }
+
+    fn leaf_with_hit(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, bool)> {
+        let place = Place(id, entry.offset);
+        if let Some((leaf, _)) = self.leaves.get(&place) {
+            return Ok((leaf, true));
+        }
+        let bytes = self.read(id, entry.offset, entry.bytes)?;
+        let len = bytes.len();
+        let leaf = Leaf::open(bytes.into()).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
+        let leaf = leaf.and_then(|leaf| {
+            if leaf.rows() == entry.leaf_rows as usize {
+                return Ok(leaf);
+            }
+            Err(Error::damage(crate::error::Damage {
+                file: self.path(id),
+                offset: entry.offset,
+                expected: format!("a leaf of {} rows", entry.leaf_rows),
+                found: format!("a leaf of {} rows", leaf.rows()),
+            }))
+        });
+        let leaf = leaf.inspect_err(|error| self.note_damage(place, error))?;
+        self.counters.leaves.fetch_add(1, Ordering::Relaxed);
+        self.leaves.insert(place, (leaf.clone(), len));
+        Ok((leaf, false))
+    }
+
+    /// Rows `rows` of a stream's entry, counted from the entry's first, in the types the table has now.
+    ///
+    /// A first, small read decodes only its pages; a leaf that is read again or for the most part is decoded whole and kept.
+    pub(crate) fn leaf_rows(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        fields: Option<&[FieldId]>,
+        table: &Table,
+    ) -> Result<Rows> {
+        let start = entry.row_start as usize;
+        let range = start + rows.start..start + rows.end.min(entry.count as usize);
+        if let Some(fields) = fields
+            && let Some(cached) = self.cached_rows(id, entry, range.clone(), fields, table)
+        {
+            return Ok(cached);
+        }
+        let (leaf, hit) = self.leaf_with_hit(id, entry)?;
+        let whole = hit || range.len() * 2 >= leaf.rows();
+        let decoded = if whole {
+            self.decode_whole(id, entry, &leaf, range.clone(), fields)
+        } else {
+            leaf.read(range.clone(), fields)
+        };
+        let first_page = range.start / headwater_codec::leaf::PAGE_ROWS;
+        let pages = range.end.div_ceil(headwater_codec::leaf::PAGE_ROWS).saturating_sub(first_page);
+        self.counters.pages.fetch_add(pages as u64, Ordering::Relaxed);
+        let rows = decoded.map_err(|e| {
+            let error = Error::decode(&self.path(id), entry.offset, e);
+            self.note_damage(Place(id, entry.offset), &error);
+            error
+        })?;
+        Ok(Rows {
+            times: rows.times,
+            columns: rows.columns.into_iter().map(|(f, c)| (f, in_table_type(c, table, f))).collect(),
+        })
+    }
+
+    fn cached_rows(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        range: Range<usize>,
+        fields: &[FieldId],
+        table: &Table,
+    ) -> Option<Rows> {
+        let place = Place(id, entry.offset);
+        let Decoded::Times(times) = self.columns.get(&ColumnKey(place, None))? else { return None };
+        let mut columns = Vec::with_capacity(fields.len());
+        for field in fields {
+            match self.columns.get(&ColumnKey(place, Some(*field)))? {
+                Decoded::Column(column) => {
+                    columns.push((*field, in_table_type(column.slice(range.clone()), table, *field)));
+                }
+                Decoded::Missing => {}
+                Decoded::Times(_) => return None,
+            }
+        }
+        columns.sort_by_key(|(f, _)| *f);
+        Some(Rows { times: times.get(range)?.to_vec(), columns })
+    }
+
+    fn decode_whole(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        leaf: &Leaf,
+        range: Range<usize>,
+        fields: Option<&[FieldId]>,
+    ) -> std::result::Result<Rows, headwater_codec::DecodeError> {
+        let place = Place(id, entry.offset);
+        let rows = leaf.read(0..leaf.rows(), fields)?;
+        if fields.is_none() {
+            // Merges and exports read whole leaves once: not worth the room.
+            return Ok(if range == (0..rows.len()) { rows } else { rows.slice(range) });
+        }
+        let out = rows.slice(range);
+        self.columns.insert(ColumnKey(place, None), Decoded::Times(Arc::new(rows.times)));
+        let mut columns = rows.columns;
+        for field in fields.unwrap_or_default() {
+            let decoded = match columns.iter().position(|(f, _)| f == field) {
+                Some(at) => Decoded::Column(Arc::new(columns.swap_remove(at).1)),
+                None => Decoded::Missing,
+            };
+            self.columns.insert(ColumnKey(place, Some(*field)), decoded);
+        }
+        Ok(out)
+    }
+
+    /// The block at an entry.
+    pub(crate) fn block(&self, id: SegmentId, entry: &BlockEntry) -> Result<Arc<BucketBlock>> {
+        let place = Place(id, entry.offset);
+        if let Some(block) = self.blocks.get(&place) {
+            return Ok(block);
+        }
+        let bytes = self.read(id, entry.offset, entry.bytes)?;
+        let block = BucketBlock::decode(&bytes)
+            .map_err(|e| Error::decode(&self.path(id), entry.offset, e))
+            .inspect_err(|error| self.note_damage(place, error))?;
+        self.counters.blocks.fetch_add(1, Ordering::Relaxed);
+        let block = Arc::new(block);
+        self.blocks.insert(place, Arc::clone(&block));
+        Ok(block)
+    }
+}

@@ -1,0 +1,165 @@
+//! What `stat` tells: sizes, counts, write amplification.
+
+use crate::Result;
+use crate::core::Core;
+use crate::counters::Cause;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Counters and sizes of a database. Sums since it was made, unless they say "since opening".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Events stored or in memory; an event with several fields counts once.
+    pub events: u64,
+    /// Events in memory, not yet in segments.
+    pub events_in_memory: u64,
+    /// Events that arrived late among those in memory.
+    pub late_events_in_memory: u64,
+    /// Streams.
+    pub streams: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Partitions.
+    pub partitions: u64,
+    /// Leaves of main runs.
+    pub leaves: u64,
+    /// Late runs that wait to be folded.
+    pub late_runs: u64,
+    /// Bytes of all files.
+    pub disk_bytes: u64,
+    /// Bytes of segments up to their committed lengths.
+    pub segment_bytes: u64,
+    /// Bytes of log files, those kept for recycling included.
+    pub log_bytes: u64,
+    /// Bytes of segments that nothing refers to any more.
+    pub dead_bytes: u64,
+    /// Bytes of memory that events occupy.
+    pub memory_bytes: u64,
+    /// Events accepted.
+    pub events_accepted: u64,
+    /// Bytes accepted: 8 for a timestamp or number, 1 for a boolean, the length of text.
+    pub bytes_accepted: u64,
+    /// Events written to leaves because of: first storage in order.
+    pub events_flush: u64,
+    /// … merges of late events.
+    pub events_merge: u64,
+    /// … late runs.
+    pub events_late_run: u64,
+    /// … late runs folded.
+    pub events_fold: u64,
+    /// … compaction and splits.
+    pub events_compaction: u64,
+    /// Bytes written to the log.
+    pub bytes_log: u64,
+    /// Bytes of leaves written.
+    pub bytes_leaf: u64,
+    /// Bytes of blocks and footers written.
+    pub bytes_index: u64,
+    /// Bytes of metadata written.
+    pub bytes_meta: u64,
+    /// Steps that stored something.
+    pub flushes: u64,
+    /// Merges of late events into main runs, folds of late runs among them.
+    pub merges: u64,
+    /// Syncs of the log since opening.
+    pub log_syncs: u64,
+    /// Median duration of the newest syncs of the log since opening.
+    pub log_sync_median: Duration,
+    /// Leaves read from files since opening.
+    pub leaves_read: u64,
+    /// Pages decoded since opening.
+    pub pages_read: u64,
+    /// Bucket blocks read from files since opening.
+    pub blocks_read: u64,
+    /// Bytes read from segments since opening.
+    pub bytes_read: u64,
+    /// Damaged leaves and blocks met since opening.
+    pub damaged_parts: u64,
+}
+
+impl Stats {
+    /// Events written to leaves, for any cause.
+    #[must_use]
+    pub fn events_written(&self) -> u64 {
+        self.events_flush + self.events_merge + self.events_late_run + self.events_fold + self.events_compaction
+    }
+
+    /// Events written to leaves per event accepted: the papers' write amplification. 0 before the first event.
+    #[must_use]
+    pub fn wa_events(&self) -> f64 {
+        ratio(self.events_written(), self.events_accepted)
+    }
+
+    /// Bytes written to the medium, of any kind, per byte accepted. 0 before the first event.
+    #[must_use]
+    pub fn wa_bytes(&self) -> f64 {
+        ratio(self.bytes_log + self.bytes_leaf + self.bytes_index + self.bytes_meta, self.bytes_accepted)
+    }
+
+    /// Bytes of segments per event in them; 0 without any.
+    #[must_use]
+    pub fn bytes_per_event(&self) -> f64 {
+        ratio(self.segment_bytes, self.events.saturating_sub(self.events_in_memory))
+    }
+
+    pub(crate) fn collect(core: &Core) -> Result<Stats> {
+        let mut stats = Stats { tables: core.catalog.tables().len() as u64, ..Stats::default() };
+        stats.streams = core.catalog.tables().iter().map(|t| core.catalog.stream_count(t.id)).sum();
+        for shard in &core.shards {
+            let state = shard.state.lock();
+            stats.events_in_memory += (state.flank_events + state.late_events) as u64;
+            stats.late_events_in_memory += state.late_events as u64;
+            for partition in state.partitions.all() {
+                let record = &partition.record;
+                stats.partitions += 1;
+                stats.events += record.events;
+                stats.leaves += record.leaves;
+                stats.late_runs += record.late_runs;
+                stats.segment_bytes += record.committed_bytes;
+                stats.dead_bytes += record.committed_bytes.saturating_sub(record.live_bytes);
+            }
+        }
+        stats.events += stats.events_in_memory;
+        let log = core.log.stats();
+        let commit = core.commit.lock();
+        stats.log_bytes = log.disk_bytes;
+        stats.log_syncs = log.syncs;
+        stats.log_sync_median = log.sync_median;
+        let counters = &core.counters;
+        stats.bytes_log = counters.bytes_log() + log.bytes_written - commit.log_bytes_counted;
+        stats.bytes_meta = counters.bytes_meta() + core.meta.written_bytes() - commit.meta_bytes_counted;
+        drop(commit);
+        stats.bytes_leaf = counters.bytes_leaf();
+        stats.bytes_index = counters.bytes_index();
+        stats.events_accepted = counters.events_accepted();
+        stats.bytes_accepted = counters.bytes_accepted();
+        stats.events_flush = counters.events_by_cause(Cause::Flush);
+        stats.events_merge = counters.events_by_cause(Cause::Merge);
+        stats.events_late_run = counters.events_by_cause(Cause::LateRun);
+        stats.events_fold = counters.events_by_cause(Cause::Fold);
+        stats.events_compaction = counters.events_by_cause(Cause::Compaction);
+        stats.flushes = counters.flushes();
+        stats.merges = counters.merges();
+        let reads = &core.store.counters;
+        stats.leaves_read = reads.leaves.load(Ordering::Relaxed);
+        stats.pages_read = reads.pages.load(Ordering::Relaxed);
+        stats.blocks_read = reads.blocks.load(Ordering::Relaxed);
+        stats.bytes_read = reads.bytes.load(Ordering::Relaxed);
+        stats.damaged_parts = reads.damaged.load(Ordering::Relaxed);
+        stats.memory_bytes = core.memory_bytes.load(Ordering::Relaxed) as u64;
+        stats.disk_bytes = stats.segment_bytes + stats.log_bytes + core.meta_file_bytes()?;
+        Ok(stats)
+    }
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}
+
+impl Core {
+    fn meta_file_bytes(&self) -> Result<u64> {
+        let path = self.meta.path();
+        let io = |e| crate::Error::io("read", path, e);
+        self.env.files.open(path, headwater_io::OpenMode::Read).map_err(io)?.len().map_err(io)
+    }
+}

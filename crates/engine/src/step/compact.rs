@@ -1,0 +1,291 @@
+//! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it outgrew its size.
+//!
+//! Invariants: the new segments hold exactly the old one's rows; covers that replay may still need go with them; while it
+//! runs the partition takes no groups (it is marked busy), and the swap is one commit.
+//! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the partition stays as it is.
+
+use super::cutter::{LeafCutter, SharedLeaves};
+use super::stream_op::last_row;
+use super::{Written, attach_keys, attach_shared, commit, cutter::Destination, discard, free_log, open_group, record};
+use crate::catalog::Table;
+use crate::core::Core;
+use crate::counters::Cause;
+use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
+use crate::late::FlushRule;
+use crate::meta::PartitionRecord;
+use crate::partitions::Span;
+use crate::read::merge::{Merge, Source};
+use crate::segment::pyramid::{PYRAMID_ROWS_MIN, PyramidWriter, choose_base};
+use crate::segment::{Cover, Partition, SegmentHeader, SegmentState, StreamDelta, StreamState};
+use crate::{Error, Result};
+use headwater_codec::leaf::EncodeHints;
+use headwater_codec::{ClosedRange, Level, Rows};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Partitions smaller than this are not worth rewriting for their dead bytes.
+const BYTES_MIN: u64 = 64 << 10;
+/// Groups after which a partition of small leaves is rewritten.
+const SMALL_LEAF_GROUPS: u32 = 64;
+
+/// True when a partition should be rewritten. `thorough` = whenever it would become smaller or tidier at all.
+pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
+    if matches!(core.options.flush_rule, FlushRule::LabExact { .. }) {
+        return false;
+    }
+    if thorough {
+        return record.groups > 1 || record.late_runs > 0;
+    }
+    let leaf_events = core.catalog.table(record.table).map_or(2048, |t| u64::from(t.leaf_events));
+    let dead = record.committed_bytes.saturating_sub(record.live_bytes);
+    let splits = record.committed_bytes > core.options.partition_bytes_max && record.level > Level::MIN;
+    splits
+        || record.groups >= core.options.groups_max
+        || (record.committed_bytes >= BYTES_MIN && dead * 2 > record.committed_bytes && record.groups > 1)
+        || (record.groups >= SMALL_LEAF_GROUPS && record.events < record.leaves * leaf_events / 8)
+}
+
+/// Rewrites the partition with this segment, if it is still there.
+pub(crate) fn compact_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
+    let shard = core.shard(index)?;
+    let partition = {
+        let _step = shard.stepping.lock();
+        let mut state = shard.state.lock();
+        let found = state.partitions.all().find(|p| p.id() == id).cloned();
+        let Some(partition) = found else { return Ok(false) };
+        if !state.busy.insert(id) {
+            return Ok(false);
+        }
+        partition
+    };
+    let result = rewrite(core, index, &partition);
+    shard.state.lock().busy.remove(&id);
+    result.map(|()| true)
+}
+
+fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result<()> {
+    let shard = core.shard(index)?;
+    let table = core
+        .catalog
+        .table(partition.record.table)
+        .ok_or_else(|| Error::internal("a partition of no table"))?;
+    let state = core.store.state(partition)?;
+    let committed_generation = core.commit.lock().log_generation;
+    let still_in_log = core.log.sequence_before(committed_generation);
+    let mut covers: HashMap<StreamId, Vec<Cover>> = HashMap::new();
+    for (stream, cover) in core.store.covers(partition.id(), &partition.record, still_in_log)? {
+        covers.entry(stream).or_default().push(cover);
+    }
+    let spans = target_spans(core, partition, &state);
+    let mut written = Vec::with_capacity(spans.len());
+    let mut result = Ok(());
+    for span in spans {
+        match write_span(core, index, partition, &table, &state, &covers, span) {
+            Ok(one) => written.push(one),
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    let _step = shard.stepping.lock();
+    if let Err(error) = result.and_then(|()| commit(core, partition.record.sequence, &written, &[partition.id()])) {
+        discard(&written);
+        if error.kind() == crate::ErrorKind::Io || error.kind() == crate::ErrorKind::Internal {
+            core.log.latch(error.clone());
+        }
+        return Err(error);
+    }
+    let events: u64 = written.iter().map(|w| w.partition.record.events).sum();
+    core.counters.events_written(Cause::Compaction, events);
+    {
+        let mut state = shard.state.lock();
+        let mut partitions = (*state.partitions).clone();
+        partitions.remove(partition.record.table, partition.id());
+        for one in &written {
+            core.store.put_state(&one.partition, Arc::clone(&one.state));
+            partitions.put(Arc::clone(&one.partition));
+        }
+        state.version += 1;
+        state.partitions = Arc::new(partitions);
+    }
+    core.store.forget(partition.id());
+    partition.file.set_replaced();
+    free_log(core)
+}
+
+/// The partition's own span, or the parts it is split into: the first halves that both hold something.
+fn target_spans(core: &Core, partition: &Partition, state: &SegmentState) -> Vec<Span> {
+    let own = Span { level: partition.record.level, bucket: partition.record.bucket };
+    if partition.record.live_bytes <= core.options.partition_bytes_max {
+        return vec![own];
+    }
+    let holds = |range: &ClosedRange| {
+        state.streams.values().any(|s| s.main.iter().chain(s.late.iter().flatten()).any(|l| l.range().overlaps(range)))
+    };
+    let mut span = own;
+    while let Some([low, high]) = span.halves() {
+        match (holds(&low.range()), holds(&high.range())) {
+            (true, true) => return vec![low, high],
+            (true, false) => span = low,
+            (false, true) => span = high,
+            (false, false) => break,
+        }
+    }
+    vec![own]
+}
+
+fn write_span(
+    core: &Core,
+    index: ShardIndex,
+    old: &Partition,
+    table: &Arc<Table>,
+    state: &SegmentState,
+    covers: &HashMap<StreamId, Vec<Cover>>,
+    span: Span,
+) -> Result<Written> {
+    let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
+    let header = SegmentHeader { id, table: table.id, shard: index, level: span.level, bucket: span.bucket };
+    let (mut group, file) = open_group(core, id, None, &header)?;
+    let guard = RemoveUnlessKept(Some(file));
+    let mut hints = EncodeHints::default();
+    let mut shared = SharedLeaves::new(table.leaf_events as usize);
+    let mut ids: Vec<StreamId> = state.streams.keys().copied().collect();
+    ids.sort_unstable();
+    let range = span.range();
+    let mut deltas: Vec<StreamDelta> = Vec::new();
+    for stream in ids {
+        let Some(stream_state) = state.streams.get(&stream) else { continue };
+        let mut delta = StreamDelta { stream, ..StreamDelta::default() };
+        let rewriting = Rewriting { core, old, table, range, top: span.level };
+        let rows = rewriting.stream(stream_state, &mut group, &mut hints, &mut shared, &mut delta)?;
+        let kept = covers.get(&stream).map(Vec::as_slice).unwrap_or_default();
+        delta.covers.extend(kept.iter().filter_map(|c| {
+            let cut = c.range.intersect(&range);
+            (!cut.is_empty()).then_some(Cover { sequence: c.sequence, range: cut })
+        }));
+        if rows > 0 || !delta.covers.is_empty() {
+            deltas.push(delta);
+        }
+    }
+    attach_shared(shared.finish(&mut group, &mut hints)?, &mut deltas);
+    attach_keys(core, &SegmentState::default(), &mut deltas)?;
+    let sequence: Sequence = old.record.sequence;
+    let (footer, finished) = group.finish(None, sequence, Some((**table).clone()), deltas)?;
+    let next = SegmentState::default().with_footer(&footer, u64::from(finished.footer_bytes));
+    let record = record(&header, sequence, &next, finished);
+    core.counters.bytes(0, group.bytes.leaf, group.bytes.index, 0);
+    let partition = Arc::new(Partition { record, file: guard.keep() });
+    Ok(Written { partition, state: Arc::new(next), group, is_new: true, rows: 0, streams: Vec::new() })
+}
+
+/// Removes the new file when writing it fails.
+struct RemoveUnlessKept(Option<Arc<crate::segment::SegmentFile>>);
+
+impl RemoveUnlessKept {
+    fn keep(mut self) -> Arc<crate::segment::SegmentFile> {
+        #[expect(clippy::expect_used, reason = "it is there until this call, which consumes the guard")]
+        self.0.take().expect("kept once")
+    }
+}
+
+impl Drop for RemoveUnlessKept {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            file.set_replaced();
+        }
+    }
+}
+
+struct Rewriting<'a> {
+    core: &'a Core,
+    old: &'a Partition,
+    table: &'a Table,
+    range: ClosedRange,
+    top: Level,
+}
+
+impl Rewriting<'_> {
+    /// Writes one stream's rows; returns how many.
+    fn stream(
+        &self,
+        state: &StreamState,
+        group: &mut super::GroupWriter,
+        hints: &mut EncodeHints,
+        shared: &mut SharedLeaves,
+        delta: &mut StreamDelta,
+    ) -> Result<u64> {
+        let segment = self.old.id();
+        let mut sources = vec![Source::leaves(segment, state.main.iter().copied())];
+        sources.extend(state.late.iter().map(|run| Source::leaves(segment, run.iter().copied())));
+        let mut merge = Merge::new(&self.core.store, self.table, self.range, None, sources);
+        let mut count = 0u64;
+        let mut pyramid: Option<PyramidWriter> = None;
+        let mut held = Rows::default();
+        let mut cutter = LeafCutter::new(self.table.leaf_events as usize);
+        while let Some(rows) = merge.next_rows()? {
+            count += rows.len() as u64;
+            delta.last_row = last_row(&rows);
+            match &mut pyramid {
+                Some(pyramid) => {
+                    pyramid.push_rows(&rows, group, delta)?;
+                    cutter.push(rows, group, hints)?;
+                }
+                None => {
+                    held.extend_from(&rows, 0..rows.len());
+                    if held.len() as u64 >= PYRAMID_ROWS_MIN.max(shared.rows_max() as u64 + 1) {
+                        let mut begun = PyramidWriter::new(self.base(state, &held), self.top);
+                        let rows = std::mem::take(&mut held);
+                        begun.push_rows(&rows, group, delta)?;
+                        cutter.push(rows, group, hints)?;
+                        pyramid = Some(begun);
+                    }
+                }
+            }
+        }
+        match pyramid {
+            Some(pyramid) => pyramid.finish(group, delta)?,
+            None if held.len() <= shared.rows_max() => {
+                if held.len() as u64 >= PYRAMID_ROWS_MIN {
+                    self.small_pyramid(state, &held, group, delta)?;
+                }
+                shared.push(delta.stream, Destination::Main, &held, group, hints)?;
+            }
+            None => {
+                if held.len() as u64 >= PYRAMID_ROWS_MIN {
+                    self.small_pyramid(state, &held, group, delta)?;
+                }
+                cutter.push(held, group, hints)?;
+            }
+        }
+        delta.added.extend(cutter.finish(group, hints)?);
+        Ok(count)
+    }
+
+    fn small_pyramid(
+        &self,
+        state: &StreamState,
+        rows: &Rows,
+        group: &mut super::GroupWriter,
+        delta: &mut StreamDelta,
+    ) -> Result<()> {
+        let mut writer = PyramidWriter::new(self.base(state, rows), self.top);
+        writer.push_rows(rows, group, delta)?;
+        writer.finish(group, delta)
+    }
+
+    /// The base level that suits the rows as they are now.
+    fn base(&self, state: &StreamState, first_rows: &Rows) -> Level {
+        let old = state.base.filter(|b| *b != Level::MAX);
+        let buckets: u64 = old.map_or(0, |b| state.blocks_of(b).iter().map(|e| u64::from(e.count)).sum());
+        match old {
+            Some(base) if buckets > 0 => {
+                let per_bucket = state.main_rows() as f64 / buckets as f64;
+                let finer = (per_bucket / 128.0).log2().round().clamp(-20.0, 20.0) as i32;
+                Level::clamped((base.get() - finer).min(self.top.get()))
+            }
+            _ => choose_base(&first_rows.times, self.top),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Decides what a step stores: which streams, and up to which time.
+//!
+//! Invariants: pure functions of hand-made states; a cut never splits equal times.
+
+use crate::late::{FlushRule, LatePolicy, Split};
+use headwater_codec::{ClosedRange, Timestamp};
+
+/// Why a step runs, hence how much it takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Urgency {
+    /// Memory is used up: whole leaves first, then the largest.
+    Memory,
+    /// The log is too long: streams with old events, whole.
+    Log,
+    /// Everything: the database is flushed or closed.
+    All,
+}
+
+/// Which events of a shard a step takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Buffers {
+    /// In-order events.
+    Flank,
+    /// Late events.
+    Late,
+    /// Both.
+    Both,
+}
+
+/// What the planner knows about a shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardView {
+    pub(crate) flank_events: usize,
+    pub(crate) late_events: usize,
+}
+
+/// Under [`FlushRule::LabExact`]: the buffers that are full, to be stored right after the insertion that filled them.
+pub(crate) fn full_buffers(rule: FlushRule, policy: &LatePolicy, shard: ShardView) -> Option<Buffers> {
+    let FlushRule::LabExact { memory_events } = rule else { return None };
+    let memory = memory_events as usize;
+    match policy.split {
+        Split::Conventional => (shard.flank_events + shard.late_events >= memory).then_some(Buffers::Both),
+        Split::Separate { flank_share } => {
+            let flank = ((memory as f64 * flank_share).round() as usize).clamp(1, memory.saturating_sub(1).max(1));
+            if shard.flank_events >= flank {
+                Some(Buffers::Flank)
+            } else if shard.late_events >= memory - flank {
+                Some(Buffers::Late)
+            } else {
+                None
+            }
+        }
+    }
+}
+
+/// Under [`FlushRule::Production`]: the buffers to store when memory is used up.
+pub(crate) fn buffers_to_store(policy: &LatePolicy, shard: ShardView) -> Buffers {
+    match policy.split {
+        Split::Conventional => Buffers::Both,
+        Split::Separate { flank_share } => {
+            let total = (shard.flank_events + shard.late_events).max(1) as f64;
+            // The late buffer is merged when it holds its share, else it waits for more.
+            if shard.late_events as f64 >= (1.0 - flank_share) * total {
+                if shard.flank_events == 0 { Buffers::Late } else { Buffers::Both }
+            } else {
+                Buffers::Flank
+            }
+        }
+    }
+}
+
+/// The last time a step takes of a stream's sorted times: all but the newest `retain`, in whole leaves when `whole_leaves`.
+pub(crate) fn cut(times: &[i64], retain: usize, leaf_events: usize, whole_leaves: bool) -> Option<i64> {
+    let mut count = times.len().saturating_sub(retain);
+    if whole_leaves {
+        count -= count % leaf_events.max(1);
+    }
+    if count == 0 {
+        return None;
+    }
+    let splits = |count: usize| count > 0 && count < times.len() && times.get(count - 1) == times.get(count);
+    let wished = count;
+    while splits(count) {
+        count -= 1;
+    }
+    if count == 0 {
+        count = wished;
+        while splits(count) {
+            count += 1;
+        }
+    }
+    times.get(count - 1).copied()
+}
+
+/// The times a step takes of a stream.
+pub(crate) fn take_range(buffers: Buffers, watermark: Option<i64>, cut: Option<i64>) -> ClosedRange {
+    let above = |w: Option<i64>| w.map_or(Some(i64::MIN), |w| w.checked_add(1));
+    match buffers {
+        Buffers::Late => watermark.map_or(ClosedRange::EMPTY, |w| ClosedRange::nanos(i64::MIN, w)),
+        Buffers::Flank => match (above(watermark), cut) {
+            (Some(first), Some(last)) if first <= last => ClosedRange::nanos(first, last),
+            _ => ClosedRange::EMPTY,
+        },
+        Buffers::Both => match cut.max(watermark) {
+            Some(last) => ClosedRange::new(Timestamp::MIN, Timestamp::from_nanos(last)),
+            None => ClosedRange::EMPTY,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_takes_whole_leaves_and_keeps_equal_times_together() {
+        let times: Vec<i64> = (0..10).collect();
+        assert_eq!(cut(&times, 0, 4, true), Some(7));
+        assert_eq!(cut(&times, 0, 4, false), Some(9));
+        assert_eq!(cut(&times, 3, 4, false), Some(6));
+        assert_eq!(cut(&times, 0, 16, true), None);
+        assert_eq!(cut(&[1, 2, 2, 2, 3], 2, 1, false), Some(1));
+        assert_eq!(cut(&[2, 2, 2, 3], 2, 1, false), Some(2));
+    }
+
+    #[test]
+    fn buffers_act_when_they_are_full() {
+        let rule = FlushRule::LabExact { memory_events: 512 };
+        let view = |flank_events, late_events| ShardView { flank_events, late_events };
+        let separate = LatePolicy::separate(0.5);
+        assert_eq!(full_buffers(rule, &separate, view(255, 255)), None);
+        assert_eq!(full_buffers(rule, &separate, view(256, 0)), Some(Buffers::Flank));
+        assert_eq!(full_buffers(rule, &separate, view(10, 256)), Some(Buffers::Late));
+        assert_eq!(full_buffers(rule, &LatePolicy::conventional(), view(512, 0)), Some(Buffers::Both));
+        assert_eq!(full_buffers(FlushRule::Production, &separate, view(9999, 0)), None);
+    }
+}

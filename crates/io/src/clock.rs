@@ -1,0 +1,123 @@
+//! Time as a part that can be replaced: the wall clock and the monotonic clock.
+//!
+//! Invariants: [`Clock::monotonic`] never runs backwards; [`Clock::now`] may jump either way, as wall clocks do.
+//! The two never mix: spans are measured with `monotonic`, instants of data are compared with `now`.
+//! Concurrency: all methods take `&self` from any thread.
+//! Failure: none; a wall clock outside the range of [`Timestamp`] reads as its nearest end.
+
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use headwater_codec::Timestamp;
+use parking_lot::Mutex;
+
+/// Tells the time.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The wall clock, in nanoseconds since 1970 UTC. May jump, also backwards.
+    fn now(&self) -> Timestamp;
+
+    /// Time passed since some fixed moment; never decreases. Time while the machine sleeps may not count.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The clocks of the operating system.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time starts now.
+    ///
+    /// ```
+    /// use headwater_io::{Clock, SystemClock};
+    /// let clock = SystemClock::new();
+    /// assert!(clock.now().as_nanos() > 0);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        SystemClock {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        SystemClock::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let nanos = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => {
+                i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos)
+            }
+        };
+        Timestamp::from_nanos(nanos)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// A clock that moves only when told to.
+#[derive(Debug)]
+pub struct ManualClock {
+    hands: Mutex<Hands>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hands {
+    now: Timestamp,
+    monotonic: Duration,
+}
+
+impl ManualClock {
+    /// A clock whose wall time is `now` and whose monotonic time is zero.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use headwater_codec::Timestamp;
+    /// use headwater_io::{Clock, ManualClock};
+    /// let clock = ManualClock::new(Timestamp::from_nanos(10));
+    /// clock.advance(Duration::from_nanos(5));
+    /// assert_eq!(clock.now(), Timestamp::from_nanos(15));
+    /// assert_eq!(clock.monotonic(), Duration::from_nanos(5));
+    /// ```
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        ManualClock {
+            hands: Mutex::new(Hands {
+                now,
+                monotonic: Duration::ZERO,
+            }),
+        }
+    }
+
+    /// Sets the wall clock, forwards or backwards; the monotonic clock stays.
+    pub fn set(&self, now: Timestamp) {
+        self.hands.lock().now = now;
+    }
+
+    /// Moves both clocks forwards by `span`; at the end of their range they stop.
+    pub fn advance(&self, span: Duration) {
+        let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+        let mut hands = self.hands.lock();
+        hands.now = Timestamp::from_nanos(hands.now.as_nanos().saturating_add(nanos));
+        hands.monotonic = hands.monotonic.saturating_add(span);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        self.hands.lock().now
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.hands.lock().monotonic
+    }
+}

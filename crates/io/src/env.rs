@@ -1,0 +1,67 @@
+//! The outside world of one database, in one value.
+//!
+//! Invariants: everything the engine learns from or does to the outside goes through these four parts.
+//! Concurrency: cheap to clone; clones share the parts.
+//! Failure: none of its own.
+
+use std::sync::Arc;
+
+use headwater_codec::Timestamp;
+
+use crate::chance::{Chance, SeededChance, SystemChance};
+use crate::clock::{Clock, ManualClock, SystemClock};
+use crate::files::Files;
+use crate::memory::MemoryFiles;
+use crate::system::SystemFiles;
+use crate::threads::{NoThreads, SystemThreads, Threads};
+
+/// Files, clock, randomness and threads.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Where the data is.
+    pub files: Arc<dyn Files>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where identities come from.
+    pub chance: Arc<dyn Chance>,
+    /// Who does the work in the background.
+    pub threads: Arc<dyn Threads>,
+}
+
+impl Env {
+    /// The wall time at which [`Env::memory`] starts: 2024-01-01T00:00:00Z.
+    pub const MEMORY_START: Timestamp = Timestamp::from_nanos(1_704_067_200_000_000_000);
+
+    /// The real world: files, clock, randomness and threads of the operating system.
+    ///
+    /// ```
+    /// let env = headwater_io::Env::system();
+    /// assert!(env.files.exists(std::path::Path::new("/")).unwrap());
+    /// ```
+    #[must_use]
+    pub fn system() -> Env {
+        Env {
+            files: Arc::new(SystemFiles::new()),
+            clock: Arc::new(SystemClock::new()),
+            chance: Arc::new(SystemChance::new()),
+            threads: Arc::new(SystemThreads),
+        }
+    }
+
+    /// A world in memory that is the same on every run: empty files, a clock that stands at
+    /// [`Env::MEMORY_START`], randomness from a fixed seed, no threads.
+    ///
+    /// ```
+    /// let env = headwater_io::Env::memory();
+    /// assert_eq!(env.clock.now(), headwater_io::Env::MEMORY_START);
+    /// ```
+    #[must_use]
+    pub fn memory() -> Env {
+        Env {
+            files: Arc::new(MemoryFiles::new()),
+            clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
+            chance: Arc::new(SeededChance::new(0)),
+            threads: Arc::new(NoThreads),
+        }
+    }
+}

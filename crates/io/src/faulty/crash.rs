@@ -1,0 +1,277 @@
+//! What a power cut leaves on the simulated disk.
+//!
+//! Invariants: bytes that were synced and not written since are never harmed, as long as the unsynced changes did not
+//! cut the file below them; the length stays within what synced and unsynced changes made of it; a name stands for
+//! one of the things it stood for since its directory was synced. Seed 0 keeps nothing unsynced, seed 1 everything.
+//! Every other seed gives, for each file by itself, some subset of the unsynced changes, writes split into sectors.
+//! Concurrency: pure functions on the guarded state of [`super::disk`].
+//! Failure: none; a state that cannot be built does not exist.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use super::SECTOR_BYTES;
+use super::dice::Dice;
+use super::disk::{Change, Disk, Node, NodeRef};
+
+/// One possible disk after the power cut, everything on it at rest.
+pub(super) fn after_crash(disk: &Disk, seed: u64) -> Disk {
+    let mut after = Disk::new(seed);
+    after.live.dirs = disk.live.dirs.clone();
+    if let Some(dir) = &disk.dir_in_doubt
+        && Fate::of(seed, dir).flip()
+    {
+        after.live.dirs.insert(dir.clone());
+    }
+    // What each name stood for since the last sync, oldest first; the first entry is the durable one.
+    let mut stories: BTreeMap<&Path, Vec<Option<&NodeRef>>> = disk
+        .durable
+        .iter()
+        .map(|(path, node)| (path.as_path(), vec![Some(node)]))
+        .collect();
+    for change in &disk.pending {
+        stories
+            .entry(&change.path)
+            .or_insert_with(|| vec![None])
+            .push(change.to.as_ref());
+    }
+    for (path, story) in stories {
+        let mut fate = Fate::of(seed, path);
+        let chapter = fate.chapter(story.len());
+        if let Some(node) = story.get(chapter).copied().flatten() {
+            let node = Node::at_rest(content(&node.lock(), &mut fate));
+            after.live.files.insert(path.to_owned(), node.clone());
+            after.durable.insert(path.to_owned(), node);
+        }
+    }
+    after
+}
+
+/// What decides over unsynced changes.
+enum Fate {
+    Nothing,
+    Everything,
+    Mixed(Dice),
+}
+
+impl Fate {
+    fn of(seed: u64, path: &Path) -> Self {
+        match seed {
+            0 => Fate::Nothing,
+            1 => Fate::Everything,
+            _ => Fate::Mixed(Dice::for_path(seed, path)),
+        }
+    }
+
+    fn flip(&mut self) -> bool {
+        match self {
+            Fate::Nothing => false,
+            Fate::Everything => true,
+            Fate::Mixed(dice) => dice.in_eight(4),
+        }
+    }
+
+    /// Which of `count` states of a name, oldest first, survives.
+    fn chapter(&mut self, count: usize) -> usize {
+        match self {
+            Fate::Nothing => 0,
+            Fate::Everything => count.saturating_sub(1),
+            Fate::Mixed(dice) => usize::try_from(dice.below(count as u64)).unwrap_or(0),
+        }
+    }
+}
+
+/// The bytes that a file has after the crash.
+fn content(node: &Node, fate: &mut Fate) -> Vec<u8> {
+    let mut image = Image::of(&node.durable);
+    match fate {
+        Fate::Nothing => {}
+        Fate::Everything => {
+            for change in &node.pending {
+                image.apply(change);
+            }
+        }
+        Fate::Mixed(_) if node.pending.is_empty() => {}
+        Fate::Mixed(dice) => {
+            let len_old = image.len;
+            let len_new = node
+                .pending
+                .iter()
+                .fold(len_old, |len, change| change.len_after(len));
+            mix(&mut image, &node.pending, dice);
+            // Data and length reach the medium separately: the length may be ahead of the data or behind it.
+            image.len = match dice.below(4) {
+                0 => len_old,
+                1 => len_new,
+                2 => dice.between(len_old.min(len_new), len_old.max(len_new)),
+                _ => image.len,
+            };
+        }
+    }
+    image.into_content()
+}
+
+/// How a mixed fate treats the changes of one file. Pure coin flips over many changes would hardly ever give the
+/// plain cases, which break other things.
+enum Manner {
+    Nothing,
+    Everything,
+    /// The changes before this one, and this one in parts.
+    FrontPart(usize),
+    /// Each piece, in so many of 8 cases.
+    Pieces(u64),
+}
+
+fn mix(image: &mut Image, changes: &[Change], dice: &mut Dice) {
+    let manner = match dice.below(8) {
+        0 => Manner::Nothing,
+        1 => Manner::Everything,
+        2 | 3 => Manner::FrontPart(usize::try_from(dice.below(changes.len() as u64)).unwrap_or(0)),
+        4 => Manner::Pieces(1),
+        5 => Manner::Pieces(7),
+        _ => Manner::Pieces(4),
+    };
+    let piece_count: u64 = changes
+        .iter()
+        .map(|change| change.pieces().len() as u64)
+        .sum();
+    // At most one sector per file is torn: power fails once.
+    let torn = dice.in_eight(4).then(|| dice.below(piece_count));
+    let mut piece_index = 0;
+    for (change_index, change) in changes.iter().enumerate() {
+        let survival = match manner {
+            Manner::Nothing => 0,
+            Manner::Everything => 8,
+            Manner::FrontPart(last) => match change_index.cmp(&last) {
+                std::cmp::Ordering::Less => 8,
+                std::cmp::Ordering::Equal => 4,
+                std::cmp::Ordering::Greater => 0,
+            },
+            Manner::Pieces(parts) => parts,
+        };
+        for mut piece in change.pieces() {
+            let survives = dice.in_eight(survival);
+            let is_torn = torn == Some(piece_index);
+            piece_index += 1;
+            if survives || (is_torn && survival > 0) {
+                if is_torn {
+                    tear(&mut piece, dice);
+                }
+                match change {
+                    Change::SetLen(len) => image.set_len(*len),
+                    Change::Write { offset, data } => {
+                        if let Some(bytes) = data.get(piece.clone()) {
+                            image.write(offset.saturating_add(piece.start as u64), bytes);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Leaves the front or the back of a sector's new bytes; the other part stays old.
+fn tear(piece: &mut Range<usize>, dice: &mut Dice) {
+    let cut =
+        usize::try_from(dice.between(piece.start as u64, piece.end as u64)).unwrap_or(piece.end);
+    if dice.in_eight(4) {
+        piece.end = cut;
+    } else {
+        piece.start = cut;
+    }
+}
+
+impl Change {
+    fn len_after(&self, len: u64) -> u64 {
+        match self {
+            Change::Write { offset, data } => len.max(offset.saturating_add(data.len() as u64)),
+            Change::SetLen(new) => *new,
+        }
+    }
+
+    /// The parts that survive or not each by itself, as ranges of the data: the sectors of a write, or one empty
+    /// range for a change of the length.
+    fn pieces(&self) -> Vec<Range<usize>> {
+        let Change::Write { offset, data } = self else {
+            return std::iter::once(0..0).collect();
+        };
+        let mut pieces = Vec::new();
+        let mut start = 0;
+        while start < data.len() {
+            let at = offset.saturating_add(start as u64);
+            let to_border = SECTOR_BYTES - at % SECTOR_BYTES;
+            let end = usize::try_from(to_border).map_or(data.len(), |step| {
+                data.len().min(start.saturating_add(step))
+            });
+            pieces.push(start..end);
+            start = end;
+        }
+        pieces
+    }
+}
+
+/// A file under reconstruction.
+///
+/// `bytes` may be longer than `len`: what a cut took away is still on the medium, and comes back when the change of
+/// the length turns out not to have survived. Growth that survives overwrites it with zeros.
+struct Image {
+    bytes: Vec<u8>,
+    len: u64,
+}
+
+impl Image {
+    fn of(durable: &[u8]) -> Self {
+        Image {
+            bytes: durable.to_vec(),
+            len: durable.len() as u64,
+        }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Write { offset, data } => self.write(*offset, data),
+            Change::SetLen(len) => self.set_len(*len),
+        }
+    }
+
+    fn set_len(&mut self, len: u64) {
+        self.zero_gap(len);
+        self.len = len;
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        self.zero_gap(offset);
+        let start = index(offset);
+        let end = start.saturating_add(data.len());
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        if let Some(target) = self.bytes.get_mut(start..end) {
+            target.copy_from_slice(data);
+        }
+        self.len = self.len.max(end as u64);
+    }
+
+    /// Zeros from the end of the file up to `to`.
+    fn zero_gap(&mut self, to: u64) {
+        let start = index(self.len);
+        let end = index(to).min(self.bytes.len());
+        if let Some(gap) = self.bytes.get_mut(start..end) {
+            gap.fill(0);
+        }
+    }
+
+    fn into_content(mut self) -> Vec<u8> {
+        self.bytes.resize(index(self.len), 0);
+        self.bytes
+    }
+}
+
+/// Offsets in here were checked against the greatest length when the change was made.
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,421 @@
+//! A file system in memory that models a disk honestly: what is not synced may be lost, and the power can fail.
+//!
+//! Purpose: the crash proofs of the product. A first run counts the operations; later runs cut the power at each of
+//! them, take possible states of the disk ([`FaultyFiles::after_crash`]), reopen, and check the promises.
+//!
+//! # The model
+//! - **Content.** Each file has durable bytes and a list of changes (writes, changes of length) since the last
+//!   `sync_data`. Reads see the newest state. `sync_data` makes bytes and length durable, never the name.
+//! - **Names.** Creations and removals are durable only after `sync_dir` of their directory. Directories are durable
+//!   when `create_dir_all` returns; that makes no file name durable.
+//! - **Operations.** `write_all_at`, `set_len`, `sync_data`, creating and removing a file, `sync_dir`, and each new
+//!   directory of `create_dir_all` are operations, numbered from 0 in the order of the calls, failed calls included.
+//!   Opening, reading, listing and locking are not.
+//! - **Power cut.** The operation whose number was set ([`FaultyFiles::crash_at`]) and every later call fail with
+//!   [`io::ErrorKind::Other`], "simulated power cut". The interrupted operation may survive, wholly, partly or not.
+//! - **After it**, for each file by itself: any subset of its unsynced changes, writes split at sectors of
+//!   [`SECTOR_BYTES`], one sector perhaps torn; any length between the old and the new one, grown parts without data
+//!   reading as zeros; and for each name any of the states since the last `sync_dir`. A removed file that comes back
+//!   does so with its durable bytes and any subset of what was not synced.
+//!
+//! # What the model takes for granted
+//! Bytes that were synced stay as they are while writes go to other bytes, even within one sector; a sync that said
+//! `Ok` is true; nothing decays, except through [`FaultyFiles::flip_bit`] and [`FaultyFiles::truncate_file`].
+//!
+//! Invariants: the same seed and the same sequence of calls give the same results, crashes included.
+//! Concurrency: one lock over the whole disk; with several threads the sequence of calls is theirs.
+//! Failure: only what was asked for through this type, and caller mistakes.
+//! Tests: `tests/it/crash.rs`, `tests/it/faults.rs`.
+
+mod crash;
+mod dice;
+mod disk;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use self::disk::{Change, Disk, Node, NodeRef};
+use crate::files::{File, Files, OpenMode};
+use crate::lock::{Lock, LockError};
+use crate::place;
+
+/// The unit in which unsynced writes survive a power cut.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// Errors of the medium that [`FaultyFiles::fail_next`] can cause; each shows as `EIO`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A `write_all_at` or `set_len` fails. Any front part of the data may have been written; a length stays.
+    WriteError,
+    /// A `sync_data` or `sync_dir` fails, as on Linux with ext4 or XFS: everything unsynced is marked clean without
+    /// having been written. Reads still see it, the next sync says `Ok`, and a power cut loses it.
+    SyncError,
+    /// As `SyncError`, but `sync_data` also throws the unsynced bytes away at once, as on btrfs: reads see the
+    /// durable state again. (For `sync_dir` the same as `SyncError`.)
+    SyncErrorReverting,
+    /// A `read_at` fails.
+    ReadError,
+}
+
+/// A simulated disk; clones share it.
+///
+/// ```
+/// use std::path::Path;
+/// use headwater_io::{FaultyFiles, Files, OpenMode};
+///
+/// let disk = FaultyFiles::new(7);
+/// disk.create_dir_all(Path::new("/db")).unwrap();
+/// let file = disk.open(Path::new("/db/a"), OpenMode::CreateNew).unwrap();
+/// file.write_all_at(0, b"kept").unwrap();
+/// file.sync_data().unwrap();
+/// disk.sync_dir(Path::new("/db")).unwrap();
+/// file.write_all_at(4, b" lost").unwrap();
+/// disk.crash_now();
+/// assert!(file.len().is_err());
+/// // Seed 0: nothing that was not synced survives. Seed 1: all of it does.
+/// assert_eq!(disk.after_crash(0).read_file("/db/a").unwrap(), b"kept");
+/// assert_eq!(disk.after_crash(1).read_file("/db/a").unwrap(), b"kept lost");
+/// ```
+#[derive(Clone)]
+pub struct FaultyFiles {
+    disk: Arc<Mutex<Disk>>,
+}
+
+impl fmt::Debug for FaultyFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let disk = self.disk.lock();
+        f.debug_struct("FaultyFiles")
+            .field("files", &disk.live.files.len())
+            .field("operations", &disk.operations)
+            .field("crashed", &disk.crashed)
+            .field("interrupted", &disk.interrupted)
+            .finish()
+    }
+}
+
+impl FaultyFiles {
+    /// An empty disk. The seed decides short reads and how much of a failed write arrives.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        FaultyFiles::from(Disk::new(seed))
+    }
+
+    fn from(disk: Disk) -> Self {
+        FaultyFiles {
+            disk: Arc::new(Mutex::new(disk)),
+        }
+    }
+
+    /// How many operations were begun; also the number of the next one, since they are numbered from 0.
+    /// A crash sweep is `for n in 0..operations`.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.disk.lock().operations
+    }
+
+    /// Cuts the power at the operation with this number, or at the next one if that is past already.
+    pub fn crash_at(&self, op_number: u64) {
+        self.disk.lock().crash_at = Some(op_number);
+    }
+
+    /// Cuts the power now, between two operations.
+    pub fn crash_now(&self) {
+        self.disk.lock().crashed = true;
+    }
+
+    /// Whether the power is gone.
+    #[must_use]
+    pub fn crashed(&self) -> bool {
+        self.disk.lock().crashed
+    }
+
+    /// The operation that the power cut interrupted, in words, such as `write /db/log/1.log`.
+    #[must_use]
+    pub fn interrupted(&self) -> Option<String> {
+        self.disk.lock().interrupted.clone()
+    }
+
+    /// A new disk as it may be after the power comes back; `self` stays as it is, so that other seeds can be tried.
+    ///
+    /// Seed 0 gives the disk on which nothing unsynced survived, seed 1 the one on which everything did, any other
+    /// seed a mixture. Locks, faults, limits and numbers of the old disk are gone. Before a power cut the answer is
+    /// what a cut at this moment would leave.
+    #[must_use]
+    pub fn after_crash(&self, seed: u64) -> FaultyFiles {
+        FaultyFiles::from(crash::after_crash(&self.disk.lock(), seed))
+    }
+
+    /// Lets one operation fail: of those that `kind` can happen to, `after_ops` pass first. Calls add up.
+    pub fn fail_next(&self, kind: FaultKind, after_ops: u64) {
+        self.disk.lock().arm(kind, after_ops);
+    }
+
+    /// From now on the lengths of all files together cannot grow past `bytes`: writes take what fits and then fail
+    /// with [`io::ErrorKind::StorageFull`], and so does growing with `set_len`. `u64::MAX` lifts the limit.
+    pub fn capacity(&self, bytes: u64) {
+        self.disk.lock().capacity = (bytes < u64::MAX).then_some(bytes);
+    }
+
+    /// From now on `read_at` often returns fewer bytes than asked, but never none before the end.
+    pub fn short_reads(&self) {
+        self.disk.lock().short_reads = true;
+    }
+
+    /// From now on everything that changes a file or a name, locks included, fails with
+    /// [`io::ErrorKind::ReadOnlyFilesystem`].
+    pub fn read_only(&self) {
+        self.disk.lock().read_only = true;
+    }
+
+    /// Turns over one bit (0 to 7) of a file, durably, as decay of the medium does.
+    ///
+    /// # Errors
+    /// When the file or the byte does not exist, or for a bit above 7.
+    pub fn flip_bit(&self, path: impl AsRef<Path>, offset: u64, bit: u8) -> io::Result<()> {
+        let mask = 1_u8
+            .checked_shl(u32::from(bit))
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let node = self.node(path.as_ref())?;
+        let mut node = node.lock();
+        let index = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        *node
+            .live
+            .get_mut(index)
+            .ok_or(io::ErrorKind::InvalidInput)? ^= mask;
+        if let Some(byte) = node.durable.get_mut(index) {
+            *byte ^= mask;
+        }
+        Ok(())
+    }
+
+    /// Cuts a file to `len` bytes, durably, as a damaged file system does. Files that are shorter stay. Meant for
+    /// files at rest: changes that were not synced are kept and may grow the file again.
+    ///
+    /// # Errors
+    /// When the file does not exist.
+    pub fn truncate_file(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
+        let node = self.node(path.as_ref())?;
+        let mut node = node.lock();
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        node.live.truncate(len);
+        node.durable.truncate(len);
+        Ok(())
+    }
+
+    /// The bytes of a file as programs see them, also when the power is gone.
+    ///
+    /// # Errors
+    /// When the file does not exist.
+    pub fn read_file(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+        Ok(self.node(path.as_ref())?.lock().live.clone())
+    }
+
+    /// Makes `bytes` the durable content of the file at `path`, creating it and its directories durably when missing.
+    /// Not an operation.
+    ///
+    /// # Errors
+    /// When a directory is at `path`, or a file is where a directory is needed.
+    pub fn write_file(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        let path = place::normal(path.as_ref());
+        let bytes = bytes.as_ref();
+        let mut disk = self.disk.lock();
+        if disk.live.is_dir(&path) {
+            return Err(Errno::ISDIR.into());
+        }
+        if let Some(parent) = path.parent() {
+            for dir in disk.live.missing_dirs(parent)? {
+                disk.live.dirs.insert(dir);
+            }
+        }
+        let node = match disk.live.files.get(&path) {
+            Some(node) => {
+                let mut content = node.lock();
+                content.live = bytes.to_vec();
+                content.durable = bytes.to_vec();
+                content.pending.clear();
+                Arc::clone(node)
+            }
+            None => Node::at_rest(bytes.to_vec()),
+        };
+        disk.pending.retain(|change| change.path != path);
+        disk.live.files.insert(path.clone(), Arc::clone(&node));
+        disk.durable.insert(path, node);
+        Ok(())
+    }
+
+    /// All files that programs see, with their lengths, sorted by path; also when the power is gone.
+    #[must_use]
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        let disk = self.disk.lock();
+        disk.live
+            .files
+            .iter()
+            .map(|(path, node)| (path.clone(), node.lock().live.len() as u64))
+            .collect()
+    }
+
+    fn node(&self, path: &Path) -> io::Result<NodeRef> {
+        self.disk
+            .lock()
+            .live
+            .find(&place::normal(path))
+            .map(Arc::clone)
+    }
+}
+
+impl Files for FaultyFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let path = place::normal(path);
+        let mut disk = self.disk.lock();
+        let node = match mode {
+            OpenMode::CreateNew => disk.create(&path)?,
+            OpenMode::Read | OpenMode::Write => {
+                disk.require_power()?;
+                let node = Arc::clone(disk.live.find(&path)?);
+                if mode == OpenMode::Write {
+                    disk.require_writable()?;
+                }
+                node
+            }
+        };
+        drop(disk);
+        Ok(Arc::new(FaultyFile {
+            disk: Arc::clone(&self.disk),
+            path,
+            node,
+            writable: mode != OpenMode::Read,
+        }))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.lock().remove(&place::normal(path))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let dir = place::normal(dir);
+        let disk = self.disk.lock();
+        disk.require_power()?;
+        disk.live.require_dir(&dir)?;
+        Ok(disk.live.names_in(&dir))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.lock().create_dir_all(&place::normal(dir))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.lock().sync_dir(&place::normal(dir))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let disk = self.disk.lock();
+        disk.require_power()?;
+        Ok(disk.live.contains(&place::normal(path)))
+    }
+
+    fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
+        let path = place::normal(path);
+        let mut disk = self.disk.lock();
+        disk.require_power()?;
+        disk.require_writable()?;
+        let node = match disk.live.find(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                disk.live.require_free(&path)?;
+                disk.insert_unsynced(&path)
+            }
+            other => Arc::clone(other?),
+        };
+        let mut content = node.lock();
+        if let Some(owner) = &content.owner {
+            return Err(LockError::Held {
+                owner_text: owner.clone(),
+            });
+        }
+        content.owner = Some(owner_text.to_owned());
+        content.change(Change::SetLen(0))?;
+        content.change(Change::Write {
+            offset: 0,
+            data: owner_text.as_bytes().into(),
+        })?;
+        drop(content);
+        Ok(Box::new(FaultyLock { path, node }))
+    }
+}
+
+struct FaultyFile {
+    disk: Arc<Mutex<Disk>>,
+    path: PathBuf,
+    node: NodeRef,
+    writable: bool,
+}
+
+impl FaultyFile {
+    fn require_writable(&self) -> io::Result<()> {
+        if self.writable {
+            Ok(())
+        } else {
+            Err(Errno::BADF.into())
+        }
+    }
+}
+
+impl fmt::Debug for FaultyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyFile")
+            .field("path", &self.path)
+            .field("writable", &self.writable)
+            .finish()
+    }
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.disk.lock().read(&self.node, offset, buf)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.require_writable()?;
+        self.disk.lock().write(&self.path, &self.node, offset, data)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.lock().sync_data(&self.path, &self.node)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.disk.lock().require_power()?;
+        Ok(self.node.lock().live.len() as u64)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.require_writable()?;
+        self.disk.lock().set_len(&self.path, &self.node, len)
+    }
+}
+
+struct FaultyLock {
+    path: PathBuf,
+    node: NodeRef,
+}
+
+impl fmt::Debug for FaultyLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyLock")
+            .field("path", &self.path)
+            .finish()
+    }
+}
+
+impl Lock for FaultyLock {}
+
+impl Drop for FaultyLock {
+    fn drop(&mut self) {
+        self.node.lock().owner = None;
+    }
+}

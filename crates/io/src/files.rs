@@ -1,0 +1,167 @@
+//! The traits through which the whole product reaches files.
+//!
+//! Invariants: a [`File`] is an open handle and stays usable after its name was removed; a name is never renamed, so
+//! a handle and its path mean the same bytes for the life of the handle.
+//! Concurrency: every method takes `&self` and may be called from any thread; two writes that overlap in time and in
+//! bytes leave either order, so writers that care keep one owner per byte range.
+//! Failure: an error says nothing about how much was done unless the method says so; see each method.
+//! Durability: nothing is durable until [`File::sync_data`] (bytes and length) and [`Files::sync_dir`] (names) said
+//! `Ok`; both are needed for a new file. Nothing else orders writes: between two syncs the medium may keep any subset.
+//! Tests: [`crate::laws`] states the common behaviour and runs against every back end.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::lock::{Lock, LockError};
+
+/// An open file, addressed by byte offset; there is no cursor.
+pub trait File: Send + Sync + fmt::Debug {
+    /// Reads bytes from `offset` on into the front of `buf` and returns how many.
+    ///
+    /// The count may be smaller than `buf` although more bytes follow; it is 0 only at or past the end of the file,
+    /// or for an empty `buf`. Interrupted calls are retried inside.
+    ///
+    /// # Errors
+    /// Whatever the medium reports; the content of `buf` is then unspecified.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
+
+    /// Fills all of `buf` from `offset` on, however short the single reads are.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when the file ends first; otherwise as [`File::read_at`].
+    /// The content of `buf` is unspecified after an error.
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let wanted = buf.len();
+        let mut at = offset;
+        let mut rest = buf;
+        while !rest.is_empty() {
+            match self.read_at(at, rest) {
+                Ok(0) => {
+                    let missing = rest.len();
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        format!(
+                            "the file ends {missing} bytes before the end of a read of {wanted} bytes at {offset}"
+                        ),
+                    ));
+                }
+                Ok(count) => {
+                    let read = count.min(rest.len());
+                    at = at.saturating_add(read as u64);
+                    rest = rest.split_at_mut(read).1;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `data` from `offset` on, growing the file when needed; a gap before `offset` reads as zeros.
+    /// Short writes and interruptions are continued inside. Not atomic and not durable; see [`File::sync_data`].
+    ///
+    /// # Errors
+    /// Whatever the medium reports, [`io::ErrorKind::StorageFull`] for a full one. Any part of `data` may then have
+    /// been written and the file may have grown.
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes the content **and the length** of this file durable: on `Ok`, every write and every
+    /// [`File::set_len`] through any handle of this file that returned before this call survives a power cut.
+    /// The name of a new file is not part of it; see [`Files::sync_dir`].
+    ///
+    /// # Errors
+    /// Whatever the medium reports. Afterwards any of the unsynced bytes may be lost **even if a later call says
+    /// `Ok`**, so the caller must stop trusting what it wrote through this file since the last successful call.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// The length in bytes, unsynced growth included.
+    ///
+    /// # Errors
+    /// Whatever the medium reports.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// As [`File::len`].
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file to `len` bytes, or grows it to `len` with zeros. Not durable; see [`File::sync_data`].
+    ///
+    /// # Errors
+    /// Whatever the medium reports; the length is then the old or the new one.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}
+
+/// How [`Files::open`] opens a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// An existing file, to read only; writes through the handle fail.
+    Read,
+    /// An existing file, to read and write; the content stays.
+    Write,
+    /// A file that must not exist yet, to read and write.
+    CreateNew,
+}
+
+/// A file system: names, directories and the locks between processes.
+///
+/// Parent directories must exist before a file in them is created. Paths are used as given; no method renames.
+pub trait Files: Send + Sync + fmt::Debug {
+    /// Opens the file at `path`. Creation is atomic against other creators, and durable only after
+    /// [`Files::sync_dir`] of the parent directory.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] for a missing file (`Read`, `Write`) or a missing parent directory;
+    /// [`io::ErrorKind::AlreadyExists`] for `CreateNew` of a name that is taken;
+    /// [`io::ErrorKind::IsADirectory`] for a directory; otherwise what the medium reports.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// Removes the name of a file. Open handles stay usable. Durable only after [`Files::sync_dir`] of the parent:
+    /// until then the file may come back after a power cut, with any subset of its unsynced writes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] for a missing file; some error for a directory.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The names of the files directly in `dir`, sorted by their bytes. Directories are left out, and so are names
+    /// that are not UTF-8, which this product never creates.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] for a missing directory, [`io::ErrorKind::NotADirectory`] for a file.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Creates `dir` and every missing directory above it, and makes these new directories durable.
+    /// `Ok` when they exist already. Says nothing about files in them.
+    ///
+    /// # Errors
+    /// Some error when a file is in the way; otherwise what the medium reports. A part of the directories may then
+    /// exist, durable or not; calling again finishes the work.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes all creations and removals of files directly in `dir` durable.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::NotADirectory`] for a wrong path; otherwise what the medium
+    /// reports, after which the names must be treated as unknown until read again after a restart.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Whether `path` names a file or a directory.
+    ///
+    /// # Errors
+    /// Whatever the medium reports; a missing name or parent is `Ok(false)`.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Takes the exclusive lock named by the file at `path`, without waiting, creating the file when missing and
+    /// making `owner_text` its content. The lock ends when the value is dropped or the process dies. The file stays,
+    /// and must never be removed while the product is in use: a lock belongs to the file, not to its name.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] with the text of the present owner (empty if it is just being written) when another user,
+    /// in this process or another one, holds it; [`LockError::Io`] otherwise.
+    fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError>;
+}

@@ -1,0 +1,37 @@
+//! The outside world of Headwater: files, clocks, randomness and threads, as traits with their back ends.
+//!
+//! Purpose: the only crate of the product that touches any of these, so that the engine can run on a machine, in
+//! memory, or on a simulated disk that loses power ([`FaultyFiles`]).
+//! Invariants: every back end of [`Files`] obeys [`laws::check_files`]; nothing in here knows a file format.
+//! Concurrency: everything is `Send + Sync` and takes `&self`.
+//! Failure: errors of the medium come back as [`std::io::Error`]; nothing is logged or retried, save interruptions.
+//!
+//! | Part | Real | For tests and embedding |
+//! |---|---|---|
+//! | [`Files`] | [`SystemFiles`] | [`MemoryFiles`], [`FaultyFiles`] |
+//! | [`Clock`] | [`SystemClock`] | [`ManualClock`] |
+//! | [`Chance`] | [`SystemChance`] | [`SeededChance`] |
+//! | [`Threads`] | [`SystemThreads`] | [`NoThreads`] |
+
+mod chance;
+mod clock;
+mod env;
+mod faulty;
+mod files;
+pub mod laws;
+mod lock;
+mod memory;
+mod place;
+mod system;
+mod threads;
+mod tree;
+
+pub use chance::{Chance, SeededChance, SystemChance};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use env::Env;
+pub use faulty::{FaultKind, FaultyFiles, SECTOR_BYTES};
+pub use files::{File, Files, OpenMode};
+pub use lock::{Lock, LockError};
+pub use memory::MemoryFiles;
+pub use system::SystemFiles;
+pub use threads::{Joiner, NoThreads, SystemThreads, Threads};

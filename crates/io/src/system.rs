@@ -1,0 +1,225 @@
+//! Files of the operating system (Unix).
+//!
+//! Invariants: one [`File`] is one descriptor; all access is positioned (`pread`, `pwrite`), so handles share nothing.
+//! Concurrency: as the kernel gives it; no lock of our own.
+//! Failure: errors of the kernel pass through unchanged, with their number; interruptions are retried.
+//! Durability: `fdatasync` for files. It skips only metadata that is not needed to read the data back, so a grown
+//! length is covered. Names: `fsync` of the directory. On Apple systems the standard library asks for a full flush.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, OFlags};
+
+use crate::files::{File, Files, OpenMode};
+use crate::lock::{Lock, LockError};
+
+/// How much of a lock file is read to name its owner.
+const OWNER_TEXT_BYTES_MAX: u64 = 4096;
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SystemFiles;
+
+impl SystemFiles {
+    /// The file system of the machine.
+    ///
+    /// ```
+    /// use headwater_io::{Files, SystemFiles};
+    /// assert!(SystemFiles::new().exists(std::path::Path::new("/")).unwrap());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        SystemFiles
+    }
+}
+
+#[derive(Debug)]
+struct SystemFile(fs::File);
+
+impl File for SystemFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read_at(buf, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        // The standard library continues short writes and retries interruptions.
+        self.0.write_all_at(data, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+}
+
+impl Files for SystemFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        match mode {
+            OpenMode::Read => options.read(true),
+            OpenMode::Write => options.read(true).write(true),
+            OpenMode::CreateNew => options.read(true).write(true).create_new(true),
+        };
+        let file = options.open(path)?;
+        // The kernel opens a directory for reading without complaint and fails at the first read only.
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Arc::new(SystemFile(file)))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(here_if_empty(dir))? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                continue;
+            }
+            if let Ok(name) = entry.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        // From `dir` upwards, up to the first directory that exists.
+        let mut missing = Vec::new();
+        let mut existing = Some(dir);
+        while let Some(candidate) = existing {
+            match fs::metadata(here_if_empty(candidate)) {
+                Ok(found) if found.is_dir() => break,
+                Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    missing.push(candidate);
+                    existing = candidate.parent();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(lowest) = existing {
+            sync_entry_of_existing(lowest)?;
+        }
+        for new in missing.into_iter().rev() {
+            match fs::create_dir(new) {
+                // Another process may be creating the same path; the sync below is needed all the same.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && new.is_dir() => {}
+                other => other?,
+            }
+            if let Some(parent) = new.parent() {
+                sync_directory(parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        sync_directory(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match here_if_empty(path).try_exists() {
+            // A file where a directory was expected: the name below it does not exist.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+            other => other,
+        }
+    }
+
+    fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
+        // Not truncated on opening: until the lock is ours, the text is that of its owner.
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let mut text = Vec::new();
+                    file.take(OWNER_TEXT_BYTES_MAX).read_to_end(&mut text)?;
+                    return Err(LockError::Held {
+                        owner_text: String::from_utf8_lossy(&text).into_owned(),
+                    });
+                }
+                Err(errno) => return Err(LockError::Io(errno.into())),
+            }
+        }
+        file.set_len(0)?;
+        file.write_all(owner_text.as_bytes())?;
+        Ok(Box::new(SystemLock { _locked: file }))
+    }
+}
+
+/// Holds the descriptor, and closing that is what releases the lock.
+#[derive(Debug)]
+struct SystemLock {
+    _locked: fs::File,
+}
+
+impl Lock for SystemLock {}
+
+/// Makes the entry of an existing directory durable, which may be the work of a process that died between creation
+/// and sync. Those above it were synced before it was created.
+fn sync_entry_of_existing(dir: &Path) -> io::Result<()> {
+    let Some(parent) = dir.parent() else {
+        return Ok(());
+    };
+    // The top of a mounted file system is no entry of the one it is mounted on, and that one may be unable to sync.
+    if fs::metadata(here_if_empty(parent))?.dev() != fs::metadata(dir)?.dev() {
+        return Ok(());
+    }
+    match sync_directory(parent) {
+        // A parent that we may not open, or on a medium that cannot be written, is one that somebody else set up.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn sync_directory(dir: &Path) -> io::Result<()> {
+    let flags = i32::try_from(OFlags::DIRECTORY.bits()).map_err(io::Error::other)?;
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(here_if_empty(dir))?
+        .sync_all()
+}
+
+/// The parent of a bare file name is the empty path, which means the working directory.
+fn here_if_empty(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
+}

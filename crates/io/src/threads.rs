@@ -1,0 +1,75 @@
+//! Threads as a part that can be replaced, or be absent.
+//!
+//! Invariants: a body is run exactly once, or never when [`Threads::spawn`] gave `Ok(None)` or an error.
+//! Concurrency: bodies run beside the caller; nothing here waits except [`Joiner::join`].
+//! Failure: a panic of a body stays inside its thread and shows as `false` from [`Joiner::join`].
+
+use std::fmt;
+use std::io;
+use std::thread;
+
+/// Starts threads.
+pub trait Threads: Send + Sync + fmt::Debug {
+    /// Starts `body` on a thread called `name`.
+    ///
+    /// `Ok(None)` means that this runtime has no threads: `body` is dropped without being run, and the caller does
+    /// the work inline when it falls due.
+    ///
+    /// # Errors
+    /// When the thread cannot be started (limits of the system, a NUL byte in `name`); `body` was not run.
+    fn spawn(
+        &self,
+        name: &str,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<Option<Box<dyn Joiner>>>;
+}
+
+/// A started thread. Dropping it lets the thread go on by itself.
+pub trait Joiner: Send + fmt::Debug {
+    /// Waits for the end of the thread; `false` when it panicked.
+    fn join(self: Box<Self>) -> bool;
+}
+
+/// Threads of the operating system.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SystemThreads;
+
+#[derive(Debug)]
+struct SystemJoiner(thread::JoinHandle<()>);
+
+impl Threads for SystemThreads {
+    fn spawn(
+        &self,
+        name: &str,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<Option<Box<dyn Joiner>>> {
+        if name.contains('\0') {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a thread name cannot contain a NUL byte",
+            ));
+        }
+        let handle = thread::Builder::new().name(name.to_owned()).spawn(body)?;
+        Ok(Some(Box::new(SystemJoiner(handle))))
+    }
+}
+
+impl Joiner for SystemJoiner {
+    fn join(self: Box<Self>) -> bool {
+        self.0.join().is_ok()
+    }
+}
+
+/// A runtime without threads: every spawn answers `Ok(None)`.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NoThreads;
+
+impl Threads for NoThreads {
+    fn spawn(
+        &self,
+        _name: &str,
+        _body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<Option<Box<dyn Joiner>>> {
+        Ok(None)
+    }
+}

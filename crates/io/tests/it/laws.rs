@@ -1,0 +1,99 @@
+//! Every back end obeys the laws, also with the faults on that callers must not notice.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headwater_io::{
+    FaultyFiles, File, Files, Lock, LockError, MemoryFiles, OpenMode, SystemFiles, laws,
+};
+
+#[test]
+fn memory_files_obey_the_laws() {
+    laws::check_files(|| Arc::new(MemoryFiles::new()), Path::new("/laws")).unwrap();
+    laws::check_files(|| Arc::new(MemoryFiles::new()), Path::new("relative/laws")).unwrap();
+}
+
+#[test]
+fn one_memory_file_system_obeys_all_laws_together() {
+    let files = Arc::new(MemoryFiles::new());
+    laws::check_files(move || files.clone(), Path::new("/laws")).unwrap();
+}
+
+#[test]
+fn system_files_obey_the_laws() {
+    let dir = tempfile::tempdir().unwrap();
+    laws::check_files(
+        || Arc::new(SystemFiles::new()),
+        &dir.path().join("not yet").join("there"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn faulty_files_obey_the_laws() {
+    laws::check_files(|| Arc::new(FaultyFiles::new(1)), Path::new("/laws")).unwrap();
+}
+
+#[test]
+fn faulty_files_obey_the_laws_with_short_reads() {
+    for seed in 0..20 {
+        let make = || {
+            let files = FaultyFiles::new(seed);
+            files.short_reads();
+            Arc::new(files) as Arc<dyn Files>
+        };
+        laws::check_files(make, Path::new("/laws")).unwrap();
+    }
+}
+
+#[test]
+fn faulty_files_obey_the_laws_after_a_crash() {
+    for seed in 0..20 {
+        let make = || {
+            let before = FaultyFiles::new(seed);
+            before.crash_now();
+            Arc::new(before.after_crash(seed)) as Arc<dyn Files>
+        };
+        laws::check_files(make, Path::new("/laws")).unwrap();
+    }
+}
+
+/// A back end that never finds anything wrong with a second owner.
+#[derive(Debug)]
+struct Careless(MemoryFiles);
+
+#[derive(Debug)]
+struct NoLock;
+impl Lock for NoLock {}
+
+impl Files for Careless {
+    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn File>> {
+        self.0.open(path, mode)
+    }
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        self.0.remove(path)
+    }
+    fn list(&self, dir: &Path) -> std::io::Result<Vec<String>> {
+        self.0.list(dir)
+    }
+    fn create_dir_all(&self, dir: &Path) -> std::io::Result<()> {
+        self.0.create_dir_all(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> std::io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+    fn exists(&self, path: &Path) -> std::io::Result<bool> {
+        self.0.exists(path)
+    }
+    fn lock(&self, _path: &Path, _owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
+        Ok(Box::new(NoLock))
+    }
+}
+
+#[test]
+fn a_broken_law_is_named() {
+    let root = PathBuf::from("/laws");
+    let broken = laws::check_files(|| Arc::new(Careless(MemoryFiles::new())), &root).unwrap_err();
+    assert_eq!(broken.law, "a lock has one owner, and names it");
+    assert!(broken.to_string().contains("NoLock"), "{broken}");
+}

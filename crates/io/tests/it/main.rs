@@ -1,0 +1,14 @@
+//! The tests of headwater-io, in one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod crash;
+mod faults;
+mod laws;
+mod model;
+mod system;
+mod time;

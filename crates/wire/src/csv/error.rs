@@ -1,0 +1,99 @@
+//! Why a CSV file as a whole cannot be read.
+
+use std::io;
+
+/// A fault of the file or of the way it is described, not of single lines.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CsvError {
+    /// The reader failed.
+    #[error("cannot read the input: {0}")]
+    Io(#[from] io::Error),
+    /// There is no line at all.
+    #[error("the input is empty: expected a header line with the names of the columns")]
+    Empty,
+    /// The header line is not UTF-8.
+    #[error("the header line is not UTF-8")]
+    HeaderNotUtf8,
+    /// The header line does not end.
+    #[error("the header line is longer than {0} bytes; is a quote left open?")]
+    HeaderTooLong(usize),
+    /// A column without a name.
+    #[error("column {number} has no name in the header: {headers}")]
+    UnnamedColumn {
+        /// Its number, from 1.
+        number: usize,
+        /// All names.
+        headers: String,
+    },
+    /// Two columns with one name.
+    #[error("the header names column `{name}` twice: {headers}")]
+    DuplicateColumn {
+        /// The name.
+        name: String,
+        /// All names.
+        headers: String,
+    },
+    /// A column that is asked for and not there.
+    #[error("there is no column `{name}` for {role}; the header has: {headers}")]
+    NoSuchColumn {
+        /// What it was to be: the time, a tag, a field.
+        role: &'static str,
+        /// The text that was to name it.
+        name: String,
+        /// All names.
+        headers: String,
+    },
+    /// A column asked for twice.
+    #[error("column `{name}` is given twice as {role}")]
+    GivenTwice {
+        /// What it was to be.
+        role: &'static str,
+        /// The column.
+        name: String,
+    },
+    /// No column is left to be a field.
+    #[error("no column is left for fields beside the time and the tags; the header has: {headers}")]
+    NoFields {
+        /// All names.
+        headers: String,
+    },
+    /// Too many columns are fields.
+    #[error(
+        "{count} columns would be fields; at most {max} are allowed: name those to keep with --field"
+    )]
+    TooManyFields {
+        /// How many.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Not a field type.
+    #[error(
+        "`{text}` is no type for column `{column}`: expected f64, i64, u64, bool, string or bytes"
+    )]
+    FieldType {
+        /// The column.
+        column: String,
+        /// What was given.
+        text: String,
+    },
+    /// Not a time format.
+    #[error("`{text}` is no time format: {reason}")]
+    TimeFormat {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No format was given and the values do not tell.
+    #[error(
+        "cannot tell the format of time column `{column}` from {example}; give it as {column}:FORMAT, with s, ms, us, ns, rfc3339 or a pattern such as %Y-%m-%d %H:%M:%S@Europe/Berlin"
+    )]
+    TimeUnclear {
+        /// The column.
+        column: String,
+        /// Its first value.
+        example: String,
+    },
+}

@@ -1,0 +1,21 @@
+//! Comma-separated values with a header line.
+//!
+//! Invariants: every good row is kept; a refused row changes nothing, and an open quote costs the line it stands on and no
+//! other; line numbers are those a text editor shows. Memory is bounded by the batch, the rows looked at for types and
+//! the longest record. Format: docs/format/csv.md.
+
+mod error;
+mod infer;
+mod layout;
+mod options;
+mod parser;
+mod records;
+mod streams;
+mod time;
+mod write;
+
+pub use error::CsvError;
+pub use options::CsvOptions;
+pub use parser::CsvParser;
+pub use time::{TimeFormat, TimeUnit};
+pub use write::{CsvWriter, CsvWriterOptions};

@@ -1,0 +1,369 @@
+//! Records of a CSV file with the lines they start on, robust against open quotes.
+//!
+//! The `csv` crate splits and unquotes. Around it this module keeps the bytes of the record being read, so that a record
+//! that swallowed several lines because of a stray quote can be taken back: only its first line is refused and reading
+//! goes on at the next.
+//!
+//! Invariants: `kept` holds the input from `kept_at` on, and never much more than the longest record; the line `line` starts
+//! at or before the end of the last record; offsets count from the start of the input, after a byte order mark.
+
+use crate::refusal::{Fault, RefusalCode};
+use csv::{ByteRecord, ReaderBuilder};
+use memchr::{memchr, memchr_iter};
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// Bytes handed to the `csv` crate at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What the next record is.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// In the caller's record; it starts on this line.
+    Record { line: u64, bytes: usize },
+    /// Not a record of the right shape.
+    Refused {
+        line: u64,
+        fault: Fault,
+        original: Vec<u8>,
+    },
+    /// The end of the input.
+    End,
+}
+
+/// Reads records.
+pub(super) struct Records<R> {
+    reader: csv::Reader<Keeper<R>>,
+    delimiter: u8,
+    /// The end of the last record.
+    at: u64,
+    line: u64,
+}
+
+/// Hands bytes to the `csv` crate and keeps those of the record it is in.
+struct Keeper<R> {
+    inner: R,
+    kept: Vec<u8>,
+    kept_at: u64,
+    /// The part of `kept` that was handed out.
+    delivered: usize,
+    /// Bytes before this offset are not needed again.
+    needed_from: u64,
+    record_bytes_max: usize,
+    is_at_end: bool,
+    is_too_long: bool,
+}
+
+impl<R: Read> Read for Keeper<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.delivered == self.kept.len() && !self.is_at_end {
+            self.drop_unneeded();
+            if self.kept.len() > self.record_bytes_max {
+                self.is_too_long = true;
+                return Err(io::Error::other("record too long"));
+            }
+            self.fetch()?;
+        }
+        let rest = self.kept.get(self.delivered..).unwrap_or_default();
+        let count = rest.len().min(out.len());
+        if let (Some(from), Some(to)) = (rest.get(..count), out.get_mut(..count)) {
+            to.copy_from_slice(from);
+        }
+        self.delivered += count;
+        Ok(count)
+    }
+}
+
+/// Only what the `csv` crate needs to go back: a start within the kept bytes.
+impl<R> Seek for Keeper<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        if let SeekFrom::Start(offset) = to
+            && let Some(index) = offset.checked_sub(self.kept_at)
+            && let Ok(index) = usize::try_from(index)
+            && index <= self.kept.len()
+        {
+            self.delivered = index;
+            return Ok(offset);
+        }
+        Err(io::Error::other(
+            "the bytes before the present record are gone",
+        ))
+    }
+}
+
+impl<R: Read> Keeper<R> {
+    /// Drops the rest of a line that is not kept in full, and gives the offset of the next one.
+    fn skip_line(&mut self) -> io::Result<u64> {
+        loop {
+            self.kept_at = self.kept_end();
+            self.kept.clear();
+            self.delivered = 0;
+            self.fetch()?;
+            match memchr(b'\n', &self.kept) {
+                Some(end) => return Ok(self.kept_at + end as u64 + 1),
+                None if self.is_at_end => return Ok(self.kept_end()),
+                None => {}
+            }
+        }
+    }
+
+    fn drop_unneeded(&mut self) {
+        let count = usize::try_from(self.needed_from.saturating_sub(self.kept_at))
+            .unwrap_or(usize::MAX)
+            .min(self.delivered);
+        self.kept.drain(..count);
+        self.kept_at += count as u64;
+        self.delivered -= count;
+    }
+
+    fn fetch(&mut self) -> io::Result<()> {
+        let before = self.kept.len();
+        let read = self
+            .inner
+            .by_ref()
+            .take(PIECE_BYTES as u64)
+            .read_to_end(&mut self.kept);
+        self.is_at_end = self.kept.len() - before < PIECE_BYTES;
+        read.map(|_| ())
+    }
+
+    /// The kept bytes from one offset to another.
+    fn slice(&self, from: u64, to: u64) -> &[u8] {
+        let index = |offset: u64| usize::try_from(offset.saturating_sub(self.kept_at)).ok();
+        match (index(from), index(to)) {
+            (Some(from), Some(to)) => self.kept.get(from..to).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// The offset behind the last kept byte.
+    fn kept_end(&self) -> u64 {
+        self.kept_at + self.kept.len() as u64
+    }
+}
+
+impl<R: Read> Records<R> {
+    pub(super) fn new(inner: R, delimiter: u8, record_bytes_max: usize) -> io::Result<Records<R>> {
+        let mut keeper = Keeper {
+            inner,
+            kept: Vec::new(),
+            kept_at: 0,
+            delivered: 0,
+            needed_from: 0,
+            record_bytes_max,
+            is_at_end: false,
+            is_too_long: false,
+        };
+        keeper.fetch()?;
+        if keeper.kept.starts_with(b"\xEF\xBB\xBF") {
+            keeper.kept.drain(..3);
+        }
+        Ok(Records {
+            reader: ReaderBuilder::new()
+                .has_headers(false)
+                .flexible(true)
+                .delimiter(delimiter)
+                .buffer_capacity(PIECE_BYTES)
+                .from_reader(keeper),
+            delimiter,
+            at: 0,
+            line: 1,
+        })
+    }
+
+    /// The number of lines that were passed.
+    pub(super) fn lines_passed(&self) -> u64 {
+        self.line - 1
+    }
+
+    /// Reads the next record; with `cells` given, one of another length is refused.
+    ///
+    /// # Errors
+    /// When the input cannot be read.
+    pub(super) fn next(
+        &mut self,
+        record: &mut ByteRecord,
+        cells: Option<usize>,
+    ) -> io::Result<Next> {
+        self.reader.get_mut().needed_from = self.at;
+        match self.reader.read_byte_record(record) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.pass_blank_end();
+                return Ok(Next::End);
+            }
+            Err(_) if self.reader.get_ref().is_too_long => return self.refuse_endless(),
+            Err(error) => return Err(into_io(error)),
+        }
+        let end = self.reader.position().byte();
+        let keeper = self.reader.get_ref();
+        let raw = keeper.slice(self.at, end);
+        let blank = raw
+            .iter()
+            .take_while(|b| matches!(b, b'\r' | b'\n'))
+            .count();
+        let (before, body) = raw.split_at_checked(blank).unwrap_or((&[], raw));
+        let line = self.line + memchr_iter(b'\n', before).count() as u64;
+        let found = record.len();
+        let line_end = memchr(b'\n', body);
+        let is_long = line_end.is_some_and(|end| end < body.trim_ascii_end().len());
+        // The `csv` crate lets a quote end anywhere, so a stray one would swallow good lines.
+        let is_last = keeper.is_at_end && end == keeper.kept_end();
+        let is_torn = (is_long || is_last)
+            && match quotes_of(body, self.delimiter) {
+                Quotes::Sound => false,
+                Quotes::Loose => is_long,
+                Quotes::Open => true,
+            };
+        let fault = if is_torn {
+            Some(open_quote())
+        } else {
+            cells
+                .filter(|expected| *expected != found)
+                .map(|expected| wrong_count(expected, found))
+        };
+        if let Some(fault) = fault {
+            let first_line = match line_end {
+                Some(end) => body.get(..end).unwrap_or_default(),
+                None => body,
+            };
+            let original = first_line.trim_ascii_end().to_vec();
+            if is_torn && is_long {
+                let next = self.at + (blank + first_line.len() + 1) as u64;
+                self.line = line + 1;
+                self.resume_at(next)?;
+            } else {
+                self.line = line + memchr_iter(b'\n', body).count() as u64;
+                self.at = end;
+            }
+            return Ok(Next::Refused {
+                line,
+                fault,
+                original,
+            });
+        }
+        let bytes = raw.len();
+        self.line = line
+            + match line_end {
+                None => 0,
+                Some(end) if end + 1 == body.len() => 1,
+                Some(_) => memchr_iter(b'\n', body).count() as u64,
+            };
+        self.at = end;
+        Ok(Next::Record { line, bytes })
+    }
+
+    /// Refuses the first line of a record that is longer than allowed.
+    fn refuse_endless(&mut self) -> io::Result<Next> {
+        let record_bytes_max = self.reader.get_ref().record_bytes_max;
+        let keeper = self.reader.get_mut();
+        keeper.is_too_long = false;
+        let kept = keeper.slice(self.at, keeper.kept_end());
+        let blank = kept
+            .iter()
+            .take_while(|b| matches!(b, b'\r' | b'\n'))
+            .count();
+        let (before, body) = kept.split_at_checked(blank).unwrap_or((&[], kept));
+        let line = self.line + memchr_iter(b'\n', before).count() as u64;
+        let original: Vec<u8> = body
+            .iter()
+            .take(1_000)
+            .take_while(|b| **b != b'\n')
+            .copied()
+            .collect();
+        let next = match memchr(b'\n', body) {
+            Some(end) => self.at + (blank + end + 1) as u64,
+            None => keeper.skip_line()?,
+        };
+        self.line = line + 1;
+        self.resume_at(next)?;
+        Ok(Next::Refused {
+            line,
+            fault: Fault::new(
+                RefusalCode::LimitLine,
+                format!("the row is longer than {record_bytes_max} bytes; is a quote left open?"),
+            ),
+            original,
+        })
+    }
+
+    /// Goes on at an offset that is still kept.
+    fn resume_at(&mut self, offset: u64) -> io::Result<()> {
+        self.reader.get_mut().needed_from = offset;
+        let mut position = csv::Position::new();
+        position.set_byte(offset);
+        self.at = offset;
+        self.reader
+            .seek_raw(SeekFrom::Start(offset), position)
+            .map_err(into_io)
+    }
+
+    /// Counts the lines after the last record.
+    fn pass_blank_end(&mut self) {
+        let keeper = self.reader.get_ref();
+        let rest = keeper.slice(self.at, keeper.kept_end());
+        let lines = memchr_iter(b'\n', rest).count() as u64;
+        self.at = keeper.kept_end();
+        self.line += lines;
+    }
+}
+
+fn into_io(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+/// How the quotes of a record stand.
+enum Quotes {
+    /// Every quoted cell is closed right before a delimiter or the end.
+    Sound,
+    /// Text follows a closing quote.
+    Loose,
+    /// The last quoted cell is not closed.
+    Open,
+}
+
+fn quotes_of(record: &[u8], delimiter: u8) -> Quotes {
+    let mut bytes = record.iter().peekable();
+    let mut is_cell_start = true;
+    let mut quotes = Quotes::Sound;
+    while let Some(byte) = bytes.next() {
+        if !(is_cell_start && *byte == b'"') {
+            is_cell_start = *byte == delimiter;
+            continue;
+        }
+        loop {
+            match bytes.next() {
+                None => return Quotes::Open,
+                Some(b'"') if bytes.next_if_eq(&&b'"').is_none() => break,
+                Some(_) => {}
+            }
+        }
+        match bytes.peek() {
+            None | Some(b'\r' | b'\n') => {}
+            Some(byte) if **byte == delimiter => {}
+            Some(_) => quotes = Quotes::Loose,
+        }
+        is_cell_start = false;
+    }
+    quotes
+}
+
+#[cold]
+fn wrong_count(expected: usize, found: usize) -> Fault {
+    Fault::new(
+        RefusalCode::Fields,
+        format!(
+            "expected {expected} cells as in the header, found {found}; put double quotes around cells that contain the delimiter"
+        ),
+    )
+}
+
+#[cold]
+fn open_quote() -> Fault {
+    Fault::new(
+        RefusalCode::Parse,
+        "a quote opened in this line is not closed before a delimiter; write two quotes for one inside a quoted cell",
+    )
+}

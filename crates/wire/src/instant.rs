@@ -1,0 +1,333 @@
+//! Instants as text: RFC 3339 and integer nanoseconds.
+//!
+//! Invariants: reading and writing are exact to the nanosecond over the whole range of [`Timestamp`]
+//! (1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z); nothing passes through a float;
+//! what [`format_instant`] writes, [`parse_instant`] reads back.
+
+use headwater_codec::Timestamp;
+use std::fmt;
+
+pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
+const SECONDS_PER_DAY: i64 = 86_400;
+/// Digits of a second that an instant can hold.
+const FRACTION_DIGITS: usize = 9;
+
+/// Text that names no instant. The message says what was expected and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstantError {
+    /// Neither RFC 3339 nor an integer.
+    #[error(
+        "expected an RFC 3339 instant such as 2013-07-04T12:00:00Z, or integer nanoseconds since 1970"
+    )]
+    Shape,
+    /// A local time: it names no instant.
+    #[error("the time has no offset from UTC: add Z, or an offset such as +02:00")]
+    NoOffset,
+    /// A part of the date or time is out of its range.
+    #[error("there is no such {0}")]
+    NoSuch(&'static str),
+    /// Outside the range of 64-bit nanoseconds.
+    #[error("outside the range of instants, 1677-09-21 to 2262-04-11")]
+    Range,
+    /// Digits below a nanosecond that are not zero.
+    #[error("finer than a nanosecond: at most 9 digits after the point can be stored")]
+    TooFine,
+}
+
+/// Reads an instant: RFC 3339 with an offset, a plain date (midnight UTC), or integer nanoseconds since 1970.
+///
+/// ```
+/// use headwater_wire::instant::parse_instant;
+/// assert_eq!(parse_instant("1970-01-01T00:00:01.5Z")?.as_nanos(), 1_500_000_000);
+/// assert_eq!(parse_instant("-5")?.as_nanos(), -5);
+/// assert!(parse_instant("2013-07-04T12:00:00").is_err()); // no offset
+/// # Ok::<(), headwater_wire::instant::InstantError>(())
+/// ```
+///
+/// # Errors
+/// When the text is none of these, or names an instant outside the range.
+pub fn parse_instant(text: &str) -> Result<Timestamp, InstantError> {
+    let text = text.trim_ascii();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+        return text
+            .parse()
+            .map(Timestamp::from_nanos)
+            .map_err(|_| InstantError::Range);
+    }
+    if text.len() == 10
+        && let Ok((days, [])) = date(text.as_bytes())
+    {
+        return join(days, 0, 0).map(Timestamp::from_nanos);
+    }
+    parse_rfc3339(text.as_bytes()).map(Timestamp::from_nanos)
+}
+
+/// Writes an instant as RFC 3339 in UTC, with 0, 3, 6 or 9 digits after the second.
+///
+/// ```
+/// use headwater_wire::instant::format_instant;
+/// use headwater_codec::Timestamp;
+/// assert_eq!(format_instant(Timestamp::from_nanos(1_500_000_000)), "1970-01-01T00:00:01.500Z");
+/// ```
+#[must_use]
+pub fn format_instant(at: Timestamp) -> String {
+    Rfc3339(at).to_string()
+}
+
+/// Shows an instant as [`format_instant`] does, without a string of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Rfc3339(pub Timestamp);
+
+impl fmt::Display for Rfc3339 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        let seconds = nanos.div_euclid(NANOS_PER_SECOND);
+        let fraction = nanos.rem_euclid(NANOS_PER_SECOND);
+        let (year, month, day) = civil_of(seconds.div_euclid(SECONDS_PER_DAY));
+        let second = seconds.rem_euclid(SECONDS_PER_DAY);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )?;
+        if fraction == 0 {
+        } else if fraction % 1_000_000 == 0 {
+            write!(f, ".{:03}", fraction / 1_000_000)?;
+        } else if fraction % 1_000 == 0 {
+            write!(f, ".{:06}", fraction / 1_000)?;
+        } else {
+            write!(f, ".{fraction:09}")?;
+        }
+        f.write_str("Z")
+    }
+}
+
+/// RFC 3339 to nanoseconds. Also takes a blank for the `T`, a comma for the point, and offsets without colon or minutes.
+/// Second 60 is the first second of the next minute, as in Unix time.
+pub(crate) fn parse_rfc3339(text: &[u8]) -> Result<i64, InstantError> {
+    let (days, rest) = date(text)?;
+    let [b'T' | b't' | b' ', rest @ ..] = rest else {
+        return Err(InstantError::Shape);
+    };
+    let (hour, rest) = two_digits(rest, b':')?;
+    let (minute, rest) = two_digits(rest, b':')?;
+    let [a @ b'0'..=b'9', b @ b'0'..=b'9', rest @ ..] = rest else {
+        return Err(InstantError::Shape);
+    };
+    let second = i64::from(a - b'0') * 10 + i64::from(b - b'0');
+    for (value, max, name) in [
+        (hour, 23, "hour"),
+        (minute, 59, "minute"),
+        (second, 60, "second"),
+    ] {
+        if value > max {
+            return Err(InstantError::NoSuch(name));
+        }
+    }
+    let (nanos, rest) = match rest {
+        [b'.' | b',', rest @ ..] => {
+            let count = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+            if count == 0 {
+                return Err(InstantError::Shape);
+            }
+            let (digits, rest) = rest.split_at_checked(count).ok_or(InstantError::Shape)?;
+            (
+                fraction_in_units(digits, FRACTION_DIGITS).ok_or(InstantError::TooFine)?,
+                rest,
+            )
+        }
+        rest => (0, rest),
+    };
+    let offset = offset_seconds(rest)?;
+    join(days, hour * 3600 + minute * 60 + second - offset, nanos)
+}
+
+/// `YYYY-MM-DD` to days since 1970, and what follows it.
+fn date(text: &[u8]) -> Result<(i64, &[u8]), InstantError> {
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, rest @ ..] = text else {
+        return Err(InstantError::Shape);
+    };
+    let mut parts = [0i64; 3];
+    for (part, digits) in
+        parts
+            .iter_mut()
+            .zip([&[*y1, *y2, *y3, *y4][..], &[*m1, *m2], &[*d1, *d2]])
+    {
+        for digit in digits {
+            if !digit.is_ascii_digit() {
+                return Err(InstantError::Shape);
+            }
+            *part = *part * 10 + i64::from(digit - b'0');
+        }
+    }
+    let [year, month, day] = parts;
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days_in_month = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        _ => return Err(InstantError::NoSuch("month")),
+    };
+    if !(1..=days_in_month).contains(&day) {
+        return Err(InstantError::NoSuch("day"));
+    }
+    Ok((days_of(year, month, day), rest))
+}
+
+fn two_digits(text: &[u8], then: u8) -> Result<(i64, &[u8]), InstantError> {
+    match text {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c, rest @ ..] if *c == then => {
+            Ok((i64::from(a - b'0') * 10 + i64::from(b - b'0'), rest))
+        }
+        _ => Err(InstantError::Shape),
+    }
+}
+
+fn offset_seconds(text: &[u8]) -> Result<i64, InstantError> {
+    let (sign, digits) = match text {
+        [b'Z' | b'z'] => return Ok(0),
+        [] => return Err(InstantError::NoOffset),
+        [b'+', rest @ ..] => (1, rest),
+        [b'-', rest @ ..] => (-1, rest),
+        _ => return Err(InstantError::Shape),
+    };
+    let (h1, h2, m1, m2) = match digits {
+        [h1, h2, b':', m1, m2] | [h1, h2, m1, m2] => (*h1, *h2, *m1, *m2),
+        [h1, h2] => (*h1, *h2, b'0', b'0'),
+        _ => return Err(InstantError::Shape),
+    };
+    let mut value = [0i64; 4];
+    for (value, digit) in value.iter_mut().zip([h1, h2, m1, m2]) {
+        if !digit.is_ascii_digit() {
+            return Err(InstantError::Shape);
+        }
+        *value = i64::from(digit - b'0');
+    }
+    let [h1, h2, m1, m2] = value;
+    let (hours, minutes) = (h1 * 10 + h2, m1 * 10 + m2);
+    if hours > 23 || minutes > 59 {
+        return Err(InstantError::NoSuch("offset"));
+    }
+    Ok(sign * (hours * 3600 + minutes * 60))
+}
+
+/// Digits after a point, as an integer count of the unit that has `unit_digits` of them.
+/// `None` when a digit below the unit is not zero.
+pub(crate) fn fraction_in_units(digits: &[u8], unit_digits: usize) -> Option<i64> {
+    let (kept, lost) = digits.split_at(digits.len().min(unit_digits));
+    if lost.iter().any(|d| *d != b'0') {
+        return None;
+    }
+    let mut value = 0i64;
+    for digit in kept {
+        value = value * 10 + i64::from(digit - b'0');
+    }
+    for _ in kept.len()..unit_digits {
+        value *= 10;
+    }
+    Some(value)
+}
+
+fn join(days: i64, second_of_day: i64, nanos: i64) -> Result<i64, InstantError> {
+    let seconds = days * SECONDS_PER_DAY + second_of_day; // four-digit years keep this below 2^38
+    let wide = i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos);
+    i64::try_from(wide).map_err(|_| InstantError::Range)
+}
+
+/// Days since 1970-01-01 of a date in the Gregorian calendar; years count from 1 March so that a leap day comes last.
+fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// The date of a day: the inverse of [`days_of`].
+fn civil_of(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn texts_name_the_instants_they_should() {
+        let cases: [(&str, Result<i64, InstantError>); 22] = [
+            ("1970-01-01T00:00:00Z", Ok(0)),
+            ("1970-01-01 00:00:00.000000001z", Ok(1)),
+            ("1969-12-31T23:59:59.999999999Z", Ok(-1)),
+            ("1970-01-01T01:00:00+01:00", Ok(0)),
+            ("1970-01-01T01:00:00,5+0100", Ok(500_000_000)),
+            ("1969-12-31T19:00:00-05", Ok(0)),
+            ("1970-01-01", Ok(0)),
+            ("0", Ok(0)),
+            ("-9223372036854775808", Ok(i64::MIN)),
+            ("1677-09-21T00:12:43.145224192Z", Ok(i64::MIN)),
+            ("2262-04-11T23:47:16.854775807Z", Ok(i64::MAX)),
+            ("2262-04-11T23:47:16.854775808Z", Err(InstantError::Range)),
+            ("9223372036854775808", Err(InstantError::Range)),
+            ("2016-12-31T23:59:60Z", Ok(1_483_228_800 * NANOS_PER_SECOND)),
+            ("2000-02-29T00:00:00Z", Ok(951_782_400 * NANOS_PER_SECOND)),
+            ("1900-02-29T00:00:00Z", Err(InstantError::NoSuch("day"))),
+            ("2013-13-01T00:00:00Z", Err(InstantError::NoSuch("month"))),
+            ("2013-01-01T24:00:00Z", Err(InstantError::NoSuch("hour"))),
+            ("2013-01-01T00:00:00", Err(InstantError::NoOffset)),
+            (
+                "2013-01-01T00:00:00.1234567891Z",
+                Err(InstantError::TooFine),
+            ),
+            (
+                "2013-01-01T00:00:00.1234567890Z",
+                Ok(1_356_998_400_123_456_789),
+            ),
+            ("yesterday", Err(InstantError::Shape)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(
+                parse_instant(text).map(Timestamp::as_nanos),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_instant_reads_back_and_agrees_with_the_calendar_library(nanos: i64) {
+            let text = format_instant(Timestamp::from_nanos(nanos));
+            prop_assert_eq!(parse_instant(&text).unwrap().as_nanos(), nanos);
+            let theirs: jiff::Timestamp = text.parse().unwrap();
+            prop_assert_eq!(theirs.as_nanosecond(), i128::from(nanos));
+        }
+
+        #[test]
+        fn no_text_panics(text: String, bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = parse_instant(&text);
+            let _ = parse_rfc3339(&bytes);
+        }
+    }
+}

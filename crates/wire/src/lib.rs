@@ -1,0 +1,21 @@
+//! Text and JSON forms of Headwater's data: line protocol, CSV, tile JSON, instants and durations.
+//! Bytes in, typed values or located errors out.
+//!
+//! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte slices and the
+//! [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
+//! Failure: a bad line is data. It comes back as a [`RefusedLine`] and changes nothing but itself.
+//! No input makes a parser panic or hold more memory than its limits say.
+//! Format: docs/format/csv.md, docs/format/lineprotocol.md, docs/format/tile.md.
+
+pub mod csv;
+pub mod durations;
+mod filling;
+pub mod instant;
+pub mod lineprotocol;
+mod number;
+mod parsed;
+mod refusal;
+pub mod tile;
+
+pub use parsed::ParsedBatch;
+pub use refusal::{RefusalCode, RefusalCounts, RefusedLine};

@@ -1,0 +1,19 @@
+//! InfluxDB line protocol: `table,tag=value field=1.5,other=2i 1356998400000000000`.
+//!
+//! Invariants: every good line is kept, whatever the lines around it hold; a refused line changes nothing; the parser
+//! remembers names only, so that the same bytes always give the same rows, whatever it parsed before.
+//! Format, with all deviations: docs/format/lineprotocol.md.
+
+mod options;
+mod parser;
+mod scan;
+mod stream;
+mod streams;
+mod value;
+mod write;
+
+pub use options::{ParserOptions, Precision};
+pub use parser::LineParser;
+pub(crate) use scan::unescape_string;
+pub use stream::LineStream;
+pub use write::{LineWriter, SkippedValues, UnwritableName};

@@ -1,0 +1,112 @@
+//! Settings of the line-protocol parser.
+
+use headwater_codec::Timestamp;
+
+/// The unit of the integers at the end of the lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Milliseconds.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+    /// By the size of each stamp: below 10^10 seconds, below 10^13 milliseconds, below 10^16 microseconds, else
+    /// nanoseconds. Right for every instant after 26 April 1970 in any of the units.
+    #[default]
+    Auto,
+}
+
+impl Precision {
+    /// Reads `ns n us u ms s auto`; the short forms are InfluxDB's.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Precision> {
+        match name {
+            "ns" | "n" => Some(Precision::Nanoseconds),
+            "us" | "u" | "µs" => Some(Precision::Microseconds),
+            "ms" => Some(Precision::Milliseconds),
+            "s" => Some(Precision::Seconds),
+            "auto" => Some(Precision::Auto),
+            _ => None,
+        }
+    }
+
+    /// A stamp of this unit as nanoseconds; `None` when they do not fit.
+    #[inline]
+    pub(crate) fn to_nanos(self, stamp: i64) -> Option<i64> {
+        let unit_ns = match self {
+            Precision::Nanoseconds => return Some(stamp),
+            Precision::Microseconds => 1_000,
+            Precision::Milliseconds => 1_000_000,
+            Precision::Seconds => 1_000_000_000,
+            Precision::Auto => match stamp.unsigned_abs() {
+                10_000_000_000_000_000.. => return Some(stamp),
+                10_000_000_000_000.. => 1_000,
+                10_000_000_000.. => 1_000_000,
+                _ => 1_000_000_000,
+            },
+        };
+        stamp.checked_mul(unit_ns)
+    }
+}
+
+/// Settings of [`crate::lineprotocol::LineParser`].
+#[derive(Clone, Debug)]
+pub struct ParserOptions {
+    /// The time of lines that carry none.
+    pub now: Timestamp,
+    /// The unit of the stamps.
+    pub precision: Precision,
+    /// Later instants are refused with `E_TIME_FUTURE`; `None` takes all.
+    pub latest: Option<Timestamp>,
+    /// Longest line.
+    pub line_bytes_max: usize,
+    /// Longest string value.
+    pub string_bytes_max: usize,
+    /// Most fields of one stream.
+    pub fields_max: usize,
+    /// Memory for names kept from one call to the next; beyond it all are forgotten.
+    pub cached_name_bytes_max: usize,
+}
+
+impl ParserOptions {
+    /// Stamps of any unit, lines up to 4 MiB, strings up to 1 MiB, 1,024 fields.
+    #[must_use]
+    pub fn new(now: Timestamp) -> ParserOptions {
+        ParserOptions {
+            now,
+            precision: Precision::Auto,
+            latest: None,
+            line_bytes_max: 4 << 20,
+            string_bytes_max: 1 << 20,
+            fields_max: 1_024,
+            cached_name_bytes_max: 8 << 20,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_reads_each_unit_by_magnitude() {
+        for stamp in [
+            1_356_998_400,
+            1_356_998_400_000,
+            1_356_998_400_000_000,
+            1_356_998_400_000_000_000,
+        ] {
+            assert_eq!(
+                Precision::Auto.to_nanos(stamp),
+                Some(1_356_998_400_000_000_000)
+            );
+        }
+        assert_eq!(Precision::Auto.to_nanos(-1), Some(-1_000_000_000));
+        assert_eq!(Precision::Auto.to_nanos(9_999_999_999), None);
+        assert_eq!(Precision::Auto.to_nanos(i64::MIN), Some(i64::MIN));
+        assert_eq!(Precision::Seconds.to_nanos(i64::MAX), None);
+    }
+}

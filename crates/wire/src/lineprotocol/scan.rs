@@ -1,0 +1,82 @@
+//! Finds the ends of names and takes their escapes away.
+//!
+//! Rule: in tables, tags and field keys a backslash before `,`, `=`, a blank or a backslash keeps that character; before
+//! anything else it stands for itself. In quoted strings it keeps `"` and the backslash.
+
+/// The length of the part of `text` before the first byte that `ends` it and has no backslash before it.
+pub(super) fn unescaped_end(text: &[u8], ends: impl Fn(u8) -> bool) -> usize {
+    let mut bytes = text.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        if *byte == b'\\' {
+            bytes.next();
+        } else if ends(*byte) {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// A name without its escapes.
+pub(super) fn unescaped_name(raw: &str) -> String {
+    without_backslashes(raw, |c| matches!(c, ',' | '=' | ' ' | '\\'))
+}
+
+/// A string value without its escapes, into `out`.
+pub(crate) fn unescape_string(raw: &str, out: &mut Vec<u8>) {
+    out.clear();
+    let mut rest = raw.as_bytes();
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(rest.get(..at).unwrap_or_default());
+        let tail = rest.get(at + 1..).unwrap_or_default();
+        match tail {
+            [kept @ (b'"' | b'\\'), tail @ ..] => {
+                out.push(*kept);
+                rest = tail;
+            }
+            _ => {
+                out.push(b'\\');
+                rest = tail;
+            }
+        }
+    }
+    out.extend_from_slice(rest);
+}
+
+fn without_backslashes(raw: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(raw.len());
+    let mut chars = raw.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some(next) if is_kept(next) => out.push(next),
+            Some(next) => out.extend(['\\', next]),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_hide_ends() {
+        assert_eq!(unescaped_end(br"a\ b c", |b| b == b' '), 4);
+        assert_eq!(unescaped_end(br"a\\ c", |b| b == b' '), 3);
+        assert_eq!(unescaped_end(br"abc\", |b| b == b' '), 4);
+    }
+
+    #[test]
+    fn only_some_characters_need_the_backslash() {
+        assert_eq!(unescaped_name(r"a\ b\,c\=d\\e\f\"), r"a b,c=d\e\f\");
+        let mut out = Vec::new();
+        unescape_string(r#"a\"b\\c\nd\"#, &mut out);
+        assert_eq!(out, br#"a"b\c\nd\"#);
+        unescape_string(r"\\\\", &mut out);
+        assert_eq!(out, br"\\");
+    }
+}

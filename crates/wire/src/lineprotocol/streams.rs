@@ -1,0 +1,354 @@
+//! The streams a parser has met: their names, their fields, and the rows collected for the batch being built.
+//!
+//! Invariants: `by_key` maps the exact bytes before the first blank of a line to an index into `keys`; several spellings
+//! may name one stream; in a stream a column without rows stands for a field that this batch has not seen,
+//! and columns shorter than `times` lack values at their end, which are filled in when next needed.
+
+use super::scan::{unescaped_end, unescaped_name};
+use crate::filling::{Filling, Found};
+use crate::refusal::{Fault, RefusalCode, shown};
+use headwater_codec::{FieldType, StreamName, StreamRows};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Fields up to this many are found by looking at each.
+const LINEAR_SEARCH_FIELDS_MAX: usize = 12;
+
+/// One spelling of a stream's name.
+#[derive(Debug)]
+struct Key {
+    raw: Arc<[u8]>,
+    stream: usize,
+    /// The key that followed this one last time.
+    successor: usize,
+}
+
+/// Every stream known to a parser.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    keys: Vec<Key>,
+    by_key: HashMap<Arc<[u8]>, usize>,
+    by_name: HashMap<StreamName, usize>,
+    streams: Vec<Stream>,
+    /// Streams with rows in this batch, in the order they came.
+    active: Vec<usize>,
+    last_key: usize,
+    name_bytes: usize,
+}
+
+/// A stream and its rows in the batch being built.
+#[derive(Debug)]
+pub(super) struct Stream {
+    name: StreamName,
+    pub(super) fields: Vec<Field>,
+    by_field: HashMap<Box<[u8]>, usize>,
+    times: Vec<i64>,
+    lines: Vec<u64>,
+    /// Rows in the batch before, to reserve memory by.
+    rows_hint: usize,
+}
+
+/// A field of a stream.
+#[derive(Debug)]
+pub(super) struct Field {
+    /// The key as it stands in the lines.
+    pub(super) raw: Box<[u8]>,
+    name: String,
+    /// `None` until the field has a value in this batch.
+    column: Option<Filling>,
+    /// The line in which the field was last counted, to find it twice in one line.
+    seen_at: u64,
+}
+
+impl Streams {
+    /// The stream whose key stands at the front of `line`, and the length of the key.
+    ///
+    /// # Errors
+    /// When the key is malformed or not UTF-8.
+    #[inline]
+    pub(super) fn find(&mut self, line: &[u8]) -> Result<(usize, usize), Fault> {
+        let guess = self.keys.get(self.last_key).map_or(0, |k| k.successor);
+        if let Some(key) = self.keys.get(guess)
+            && line.starts_with(&key.raw)
+            && line.get(key.raw.len()) == Some(&b' ')
+        {
+            self.last_key = guess;
+            return Ok((key.stream, key.raw.len()));
+        }
+        self.find_by_hash(line)
+    }
+
+    fn find_by_hash(&mut self, line: &[u8]) -> Result<(usize, usize), Fault> {
+        let end = unescaped_end(line, |b| b == b' ');
+        let raw = line.get(..end).unwrap_or_default();
+        let at = match self.by_key.get(raw) {
+            Some(at) => *at,
+            None => self.learn(raw)?,
+        };
+        if let Some(last) = self.keys.get_mut(self.last_key) {
+            last.successor = at;
+        }
+        self.last_key = at;
+        Ok((self.keys.get(at).map_or(0, |k| k.stream), end))
+    }
+
+    fn learn(&mut self, raw: &[u8]) -> Result<usize, Fault> {
+        let name = stream_name(raw)?;
+        let stream = match self.by_name.get(&name) {
+            Some(stream) => *stream,
+            None => {
+                self.streams.push(Stream {
+                    name: name.clone(),
+                    fields: Vec::new(),
+                    by_field: HashMap::new(),
+                    times: Vec::new(),
+                    lines: Vec::new(),
+                    rows_hint: 0,
+                });
+                self.by_name.insert(name, self.streams.len() - 1);
+                self.streams.len() - 1
+            }
+        };
+        let raw: Arc<[u8]> = raw.into();
+        self.name_bytes += raw.len() * 4 + 400;
+        self.by_key.insert(Arc::clone(&raw), self.keys.len());
+        self.keys.push(Key {
+            raw,
+            stream,
+            successor: self.keys.len(),
+        });
+        Ok(self.keys.len() - 1)
+    }
+
+    pub(super) fn get_mut(&mut self, stream: usize) -> Option<&mut Stream> {
+        self.streams.get_mut(stream)
+    }
+
+    /// Notes that a stream has its first row in this batch.
+    pub(super) fn activate(&mut self, stream: usize) {
+        self.active.push(stream);
+    }
+
+    /// The collected rows with their line numbers; names stay known.
+    pub(super) fn take_rows(&mut self) -> Vec<(StreamRows, Vec<u64>)> {
+        let active = std::mem::take(&mut self.active);
+        active
+            .into_iter()
+            .filter_map(|at| Some(self.streams.get_mut(at)?.take_rows()))
+            .collect()
+    }
+
+    /// Forgets everything when the names take more than `bytes_max`. Rows must have been taken before.
+    pub(super) fn shrink_to(&mut self, bytes_max: usize) {
+        let field_bytes: usize = self.streams.iter().map(|s| s.fields.len() * 200).sum();
+        if self.name_bytes + field_bytes > bytes_max {
+            *self = Streams::default();
+        }
+    }
+}
+
+impl Stream {
+    /// The field whose key is `raw`, made when it is new. `false` when there would be more than `fields_max`.
+    pub(super) fn field(&mut self, raw: &[u8], fields_max: usize) -> Result<usize, Fault> {
+        if self.fields.len() <= LINEAR_SEARCH_FIELDS_MAX {
+            if let Some(at) = self.fields.iter().position(|f| *f.raw == *raw) {
+                return Ok(at);
+            }
+        } else if let Some(at) = self.by_field.get(raw) {
+            return Ok(*at);
+        }
+        let text = std::str::from_utf8(raw).map_err(|_| not_utf8("the key of a field", raw))?;
+        if text.is_empty() {
+            return Err(Fault::new(
+                RefusalCode::Parse,
+                "expected the name of a field before `=`, found nothing",
+            ));
+        }
+        let name = unescaped_name(text);
+        // Two spellings of one name are possible only where there is a backslash.
+        if let Some(at) = self.fields.iter().position(|f| f.name == name) {
+            return Ok(at);
+        }
+        if self.fields.len() >= fields_max {
+            return Err(Fault::new(
+                RefusalCode::LimitFields,
+                format!(
+                    "field {} would be number {} of {}; at most {fields_max} are allowed",
+                    shown(raw),
+                    self.fields.len() + 1,
+                    self.name
+                ),
+            ));
+        }
+        self.by_field.insert(raw.into(), self.fields.len());
+        self.fields.push(Field {
+            raw: raw.into(),
+            name,
+            column: None,
+            seen_at: 0,
+        });
+        Ok(self.fields.len() - 1)
+    }
+
+    /// Takes back fields that a refused line has made.
+    pub(super) fn forget_fields_from(&mut self, count: usize) {
+        for field in self.fields.drain(count.min(self.fields.len())..) {
+            self.by_field.remove(&field.raw);
+        }
+    }
+
+    /// Keeps the last value of each field that `staged` names twice. `mark` is a number never used before.
+    pub(super) fn keep_last(&mut self, staged: &mut Vec<(usize, Found<'_>)>, mark: u64) {
+        staged.reverse();
+        staged.retain(|(at, _)| {
+            self.fields.get_mut(*at).is_some_and(|field| {
+                let is_first = field.seen_at != mark;
+                field.seen_at = mark;
+                is_first
+            })
+        });
+    }
+
+    /// Adds a row, or refuses it and changes nothing. True when it is the first of this batch.
+    #[inline]
+    pub(super) fn add_row(
+        &mut self,
+        staged: &[(usize, Found<'_>)],
+        time_ns: i64,
+        line: u64,
+        scratch: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
+        for (at, found) in staged {
+            if let Some(field) = self.fields.get(*at)
+                && let Some(column) = &field.column
+                && column.field_type() != found.field_type()
+            {
+                field.check(column, *found)?;
+            }
+        }
+        let row = self.times.len();
+        let rows_hint = self.rows_hint;
+        for (at, found) in staged {
+            if let Some(field) = self.fields.get_mut(*at) {
+                field.push(*found, row, rows_hint, scratch);
+            }
+        }
+        if row == 0 {
+            self.times.reserve(rows_hint);
+            self.lines.reserve(rows_hint);
+        }
+        self.times.push(time_ns);
+        self.lines.push(line);
+        Ok(row == 0)
+    }
+
+    fn take_rows(&mut self) -> (StreamRows, Vec<u64>) {
+        let times = std::mem::take(&mut self.times);
+        self.rows_hint = times.len();
+        let mut rows = StreamRows::new(self.name.clone());
+        for field in &mut self.fields {
+            if let Some(mut column) = field.column.take() {
+                column.pad_to(times.len());
+                rows.fields.push((field.name.clone(), column.into_column()));
+            }
+        }
+        rows.times = times;
+        (rows, std::mem::take(&mut self.lines))
+    }
+}
+
+impl Field {
+    #[inline]
+    fn push(&mut self, found: Found<'_>, row: usize, rows_hint: usize, scratch: &mut Vec<u8>) {
+        let column = self
+            .column
+            .get_or_insert_with(|| Filling::new(found.field_type(), rows_hint));
+        column.pad_to(row);
+        if column.field_type() == FieldType::I64 && found.field_type() == FieldType::F64 {
+            column.widen_to_f64();
+        }
+        column.push(found, scratch);
+    }
+
+    /// Whether a value of another type may enter the column after widening one of the two to f64.
+    #[cold]
+    fn check(&self, column: &Filling, found: Found<'_>) -> Result<(), Fault> {
+        let expected = column.field_type();
+        let advice = match (expected, found.field_type()) {
+            (FieldType::F64, FieldType::I64) if found.is_exact_in_f64() => return Ok(()),
+            (FieldType::F64, FieldType::I64) => "this integer has too many digits for an f64",
+            (FieldType::I64, FieldType::F64) if column.is_exact_in_f64() => return Ok(()),
+            (FieldType::I64, FieldType::F64) => {
+                "integers of this field have too many digits for an f64"
+            }
+            _ => "send one type per field, or use another field name",
+        };
+        Err(Fault::new(
+            RefusalCode::Type,
+            format!(
+                "field `{}` is {expected} in earlier lines, found {}; {advice}",
+                self.name,
+                found.field_type()
+            ),
+        ))
+    }
+}
+
+/// `table,tag=value,…` without its escapes.
+fn stream_name(raw: &[u8]) -> Result<StreamName, Fault> {
+    let parse = |message: String| Fault::new(RefusalCode::Parse, message);
+    let text = std::str::from_utf8(raw).map_err(|_| not_utf8("the table or a tag", raw))?;
+    let table_end = unescaped_end(raw, |b| b == b',');
+    let table = text.get(..table_end).unwrap_or_default();
+    if table.is_empty() {
+        return Err(parse(format!(
+            "expected the name of a table first, found {}",
+            shown(raw)
+        )));
+    }
+    let mut tags: Vec<(String, String)> = Vec::new();
+    let mut rest = text.get(table_end..).unwrap_or_default();
+    while let Some(tail) = rest.strip_prefix(',') {
+        let end = unescaped_end(tail.as_bytes(), |b| b == b',');
+        let pair = tail.get(..end).unwrap_or_default();
+        rest = tail.get(end..).unwrap_or_default();
+        let equals = unescaped_end(pair.as_bytes(), |b| b == b'=');
+        let key = pair.get(..equals).unwrap_or_default();
+        let Some(value) = pair.get(equals + 1..) else {
+            return Err(parse(format!(
+                "expected tag=value after the comma, found {}; put a backslash before a comma or blank that belongs to a name",
+                shown(pair.as_bytes())
+            )));
+        };
+        if key.is_empty() || value.is_empty() {
+            return Err(parse(format!(
+                "tag {} lacks its {}; leave the tag out instead",
+                shown(pair.as_bytes()),
+                if key.is_empty() { "name" } else { "value" }
+            )));
+        }
+        if unescaped_end(value.as_bytes(), |b| b == b'=') < value.len() {
+            return Err(parse(format!(
+                "tag {} has a second `=`; write \\= inside a name or value",
+                shown(pair.as_bytes())
+            )));
+        }
+        let key = unescaped_name(key);
+        if tags.iter().any(|(other, _)| *other == key) {
+            return Err(parse(format!(
+                "tag {} comes twice; a stream has one value per tag",
+                shown(key.as_bytes())
+            )));
+        }
+        tags.push((key, unescaped_name(value)));
+    }
+    Ok(StreamName::new(unescaped_name(table), tags))
+}
+
+#[cold]
+pub(super) fn not_utf8(what: &str, bytes: &[u8]) -> Fault {
+    Fault::new(
+        RefusalCode::Utf8,
+        format!("{what} is not UTF-8: {}; send text as UTF-8", shown(bytes)),
+    )
+}

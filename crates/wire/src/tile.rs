@@ -1,0 +1,249 @@
+//! A tile as JSON, in the shape Respawn's clients read.
+//!
+//! `{"fields":["time","mean","stddev","count"],"data":[[t,mean,stddev,count],…],"level":L,"offset":O}`
+//!
+//! Invariants: `time` is the mean time of the bucket's events in seconds since 1970; numbers read back to the same bits;
+//! what is not finite is `null`; a bucket without events has no row. Format: docs/format/tile.md.
+
+use headwater_codec::{Aggregate, Extremes, Level};
+use std::fmt::{self, Write};
+
+/// Integers up to this size are exact in JavaScript.
+const EXACT_IN_JAVASCRIPT_MAX: u64 = 1 << 53;
+
+/// A column of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TileColumn {
+    /// Mean time of the events, in seconds since 1970.
+    Time,
+    /// Mean of the finite values.
+    Mean,
+    /// Population standard deviation of the finite values.
+    Stddev,
+    /// Number of present values.
+    Count,
+    /// Smallest finite value.
+    Min,
+    /// Largest finite value.
+    Max,
+    /// Sum of the finite values: exact for integers, mean times count for floats.
+    Sum,
+}
+
+impl TileColumn {
+    /// Respawn's columns.
+    pub const DEFAULT: [TileColumn; 4] = [
+        TileColumn::Time,
+        TileColumn::Mean,
+        TileColumn::Stddev,
+        TileColumn::Count,
+    ];
+
+    /// Every column.
+    pub const ALL: [TileColumn; 7] = [
+        TileColumn::Time,
+        TileColumn::Mean,
+        TileColumn::Stddev,
+        TileColumn::Count,
+        TileColumn::Min,
+        TileColumn::Max,
+        TileColumn::Sum,
+    ];
+
+    /// The name in `fields`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TileColumn::Time => "time",
+            TileColumn::Mean => "mean",
+            TileColumn::Stddev => "stddev",
+            TileColumn::Count => "count",
+            TileColumn::Min => "min",
+            TileColumn::Max => "max",
+            TileColumn::Sum => "sum",
+        }
+    }
+
+    /// The column of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<TileColumn> {
+        TileColumn::ALL.into_iter().find(|c| c.name() == name)
+    }
+
+    fn write(self, out: &mut String, aggregate: &Aggregate) -> fmt::Result {
+        match self {
+            TileColumn::Time => write_number(out, mean_time_seconds(aggregate)),
+            TileColumn::Mean => write_number(out, aggregate.mean()),
+            TileColumn::Stddev => write_number(out, aggregate.stddev()),
+            TileColumn::Count => write!(out, "{}", aggregate.count),
+            TileColumn::Min => write_extreme(out, aggregate.extremes, false),
+            TileColumn::Max => write_extreme(out, aggregate.extremes, true),
+            TileColumn::Sum => write_sum(out, aggregate),
+        }
+    }
+}
+
+/// Writes a tile. `buckets` are the buckets that hold events, in order; the number is for the caller's own use.
+///
+/// ```
+/// use headwater_codec::{Aggregate, Level};
+/// use headwater_wire::tile::{tile_json, TileColumn};
+/// let empty: [(i64, &Aggregate); 0] = [];
+/// assert_eq!(
+///     tile_json(Level::clamped(-2), 7, &TileColumn::DEFAULT, empty),
+///     r#"{"fields":["time","mean","stddev","count"],"data":[],"level":-2,"offset":7}"#
+/// );
+/// ```
+#[must_use]
+pub fn tile_json<'a>(
+    level: Level,
+    offset: i64,
+    columns: &[TileColumn],
+    buckets: impl IntoIterator<Item = (i64, &'a Aggregate)>,
+) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_tile(&mut out, level, offset, columns, buckets);
+    out
+}
+
+fn write_tile<'a>(
+    out: &mut String,
+    level: Level,
+    offset: i64,
+    columns: &[TileColumn],
+    buckets: impl IntoIterator<Item = (i64, &'a Aggregate)>,
+) -> fmt::Result {
+    out.push_str("{\"fields\":[");
+    for (index, column) in columns.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        write!(out, "{comma}\"{}\"", column.name())?;
+    }
+    out.push_str("],\"data\":[");
+    let mut is_first = true;
+    for (_, aggregate) in buckets {
+        if aggregate.count == 0 {
+            continue;
+        }
+        if !is_first {
+            out.push(',');
+        }
+        is_first = false;
+        out.push('[');
+        for (index, column) in columns.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            column.write(out, aggregate)?;
+        }
+        out.push(']');
+    }
+    write!(out, "],\"level\":{},\"offset\":{offset}", level.get())?;
+    if offset.unsigned_abs() > EXACT_IN_JAVASCRIPT_MAX {
+        write!(out, ",\"offset_text\":\"{offset}\"")?;
+    }
+    out.push('}');
+    Ok(())
+}
+
+/// Mean time of the events in seconds; exact to the last bit of a double.
+fn mean_time_seconds(aggregate: &Aggregate) -> Option<f64> {
+    if aggregate.count == 0 {
+        return None;
+    }
+    let per_second = i128::from(aggregate.count) * 1_000_000_000;
+    let seconds = aggregate.time_sum.div_euclid(per_second);
+    let rest = aggregate.time_sum.rem_euclid(per_second);
+    Some(seconds as f64 + rest as f64 / per_second as f64)
+}
+
+/// A number that reads back to the same bits, or `null`.
+fn write_number(out: &mut String, value: Option<f64>) -> fmt::Result {
+    match value {
+        Some(value) if value.is_finite() => write!(out, "{value:?}"),
+        _ => out.write_str("null"),
+    }
+}
+
+fn write_extreme(out: &mut String, extremes: Extremes, is_max: bool) -> fmt::Result {
+    match extremes {
+        Extremes::None => out.write_str("null"),
+        Extremes::F64(min, max) => write_number(out, Some(if is_max { max } else { min })),
+        Extremes::I64(min, max) => write!(out, "{}", if is_max { max } else { min }),
+        Extremes::U64(min, max) => write!(out, "{}", if is_max { max } else { min }),
+    }
+}
+
+fn write_sum(out: &mut String, aggregate: &Aggregate) -> fmt::Result {
+    match aggregate.extremes {
+        Extremes::None => out.write_str("null"),
+        Extremes::F64(..) => {
+            let count = aggregate.finite() as f64;
+            write_number(out, aggregate.mean().map(|mean| mean * count))
+        }
+        Extremes::I64(..) | Extremes::U64(..) => write!(out, "{}", aggregate.sum),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn aggregate(count: u64, time_sum: i128, extremes: Extremes, sum: i128) -> Aggregate {
+        Aggregate {
+            count,
+            time_sum,
+            extremes,
+            sum,
+            ..Aggregate::EMPTY
+        }
+    }
+
+    #[test]
+    fn a_tile_is_json_with_exact_numbers() {
+        let some = aggregate(2, 3_000_000_001, Extremes::I64(-1, i64::MAX), 1 << 100);
+        let none = Aggregate::EMPTY;
+        let columns = [
+            TileColumn::Time,
+            TileColumn::Count,
+            TileColumn::Min,
+            TileColumn::Max,
+            TileColumn::Sum,
+        ];
+        let text = tile_json(
+            Level::clamped(0),
+            i64::MIN,
+            &columns,
+            [(0, &some), (1, &none)],
+        );
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            json["fields"],
+            serde_json::json!(["time", "count", "min", "max", "sum"])
+        );
+        assert_eq!(json["data"].as_array().unwrap().len(), 1);
+        assert_eq!(json["data"][0][0].as_f64(), Some(1.500_000_000_5));
+        assert_eq!(json["data"][0][3].as_i64(), Some(i64::MAX));
+        assert!(text.contains("1267650600228229401496703205376"));
+        assert_eq!(json["offset_text"], i64::MIN.to_string());
+        assert_eq!(json["level"], 0);
+    }
+
+    #[test]
+    fn what_is_not_finite_is_null() {
+        let mut out = String::new();
+        write_number(&mut out, Some(f64::NAN)).unwrap();
+        write_number(&mut out, Some(f64::NEG_INFINITY)).unwrap();
+        write_number(&mut out, None).unwrap();
+        assert_eq!(out, "nullnullnull");
+    }
+
+    #[test]
+    fn times_before_1970_are_right() {
+        let at = aggregate(2, -3_000_000_000, Extremes::None, 0);
+        assert_eq!(mean_time_seconds(&at), Some(-1.5));
+        assert_eq!(mean_time_seconds(&Aggregate::EMPTY), None);
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests of the public face of `headwater-wire`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed test should stop where it fails"
+)]
+
+mod csv;
+mod csv_records;
+mod lineprotocol;
+mod round_trip;
+mod support;

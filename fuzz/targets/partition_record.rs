@@ -1,0 +1,9 @@
+//! Reading a partition's record never panics.
+#![no_main]
+
+use headwater_engine::fuzzing;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    fuzzing::partition_record(data);
+});

@@ -1,0 +1,9 @@
+//! Reading a table's definition never panics.
+#![no_main]
+
+use headwater_engine::fuzzing;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    fuzzing::table_definition(data);
+});
