@@ -13,9 +13,6 @@ mod compute;
 mod merge;
 mod settle;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use settle::settled_m2;
 
 use crate::column::Column;
