@@ -50,37 +50,38 @@ pub struct Bin {
 }
 
 impl Bins {
-    fn of(&self, time: i64) -> i64 {
+    /// The number of the bin; narrow bins far from their origin need more than 64 bits.
+    fn of(&self, time: i64) -> i128 {
         match self {
             Bins::Whole => 0,
             Bins::Every { width_ns, origin_ns } => {
                 let distance = i128::from(time) - i128::from(*origin_ns);
-                distance.div_euclid(i128::from(*width_ns)) as i64
+                distance.div_euclid(i128::from(*width_ns))
             }
-            Bins::Level(level) => level.bucket_of(Timestamp::from_nanos(time)),
+            Bins::Level(level) => i128::from(level.bucket_of(Timestamp::from_nanos(time))),
         }
     }
 
-    fn start(&self, bin: i64, range: &ClosedRange) -> Timestamp {
+    fn start(&self, bin: i128, range: &ClosedRange) -> Timestamp {
         let start = match self {
             Bins::Whole => i128::from(range.first.as_nanos()),
             Bins::Every { width_ns, origin_ns } => {
-                i128::from(bin) * i128::from(*width_ns) + i128::from(*origin_ns)
+                bin * i128::from(*width_ns) + i128::from(*origin_ns)
             }
-            Bins::Level(level) => level.bucket_start_wide(bin),
+            Bins::Level(level) => level.bucket_start_wide(bin as i64),
         };
         let least = i128::from(range.first.as_nanos());
         Timestamp::from_nanos(start.max(least) as i64)
     }
 
     /// The last instant of a bin.
-    fn end(&self, bin: i64) -> i64 {
+    fn end(&self, bin: i128) -> i64 {
         let end = match self {
             Bins::Whole => i128::from(i64::MAX),
             Bins::Every { width_ns, origin_ns } => {
-                (i128::from(bin) + 1) * i128::from(*width_ns) + i128::from(*origin_ns) - 1
+                (bin + 1) * i128::from(*width_ns) + i128::from(*origin_ns) - 1
             }
-            Bins::Level(level) => level.bucket_start_wide(bin.saturating_add(1)) - 1,
+            Bins::Level(level) => level.bucket_start_wide(bin as i64 + 1) - 1,
         };
         end.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
@@ -124,8 +125,8 @@ pub(crate) fn aggregate(view: &StreamView, field: FieldId, spec: &AggregateSpec)
 
 #[derive(Default)]
 struct Ends {
-    first: BTreeMap<i64, (Timestamp, Value)>,
-    last: BTreeMap<i64, (Timestamp, Value)>,
+    first: BTreeMap<i128, (Timestamp, Value)>,
+    last: BTreeMap<i128, (Timestamp, Value)>,
 }
 
 impl Ends {
@@ -145,7 +146,7 @@ impl Ends {
 struct Collector {
     field: FieldId,
     spec: Bins,
-    bins: BTreeMap<i64, Aggregate>,
+    bins: BTreeMap<i128, Aggregate>,
 }
 
 impl Collector {
@@ -153,7 +154,7 @@ impl Collector {
         Collector { field, spec, bins: BTreeMap::new() }
     }
 
-    fn merge(&mut self, bin: i64, aggregate: &Aggregate) {
+    fn merge(&mut self, bin: i128, aggregate: &Aggregate) {
         self.bins.entry(bin).or_insert(Aggregate::EMPTY).merge(aggregate);
     }
 
@@ -241,7 +242,7 @@ fn merged(
 }
 
 /// The aggregates of a field by bin number.
-pub(crate) fn by_bin(view: &StreamView, field: FieldId, spec: &AggregateSpec) -> Result<BTreeMap<i64, Aggregate>> {
+pub(crate) fn by_bin(view: &StreamView, field: FieldId, spec: &AggregateSpec) -> Result<BTreeMap<i128, Aggregate>> {
     let range = &spec.range;
     let memory = view.memory_rows(range, Some(&[field]));
     let mut collector = Collector::new(field, spec.bins);

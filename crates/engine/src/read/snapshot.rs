@@ -153,6 +153,6 @@ impl Snapshot {
         let Some(buckets) = level.tile_buckets(offset) else { return Ok(Vec::new()) };
         let range: ClosedRange = level.span(*buckets.start(), *buckets.end());
         let spec = AggregateSpec { range, bins: Bins::Level(level), first_last: false };
-        aggregate::by_bin(&view, field, &spec).map(|bins| bins.into_iter().collect())
+        aggregate::by_bin(&view, field, &spec).map(|bins| bins.into_iter().map(|(b, a)| (b as i64, a)).collect())
     }
 }

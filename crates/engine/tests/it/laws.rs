@@ -1,0 +1,1 @@
+//! The laws of the design, each a test of its name.
