@@ -41,6 +41,9 @@ pub struct Options {
     pub partition_bytes_max: u64,
     /// Events of a leaf in tables that do not say otherwise. Default 2,048.
     pub leaf_events: u32,
+    /// Events of a bucket of the pyramid's base level, about; streams with fewer than twice as many rows in a partition have no
+    /// pyramid there. 4 to 4,096, default 128.
+    pub bucket_events: u32,
     /// A partition with this many groups is compacted. Default 256.
     pub groups_max: u32,
     /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
@@ -77,6 +80,7 @@ impl Options {
             partition_target_bytes: 128 << 20,
             partition_bytes_max: 256 << 20,
             leaf_events: 2048,
+            bucket_events: 128,
             groups_max: 256,
             log_file_bytes: 0,
             busy_timeout: Duration::from_secs(5),
@@ -97,6 +101,7 @@ impl Options {
         check((16..=65_536).contains(&self.leaf_events), "leaf_events must be 16 to 65536")?;
         check(self.batch_bytes_max >= 1024, "batch_bytes_max must be at least 1024")?;
         check(self.partition_bytes_max >= self.partition_target_bytes, "partition_bytes_max must not be below partition_target_bytes")?;
+        check((4..=4096).contains(&self.bucket_events), "bucket_events must be 4 to 4096")?;
         check(self.groups_max >= 2, "groups_max must be at least 2")?;
         self.late_policy.validate()
     }

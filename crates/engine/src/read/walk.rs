@@ -115,9 +115,10 @@ impl<'a> Walk<'a> {
         let blocks = state.blocks_of(level);
         let from = blocks.partition_point(|b| b.last_bucket < first);
         let to = blocks.partition_point(|b| b.first_bucket <= last);
+        let stale = self.stale_buckets(level, first, last);
         for entry in blocks.get(from..to.max(from)).unwrap_or_default() {
             match self.view.core.store.block(self.partition.id(), entry) {
-                Ok(block) => self.block(level, &block, &range, visit)?,
+                Ok(block) => self.block(level, &block, &range, &stale, visit)?,
                 Err(error) if error.kind() == ErrorKind::Corrupt => self.without(level, entry, range, visit)?,
                 Err(error) => return Err(error),
             }
@@ -128,6 +129,12 @@ impl<'a> Walk<'a> {
                 None => range,
                 Some(entry) => {
                     let closed = level.bucket_span(entry.last_bucket).last;
+                    // Where this level is stale it may lack buckets too, so the level below is asked for the whole stretch.
+                    for (from, to) in &stale {
+                        let known = level.span(*from, *to).intersect(&range);
+                        let known = known.intersect(&ClosedRange::new(Timestamp::MIN, closed));
+                        self.level(self.below(level), known, visit)?;
+                    }
                     if closed >= range.last {
                         return Ok(());
                     }
@@ -164,6 +171,7 @@ impl<'a> Walk<'a> {
         level: Level,
         block: &Arc<BucketBlock>,
         range: &ClosedRange,
+        stale: &[(i64, i64)],
         visit: &mut impl FnMut(&Seen<'_>) -> Visit,
     ) -> Result<()> {
         let first = block.buckets.partition_point(|b| level.bucket_span(*b).last < range.first);
@@ -172,8 +180,11 @@ impl<'a> Walk<'a> {
             if span.first > range.last {
                 break;
             }
+            if stale.iter().any(|(from, to)| from <= number && number <= to) {
+                continue;
+            }
             let whole = self.range.first <= span.first && span.last <= self.range.last;
-            let known = whole && !self.is_dirty(&span) && (level == self.base || !self.is_stale(&span));
+            let known = whole && !self.is_dirty(&span);
             let seen = Seen { span, block, index, view: self.view };
             if known && visit(&seen) == Visit::Done {
                 continue;
@@ -193,8 +204,22 @@ impl<'a> Walk<'a> {
         self.dirty.range(first..=last).next().is_some()
     }
 
-    fn is_stale(&self, span: &ClosedRange) -> bool {
-        self.state.stale.iter().any(|s| s.overlaps(span))
+    /// Stretches of buckets of a level that are not true, by number and apart; none at the base level.
+    fn stale_buckets(&self, level: Level, first: i64, last: i64) -> Vec<(i64, i64)> {
+        let mut out: Vec<(i64, i64)> = Vec::new();
+        if level == self.base {
+            return out;
+        }
+        for range in &self.state.stale {
+            let from = level.bucket_of(range.first).max(first);
+            let to = level.bucket_of(range.last).min(last);
+            match out.last_mut() {
+                _ if from > to => {}
+                Some(before) if from <= before.1.saturating_add(1) => before.1 = before.1.max(to),
+                _ => out.push((from, to)),
+            }
+        }
+        out
     }
 }
 

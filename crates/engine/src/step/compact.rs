@@ -15,7 +15,7 @@ use crate::late::FlushRule;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
-use crate::segment::pyramid::{PYRAMID_ROWS_MIN, PyramidWriter, choose_base};
+use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{Cover, Partition, SegmentHeader, SegmentState, StreamDelta, StreamState};
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
@@ -234,7 +234,7 @@ impl Rewriting<'_> {
                 }
                 None => {
                     held.extend_from(&rows, 0..rows.len());
-                    if held.len() as u64 >= PYRAMID_ROWS_MIN.max(shared.rows_max() as u64 + 1) {
+                    if held.len() as u64 >= self.rows_min().max(shared.rows_max() as u64 + 1) {
                         let mut begun = PyramidWriter::new(self.base(state, &held), self.top);
                         let rows = std::mem::take(&mut held);
                         begun.push_rows(&rows, group, delta)?;
@@ -247,13 +247,13 @@ impl Rewriting<'_> {
         match pyramid {
             Some(pyramid) => pyramid.finish(group, delta)?,
             None if held.len() <= shared.rows_max() => {
-                if held.len() as u64 >= PYRAMID_ROWS_MIN {
+                if held.len() as u64 >= self.rows_min() {
                     self.small_pyramid(state, &held, group, delta)?;
                 }
                 shared.push(delta.stream, Destination::Main, &held, group, hints)?;
             }
             None => {
-                if held.len() as u64 >= PYRAMID_ROWS_MIN {
+                if held.len() as u64 >= self.rows_min() {
                     self.small_pyramid(state, &held, group, delta)?;
                 }
                 cutter.push(held, group, hints)?;
@@ -261,6 +261,10 @@ impl Rewriting<'_> {
         }
         delta.added.extend(cutter.finish(group, hints)?);
         Ok(count)
+    }
+
+    fn rows_min(&self) -> u64 {
+        rows_min(self.core.options.bucket_events)
     }
 
     fn small_pyramid(
@@ -282,10 +286,10 @@ impl Rewriting<'_> {
         match old {
             Some(base) if buckets > 0 => {
                 let per_bucket = state.main_rows() as f64 / buckets as f64;
-                let finer = (per_bucket / 128.0).log2().round().clamp(-20.0, 20.0) as i32;
+                let finer = (per_bucket / f64::from(self.core.options.bucket_events)).log2().round().clamp(-20.0, 20.0) as i32;
                 Level::clamped((base.get() - finer).min(self.top.get()))
             }
-            _ => choose_base(&first_rows.times, self.top),
+            _ => choose_base(&first_rows.times, self.top, self.core.options.bucket_events),
         }
     }
 }

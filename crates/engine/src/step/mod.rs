@@ -377,6 +377,7 @@ fn write_group(
         scope: core.options.late_policy.merge_scope,
         late_runs_max: core.options.late_runs_max,
         exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
+        bucket_events: core.options.bucket_events,
         counters: &core.counters,
     };
     let hints = scratch.hints.entry(work.table.id).or_default();

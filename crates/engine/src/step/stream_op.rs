@@ -31,6 +31,7 @@ pub(crate) struct OpContext<'a> {
     pub(crate) late_runs_max: usize,
     /// Leaves are cut full from the left, as in the papers; otherwise evenly.
     pub(crate) exact_cut: bool,
+    pub(crate) bucket_events: u32,
     pub(crate) counters: &'a Counters,
 }
 
@@ -54,7 +55,7 @@ impl OpContext<'_> {
     }
 
     fn target(&self) -> PyramidTarget<'_> {
-        PyramidTarget { store: self.store, segment: self.segment, table: self.table, top: self.top }
+        PyramidTarget { store: self.store, segment: self.segment, table: self.table, top: self.top, bucket_events: self.bucket_events }
     }
 }
 
@@ -212,7 +213,7 @@ fn append_only(
     append_leaves(context, out, stream, rows, delta)?;
     if state.base.is_some() {
         pyramid::append(&context.target(), out.group, state, rows, delta)
-    } else if state.main_rows() + rows.len() as u64 >= pyramid::PYRAMID_ROWS_MIN {
+    } else if state.main_rows() + rows.len() as u64 >= context.target().rows_min() {
         let all = match read_leaves(context, &state.main) {
             Ok(mut old) => {
                 old.extend_from(rows, 0..rows.len());
@@ -373,7 +374,7 @@ fn merge(
         pyramid::replace(&context.target(), out.group, state, &buckets, delta)?;
     } else if whole {
         all.extend_from(append, 0..append.len());
-        if all.len() as u64 >= pyramid::PYRAMID_ROWS_MIN {
+        if all.len() as u64 >= context.target().rows_min() {
             pyramid::build(&context.target(), out.group, &all, delta)?;
         }
     }

@@ -1,5 +1,7 @@
 //! The engine's integration tests: one binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod crash;
 mod laws;
 mod model;
+mod support;

@@ -4,8 +4,8 @@ use headwater_codec::{
     Aggregate, Batch, ClosedRange, Column, Extremes, FieldType, Level, StreamName, Timestamp, Value, ValueRef,
 };
 use headwater_engine::{
-    AggregateSpec, Bins, Comparison, Database, Duplicates, FieldSpec, Filter, FlushRule, LatePolicy, MergeScope, Options,
-    ScanSpec, Snapshot, TableSpec,
+    AggregateSpec, Bins, CheckReport, Comparison, Database, Duplicates, FieldSpec, Filter, FlushRule, LatePolicy,
+    MergeScope, Options, ScanSpec, Snapshot, Stats, TableSpec,
 };
 use headwater_io::{Env, NoThreads};
 use std::collections::BTreeMap;
@@ -113,6 +113,8 @@ pub(crate) struct Setup {
     pub(crate) policy: LatePolicy,
     pub(crate) rule: FlushRule,
     pub(crate) late_runs_max: usize,
+    /// Few streams and large partitions, so that pyramids grow tall.
+    pub(crate) tall: bool,
 }
 
 pub(crate) fn options(setup: &Setup) -> Options {
@@ -122,9 +124,10 @@ pub(crate) fn options(setup: &Setup) -> Options {
         late_policy: setup.policy,
         flush_rule: setup.rule,
         late_runs_max: setup.late_runs_max,
-        partition_target_bytes: 8 << 10,
-        partition_bytes_max: 24 << 10,
+        partition_target_bytes: if setup.tall { 1 << 20 } else { 8 << 10 },
+        partition_bytes_max: if setup.tall { 2 << 20 } else { 24 << 10 },
         leaf_events: 32,
+        bucket_events: 4,
         groups_max: 12,
         log_file_bytes: 32 << 10,
         ..Options::new("/db")
@@ -156,7 +159,7 @@ impl World {
             fields,
         })
         .unwrap();
-        let times = (0..5)
+        let times = (0..if setup.tall { 2 } else { 5 })
             .map(|i| Times { next: 1_700_000_000_000_000_000 + i * 1_000_000, step: [1_000_000_000, 50_000_000, 7, 60_000_000_000, 1_000][i as usize] })
             .collect();
         World { env, db: Some(db), setup, model: BTreeMap::new(), times, random: Random::new(seed) }
@@ -450,7 +453,7 @@ fn check_tiles(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, fie
     }
 }
 
-fn run(seed: u64, steps: usize, setup: Setup) {
+fn run(seed: u64, steps: usize, setup: Setup) -> (Stats, CheckReport) {
     let mut world = World::new(seed, setup);
     for step in 0..steps {
         world.step();
@@ -463,9 +466,33 @@ fn run(seed: u64, steps: usize, setup: Setup) {
     let snapshot = world.db().snapshot().unwrap();
     check(&snapshot, &world.model, &mut world.random);
     drop(snapshot);
+    let stats = world.db().stats().unwrap();
     world.db.take().unwrap().close().unwrap();
     let report = headwater_engine::check(world.env.clone(), options(&world.setup)).unwrap();
     assert!(report.is_sound(), "{:#?}", report.damages);
+    (stats, report)
+}
+
+/// What happened over several runs, so that a test can tell that it tested something.
+#[derive(Debug, Default)]
+struct Happened {
+    merged: u64,
+    late_run: u64,
+    folded: u64,
+    compacted: u64,
+    blocks: u64,
+    partitions: u64,
+}
+
+impl Happened {
+    fn add(&mut self, (stats, report): (Stats, CheckReport)) {
+        self.merged += stats.events_merge;
+        self.late_run += stats.events_late_run;
+        self.folded += stats.events_fold;
+        self.compacted += stats.events_compaction;
+        self.partitions = self.partitions.max(stats.partitions);
+        self.blocks += report.blocks;
+    }
 }
 
 fn policies() -> Vec<LatePolicy> {
@@ -480,28 +507,57 @@ fn policies() -> Vec<LatePolicy> {
     out
 }
 
+/// Further seeds for a longer run: `HEADWATER_MODEL_SEEDS=100 cargo test -p headwater-engine model`.
+fn extra_seeds() -> u64 {
+    std::env::var("HEADWATER_MODEL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
 #[test]
 fn random_operations_equal_a_sorted_map() {
+    let mut happened = Happened::default();
     let mut seed = 1;
-    for policy in policies() {
-        for duplicates in [Duplicates::Last, Duplicates::Keep] {
-            for late_runs_max in [0, 3] {
-                let setup = Setup { duplicates, policy, rule: FlushRule::Production, late_runs_max };
-                run(seed, 60, setup);
-                seed += 1;
+    for round in 0..=extra_seeds() {
+        for policy in policies() {
+            for duplicates in [Duplicates::Last, Duplicates::Keep] {
+                for late_runs_max in [0, 3] {
+                    let setup = Setup { duplicates, policy, rule: FlushRule::Production, late_runs_max, tall: false };
+                    happened.add(run(seed + round * 10_000, 60, setup));
+                    seed += 1;
+                }
             }
         }
     }
+    println!("{happened:?}");
+    assert!(happened.merged > 1000 && happened.late_run > 1000 && happened.folded > 1000, "{happened:?}");
+    assert!(happened.compacted > 1000 && happened.blocks > 100 && happened.partitions > 5, "{happened:?}");
+}
+
+#[test]
+fn long_random_operations_equal_a_sorted_map() {
+    let mut happened = Happened::default();
+    for (seed, duplicates) in [(77, Duplicates::Last), (78, Duplicates::Keep)] {
+        let setup =
+            Setup { duplicates, policy: LatePolicy::default(), rule: FlushRule::Production, late_runs_max: 3, tall: true };
+        happened.add(run(seed, 300, setup));
+    }
+    println!("{happened:?}");
+    assert!(happened.blocks > 50 && happened.folded > 1000, "{happened:?}");
 }
 
 #[test]
 fn random_operations_under_the_papers_rule_equal_a_sorted_map() {
+    let mut happened = Happened::default();
     let mut seed = 1000;
-    for policy in policies() {
-        for duplicates in [Duplicates::Last, Duplicates::Keep] {
-            let rule = FlushRule::LabExact { memory_events: 40 };
-            run(seed, 60, Setup { duplicates, policy, rule, late_runs_max: 0 });
-            seed += 1;
+    for round in 0..=extra_seeds() {
+        for policy in policies() {
+            for duplicates in [Duplicates::Last, Duplicates::Keep] {
+                let rule = FlushRule::LabExact { memory_events: 40 };
+                let setup = Setup { duplicates, policy, rule, late_runs_max: 0, tall: false };
+                happened.add(run(seed + round * 10_000, 60, setup));
+                seed += 1;
+            }
         }
     }
+    println!("{happened:?}");
+    assert!(happened.merged > 1000 && happened.late_run == 0 && happened.folded == 0, "{happened:?}");
 }

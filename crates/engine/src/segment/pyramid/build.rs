@@ -15,12 +15,8 @@ use crate::{ErrorKind, Result};
 use headwater_codec::block::BLOCK_BUCKETS;
 use headwater_codec::{ClosedRange, Level, Rows, Timestamp};
 
-/// Streams with fewer rows in a partition have no pyramid: their rows are as quick to read.
-pub(crate) const PYRAMID_ROWS_MIN: u64 = 256;
 /// Levels between stored levels are folded on read.
 const LEVEL_STEP: i32 = 2;
-/// Events of a base bucket, about.
-const BUCKET_EVENTS: u64 = 128;
 /// More stale ranges than this are joined with their neighbours.
 const STALE_RANGES_MAX: usize = 32;
 
@@ -31,13 +27,27 @@ pub(crate) struct PyramidTarget<'a> {
     pub(crate) table: &'a Table,
     /// Level of the partition: no bucket is larger.
     pub(crate) top: Level,
+    /// Events of a base bucket, about.
+    pub(crate) bucket_events: u32,
 }
 
-/// The base level for rows sorted by time: buckets of about 128 rows, none of the usual ones above 256.
-pub(crate) fn choose_base(times: &[i64], top: Level) -> Level {
+impl PyramidTarget<'_> {
+    /// Streams with fewer rows have no pyramid: their rows are as quick to read.
+    pub(crate) fn rows_min(&self) -> u64 {
+        rows_min(self.bucket_events)
+    }
+}
+
+/// Rows from which on a stream has a pyramid in a partition.
+pub(crate) fn rows_min(bucket_events: u32) -> u64 {
+    u64::from(bucket_events) * 2
+}
+
+/// The base level for rows sorted by time: buckets of about `bucket_events` rows, the usual ones not over twice as many.
+pub(crate) fn choose_base(times: &[i64], top: Level, bucket_events: u32) -> Level {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return top };
     let seconds = (i128::from(*last) - i128::from(*first)) as f64 / 1e9;
-    let width = seconds * BUCKET_EVENTS as f64 / times.len() as f64;
+    let width = seconds * f64::from(bucket_events) / times.len() as f64;
     let guess = if width > 0.0 { width.log2().floor().clamp(-20.0, 40.0) as i32 } else { 0 };
     let mut level = Level::clamped(guess.min(top.get()));
     loop {
@@ -48,7 +58,7 @@ pub(crate) fn choose_base(times: &[i64], top: Level) -> Level {
                 _ => false,
             })
             .count();
-        if times.len() / filled <= 2 * BUCKET_EVENTS as usize || level == Level::MIN {
+        if times.len() / filled <= 2 * bucket_events as usize || level == Level::MIN {
             return level;
         }
         level = Level::clamped(level.get() - 1);
@@ -62,7 +72,7 @@ pub(crate) fn build(
     rows: &Rows,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    let mut writer = PyramidWriter::new(choose_base(&rows.times, target.top), target.top);
+    let mut writer = PyramidWriter::new(choose_base(&rows.times, target.top, target.bucket_events), target.top);
     writer.push_rows(rows, group, delta)?;
     writer.finish(group, delta)
 }

@@ -1,0 +1,296 @@
+//! The crash sweep: the power fails, or the process is killed, at every write, sync and change of a name; law 1 must hold.
+//!
+//! A first run counts the operations, later runs cut at each of them, take several states of the disk that such a cut can leave,
+//! open the database there, and look for the number of steps that it holds: at least the acknowledged ones, at most those begun.
+
+use crate::support::{
+    Action, Dice, Maker, Mortal, Progress, Run, Step, assert_sound, check, keeping_table, read_back, small_options, steps,
+    workload,
+};
+use headwater_engine::{Durability, FlushRule, LatePolicy, Options, Stats};
+use headwater_io::FaultyFiles;
+use std::sync::Arc;
+
+/// What a workload is supposed to make happen, so that the sweep proves something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Expected {
+    merges: bool,
+    late_runs: bool,
+    folds: bool,
+    compactions: bool,
+    splits: bool,
+    recycling: bool,
+}
+
+struct Sweep {
+    name: &'static str,
+    options: Options,
+    actions: Vec<Action>,
+    expected: Expected,
+    /// Cuts at every so many operations.
+    stride: u64,
+    /// States of the disk looked at for each cut, beyond "nothing unsynced" and "everything".
+    mixtures: u64,
+}
+
+/// What the cut run and the database after it have to agree on.
+fn least_steps(durability: Durability, progress: &Progress) -> usize {
+    match durability {
+        Durability::Synced => progress.acknowledged,
+        Durability::Every(_) | Durability::Written => progress.flushed,
+    }
+}
+
+impl Sweep {
+    fn run(&self) {
+        let steps = steps(&self.actions);
+        let operations = self.uncut(&steps);
+        let mut dice = Dice::new(operations);
+        for cut in (0..operations).step_by(self.stride as usize) {
+            // The offset inside a stride changes, so that different kinds of operations are met.
+            let cut = cut + dice.below(self.stride);
+            let disk = FaultyFiles::new(cut);
+            disk.crash_at(cut);
+            let mut run = Run::new(Arc::new(disk.clone()), &self.options);
+            let ended = run.play(&self.actions);
+            if !disk.crashed() {
+                assert!(ended.is_ok(), "{}: {ended:?}", self.name);
+                continue;
+            }
+            for state in 0..2 + self.mixtures {
+                let seed = if state < 2 { state } else { 2 + dice.below(1 << 32) };
+                let at = format!("{}, cut at {cut} ({}), seed {seed}", self.name, disk.interrupted().unwrap_or_default());
+                let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    self.recover(&disk, seed, &steps, &run.progress, &mut dice.clone());
+                }));
+                dice.next();
+                if let Err(panic) = found {
+                    eprintln!("^ {at}, {:?}", run.progress);
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+
+    /// Plays the whole workload and checks that it does what it is for; gives the number of operations.
+    fn uncut(&self, steps: &[Step<'_>]) -> u64 {
+        let disk = FaultyFiles::new(1);
+        let mut run = Run::new(Arc::new(disk.clone()), &self.options);
+        run.play(&self.actions).unwrap();
+        let operations = disk.operations();
+        let db = run.open().unwrap();
+        let content = read_back(&db);
+        assert_eq!(content.steps_found(steps, steps.len(), steps.len()), Ok(steps.len()));
+        let stats = db.stats().unwrap();
+        db.close().unwrap();
+        drop(db);
+        assert_sound(&disk, &self.options);
+        self.expect(&stats, &disk);
+        operations
+    }
+
+    fn expect(&self, stats: &Stats, disk: &FaultyFiles) {
+        let Expected { merges, late_runs, folds, compactions, splits, recycling } = self.expected;
+        let name = self.name;
+        assert!(!merges || stats.events_merge > 0, "{name}: {stats:?}");
+        assert!(!late_runs || stats.events_late_run > 0, "{name}: {stats:?}");
+        assert!(!folds || stats.events_fold > 0, "{name}: {stats:?}");
+        assert!(!compactions || stats.events_compaction > 0, "{name}: {stats:?}");
+        assert!(!splits || stats.partitions > 6, "{name}: {stats:?}");
+        let logs = disk.files().iter().filter(|(p, _)| p.starts_with("/db/log")).count() as u64;
+        assert!(!recycling || stats.bytes_log > 2 * logs * self.options.log_file_bytes, "{name}: {logs} {stats:?}");
+    }
+
+    fn recover(&self, cut: &FaultyFiles, seed: u64, steps: &[Step<'_>], progress: &Progress, dice: &mut Dice) {
+        let mut disk = cut.after_crash(seed);
+        // Sometimes the power fails again while the database is put right, or while it is closed after that.
+        if dice.chance(30) {
+            disk.crash_at(dice.below(12));
+            if let Ok(db) = Run::new(Arc::new(disk.clone()), &self.options).open() {
+                drop(db);
+            }
+            disk.crash_now();
+            disk = disk.after_crash(if dice.chance(30) { dice.below(2) } else { dice.next() });
+        }
+        let least = least_steps(self.options.durability, progress);
+        let run = Run::new(Arc::new(disk.clone()), &self.options);
+        let db = run.open().unwrap();
+        let found = read_back(&db).steps_found(steps, least, progress.submitted);
+        let found = found.unwrap_or_else(|e| panic!("{e}\n{:?}", db.recovery()));
+        self.go_on(&disk, run, db, steps, found, dice);
+    }
+
+    /// Life goes on after the crash: what was there stays, what is written is there too, the files are sound.
+    fn go_on(
+        &self,
+        disk: &FaultyFiles,
+        mut run: Run<'_>,
+        db: headwater_engine::Database,
+        steps: &[Step<'_>],
+        found: usize,
+        dice: &mut Dice,
+    ) {
+        let mut maker = Maker::new(dice.next());
+        let more: Vec<Action> =
+            [keeping_table()].into_iter().filter(|_| found == 0).chain((0..3).map(|_| Action::Write(maker.events(9, 90)))).collect();
+        let mut all = steps[..found].to_vec();
+        all.extend(self::steps(&more));
+        let db = run.play_on(db, &more).unwrap();
+        assert_eq!(read_back(&db).steps_found(&all, all.len(), all.len()), Ok(all.len()));
+        db.close().unwrap();
+        drop(db);
+        let report = check(Arc::new(disk.clone()), &self.options);
+        assert!(report.is_sound(), "{:#?}", report.damages);
+        let db = run.open().unwrap();
+        assert_eq!(read_back(&db).steps_found(&all, all.len(), all.len()), Ok(all.len()));
+    }
+}
+
+#[test]
+fn every_operation_of_a_short_life() {
+    Sweep {
+        name: "short",
+        options: small_options(),
+        actions: workload(1, 26, 6, 13, 20),
+        expected: Expected { compactions: true, ..Expected::default() },
+        stride: 1,
+        mixtures: 2,
+    }
+    .run();
+}
+
+#[test]
+fn a_long_life_with_flushes_and_compactions() {
+    Sweep {
+        name: "long",
+        options: small_options(),
+        actions: workload(2, 260, 9, 40, 70),
+        expected: Expected { merges: true, late_runs: true, folds: true, compactions: true, splits: true, recycling: true },
+        stride: 17,
+        mixtures: 1,
+    }
+    .run();
+}
+
+#[test]
+fn a_long_life_under_the_papers_rule() {
+    Sweep {
+        name: "papers",
+        options: Options {
+            flush_rule: FlushRule::LabExact { memory_events: 48 },
+            late_policy: LatePolicy::separate(0.6),
+            late_runs_max: 0,
+            partition_target_bytes: u64::MAX,
+            partition_bytes_max: u64::MAX,
+            ..small_options()
+        },
+        actions: workload(3, 120, 0, 0, 50),
+        expected: Expected { merges: true, recycling: true, ..Expected::default() },
+        stride: 13,
+        mixtures: 1,
+    }
+    .run();
+}
+
+#[test]
+fn one_buffer_flushed_when_it_is_full() {
+    Sweep {
+        name: "conventional",
+        options: Options {
+            flush_rule: FlushRule::LabExact { memory_events: 40 },
+            late_policy: LatePolicy::conventional(),
+            ..small_options()
+        },
+        actions: workload(4, 120, 0, 0, 60),
+        expected: Expected { late_runs: true, folds: true, recycling: true, ..Expected::default() },
+        stride: 13,
+        mixtures: 1,
+    }
+    .run();
+}
+
+#[test]
+fn what_was_only_written_is_lost_from_the_end() {
+    Sweep {
+        name: "written",
+        options: Options { durability: Durability::Written, ..small_options() },
+        actions: workload(5, 150, 12, 50, 60),
+        expected: Expected { recycling: true, ..Expected::default() },
+        stride: 9,
+        mixtures: 3,
+    }
+    .run();
+}
+
+#[test]
+fn what_was_synced_now_and_then_is_lost_from_the_end() {
+    Sweep {
+        name: "every 20 ms",
+        options: Options { durability: Durability::Every(std::time::Duration::from_millis(20)), ..small_options() },
+        actions: workload(6, 100, 20, 0, 60),
+        expected: Expected::default(),
+        stride: 7,
+        mixtures: 2,
+    }
+    .run();
+}
+
+/// A process is killed, another one goes on with what the operating system has, and then the power fails.
+fn killed_then_cut(name: &str, options: &Options, actions: &[Action], stride: usize) {
+    let all = steps(actions);
+    let mut dice = Dice::new(99);
+    let counting = FaultyFiles::new(1);
+    let first = Mortal::new(&counting, u64::MAX / 2);
+    Run::new(Arc::new(first), options).play(actions).unwrap();
+    let operations = counting.operations();
+    for kill in (0..operations).step_by(stride) {
+        let at = format!("{name}, killed at {kill}");
+        let disk = FaultyFiles::new(kill);
+        let process = Mortal::new(&disk, kill);
+        let mut run = Run::new(Arc::new(process.clone()), options);
+        if run.play(actions).is_ok() {
+            continue;
+        }
+        assert!(process.is_dead(), "{at}");
+        // A killed process loses nothing that it acknowledged, whatever the durability.
+        let mut next = Run::new(Arc::new(disk.clone()), options);
+        let db = next.open().unwrap_or_else(|e| panic!("{at}: {e}"));
+        let content = read_back(&db);
+        let found = content.steps_found(&all, run.progress.acknowledged, run.progress.submitted);
+        let found = found.unwrap_or_else(|e| panic!("{at}: {e}"));
+        // The next process writes a little, then the power fails.
+        let mut maker = Maker::new(dice.next());
+        let more: Vec<Action> = [keeping_table()]
+            .into_iter()
+            .filter(|_| found == 0)
+            .chain((0..1 + dice.below(3)).map(|_| Action::Write(maker.events(5, 90))))
+            .chain(dice.chance(50).then_some(Action::Flush))
+            .collect();
+        let mut both = all[..found].to_vec();
+        both.extend(steps(&more));
+        let db = next.play_on(db, &more).unwrap_or_else(|e| panic!("{at}: {e}"));
+        disk.crash_now();
+        drop(db);
+        for seed in [0, 1, 2 + dice.next() / 2] {
+            let after = disk.after_crash(seed);
+            let at = format!("{at}, then cut, seed {seed}");
+            let last = Run::new(Arc::new(after.clone()), options);
+            let db = last.open().unwrap_or_else(|e| panic!("{at}: {e}"));
+            let least = match options.durability {
+                Durability::Synced => both.len(),
+                _ if next.progress.flushed > 0 => both.len(),
+                _ => run.progress.flushed,
+            };
+            let found = read_back(&db).steps_found(&both, least, both.len());
+            found.unwrap_or_else(|e| panic!("{at}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_and_leaves_nothing_unsafe() {
+    let options = small_options();
+    killed_then_cut("synced", &options, &workload(7, 24, 7, 15, 18), 1);
+    let options = Options { durability: Durability::Written, ..small_options() };
+    killed_then_cut("written", &options, &workload(8, 60, 20, 35, 50), 2);
+}
