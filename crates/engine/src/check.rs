@@ -43,7 +43,10 @@ impl CheckReport {
 /// # Errors
 /// When it cannot be looked at: not there, in use, an I/O error. Damage is not an error but part of the report.
 pub fn check(env: Env, options: Options) -> Result<CheckReport> {
-    let options = Options { must_exist: true, ..options };
+    let options = Options {
+        must_exist: true,
+        ..options
+    };
     let mut report = CheckReport::default();
     let (core, recovery) = match recover::open(env, options) {
         Ok(opened) => opened,
@@ -55,9 +58,14 @@ pub fn check(env: Env, options: Options) -> Result<CheckReport> {
     };
     report.log_records = recovery.log_records;
     for shard in &core.shards {
-        let partitions: Vec<Arc<Partition>> = shard.state.lock().partitions.all().cloned().collect();
+        let partitions: Vec<Arc<Partition>> =
+            shard.state.lock().partitions.all().cloned().collect();
         for partition in partitions {
-            let mut checker = Checker { core: &core, partition: &partition, report: &mut report };
+            let mut checker = Checker {
+                core: &core,
+                partition: &partition,
+                report: &mut report,
+            };
             checker.partition()?;
         }
     }
@@ -95,7 +103,13 @@ impl Checker<'_> {
         }
     }
 
-    fn expect(&mut self, holds: bool, offset: u64, expected: impl Into<String>, found: impl Into<String>) {
+    fn expect(
+        &mut self,
+        holds: bool,
+        offset: u64,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) {
         if !holds {
             self.report.damages.push(Damage {
                 file: self.partition.file.path().to_owned(),
@@ -108,10 +122,15 @@ impl Checker<'_> {
 
     fn partition(&mut self) -> Result<()> {
         self.report.segments += 1;
-        let header = self.core.store.verify_header(self.partition.id(), &self.partition.record);
+        let header = self
+            .core
+            .store
+            .verify_header(self.partition.id(), &self.partition.record);
         self.note(header)?;
         let state = self.core.store.state(self.partition);
-        let Some(state) = self.note(state)? else { return Ok(()) };
+        let Some(state) = self.note(state)? else {
+            return Ok(());
+        };
         let record = &self.partition.record;
         let footer = record.footer_offset;
         self.expect(
@@ -124,7 +143,12 @@ impl Checker<'_> {
         ids.sort_unstable();
         let known = self.core.stream_keys(&ids)?;
         for id in ids {
-            self.expect(known.contains_key(&id), footer, "a stream the metadata knows", format!("stream {}", id.0));
+            self.expect(
+                known.contains_key(&id),
+                footer,
+                "a stream the metadata knows",
+                format!("stream {}", id.0),
+            );
             if let Some(stream) = state.streams.get(&id) {
                 self.stream(stream)?;
             }
@@ -177,7 +201,9 @@ impl Checker<'_> {
     fn leaf(&mut self, entry: &LeafEntry) -> Result<()> {
         self.report.leaves += 1;
         let table = self.core.catalog.table(self.partition.record.table);
-        let Some(table) = table else { return Err(Error::internal("check: a partition of no table")) };
+        let Some(table) = table else {
+            return Err(Error::internal("check: a partition of no table"));
+        };
         let span = self.partition.record.span();
         self.expect(
             span.contains(entry.range().first) && span.contains(entry.range().last),
@@ -185,14 +211,25 @@ impl Checker<'_> {
             format!("a leaf inside {span:?}"),
             format!("{:?}", entry.range()),
         );
-        let rows = self.core.store.leaf_rows(self.partition.id(), entry, 0..entry.count as usize, None, &table);
-        let Some(rows) = self.note(rows)? else { return Ok(()) };
+        let rows = self.core.store.leaf_rows(
+            self.partition.id(),
+            entry,
+            0..entry.count as usize,
+            None,
+            &table,
+        );
+        let Some(rows) = self.note(rows)? else {
+            return Ok(());
+        };
         self.report.rows += rows.len() as u64;
         let ends = (rows.times.first().copied(), rows.times.last().copied());
         self.expect(
             ends == (Some(entry.first), Some(entry.last)) && rows.len() == entry.count as usize,
             entry.offset,
-            format!("{} rows from {} to {}", entry.count, entry.first, entry.last),
+            format!(
+                "{} rows from {} to {}",
+                entry.count, entry.first, entry.last
+            ),
             format!("{} rows from {:?} to {:?}", rows.len(), ends.0, ends.1),
         );
         let sorted = if table.keeps_duplicates() {
@@ -200,7 +237,12 @@ impl Checker<'_> {
         } else {
             rows.times.windows(2).all(|w| matches!(w, [a, b] if a < b))
         };
-        self.expect(sorted, entry.offset, "rows in order of time", "rows out of order");
+        self.expect(
+            sorted,
+            entry.offset,
+            "rows in order of time",
+            "rows out of order",
+        );
         Ok(())
     }
 
@@ -208,9 +250,13 @@ impl Checker<'_> {
     fn block(&mut self, state: &StreamState, base: Level, entry: &BlockEntry) -> Result<u64> {
         self.report.blocks += 1;
         let block = self.core.store.block(self.partition.id(), entry);
-        let Some(block) = self.note(block)? else { return Ok(0) };
+        let Some(block) = self.note(block)? else {
+            return Ok(0);
+        };
         let table = self.core.catalog.table(self.partition.record.table);
-        let Some(table) = table else { return Err(Error::internal("check: a partition of no table")) };
+        let Some(table) = table else {
+            return Err(Error::internal("check: a partition of no table"));
+        };
         let span = entry.level.span(entry.first_bucket, entry.last_bucket);
         let mut stored = from_block(&block, &table);
         let rows: u64 = stored.values().map(|b| b.rows).sum();
@@ -220,7 +266,11 @@ impl Checker<'_> {
                 !state.stale.iter().any(|s| s.overlaps(&span))
             });
         }
-        let leaves = state.main.iter().filter(|l| l.range().overlaps(&span)).copied();
+        let leaves = state
+            .main
+            .iter()
+            .filter(|l| l.range().overlaps(&span))
+            .copied();
         let sources = vec![Source::leaves(self.partition.id(), leaves)];
         let mut merge = Merge::new(&self.core.store, &table, span, None, sources);
         let mut expected = Buckets::new();
@@ -240,13 +290,22 @@ impl Checker<'_> {
             self.expect(
                 same,
                 entry.offset,
-                format!("bucket {number} of level {}: {:?}", entry.level.get(), expected.get(number)),
+                format!(
+                    "bucket {number} of level {}: {:?}",
+                    entry.level.get(),
+                    expected.get(number)
+                ),
                 format!("{bucket:?}"),
             );
         }
         if entry.level == base {
             let missing = expected.keys().find(|n| !stored.contains_key(n));
-            self.expect(missing.is_none(), entry.offset, format!("base bucket {missing:?}"), "no such bucket");
+            self.expect(
+                missing.is_none(),
+                entry.offset,
+                format!("base bucket {missing:?}"),
+                "no such bucket",
+            );
             return Ok(rows);
         }
         Ok(0)
@@ -256,14 +315,28 @@ impl Checker<'_> {
 fn same_bucket(a: &Bucket, b: &Bucket) -> bool {
     a.rows == b.rows
         && a.fields.len() == b.fields.len()
-        && a.fields.iter().zip(&b.fields).all(|((fa, ta, x), (fb, tb, y))| fa == fb && ta == tb && same_aggregate(x, y))
+        && a.fields
+            .iter()
+            .zip(&b.fields)
+            .all(|((fa, ta, x), (fb, tb, y))| fa == fb && ta == tb && same_aggregate(x, y))
 }
 
 /// Equal in what is exact, close in mean and deviation (law 3).
 fn same_aggregate(a: &Aggregate, b: &Aggregate) -> bool {
-    let exact = |x: &Aggregate| (x.count, x.nan, x.positive_infinite, x.negative_infinite, x.sum, x.time_sum);
+    let exact = |x: &Aggregate| {
+        (
+            x.count,
+            x.nan,
+            x.positive_infinite,
+            x.negative_infinite,
+            x.sum,
+            x.time_sum,
+        )
+    };
     let extremes = match (a.extremes, b.extremes) {
-        (Extremes::F64(l, h), Extremes::F64(m, i)) => l.to_bits() == m.to_bits() && h.to_bits() == i.to_bits(),
+        (Extremes::F64(l, h), Extremes::F64(m, i)) => {
+            l.to_bits() == m.to_bits() && h.to_bits() == i.to_bits()
+        }
         (x, y) => x == y,
     };
     let largest = match a.extremes {
@@ -277,5 +350,8 @@ fn same_aggregate(a: &Aggregate, b: &Aggregate) -> bool {
         (x, y) => x.is_none() && y.is_none(),
     };
     let spread = a.mean().unwrap_or(0.0).hypot(a.stddev().unwrap_or(0.0));
-    exact(a) == exact(b) && extremes && close(a.mean(), b.mean(), largest) && close(a.stddev(), b.stddev(), spread)
+    exact(a) == exact(b)
+        && extremes
+        && close(a.mean(), b.mean(), largest)
+        && close(a.stddev(), b.stddev(), spread)
 }

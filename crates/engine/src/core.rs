@@ -28,6 +28,8 @@ pub(crate) struct Core {
     /// Bytes of events in memory, over all shards.
     pub(crate) memory_bytes: AtomicUsize,
     pub(crate) next_segment: AtomicU64,
+    /// Streams with this number or a higher one were defined since opening: nothing of them was stored before.
+    pub(crate) first_new_stream: u32,
     /// The log generation that the next commit may name as the first needed.
     pub(crate) log_cut: AtomicU64,
     /// Serializes commits, so that definitions reach the metadata in the order of the log.
@@ -64,7 +66,9 @@ pub(crate) struct Work {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("dir", &self.options.dir).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("dir", &self.options.dir)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,17 +79,19 @@ impl Core {
     }
 
     pub(crate) fn shard(&self, index: ShardIndex) -> Result<&Shard> {
-        self.shards
-            .get(usize::from(index.0))
-            .ok_or_else(|| crate::Error::internal(format!("shard {} of {}", index.0, self.shards.len())))
+        self.shards.get(usize::from(index.0)).ok_or_else(|| {
+            crate::Error::internal(format!("shard {} of {}", index.0, self.shards.len()))
+        })
     }
 
     /// Adds to the bytes of memory in use.
     pub(crate) fn memory_changed(&self, change: isize) {
         if change >= 0 {
-            self.memory_bytes.fetch_add(change.unsigned_abs(), Ordering::Relaxed);
+            self.memory_bytes
+                .fetch_add(change.unsigned_abs(), Ordering::Relaxed);
         } else {
-            self.memory_bytes.fetch_sub(change.unsigned_abs(), Ordering::Relaxed);
+            self.memory_bytes
+                .fetch_sub(change.unsigned_abs(), Ordering::Relaxed);
             let _held = self.work.lock.lock();
             self.work.freed.notify_all();
         }
@@ -99,7 +105,11 @@ impl Core {
     /// The oldest sequence that replay would still need, given what memory holds now.
     pub(crate) fn first_needed(&self) -> Sequence {
         let published = self.log.published();
-        let in_memory = self.shards.iter().filter_map(|s| s.state.lock().first_sequence()).min();
+        let in_memory = self
+            .shards
+            .iter()
+            .filter_map(|s| s.state.lock().first_sequence())
+            .min();
         let defined = self.catalog.first_pending();
         let mut needed = Sequence(published.0 + 1);
         for sequence in [in_memory, defined].into_iter().flatten() {
@@ -134,7 +144,10 @@ fn key_hash(key: &[u8]) -> u64 {
 mod tests {
     #[test]
     fn the_shard_hash_never_changes() {
-        assert_eq!(super::key_hash(b"\0\0\0\0\x07station\x03EWR"), super::key_hash(b"\0\0\0\0\x07station\x03EWR"));
+        assert_eq!(
+            super::key_hash(b"\0\0\0\0\x07station\x03EWR"),
+            super::key_hash(b"\0\0\0\0\x07station\x03EWR")
+        );
         assert_eq!(super::key_hash(b""), 0xefd0_1f60_ba99_2926);
     }
 }

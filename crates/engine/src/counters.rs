@@ -65,7 +65,11 @@ impl Counters {
     }
 
     pub(crate) fn snapshot(&self) -> Vec<(&'static str, u64)> {
-        NAMES.iter().zip(&self.values).map(|(n, v)| (*n, v.load(Ordering::Relaxed))).collect()
+        NAMES
+            .iter()
+            .zip(&self.values)
+            .map(|(n, v)| (*n, v.load(Ordering::Relaxed)))
+            .collect()
     }
 
     fn add(&self, index: usize, count: u64) {
@@ -84,7 +88,9 @@ impl Counters {
     }
 
     pub(crate) fn events_by_cause(&self, cause: Cause) -> u64 {
-        self.values.get(2 + cause as usize).map_or(0, |v| v.load(Ordering::Relaxed))
+        self.values
+            .get(2 + cause as usize)
+            .map_or(0, |v| v.load(Ordering::Relaxed))
     }
 
     pub(crate) fn bytes(&self, log: u64, leaf: u64, index: u64, meta: u64) {

@@ -31,7 +31,9 @@ struct Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("core", &self.core).finish_non_exhaustive()
+        f.debug_struct("Inner")
+            .field("core", &self.core)
+            .finish_non_exhaustive()
     }
 }
 
@@ -70,7 +72,10 @@ impl Ticket {
             self.core.log.wait_published(sequence)?;
             self.core.after_write()?;
         }
-        Ok(Written { accepted: self.accepted, refused: self.refused })
+        Ok(Written {
+            accepted: self.accepted,
+            refused: self.refused,
+        })
     }
 }
 
@@ -83,7 +88,11 @@ impl Core {
         let exact = matches!(self.options.flush_rule, FlushRule::LabExact { .. });
         let used = self.memory_bytes.load(Ordering::Relaxed);
         let log_max = 4 * self.options.memory_budget_bytes as u64;
-        if exact || used >= self.flush_bytes() || self.log.live_bytes() > log_max { self.maintain() } else { Ok(()) }
+        if exact || used >= self.flush_bytes() || self.log.live_bytes() > log_max {
+            self.maintain()
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -118,8 +127,15 @@ impl Database {
         let (core, recovery) = recover::open(env, options)?;
         let core = Arc::new(core);
         let threads = spawn_workers(&core)?;
-        let inner = Inner { core, recovery, threads: Mutex::new(threads), closed: AtomicBool::new(false) };
-        Ok(Database { inner: Arc::new(inner) })
+        let inner = Inner {
+            core,
+            recovery,
+            threads: Mutex::new(threads),
+            closed: AtomicBool::new(false),
+        };
+        Ok(Database {
+            inner: Arc::new(inner),
+        })
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -170,7 +186,10 @@ impl Database {
     /// `closed` after [`Database::close`].
     pub fn snapshot(&self) -> Result<Snapshot> {
         if self.inner.closed.load(Ordering::Acquire) {
-            return Err(Error::new(crate::ErrorKind::Closed, "the database is closed"));
+            return Err(Error::new(
+                crate::ErrorKind::Closed,
+                "the database is closed",
+            ));
         }
         Ok(Snapshot::open(Arc::clone(self.core())))
     }
@@ -179,7 +198,11 @@ impl Database {
     #[must_use]
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = self.core();
-        core.catalog.tables().iter().map(|t| table_info(core, t)).collect()
+        core.catalog
+            .tables()
+            .iter()
+            .map(|t| table_info(core, t))
+            .collect()
     }
 
     /// Declares a table.
@@ -194,16 +217,34 @@ impl Database {
         for field in &spec.fields {
             check_name("field", &field.name)?;
             if fields.iter().any(|f| f.name == field.name) {
-                return Err(Error::invalid(format!("field `{}` comes twice", field.name)));
+                return Err(Error::invalid(format!(
+                    "field `{}` comes twice",
+                    field.name
+                )));
             }
-            fields.push(Field { name: field.name.clone(), field_type: field.field_type });
+            fields.push(Field {
+                name: field.name.clone(),
+                field_type: field.field_type,
+            });
         }
         if fields.len() > core.options.fields_max {
-            return Err(Error::invalid(format!("at most {} fields are allowed", core.options.fields_max)));
+            return Err(Error::invalid(format!(
+                "at most {} fields are allowed",
+                core.options.fields_max
+            )));
         }
         let change = |id, old: Option<&Table>| match old {
-            Some(_) => Err(Error::invalid(format!("table `{}` exists already", spec.name))),
-            None => Ok(Table { id, name: spec.name.clone(), duplicates: spec.duplicates, leaf_events, fields }),
+            Some(_) => Err(Error::invalid(format!(
+                "table `{}` exists already",
+                spec.name
+            ))),
+            None => Ok(Table {
+                id,
+                name: spec.name.clone(),
+                duplicates: spec.duplicates,
+                leaf_events,
+                fields,
+            }),
         };
         self.define(&spec.name, change)
     }
@@ -216,9 +257,14 @@ impl Database {
     pub fn alter_table(&self, name: &str, change: &TableChange) -> Result<TableInfo> {
         let core = self.core();
         core.log.check()?;
-        let streams = core.catalog.table_named(name).map_or(0, |t| core.catalog.stream_count(t.id));
+        let streams = core
+            .catalog
+            .table_named(name)
+            .map_or(0, |t| core.catalog.stream_count(t.id));
         let alter = |_, old: Option<&Table>| {
-            let mut table = old.cloned().ok_or_else(|| Error::not_found(format!("no table `{name}`")))?;
+            let mut table = old
+                .cloned()
+                .ok_or_else(|| Error::not_found(format!("no table `{name}`")))?;
             if change.leaf_events.is_some() {
                 table.leaf_events = leaf_events(change.leaf_events, core.options.leaf_events)?;
             }
@@ -238,7 +284,10 @@ impl Database {
                 add_field(&mut table, field)?;
             }
             if table.fields.len() > core.options.fields_max {
-                return Err(Error::invalid(format!("at most {} fields are allowed", core.options.fields_max)));
+                return Err(Error::invalid(format!(
+                    "at most {} fields are allowed",
+                    core.options.fields_max
+                )));
             }
             Ok(table)
         };
@@ -251,7 +300,9 @@ impl Database {
         change: impl FnOnce(crate::ids::TableId, Option<&Table>) -> Result<Table>,
     ) -> Result<TableInfo> {
         let core = self.core();
-        let (table, sequence) = core.catalog.define_table(name, change, |t| core.log_table(t))?;
+        let (table, sequence) = core
+            .catalog
+            .define_table(name, change, |t| core.log_table(t))?;
         if let Some(sequence) = sequence {
             core.log.wait_published(sequence)?;
         }
@@ -307,7 +358,10 @@ pub struct TableChange {
 fn add_field(table: &mut Table, field: &crate::FieldSpec) -> Result<()> {
     use headwater_codec::FieldType::{F64, I64};
     match table.fields.iter_mut().find(|f| f.name == field.name) {
-        None => table.fields.push(Field { name: field.name.clone(), field_type: field.field_type }),
+        None => table.fields.push(Field {
+            name: field.name.clone(),
+            field_type: field.field_type,
+        }),
         Some(known) if known.field_type == field.field_type => {}
         Some(known) if known.field_type == I64 && field.field_type == F64 => known.field_type = F64,
         Some(known) => {
@@ -323,7 +377,9 @@ fn add_field(table: &mut Table, field: &crate::FieldSpec) -> Result<()> {
 fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {
     let events = wanted.unwrap_or(default);
     if !(16..=65_536).contains(&events) {
-        return Err(Error::invalid(format!("leaf_events must be 16 to 65536, found {events}")));
+        return Err(Error::invalid(format!(
+            "leaf_events must be 16 to 65536, found {events}"
+        )));
     }
     Ok(events)
 }
@@ -348,21 +404,27 @@ fn spawn_workers(core: &Arc<Core>) -> Result<Vec<Box<dyn Joiner>>> {
             body(&shared);
             drop(latch);
         });
-        let joiner = core
-            .env
-            .threads
-            .spawn(&name, guarded)
-            .map_err(|e| Error::new(crate::ErrorKind::Io, format!("cannot start thread {name}: {e}")))?;
+        let joiner = core.env.threads.spawn(&name, guarded).map_err(|e| {
+            Error::new(
+                crate::ErrorKind::Io,
+                format!("cannot start thread {name}: {e}"),
+            )
+        })?;
         threads.extend(joiner);
         Ok(())
     };
     for index in 0..core.shards.len() {
         let index = ShardIndex(index as u16);
-        spawn(format!("hw-flush-{}", index.0), Box::new(move |core| core.flush_worker(index)))?;
+        spawn(
+            format!("hw-flush-{}", index.0),
+            Box::new(move |core| core.flush_worker(index)),
+        )?;
     }
     spawn("hw-compact".into(), Box::new(Core::compaction_worker))?;
     spawn("hw-log".into(), Box::new(Core::log_worker))?;
-    core.work.threads.store(!threads.is_empty(), Ordering::Release);
+    core.work
+        .threads
+        .store(!threads.is_empty(), Ordering::Release);
     Ok(threads)
 }
 
@@ -372,7 +434,9 @@ struct LatchOnPanic(Arc<Core>);
 impl Drop for LatchOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.log.latch(Error::internal("a worker thread panicked"));
+            self.0
+                .log
+                .latch(Error::internal("a worker thread panicked"));
         }
     }
 }
@@ -383,7 +447,11 @@ impl Inner {
             return Ok(());
         }
         let core = &self.core;
-        let flushed = if core.log.check_failure().is_ok() { core.flush_all() } else { Ok(()) };
+        let flushed = if core.log.check_failure().is_ok() {
+            core.flush_all()
+        } else {
+            Ok(())
+        };
         core.work.stop.store(true, Ordering::Release);
         core.log.close();
         {

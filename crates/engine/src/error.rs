@@ -96,7 +96,12 @@ impl Error {
     /// An error of this kind.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(std::sync::Arc::new(Inner { kind, message: message.into(), damage: None, source: None }))
+        Error(std::sync::Arc::new(Inner {
+            kind,
+            message: message.into(),
+            damage: None,
+            source: None,
+        }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Error {
@@ -117,7 +122,11 @@ impl Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
             _ => ErrorKind::Io,
         };
-        let advice = if kind == ErrorKind::Full { "; free some space and reopen" } else { "" };
+        let advice = if kind == ErrorKind::Full {
+            "; free some space and reopen"
+        } else {
+            ""
+        };
         Error(std::sync::Arc::new(Inner {
             kind,
             message: format!("cannot {what} {}: {source}{advice}", path.display()),
@@ -148,14 +157,29 @@ impl Error {
         let error = error.into();
         let kind = match &error {
             redb::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull => ErrorKind::Full,
+            // Not a redb file, or one that ends too early.
+            redb::Error::Io(io)
+                if matches!(
+                    io.kind(),
+                    std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof
+                ) =>
+            {
+                ErrorKind::Corrupt
+            }
             redb::Error::Io(_) | redb::Error::PreviousIo => ErrorKind::Io,
             redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) => ErrorKind::Corrupt,
             _ => ErrorKind::Internal,
         };
+        let damage = (kind == ErrorKind::Corrupt).then(|| Damage {
+            file: "meta.redb".into(),
+            offset: 0,
+            expected: "sound metadata".into(),
+            found: error.to_string(),
+        });
         Error(std::sync::Arc::new(Inner {
             kind,
             message: format!("metadata (meta.redb): {error}"),
-            damage: None,
+            damage,
             source: Some(Box::new(error)),
         }))
     }
@@ -193,6 +217,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|s| &**s as &(dyn std::error::Error + 'static))
+        self.0
+            .source
+            .as_ref()
+            .map(|s| &**s as &(dyn std::error::Error + 'static))
     }
 }

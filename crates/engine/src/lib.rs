@@ -40,5 +40,6 @@ pub use read::{
 pub use recover::Recovery;
 pub use stats::Stats;
 pub use write::{
-    REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Refused,
+    REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE,
+    Refused,
 };

@@ -17,7 +17,13 @@ const LOG_BUDGETS_MAX: u64 = 4;
 impl Core {
     fn view(&self, index: ShardIndex) -> Result<(ShardView, usize)> {
         let state = self.shard(index)?.state.lock();
-        Ok((ShardView { flank_events: state.flank_events, late_events: state.late_events }, state.bytes))
+        Ok((
+            ShardView {
+                flank_events: state.flank_events,
+                late_events: state.late_events,
+            },
+            state.bytes,
+        ))
     }
 
     fn shard_indices(&self) -> impl Iterator<Item = ShardIndex> + use<> {
@@ -36,7 +42,10 @@ impl Core {
         }
         let used = self.memory_bytes.load(Ordering::Relaxed);
         let share = self.flush_bytes() / self.shards.len().max(1);
-        if used >= self.flush_bytes() && bytes >= share.min(used / self.shards.len().max(1)) && bytes > 0 {
+        if used >= self.flush_bytes()
+            && bytes >= share.min(used / self.shards.len().max(1))
+            && bytes > 0
+        {
             let buffers = step::buffers_to_store(policy, view);
             if self.step(index, buffers, Urgency::Memory)? {
                 return Ok(true);
@@ -138,7 +147,9 @@ impl Core {
     fn wait_for_work(&self) {
         let mut held = self.work.lock.lock();
         if !self.stopped() {
-            self.work.wanted.wait_for(&mut held, Duration::from_millis(500));
+            self.work
+                .wanted
+                .wait_for(&mut held, Duration::from_millis(500));
         }
     }
 

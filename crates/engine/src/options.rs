@@ -95,13 +95,34 @@ impl Options {
 
     /// Checks every setting against its allowed range.
     pub(crate) fn validate(&self) -> crate::Result<()> {
-        let check = |ok: bool, text: &str| if ok { Ok(()) } else { Err(crate::Error::invalid(text)) };
-        check(self.memory_budget_bytes >= 1 << 20, "memory_budget_bytes must be at least 1 MiB (1048576)")?;
+        let check = |ok: bool, text: &str| {
+            if ok {
+                Ok(())
+            } else {
+                Err(crate::Error::invalid(text))
+            }
+        };
+        check(
+            self.memory_budget_bytes >= 1 << 20,
+            "memory_budget_bytes must be at least 1 MiB (1048576)",
+        )?;
         check((1..=64).contains(&self.shards), "shards must be 1 to 64")?;
-        check((16..=65_536).contains(&self.leaf_events), "leaf_events must be 16 to 65536")?;
-        check(self.batch_bytes_max >= 1024, "batch_bytes_max must be at least 1024")?;
-        check(self.partition_bytes_max >= self.partition_target_bytes, "partition_bytes_max must not be below partition_target_bytes")?;
-        check((4..=4096).contains(&self.bucket_events), "bucket_events must be 4 to 4096")?;
+        check(
+            (16..=65_536).contains(&self.leaf_events),
+            "leaf_events must be 16 to 65536",
+        )?;
+        check(
+            self.batch_bytes_max >= 1024,
+            "batch_bytes_max must be at least 1024",
+        )?;
+        check(
+            self.partition_bytes_max >= self.partition_target_bytes,
+            "partition_bytes_max must not be below partition_target_bytes",
+        )?;
+        check(
+            (4..=4096).contains(&self.bucket_events),
+            "bucket_events must be 4 to 4096",
+        )?;
         check(self.groups_max >= 2, "groups_max must be at least 2")?;
         self.late_policy.validate()
     }

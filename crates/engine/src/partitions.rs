@@ -27,16 +27,23 @@ impl PartitionSet {
     }
 
     /// Partitions of a table that share an instant with `range`, by span.
-    pub(crate) fn overlapping(&self, table: TableId, range: &ClosedRange) -> impl Iterator<Item = &Arc<Partition>> {
+    pub(crate) fn overlapping(
+        &self,
+        table: TableId,
+        range: &ClosedRange,
+    ) -> impl Iterator<Item = &Arc<Partition>> {
         let range = *range;
-        self.of(table).iter().filter(move |p| p.record.span().overlaps(&range))
+        self.of(table)
+            .iter()
+            .filter(move |p| p.record.span().overlaps(&range))
     }
 
     /// The partition that owns an instant.
     pub(crate) fn owner(&self, table: TableId, time: i64) -> Option<&Arc<Partition>> {
         let list = self.of(table);
         let at = list.partition_point(|p| p.record.span().last.as_nanos() < time);
-        list.get(at).filter(|p| p.record.span().contains(Timestamp::from_nanos(time)))
+        list.get(at)
+            .filter(|p| p.record.span().contains(Timestamp::from_nanos(time)))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Partition>> {
@@ -73,14 +80,23 @@ impl Span {
 
     fn at(level: i32, time: i64) -> Span {
         let level = Level::clamped(level);
-        Span { level, bucket: level.bucket_of(Timestamp::from_nanos(time)) }
+        Span {
+            level,
+            bucket: level.bucket_of(Timestamp::from_nanos(time)),
+        }
     }
 
     /// The two halves; `None` at the finest level.
     pub(crate) fn halves(&self) -> Option<[Span; 2]> {
         let level = Level::new(self.level.get() - 1)?;
         let bucket = self.bucket.checked_mul(2)?;
-        Some([Span { level, bucket }, Span { level, bucket: bucket + 1 }])
+        Some([
+            Span { level, bucket },
+            Span {
+                level,
+                bucket: bucket + 1,
+            },
+        ])
     }
 }
 
@@ -88,7 +104,12 @@ impl Span {
 ///
 /// The widest dyadic span that meets no other and is expected to close at or below `target_bytes`, taking the rate of events
 /// from the middle half of those in the span, so that a few stray times do not blur it.
-pub(crate) fn choose_span(times: &[i64], taken: &[ClosedRange], bytes_per_event: f64, target_bytes: u64) -> Span {
+pub(crate) fn choose_span(
+    times: &[i64],
+    taken: &[ClosedRange],
+    bytes_per_event: f64,
+    target_bytes: u64,
+) -> Span {
     let middle = times.get(times.len() / 2).copied().unwrap_or(0);
     let mut chosen = Span::at(-20, middle);
     for level in (-20..=LEVEL_MAX).rev() {
@@ -106,7 +127,8 @@ pub(crate) fn choose_span(times: &[i64], taken: &[ClosedRange], bytes_per_event:
         } else {
             let quarter = |q: usize| inside.get(inside.len() * q / 4).copied().unwrap_or(middle);
             let half_of_events = (i128::from(quarter(3)) - i128::from(quarter(1))).max(1) as f64;
-            let width = (i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos()) + 1) as f64;
+            let width =
+                (i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos()) + 1) as f64;
             now.max(now * width / (2.0 * half_of_events))
         };
         chosen = span;
@@ -125,7 +147,9 @@ mod tests {
 
     #[test]
     fn a_dense_stretch_gets_a_span_by_its_rate() {
-        let times: Vec<i64> = (0..10_000).map(|i| 19_000 * DAY + i * 1_000_000_000).collect();
+        let times: Vec<i64> = (0..10_000)
+            .map(|i| 19_000 * DAY + i * 1_000_000_000)
+            .collect();
         // 10 bytes a second: 128 MiB take 155 days; the widest span below that is 2^23 s = 97 days.
         let span = choose_span(&times, &[], 10.0, 128 << 20);
         assert_eq!(span.level.get(), 23);
@@ -141,7 +165,9 @@ mod tests {
         assert_eq!(choose_span(&[5 * DAY], &[], 10.0, 1 << 20).level.get(), 34);
         let other = Span::at(20, 0).range();
         let span = choose_span(&[1 << 60], &[other], 10.0, 1 << 20);
-        assert!(!span.range().overlaps(&other) && span.range().contains(Timestamp::from_nanos(1 << 60)));
+        assert!(
+            !span.range().overlaps(&other) && span.range().contains(Timestamp::from_nanos(1 << 60))
+        );
     }
 
     #[test]

@@ -46,18 +46,37 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
     options.validate()?;
     let dir = options.dir.clone();
     let meta_path = dir.join("meta.redb");
-    let exists = env.files.exists(&meta_path).map_err(|e| Error::io("look for", &meta_path, e))?;
+    let exists = env
+        .files
+        .exists(&meta_path)
+        .map_err(|e| Error::io("look for", &meta_path, e))?;
     if options.must_exist && !exists {
-        return Err(Error::not_found(format!("{}: no database here (no meta.redb)", dir.display())));
+        return Err(Error::not_found(format!(
+            "{}: no database here (no meta.redb)",
+            dir.display()
+        )));
     }
     let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
     for part in [&dir, &log_dir, &segment_dir] {
-        env.files.create_dir_all(part).map_err(|e| Error::io("create", part, e))?;
+        env.files
+            .create_dir_all(part)
+            .map_err(|e| Error::io("create", part, e))?;
     }
     let lock = take_lock(&env, &dir)?;
+    for part in [&dir, &log_dir, &segment_dir] {
+        // Names that a killed process left are perhaps not on the medium yet; what is built on them must not vanish with them.
+        env.files
+            .sync_dir(part)
+            .map_err(|e| Error::io("sync", part, e))?;
+    }
     let meta = open_meta(&env, &options, &meta_path, exists, &log_dir, &segment_dir)?;
     let cache_bytes = options.memory_budget_bytes / 4;
-    let store = Store::new(Arc::clone(&env.files), segment_dir.clone(), cache_bytes, options.open_files_max);
+    let store = Store::new(
+        Arc::clone(&env.files),
+        segment_dir.clone(),
+        cache_bytes,
+        options.open_files_max,
+    );
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
     settle_files(&env, &store, &partitions, &mut recovery)?;
@@ -72,7 +91,10 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
                 found: format!("segment {} in shard {}", id.0, record.shard.0),
             })
         })?;
-        set.put(Arc::new(Partition { record: record.clone(), file: store.segment_file(*id) }));
+        set.put(Arc::new(Partition {
+            record: record.clone(),
+            file: store.segment_file(*id),
+        }));
     }
     let catalog = Catalog::new();
     catalog.load(&meta)?;
@@ -99,7 +121,9 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
         options.log_file_size(),
         first_generation,
         step_sequence,
-        |sequence, kind, payload, path, offset| replayer.record(sequence, kind, payload, path, offset),
+        |sequence, kind, payload, path, offset| {
+            replayer.record(sequence, kind, payload, path, offset)
+        },
     )?;
     let (memory, events) = (replayer.memory, replayer.events);
     counters.accepted(events, 0);
@@ -107,8 +131,11 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
     recovery.events_replayed = events;
     report(&dir, &replayed, &mut recovery);
     let after = replayed.last.max(step_sequence);
+    let first_new_stream = catalog.pending_up_to(after).1;
     let log = Log::new(replayed, after, options.durability, Arc::clone(&env.clock));
-    let next_segment = meta.next_segment()?.max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
+    let next_segment = meta
+        .next_segment()?
+        .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
     let core = Core {
         catalog,
         meta,
@@ -118,8 +145,12 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
         counters,
         memory_bytes: AtomicUsize::new(memory),
         next_segment: AtomicU64::new(next_segment),
+        first_new_stream,
         log_cut: AtomicU64::new(first_generation),
-        commit: Mutex::new(CommitState { log_generation: first_generation, ..CommitState::default() }),
+        commit: Mutex::new(CommitState {
+            log_generation: first_generation,
+            ..CommitState::default()
+        }),
         work: Work::default(),
         uncompactable: Mutex::new(HashSet::new()),
         _lock: Some(lock),
@@ -131,14 +162,22 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
 
 fn take_lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
     let path = dir.join("lock");
-    env.files.lock(&path, &format!("pid {}", std::process::id())).map_err(|error| match error {
-        LockError::Held { owner_text } => Error::new(
-            ErrorKind::Locked,
-            format!("{} is in use by another process ({owner_text}): stop it first", dir.display()),
-        ),
-        LockError::Io(error) => Error::io("lock", &path, error),
-        other => Error::new(ErrorKind::Io, format!("cannot lock {}: {other}", path.display())),
-    })
+    env.files
+        .lock(&path, &format!("pid {}", std::process::id()))
+        .map_err(|error| match error {
+            LockError::Held { owner_text } => Error::new(
+                ErrorKind::Locked,
+                format!(
+                    "{} is in use by another process ({owner_text}): stop it first",
+                    dir.display()
+                ),
+            ),
+            LockError::Io(error) => Error::io("lock", &path, error),
+            other => Error::new(
+                ErrorKind::Io,
+                format!("cannot lock {}: {other}", path.display()),
+            ),
+        })
 }
 
 /// Opens the metadata, or makes it. A database whose making was cut short holds no log and no segments: it is made again.
@@ -153,23 +192,36 @@ fn open_meta(
     let list = |dir: &Path| env.files.list(dir).map_err(|e| Error::io("list", dir, e));
     let empty = list(log_dir)?.is_empty() && list(segment_dir)?.is_empty();
     if exists {
-        let file = env.files.open(path, OpenMode::Write).map_err(|e| Error::io("open", path, e))?;
+        let file = env
+            .files
+            .open(path, OpenMode::Write)
+            .map_err(|e| Error::io("open", path, e))?;
         match Meta::open(path, file) {
             Ok(Some(meta)) => return Ok(meta),
-            Err(error) if !empty || matches!(error.kind(), ErrorKind::Io | ErrorKind::Invalid | ErrorKind::Full) => {
+            Err(error)
+                if !empty
+                    || matches!(
+                        error.kind(),
+                        ErrorKind::Io | ErrorKind::Invalid | ErrorKind::Full
+                    ) =>
+            {
                 return Err(error);
             }
             Ok(None) if !empty => {
                 return Err(Error::damage(Damage {
                     file: path.to_owned(),
                     offset: 0,
-                    expected: "metadata with a format version, since there are log or segment files".into(),
+                    expected:
+                        "metadata with a format version, since there are log or segment files"
+                            .into(),
                     found: "metadata without one".into(),
                 }));
             }
             Ok(None) | Err(_) => {
                 tracing::info!(path = %path.display(), "the database was being made when power went: making it again");
-                env.files.remove(path).map_err(|e| Error::io("remove", path, e))?;
+                env.files
+                    .remove(path)
+                    .map_err(|e| Error::io("remove", path, e))?;
             }
         }
     } else if !empty {
@@ -180,10 +232,15 @@ fn open_meta(
             found: "no file".into(),
         }));
     }
-    let file = env.files.open(path, OpenMode::CreateNew).map_err(|e| Error::io("create", path, e))?;
+    let file = env
+        .files
+        .open(path, OpenMode::CreateNew)
+        .map_err(|e| Error::io("create", path, e))?;
     let meta = Meta::create(path, file, options.shards)?;
     let dir = options.dir.as_path();
-    env.files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+    env.files
+        .sync_dir(dir)
+        .map_err(|e| Error::io("sync", dir, e))?;
     Ok(meta)
 }
 
@@ -194,14 +251,18 @@ fn settle_files(
     partitions: &[(crate::ids::SegmentId, PartitionRecord)],
     recovery: &mut Recovery,
 ) -> Result<()> {
-    let named: HashMap<String, &PartitionRecord> =
-        partitions.iter().map(|(id, record)| (format!("{}.seg", id.0), record)).collect();
+    let named: HashMap<String, &PartitionRecord> = partitions
+        .iter()
+        .map(|(id, record)| (format!("{}.seg", id.0), record))
+        .collect();
     let dir = store.dir();
     let present = env.files.list(dir).map_err(|e| Error::io("list", dir, e))?;
     for name in &present {
         if !named.contains_key(name) && name.ends_with(".seg") {
             let path = dir.join(name);
-            env.files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            env.files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
             tracing::info!(path = %path.display(), "removed a segment file that no commit names");
             recovery.files_removed += 1;
         }
@@ -219,13 +280,17 @@ fn settle_files(
         if !present.contains(&format!("{}.seg", id.0)) {
             return Err(short("no file".into()));
         }
-        let file = env.files.open(&path, OpenMode::Write).map_err(|e| Error::io("open", &path, e))?;
+        let file = env
+            .files
+            .open(&path, OpenMode::Write)
+            .map_err(|e| Error::io("open", &path, e))?;
         let len = file.len().map_err(|e| Error::io("read", &path, e))?;
         if len < record.committed_bytes {
             return Err(short(format!("{len} bytes")));
         }
         if len > record.committed_bytes {
-            file.set_len(record.committed_bytes).map_err(|e| Error::io("truncate", &path, e))?;
+            file.set_len(record.committed_bytes)
+                .map_err(|e| Error::io("truncate", &path, e))?;
             tracing::info!(path = %path.display(), from = len, to = record.committed_bytes, "cut back an uncommitted tail");
             recovery.files_truncated += 1;
         }
@@ -263,27 +328,42 @@ struct Replayer<'a> {
 }
 
 impl Replayer<'_> {
-    fn record(&mut self, sequence: Sequence, kind: u8, payload: &[u8], path: &Path, offset: u64) -> Result<()> {
+    fn record(
+        &mut self,
+        sequence: Sequence,
+        kind: u8,
+        payload: &[u8],
+        path: &Path,
+        offset: u64,
+    ) -> Result<()> {
         let mut cursor = Cursor::new(payload);
         let damaged = |e: DecodeError| Error::decode(path, offset + 32, e);
         match RecordKind::from_number(kind) {
             Some(RecordKind::Table) => {
                 let table = Table::decode(&mut cursor).map_err(damaged)?;
-                self.catalog.replay(self.meta, sequence, Definition::Table(Arc::new(table)))
+                self.catalog
+                    .replay(self.meta, sequence, Definition::Table(Arc::new(table)))
             }
             Some(RecordKind::Streams) => {
-                let count = cursor.varint_up_to(payload.len() as u64, "stream count").map_err(damaged)?;
+                let count = cursor
+                    .varint_up_to(payload.len() as u64, "stream count")
+                    .map_err(damaged)?;
                 for _ in 0..count {
                     let record = StreamRecord::decode(&mut cursor).map_err(damaged)?;
                     self.streams.insert(record.id, (record.table, record.shard));
-                    self.catalog.replay(self.meta, sequence, Definition::Stream(record))?;
+                    self.catalog
+                        .replay(self.meta, sequence, Definition::Stream(record))?;
                 }
                 Ok(())
             }
             Some(RecordKind::Write) => {
-                let count = cursor.varint_up_to(payload.len() as u64, "entry count").map_err(damaged)?;
+                let count = cursor
+                    .varint_up_to(payload.len() as u64, "entry count")
+                    .map_err(damaged)?;
                 for _ in 0..count {
-                    let id = cursor.varint_up_to(u64::from(u32::MAX), "stream id").map_err(damaged)?;
+                    let id = cursor
+                        .varint_up_to(u64::from(u32::MAX), "stream id")
+                        .map_err(damaged)?;
                     let rows = decode_rows(&mut cursor).map_err(damaged)?;
                     self.rows(sequence, StreamId(id as u32), rows, path, offset)?;
                 }
@@ -298,7 +378,14 @@ impl Replayer<'_> {
         }
     }
 
-    fn rows(&mut self, sequence: Sequence, stream: StreamId, rows: Rows, path: &Path, offset: u64) -> Result<()> {
+    fn rows(
+        &mut self,
+        sequence: Sequence,
+        stream: StreamId,
+        rows: Rows,
+        path: &Path,
+        offset: u64,
+    ) -> Result<()> {
         if self.covers.is_none() {
             let after = Sequence(sequence.0.saturating_sub(1));
             let mut covers: HashMap<StreamId, Vec<Cover>> = HashMap::new();
@@ -309,14 +396,23 @@ impl Replayer<'_> {
             }
             self.covers = Some(covers);
         }
-        let covers = self.covers.as_ref().and_then(|c| c.get(&stream)).map(Vec::as_slice).unwrap_or_default();
+        let covers = self
+            .covers
+            .as_ref()
+            .and_then(|c| c.get(&stream))
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let covers: Vec<&Cover> = covers.iter().filter(|c| c.sequence >= sequence).collect();
         let rows = if covers.is_empty() {
             rows
         } else {
             let kept: Vec<u32> = (0u32..)
                 .zip(&rows.times)
-                .filter(|(_, t)| !covers.iter().any(|c| c.range.contains(Timestamp::from_nanos(**t))))
+                .filter(|(_, t)| {
+                    !covers
+                        .iter()
+                        .any(|c| c.range.contains(Timestamp::from_nanos(**t)))
+                })
                 .map(|(row, _)| row)
                 .collect();
             if kept.is_empty() {
@@ -326,7 +422,9 @@ impl Replayer<'_> {
         };
         let (table, shard) = self.place(stream, path, offset)?;
         let Some(shard) = self.shards.get(usize::from(shard.0)) else {
-            return Err(Error::internal("replay: a stream of a shard that is not there"));
+            return Err(Error::internal(
+                "replay: a stream of a shard that is not there",
+            ));
         };
         let watermark = self.watermark(shard, stream, table)?;
         let mut state = shard.state.lock();
@@ -341,7 +439,12 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    fn place(&mut self, stream: StreamId, path: &Path, offset: u64) -> Result<(TableId, ShardIndex)> {
+    fn place(
+        &mut self,
+        stream: StreamId,
+        path: &Path,
+        offset: u64,
+    ) -> Result<(TableId, ShardIndex)> {
         if let Some(place) = self.streams.get(&stream) {
             return Ok(*place);
         }
@@ -360,7 +463,11 @@ impl Replayer<'_> {
     fn watermark(&self, shard: &Shard, stream: StreamId, table: TableId) -> Result<Option<i64>> {
         let partitions = {
             let state = shard.state.lock();
-            if let Some(slot) = state.streams.get(&stream).filter(|s| s.memory.watermark_known) {
+            if let Some(slot) = state
+                .streams
+                .get(&stream)
+                .filter(|s| s.memory.watermark_known)
+            {
                 return Ok(slot.memory.watermark);
             }
             Arc::clone(&state.partitions)

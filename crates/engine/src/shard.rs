@@ -53,8 +53,15 @@ pub(crate) struct ShardStream {
 
 impl Shard {
     pub(crate) fn new(partitions: PartitionSet) -> Shard {
-        let state = ShardState { partitions: Arc::new(partitions), version: 1, ..ShardState::default() };
-        Shard { state: Mutex::new(state), stepping: Mutex::new(StepScratch::default()) }
+        let state = ShardState {
+            partitions: Arc::new(partitions),
+            version: 1,
+            ..ShardState::default()
+        };
+        Shard {
+            state: Mutex::new(state),
+            stepping: Mutex::new(StepScratch::default()),
+        }
     }
 }
 
@@ -66,8 +73,10 @@ impl ShardState {
         table: TableId,
         change: impl FnOnce(&mut StreamMemory) -> T,
     ) -> (T, isize) {
-        let slot =
-            self.streams.entry(stream).or_insert_with(|| ShardStream { table, memory: StreamMemory::default() });
+        let slot = self.streams.entry(stream).or_insert_with(|| ShardStream {
+            table,
+            memory: StreamMemory::default(),
+        });
         let memory = &mut slot.memory;
         let (bytes, flank, late) = (memory.bytes, memory.flank_rows, memory.late_rows);
         let result = change(memory);
@@ -85,7 +94,10 @@ impl ShardState {
 
     /// The smallest sequence of an event in memory.
     pub(crate) fn first_sequence(&self) -> Option<Sequence> {
-        self.active.iter().filter_map(|s| self.streams.get(s)?.memory.first_sequence()).min()
+        self.active
+            .iter()
+            .filter_map(|s| self.streams.get(s)?.memory.first_sequence())
+            .min()
     }
 
     /// Registers a snapshot of the present version.
@@ -105,11 +117,16 @@ impl ShardState {
         if self.retired.is_empty() {
             return 0;
         }
-        let oldest = self.snapshots.first_key_value().map_or(u64::MAX, |(v, _)| *v);
+        let oldest = self
+            .snapshots
+            .first_key_value()
+            .map_or(u64::MAX, |(v, _)| *v);
         let before = self.bytes;
         let mut retired = std::mem::take(&mut self.retired);
         retired.retain(|stream| {
-            let Some(slot) = self.streams.get_mut(stream) else { return false };
+            let Some(slot) = self.streams.get_mut(stream) else {
+                return false;
+            };
             let bytes = slot.memory.bytes;
             slot.memory.purge_retired(oldest);
             self.bytes = self.bytes + slot.memory.bytes - bytes;

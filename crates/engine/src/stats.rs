@@ -81,7 +81,11 @@ impl Stats {
     /// Events written to leaves, for any cause.
     #[must_use]
     pub fn events_written(&self) -> u64 {
-        self.events_flush + self.events_merge + self.events_late_run + self.events_fold + self.events_compaction
+        self.events_flush
+            + self.events_merge
+            + self.events_late_run
+            + self.events_fold
+            + self.events_compaction
     }
 
     /// Events written to leaves per event accepted: the papers' write amplification. 0 before the first event.
@@ -93,18 +97,32 @@ impl Stats {
     /// Bytes written to the medium, of any kind, per byte accepted. 0 before the first event.
     #[must_use]
     pub fn wa_bytes(&self) -> f64 {
-        ratio(self.bytes_log + self.bytes_leaf + self.bytes_index + self.bytes_meta, self.bytes_accepted)
+        ratio(
+            self.bytes_log + self.bytes_leaf + self.bytes_index + self.bytes_meta,
+            self.bytes_accepted,
+        )
     }
 
     /// Bytes of segments per event in them; 0 without any.
     #[must_use]
     pub fn bytes_per_event(&self) -> f64 {
-        ratio(self.segment_bytes, self.events.saturating_sub(self.events_in_memory))
+        ratio(
+            self.segment_bytes,
+            self.events.saturating_sub(self.events_in_memory),
+        )
     }
 
     pub(crate) fn collect(core: &Core) -> Result<Stats> {
-        let mut stats = Stats { tables: core.catalog.tables().len() as u64, ..Stats::default() };
-        stats.streams = core.catalog.tables().iter().map(|t| core.catalog.stream_count(t.id)).sum();
+        let mut stats = Stats {
+            tables: core.catalog.tables().len() as u64,
+            ..Stats::default()
+        };
+        stats.streams = core
+            .catalog
+            .tables()
+            .iter()
+            .map(|t| core.catalog.stream_count(t.id))
+            .sum();
         for shard in &core.shards {
             let state = shard.state.lock();
             stats.events_in_memory += (state.flank_events + state.late_events) as u64;
@@ -127,7 +145,8 @@ impl Stats {
         stats.log_sync_median = log.sync_median;
         let counters = &core.counters;
         stats.bytes_log = counters.bytes_log() + log.bytes_written - commit.log_bytes_counted;
-        stats.bytes_meta = counters.bytes_meta() + core.meta.written_bytes() - commit.meta_bytes_counted;
+        stats.bytes_meta =
+            counters.bytes_meta() + core.meta.written_bytes() - commit.meta_bytes_counted;
         drop(commit);
         stats.bytes_leaf = counters.bytes_leaf();
         stats.bytes_index = counters.bytes_index();
@@ -160,6 +179,11 @@ impl Core {
     fn meta_file_bytes(&self) -> Result<u64> {
         let path = self.meta.path();
         let io = |e| crate::Error::io("read", path, e);
-        self.env.files.open(path, headwater_io::OpenMode::Read).map_err(io)?.len().map_err(io)
+        self.env
+            .files
+            .open(path, headwater_io::OpenMode::Read)
+            .map_err(io)?
+            .len()
+            .map_err(io)
     }
 }

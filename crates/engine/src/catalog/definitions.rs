@@ -42,7 +42,10 @@ struct State {
 
 impl Catalog {
     pub(crate) fn new() -> Catalog {
-        Catalog { hashers: (RandomState::new(), RandomState::new()), state: RwLock::new(State::default()) }
+        Catalog {
+            hashers: (RandomState::new(), RandomState::new()),
+            state: RwLock::new(State::default()),
+        }
     }
 
     /// Fills the catalog from the metadata at opening.
@@ -85,11 +88,21 @@ impl Catalog {
     }
 
     pub(crate) fn tag_keys(&self, table: TableId) -> Vec<String> {
-        self.state.read().tag_keys.get(table.0 as usize).map(|k| k.iter().cloned().collect()).unwrap_or_default()
+        self.state
+            .read()
+            .tag_keys
+            .get(table.0 as usize)
+            .map(|k| k.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
     pub(crate) fn stream_count(&self, table: TableId) -> u64 {
-        self.state.read().stream_counts.get(table.0 as usize).copied().unwrap_or(0)
+        self.state
+            .read()
+            .stream_counts
+            .get(table.0 as usize)
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Changes or makes a table. `change` gets the table as it is now (or none) and gives the new one; its definition is put
@@ -102,10 +115,16 @@ impl Catalog {
     ) -> Result<(Arc<Table>, Option<Sequence>)> {
         check_name("table", name)?;
         let mut state = self.state.write();
-        let old = state.table_ids.get(name).and_then(|id| state.tables.get(id.0 as usize)).cloned();
+        let old = state
+            .table_ids
+            .get(name)
+            .and_then(|id| state.tables.get(id.0 as usize))
+            .cloned();
         let id = match &old {
             Some(table) => table.id,
-            None => TableId(u32::try_from(state.tables.len()).map_err(|_| Error::invalid("too many tables"))?),
+            None => TableId(
+                u32::try_from(state.tables.len()).map_err(|_| Error::invalid("too many tables"))?,
+            ),
         };
         let table = change(id, old.as_deref())?;
         if let Some(old) = old
@@ -116,7 +135,9 @@ impl Catalog {
         let sequence = enqueue(&table)?;
         let table = Arc::new(table);
         state.put_table(Arc::clone(&table));
-        state.pending.push((sequence, Definition::Table(Arc::clone(&table))));
+        state
+            .pending
+            .push((sequence, Definition::Table(Arc::clone(&table))));
         Ok((table, Some(sequence)))
     }
 
@@ -160,13 +181,25 @@ impl Catalog {
             if defined {
                 continue;
             }
-            records.push(StreamRecord { id: StreamId(next), table, shard: shard_of(key), key: key.clone() });
-            next = next.checked_add(1).ok_or_else(|| Error::invalid("too many streams: 2^32"))?;
+            records.push(StreamRecord {
+                id: StreamId(next),
+                table,
+                shard: shard_of(key),
+                key: key.clone(),
+            });
+            next = next
+                .checked_add(1)
+                .ok_or_else(|| Error::invalid("too many streams: 2^32"))?;
         }
         if records.is_empty() {
             return Ok(());
         }
-        let count = state.stream_counts.get(table.0 as usize).copied().unwrap_or(0) + records.len() as u64;
+        let count = state
+            .stream_counts
+            .get(table.0 as usize)
+            .copied()
+            .unwrap_or(0)
+            + records.len() as u64;
         if count > streams_max as u64 {
             return Err(Error::invalid(format!(
                 "the table would have {count} streams, the limit is {streams_max} (setting streams_max)"
@@ -181,7 +214,12 @@ impl Catalog {
     }
 
     /// Applies a definition read back from the log.
-    pub(crate) fn replay(&self, meta: &Meta, sequence: Sequence, definition: Definition) -> Result<()> {
+    pub(crate) fn replay(
+        &self,
+        meta: &Meta,
+        sequence: Sequence,
+        definition: Definition,
+    ) -> Result<()> {
         let mut state = self.state.write();
         match &definition {
             Definition::Table(table) => {
@@ -194,7 +232,9 @@ impl Catalog {
                 state.put_table(Arc::clone(table));
             }
             Definition::Stream(record) => {
-                if state.pending_keys.contains_key(&record.key) || meta.find_stream(&record.key)?.is_some() {
+                if state.pending_keys.contains_key(&record.key)
+                    || meta.find_stream(&record.key)?.is_some()
+                {
                     return Ok(());
                 }
                 state.put_stream(self.hash(&record.key), record.clone());
@@ -207,7 +247,12 @@ impl Catalog {
     /// Definitions up to `sequence` that the metadata does not hold yet, and the next free stream number.
     pub(crate) fn pending_up_to(&self, sequence: Sequence) -> (Vec<Definition>, u32) {
         let state = self.state.read();
-        let pending = state.pending.iter().filter(|(s, _)| *s <= sequence).map(|(_, d)| d.clone()).collect();
+        let pending = state
+            .pending
+            .iter()
+            .filter(|(s, _)| *s <= sequence)
+            .map(|(_, d)| d.clone())
+            .collect();
         (pending, state.next_stream)
     }
 
@@ -233,12 +278,23 @@ impl Catalog {
 
     /// Streams of a table not yet in the metadata.
     pub(crate) fn pending_streams(&self, table: TableId) -> Vec<StreamRecord> {
-        self.state.read().pending_keys.values().filter(|r| r.table == table).cloned().collect()
+        self.state
+            .read()
+            .pending_keys
+            .values()
+            .filter(|r| r.table == table)
+            .cloned()
+            .collect()
     }
 
     /// Keys of all streams not yet in the metadata.
     pub(crate) fn pending_keys(&self) -> HashMap<StreamId, Box<[u8]>> {
-        self.state.read().pending_keys.values().map(|r| (r.id, r.key.clone())).collect()
+        self.state
+            .read()
+            .pending_keys
+            .values()
+            .map(|r| (r.id, r.key.clone()))
+            .collect()
     }
 }
 

@@ -47,6 +47,11 @@ impl StreamRecord {
         let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")? as u32;
         let shard = cursor.varint_up_to(u64::from(u16::MAX), "shard")? as u16;
         let key: Box<[u8]> = cursor.prefixed("stream key")?.into();
-        Ok(StreamRecord { id: StreamId(id), table: TableId(table), shard: ShardIndex(shard), key })
+        Ok(StreamRecord {
+            id: StreamId(id),
+            table: TableId(table),
+            shard: ShardIndex(shard),
+            key,
+        })
     }
 }

@@ -86,7 +86,12 @@ pub struct TableSpec {
 impl TableSpec {
     /// A table without declared fields, with the default settings.
     pub fn new(name: impl Into<String>) -> TableSpec {
-        TableSpec { name: name.into(), duplicates: Duplicates::Last, leaf_events: None, fields: Vec::new() }
+        TableSpec {
+            name: name.into(),
+            duplicates: Duplicates::Last,
+            leaf_events: None,
+            fields: Vec::new(),
+        }
     }
 }
 
@@ -141,9 +146,18 @@ impl Table {
             let Some(field_type) = FieldType::from_number(number) else {
                 return Err(cursor.fail("a field type 1 to 6"));
             };
-            fields.push(Field { name: cursor.text("field name")?.to_owned(), field_type });
+            fields.push(Field {
+                name: cursor.text("field name")?.to_owned(),
+                field_type,
+            });
         }
-        Ok(Table { id: TableId(id as u32), name, duplicates, leaf_events, fields })
+        Ok(Table {
+            id: TableId(id as u32),
+            name,
+            duplicates,
+            leaf_events,
+            fields,
+        })
     }
 }
 

@@ -52,13 +52,19 @@ impl LatePolicy {
     /// One buffer for all events.
     #[must_use]
     pub fn conventional() -> Self {
-        LatePolicy { split: Split::Conventional, ..LatePolicy::default() }
+        LatePolicy {
+            split: Split::Conventional,
+            ..LatePolicy::default()
+        }
     }
 
     /// Two buffers; `flank_share` of the memory for in-order events.
     #[must_use]
     pub fn separate(flank_share: f64) -> Self {
-        LatePolicy { split: Split::Separate { flank_share }, ..LatePolicy::default() }
+        LatePolicy {
+            split: Split::Separate { flank_share },
+            ..LatePolicy::default()
+        }
     }
 
     pub(crate) fn validate(&self) -> crate::Result<()> {

@@ -1,7 +1,8 @@
 //! The files of the log: zero-filled once, filled from the front, recycled when nothing in them is needed.
 //!
 //! Invariants: exactly one file is current; files in `full` have rising generations below the current one's and rising
-//! sequences; before a file is left for the next, its bytes are on the medium. A file never changes its name.
+//! sequences; before a file is left for the next, its bytes are on the medium; before a record goes to a file, its header is.
+//! So generations on the medium have no gaps, and no generation is ever used twice. A file never changes its name.
 //! Failure: any error is passed up and the log latches.
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
@@ -97,11 +98,18 @@ impl LogFiles {
     fn begin_file(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
         self.sync()?;
         let needed = FILE_HEADER_BYTES + bytes;
-        let recycled = self.free.iter().position(|(_, size)| *size >= needed).map(|at| self.free.swap_remove(at));
+        let recycled = self
+            .free
+            .iter()
+            .position(|(_, size)| *size >= needed)
+            .map(|at| self.free.swap_remove(at));
         let (number, size, file) = match recycled {
             Some((number, size)) => {
                 let path = file_path(&self.dir, number);
-                let file = self.files.open(&path, OpenMode::Write).map_err(|e| Error::io("open", &path, e))?;
+                let file = self
+                    .files
+                    .open(&path, OpenMode::Write)
+                    .map_err(|e| Error::io("open", &path, e))?;
                 (number, size, file)
             }
             None => self.create_file(needed.max(self.file_bytes))?,
@@ -116,9 +124,17 @@ impl LogFiles {
         }
         let generation = self.next_generation;
         self.next_generation += 1;
-        let header = FileHeader { generation, previous };
+        let header = FileHeader {
+            generation,
+            previous,
+            bytes: size,
+        };
         let path = file_path(&self.dir, number);
-        file.write_all_at(0, &header.encode()).map_err(|e| Error::io("write", &path, e))?;
+        file.write_all_at(0, &header.encode())
+            .map_err(|e| Error::io("write", &path, e))?;
+        // Were records there before the header, a crash could take the header alone, and the next process would use its
+        // generation again, for which the records left over would check out.
+        file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
         self.bytes_written += FILE_HEADER_BYTES;
         self.current = Some(Current {
             number,
@@ -127,7 +143,7 @@ impl LogFiles {
             offset: FILE_HEADER_BYTES,
             bytes: size,
             last: previous,
-            dirty: true,
+            dirty: false,
         });
         Ok(generation)
     }
@@ -142,12 +158,16 @@ impl LogFiles {
         let mut offset = 0;
         while offset < size {
             let len = (size - offset).min(zeros.len() as u64);
-            let part = zeros.get(..usize::try_from(len).unwrap_or(0)).unwrap_or_default();
+            let part = zeros
+                .get(..usize::try_from(len).unwrap_or(0))
+                .unwrap_or_default();
             file.write_all_at(offset, part).map_err(write)?;
             offset += len;
         }
         file.sync_data().map_err(write)?;
-        self.files.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+        self.files
+            .sync_dir(&self.dir)
+            .map_err(|e| Error::io("sync", &self.dir, e))?;
         Ok((number, size, file))
     }
 
@@ -158,7 +178,10 @@ impl LogFiles {
         };
         let path = file_path(&self.dir, current.number);
         current.dirty = true;
-        current.file.write_all_at(current.offset, bytes).map_err(|e| Error::io("write", &path, e))?;
+        current
+            .file
+            .write_all_at(current.offset, bytes)
+            .map_err(|e| Error::io("write", &path, e))?;
         current.offset += bytes.len() as u64;
         current.last = last;
         self.bytes_written += bytes.len() as u64;
@@ -167,12 +190,17 @@ impl LogFiles {
 
     /// Makes everything appended durable. True when there was something to sync.
     pub(crate) fn sync(&mut self) -> Result<bool> {
-        let Some(current) = &mut self.current else { return Ok(false) };
+        let Some(current) = &mut self.current else {
+            return Ok(false);
+        };
         if !current.dirty {
             return Ok(false);
         }
         let path = file_path(&self.dir, current.number);
-        current.file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+        current
+            .file
+            .sync_data()
+            .map_err(|e| Error::io("sync", &path, e))?;
         current.dirty = false;
         Ok(true)
     }
@@ -189,7 +217,12 @@ impl LogFiles {
 
     /// The last sequence of the files below a generation; 0 when there is none.
     pub(crate) fn sequence_before(&self, generation: u64) -> Sequence {
-        let below = self.full.iter().rev().find(|f| f.generation < generation).map(|f| f.last);
+        let below = self
+            .full
+            .iter()
+            .rev()
+            .find(|f| f.generation < generation)
+            .map(|f| f.last);
         below.unwrap_or(self.floor)
     }
 
@@ -204,21 +237,26 @@ impl LogFiles {
                 self.free.push((file.number, file.bytes));
             } else {
                 let path = file_path(&self.dir, file.number);
-                self.files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+                self.files
+                    .remove(&path)
+                    .map_err(|e| Error::io("remove", &path, e))?;
                 removed = true;
             }
             self.floor = file.last;
             self.full.pop_front();
         }
         if removed {
-            self.files.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+            self.files
+                .sync_dir(&self.dir)
+                .map_err(|e| Error::io("sync", &self.dir, e))?;
         }
         Ok(())
     }
 
     /// Bytes of files that hold records still needed.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.full.iter().map(|f| f.bytes).sum::<u64>() + self.current.as_ref().map_or(0, |c| c.offset)
+        self.full.iter().map(|f| f.bytes).sum::<u64>()
+            + self.current.as_ref().map_or(0, |c| c.offset)
     }
 
     /// Bytes of all files on the medium.

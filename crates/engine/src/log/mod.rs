@@ -84,13 +84,20 @@ pub(crate) struct Log {
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log").field("durability", &self.durability).finish_non_exhaustive()
+        f.debug_struct("Log")
+            .field("durability", &self.durability)
+            .finish_non_exhaustive()
     }
 }
 
 impl Log {
     /// Goes on after `replayed`; the next record gets the number after `after`.
-    pub(crate) fn new(replayed: Replayed, after: Sequence, durability: Durability, clock: Arc<dyn Clock>) -> Log {
+    pub(crate) fn new(
+        replayed: Replayed,
+        after: Sequence,
+        durability: Durability,
+        clock: Arc<dyn Clock>,
+    ) -> Log {
         let state = State {
             pending: Vec::new(),
             pending_bytes: 0,
@@ -104,13 +111,30 @@ impl Log {
             closed: false,
             last_sync: clock.monotonic(),
         };
-        let leader = Leader { files: replayed.files, buffer: Vec::new(), syncs: 0, sync_samples: Vec::new() };
-        Log { durability, clock, state: Mutex::new(state), changed: Condvar::new(), nudged: Condvar::new(), leader: Mutex::new(leader) }
+        let leader = Leader {
+            files: replayed.files,
+            buffer: Vec::new(),
+            syncs: 0,
+            sync_samples: Vec::new(),
+        };
+        Log {
+            durability,
+            clock,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            nudged: Condvar::new(),
+            leader: Mutex::new(leader),
+        }
     }
 
     /// Gives the record its number and its place in the log. Its events become visible only after
     /// [`Log::inserted`]; records without events pass `with_events = false`.
-    pub(crate) fn enqueue(&self, kind: RecordKind, payload: Vec<u8>, with_events: bool) -> Result<Sequence> {
+    pub(crate) fn enqueue(
+        &self,
+        kind: RecordKind,
+        payload: Vec<u8>,
+        with_events: bool,
+    ) -> Result<Sequence> {
         let crc = crc32c(&payload);
         let mut state = self.state.lock();
         while state.pending_bytes > PENDING_BYTES_MAX && state.failed.is_none() {
@@ -121,7 +145,12 @@ impl Log {
         let sequence = state.next;
         state.next = Sequence(sequence.0 + 1);
         state.pending_bytes += record_bytes(payload.len());
-        state.pending.push(Pending { sequence, kind, payload, crc });
+        state.pending.push(Pending {
+            sequence,
+            kind,
+            payload,
+            crc,
+        });
         if with_events {
             state.inserting.insert(sequence);
         }
@@ -143,7 +172,10 @@ impl Log {
             Durability::Synced => state.synced,
             Durability::Every(_) | Durability::Written => state.written,
         };
-        let limit = state.inserting.first().map_or(durable, |s| durable.min(Sequence(s.0 - 1)));
+        let limit = state
+            .inserting
+            .first()
+            .map_or(durable, |s| durable.min(Sequence(s.0 - 1)));
         let moved = limit > state.published;
         state.published = state.published.max(limit);
         moved
@@ -231,14 +263,19 @@ impl Log {
     }
 
     /// Writes everything pending as one group, and syncs it when the durability asks for it.
-    fn lead<'a>(&'a self, mut state: parking_lot::MutexGuard<'a, State>) -> parking_lot::MutexGuard<'a, State> {
+    fn lead<'a>(
+        &'a self,
+        mut state: parking_lot::MutexGuard<'a, State>,
+    ) -> parking_lot::MutexGuard<'a, State> {
         let group = std::mem::take(&mut state.pending);
         state.pending_bytes = 0;
         state.leading = true;
         let synced = state.synced;
         let due = match self.durability {
             Durability::Synced => true,
-            Durability::Every(interval) => self.clock.monotonic().saturating_sub(state.last_sync) >= interval,
+            Durability::Every(interval) => {
+                self.clock.monotonic().saturating_sub(state.last_sync) >= interval
+            }
             Durability::Written => false,
         };
         let previous = state.written;
@@ -247,7 +284,13 @@ impl Log {
         let result = {
             let mut leader = self.leader.lock();
             self.write_group(&mut leader, &group, previous, synced)
-                .and_then(|()| if due { self.timed_sync(&mut leader) } else { Ok(()) })
+                .and_then(|()| {
+                    if due {
+                        self.timed_sync(&mut leader)
+                    } else {
+                        Ok(())
+                    }
+                })
         };
         let mut state = self.state.lock();
         state.leading = false;
@@ -266,7 +309,13 @@ impl Log {
         state
     }
 
-    fn write_group(&self, leader: &mut Leader, group: &[Pending], previous: Sequence, synced: Sequence) -> Result<()> {
+    fn write_group(
+        &self,
+        leader: &mut Leader,
+        group: &[Pending],
+        previous: Sequence,
+        synced: Sequence,
+    ) -> Result<()> {
         let mut previous = previous;
         let mut rest = group;
         while !rest.is_empty() {
@@ -432,8 +481,15 @@ impl State {
         match &self.failed {
             None => Ok(()),
             Some(error) => {
-                let kind = if error.kind() == ErrorKind::Full { ErrorKind::Full } else { ErrorKind::Closed };
-                Err(Error::new(kind, format!("the database takes no writes since a failure: {error}; reopen it")))
+                let kind = if error.kind() == ErrorKind::Full {
+                    ErrorKind::Full
+                } else {
+                    ErrorKind::Closed
+                };
+                Err(Error::new(
+                    kind,
+                    format!("the database takes no writes since a failure: {error}; reopen it"),
+                ))
             }
         }
     }
@@ -456,10 +512,19 @@ pub(crate) fn fuzz_file(bytes: &[u8]) {
     let path = dir.join("1.log");
     let put = || {
         env.files.create_dir_all(dir)?;
-        env.files.open(&path, headwater_io::OpenMode::CreateNew)?.write_all_at(0, bytes)
+        env.files
+            .open(&path, headwater_io::OpenMode::CreateNew)?
+            .write_all_at(0, bytes)
     };
     if put().is_ok() {
         let size = bytes.len() as u64;
-        drop(replay(&env.files, dir, size, 0, Sequence(0), |_, _, _, _, _| Ok(())));
+        drop(replay(
+            &env.files,
+            dir,
+            size,
+            0,
+            Sequence(0),
+            |_, _, _, _, _| Ok(()),
+        ));
     }
 }

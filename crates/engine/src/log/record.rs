@@ -26,7 +26,9 @@ pub(crate) enum RecordKind {
 
 impl RecordKind {
     pub(crate) fn from_number(number: u8) -> Option<RecordKind> {
-        [RecordKind::Write, RecordKind::Table, RecordKind::Streams].into_iter().find(|k| *k as u8 == number)
+        [RecordKind::Write, RecordKind::Table, RecordKind::Streams]
+            .into_iter()
+            .find(|k| *k as u8 == number)
     }
 }
 
@@ -37,6 +39,8 @@ pub(crate) struct FileHeader {
     pub(crate) generation: u64,
     /// The last sequence in the log before this file.
     pub(crate) previous: Sequence,
+    /// Length of the file, this header included.
+    pub(crate) bytes: u64,
 }
 
 impl FileHeader {
@@ -45,6 +49,7 @@ impl FileHeader {
         out[..8].copy_from_slice(&FILE_MAGIC);
         out[8..16].copy_from_slice(&self.generation.to_le_bytes());
         out[16..24].copy_from_slice(&self.previous.0.to_le_bytes());
+        out[24..32].copy_from_slice(&self.bytes.to_le_bytes());
         let crc = crc32c(&out[..60]);
         out[60..64].copy_from_slice(&crc.to_le_bytes());
         out
@@ -52,7 +57,8 @@ impl FileHeader {
 
     /// `None` when the bytes are no header: the file was never begun, or its header was torn before anything was synced.
     pub(crate) fn decode(bytes: &[u8]) -> Option<FileHeader> {
-        let bytes: &[u8; FILE_HEADER_BYTES as usize] = bytes.get(..FILE_HEADER_BYTES as usize)?.try_into().ok()?;
+        let bytes: &[u8; FILE_HEADER_BYTES as usize] =
+            bytes.get(..FILE_HEADER_BYTES as usize)?.try_into().ok()?;
         let crc = u32::from_le_bytes(bytes[60..64].try_into().ok()?);
         if bytes[..8] != FILE_MAGIC || crc32c(&bytes[..60]) != crc {
             return None;
@@ -60,6 +66,7 @@ impl FileHeader {
         Some(FileHeader {
             generation: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
             previous: Sequence(u64::from_le_bytes(bytes[16..24].try_into().ok()?)),
+            bytes: u64::from_le_bytes(bytes[24..32].try_into().ok()?),
         })
     }
 }
@@ -94,7 +101,8 @@ impl RecordHeader {
 
     /// The header at the start of `bytes`, if one of this generation stands there.
     pub(crate) fn decode(generation: u64, bytes: &[u8]) -> Option<RecordHeader> {
-        let bytes: &[u8; RECORD_HEADER_BYTES] = bytes.get(..RECORD_HEADER_BYTES)?.try_into().ok()?;
+        let bytes: &[u8; RECORD_HEADER_BYTES] =
+            bytes.get(..RECORD_HEADER_BYTES)?.try_into().ok()?;
         let crc = u32::from_le_bytes(bytes[28..32].try_into().ok()?);
         if bytes[25..28] != [0; 3] || Self::crc(generation, &bytes[..28]) != crc {
             return None;

@@ -1,10 +1,14 @@
 //! Reads the log back at opening, and tells a torn tail from damage.
 //!
 //! A record that does not check out ends the log. It is a torn tail when nothing says that it once was on the medium; it is
-//! damage when a later record or file was written after everything up to it had been synced.
+//! damage when a later record or file was written after everything up to it had been synced, or a step was committed that
+//! needed it. A file that should be there and is not, or is shorter than it was made, is damage too.
+//! What is read here was perhaps never synced by the process that wrote it: it is, before anything is built on it.
 
 use super::files::{FullFile, LogFiles, file_path};
-use super::record::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes};
+use super::record::{
+    FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes,
+};
 use crate::error::Damage;
 use crate::ids::Sequence;
 use crate::{Error, Result};
@@ -44,14 +48,22 @@ pub(crate) fn replay(
     let mut next_number = 1;
     let mut next_generation = first_generation.max(1);
     for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
-        let Some(number) = name.strip_suffix(".log").and_then(|n| n.parse::<u64>().ok()) else { continue };
+        let Some(number) = name
+            .strip_suffix(".log")
+            .and_then(|n| n.parse::<u64>().ok())
+        else {
+            continue;
+        };
         next_number = next_number.max(number + 1);
         let path = file_path(dir, number);
-        let file = files.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
+        let file = files
+            .open(&path, OpenMode::Read)
+            .map_err(|e| Error::io("open", &path, e))?;
         let bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
         let mut header = [0u8; FILE_HEADER_BYTES as usize];
         let header = if bytes >= FILE_HEADER_BYTES {
-            file.read_exact_at(0, &mut header).map_err(|e| Error::io("read", &path, e))?;
+            file.read_exact_at(0, &mut header)
+                .map_err(|e| Error::io("read", &path, e))?;
             FileHeader::decode(&header)
         } else {
             None
@@ -59,13 +71,18 @@ pub(crate) fn replay(
         match header {
             Some(header) if header.generation >= first_generation => {
                 next_generation = next_generation.max(header.generation + 1);
-                candidates.push(Candidate { number, header, bytes });
+                candidates.push(Candidate {
+                    number,
+                    header,
+                    bytes,
+                });
             }
             // Never begun, begun without a sync, or freed. One shorter than usual was cut while it was made.
             _ => free.push((number, bytes)),
         }
     }
     candidates.sort_by_key(|c| c.header.generation);
+    check_complete(files, dir, &candidates, &free, first_generation)?;
     // Files of odd size (cut short while being made, or made for one large record) are not worth keeping.
     let mut kept = Vec::new();
     for (number, bytes) in free {
@@ -73,21 +90,40 @@ pub(crate) fn replay(
             kept.push((number, bytes));
         } else {
             let path = file_path(dir, number);
-            files.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
         }
     }
-    let mut last = candidates.first().map_or(start_after, |c| c.header.previous);
+    let mut last = candidates
+        .first()
+        .map_or(start_after, |c| c.header.previous);
     let mut full = VecDeque::new();
     let mut records = 0;
     let mut torn = None;
     for (index, candidate) in candidates.iter().enumerate() {
         if candidate.header.previous > last && index > 0 {
-            return Err(missing(&file_path(dir, candidate.number), last, candidate.header.previous));
+            return Err(missing(
+                &file_path(dir, candidate.number),
+                last,
+                candidate.header.previous,
+            ));
         }
         let next_previous = candidates.get(index + 1).map(|c| c.header.previous);
-        let end = read_file(files, dir, candidate, &mut last, &mut records, next_previous, &mut each)?;
-        if let Some(offset) = end {
-            torn = Some((file_path(dir, candidate.number), offset));
+        let end = read_file(
+            files,
+            dir,
+            candidate,
+            &mut last,
+            &mut records,
+            next_previous,
+            &mut each,
+        )?;
+        if end.torn {
+            torn = Some((file_path(dir, candidate.number), end.offset));
+        }
+        if next_previous.is_none() {
+            write_again(files, &file_path(dir, candidate.number), end.offset)?;
         }
         full.push_back(FullFile {
             number: candidate.number,
@@ -96,22 +132,137 @@ pub(crate) fn replay(
             bytes: candidate.bytes,
         });
     }
-    let floor = candidates.first().map_or(start_after, |c| c.header.previous);
+    if last < start_after {
+        let (path, offset) = match (torn, candidates.last()) {
+            (Some(torn), _) => torn,
+            (None, newest) => (
+                newest.map_or_else(|| dir.to_owned(), |c| file_path(dir, c.number)),
+                0,
+            ),
+        };
+        return Err(Error::damage(Damage {
+            file: path,
+            offset,
+            expected: format!(
+                "log records up to sequence {}, which the metadata refer to",
+                start_after.0
+            ),
+            found: format!("none after {}", last.0),
+        }));
+    }
+    let floor = candidates
+        .first()
+        .map_or(start_after, |c| c.header.previous);
     let numbers = (next_number, next_generation);
-    let files = LogFiles::new(Arc::clone(files), dir.to_owned(), file_bytes, full, kept, numbers, floor);
-    Ok(Replayed { files, last, records, torn })
+    let files = LogFiles::new(
+        Arc::clone(files),
+        dir.to_owned(),
+        file_bytes,
+        full,
+        kept,
+        numbers,
+        floor,
+    );
+    Ok(Replayed {
+        files,
+        last,
+        records,
+        torn,
+    })
+}
+
+/// Generations have no gaps from the first needed one on, and every file is as long as it was made.
+fn check_complete(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    candidates: &[Candidate],
+    free: &[(u64, u64)],
+    first_generation: u64,
+) -> Result<()> {
+    let mut expected = first_generation.max(1);
+    for candidate in candidates {
+        let path = file_path(dir, candidate.number);
+        if candidate.header.generation != expected {
+            return Err(Error::damage(Damage {
+                file: path,
+                offset: 8,
+                expected: format!("a log file of generation {expected} before this one"),
+                found: format!(
+                    "only this one, of generation {}",
+                    candidate.header.generation
+                ),
+            }));
+        }
+        if candidate.bytes < candidate.header.bytes {
+            return Err(Error::damage(Damage {
+                file: path,
+                offset: candidate.bytes,
+                expected: format!("a log file of {} bytes", candidate.header.bytes),
+                found: format!("{} bytes", candidate.bytes),
+            }));
+        }
+        expected += 1;
+    }
+    // A header is on the medium before its file's records: where a record of the next generation stands, there was one.
+    for (number, _) in free {
+        let path = file_path(dir, *number);
+        let file = files
+            .open(&path, OpenMode::Read)
+            .map_err(|e| Error::io("open", &path, e))?;
+        let mut start = [0u8; FILE_HEADER_BYTES as usize + RECORD_HEADER_BYTES];
+        match file.read_exact_at(0, &mut start) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => continue,
+            other => other.map_err(|e| Error::io("read", &path, e))?,
+        }
+        let record = start.get(FILE_HEADER_BYTES as usize..).unwrap_or_default();
+        if RecordHeader::decode(expected, record).is_some() {
+            return Err(Error::damage(Damage {
+                file: path,
+                offset: 0,
+                expected: format!("the header of a log file of generation {expected}"),
+                found: "bytes whose checksum does not match, although the file's records are of that generation".into(),
+            }));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the first bytes of the newest file again as they are, and syncs them.
+///
+/// The process that wrote them may have been killed before its last sync, or that sync may have failed, after which the system
+/// shows bytes that it will never write. Older files were synced before the next was begun.
+fn write_again(files: &Arc<dyn Files>, path: &Path, bytes: u64) -> Result<()> {
+    let file = files
+        .open(path, OpenMode::Write)
+        .map_err(|e| Error::io("open", path, e))?;
+    let mut content = vec![0u8; usize::try_from(bytes).unwrap_or(0)];
+    file.read_exact_at(0, &mut content)
+        .map_err(|e| Error::io("read", path, e))?;
+    file.write_all_at(0, &content)
+        .map_err(|e| Error::io("write", path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", path, e))
 }
 
 fn missing(path: &Path, last: Sequence, previous: Sequence) -> Error {
     Error::damage(Damage {
         file: path.to_owned(),
         offset: 16,
-        expected: format!("records up to sequence {} in the log files before", previous.0),
+        expected: format!(
+            "records up to sequence {} in the log files before",
+            previous.0
+        ),
         found: format!("records up to {}", last.0),
     })
 }
 
-/// Reads one file; the offset of its torn tail, if it has one.
+/// Where the records of a file end.
+struct End {
+    offset: u64,
+    /// Something stands behind the last record.
+    torn: bool,
+}
+
+/// Reads one file.
 fn read_file(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -120,21 +271,33 @@ fn read_file(
     records: &mut u64,
     next_previous: Option<Sequence>,
     each: &mut impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
-) -> Result<Option<u64>> {
+) -> Result<End> {
     let path = file_path(dir, candidate.number);
-    let file = files.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
+    let file = files
+        .open(&path, OpenMode::Read)
+        .map_err(|e| Error::io("open", &path, e))?;
     let mut content = vec![0u8; usize::try_from(candidate.bytes).unwrap_or(0)];
-    file.read_exact_at(0, &mut content).map_err(|e| Error::io("read", &path, e))?;
+    file.read_exact_at(0, &mut content)
+        .map_err(|e| Error::io("read", &path, e))?;
     let generation = candidate.header.generation;
     let mut offset = FILE_HEADER_BYTES as usize;
     loop {
         let rest = content.get(offset..).unwrap_or_default();
+        if next_previous == Some(*last) {
+            // What follows was not acknowledged when the next file was begun, and its number was given again.
+            return Ok(End {
+                offset: offset as u64,
+                torn: false,
+            });
+        }
         let expected = Sequence(last.0 + 1);
-        let record = RecordHeader::decode(generation, rest).filter(|h| h.sequence == expected).and_then(|h| {
-            let end = RECORD_HEADER_BYTES.checked_add(h.payload_bytes as usize)?;
-            let payload = rest.get(RECORD_HEADER_BYTES..end)?;
-            (crc32c(payload) == h.payload_crc).then_some((h, payload))
-        });
+        let record = RecordHeader::decode(generation, rest)
+            .filter(|h| h.sequence == expected)
+            .and_then(|h| {
+                let end = RECORD_HEADER_BYTES.checked_add(h.payload_bytes as usize)?;
+                let payload = rest.get(RECORD_HEADER_BYTES..end)?;
+                (crc32c(payload) == h.payload_crc).then_some((h, payload))
+            });
         let Some((header, payload)) = record else {
             if next_previous.is_some_and(|p| p >= expected)
                 || synced_later(generation, rest, expected)
@@ -146,8 +309,10 @@ fn read_file(
                     found: "bytes whose checksum does not match, although later records show that it was synced".into(),
                 }));
             }
-            let has_rest = rest.iter().any(|b| *b != 0);
-            return Ok(has_rest.then_some(offset as u64));
+            return Ok(End {
+                offset: offset as u64,
+                torn: rest.iter().any(|b| *b != 0),
+            });
         };
         each(header.sequence, header.kind, payload, &path, offset as u64)?;
         *records += 1;
@@ -158,10 +323,14 @@ fn read_file(
 
 /// True when a record further on was written after `expected` had been synced.
 fn synced_later(generation: u64, rest: &[u8], expected: Sequence) -> bool {
-    (8..rest.len().saturating_sub(RECORD_HEADER_BYTES)).step_by(8).any(|at| {
-        let bytes = rest.get(at..).unwrap_or_default();
-        // Most places hold zeros: skip them without a checksum.
-        bytes.get(..4).is_some_and(|b| b != [0; 4] || bytes.get(28..32).is_some_and(|c| c != [0; 4]))
-            && RecordHeader::decode(generation, bytes).is_some_and(|h| h.synced >= expected)
-    })
+    (8..rest.len().saturating_sub(RECORD_HEADER_BYTES))
+        .step_by(8)
+        .any(|at| {
+            let bytes = rest.get(at..).unwrap_or_default();
+            // Most places hold zeros: skip them without a checksum.
+            bytes
+                .get(..4)
+                .is_some_and(|b| b != [0; 4] || bytes.get(28..32).is_some_and(|c| c != [0; 4]))
+                && RecordHeader::decode(generation, bytes).is_some_and(|h| h.synced >= expected)
+        })
 }

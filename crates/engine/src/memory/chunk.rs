@@ -49,7 +49,11 @@ impl Chunk {
             Sequences::Many(v) => (*v.iter().min()?, *v.iter().max()?),
         };
         let sorted = rows.times.is_sorted();
-        let per_row = if matches!(sequences, Sequences::Many(_)) { 8 } else { 0 };
+        let per_row = if matches!(sequences, Sequences::Many(_)) {
+            8
+        } else {
+            0
+        };
         let bytes = rows.heap_bytes() + rows.len() * per_row + 160;
         Some(Arc::new(Chunk {
             rows,
@@ -69,7 +73,11 @@ impl Chunk {
     }
 
     /// The rows that satisfy `keep`, as a chunk of their own.
-    pub(crate) fn select(&self, born: u64, keep: impl Fn(i64, Sequence) -> bool) -> Option<Arc<Chunk>> {
+    pub(crate) fn select(
+        &self,
+        born: u64,
+        keep: impl Fn(i64, Sequence) -> bool,
+    ) -> Option<Arc<Chunk>> {
         let picked: Vec<u32> = (0u32..)
             .zip(&self.rows.times)
             .filter(|(row, time)| keep(**time, self.sequences.get(*row as usize)))
@@ -80,7 +88,12 @@ impl Chunk {
         }
         let sequences = match &self.sequences {
             Sequences::One(s) => Sequences::One(*s),
-            Sequences::Many(v) => Sequences::Many(picked.iter().filter_map(|r| v.get(*r as usize).copied()).collect()),
+            Sequences::Many(v) => Sequences::Many(
+                picked
+                    .iter()
+                    .filter_map(|r| v.get(*r as usize).copied())
+                    .collect(),
+            ),
         };
         Chunk::new(self.rows.gather(&picked), sequences, born)
     }
@@ -88,7 +101,10 @@ impl Chunk {
     /// Both chunks' rows, `self` first. `None` when a field was widened between them.
     pub(crate) fn joined(&self, later: &Chunk) -> Option<Arc<Chunk>> {
         let widened = |(field, column): &(headwater_codec::FieldId, headwater_codec::Column)| {
-            later.rows.column(*field).is_some_and(|c| c.field_type() != column.field_type())
+            later
+                .rows
+                .column(*field)
+                .is_some_and(|c| c.field_type() != column.field_type())
         };
         if self.rows.columns.iter().any(widened) {
             return None;
@@ -102,7 +118,10 @@ impl Chunk {
         let sequences = match (&self.sequences, &later.sequences) {
             (Sequences::One(a), Sequences::One(b)) if a == b => Sequences::One(*a),
             (a, b) => Sequences::Many(
-                (0..self.len()).map(|r| a.get(r)).chain((0..later.len()).map(|r| b.get(r))).collect(),
+                (0..self.len())
+                    .map(|r| a.get(r))
+                    .chain((0..later.len()).map(|r| b.get(r)))
+                    .collect(),
             ),
         };
         Chunk::new(rows, sequences, self.born)

@@ -56,8 +56,11 @@ impl StreamMemory {
     }
 
     fn push(&mut self, chunk: Arc<Chunk>, in_order: bool) {
-        let (list, rows) =
-            if in_order { (&mut self.flank, &mut self.flank_rows) } else { (&mut self.late, &mut self.late_rows) };
+        let (list, rows) = if in_order {
+            (&mut self.flank, &mut self.flank_rows)
+        } else {
+            (&mut self.late, &mut self.late_rows)
+        };
         *rows += chunk.len();
         self.bytes += chunk.bytes;
         list.push(chunk);
@@ -77,7 +80,11 @@ impl StreamMemory {
 
     /// The smallest sequence of an event held.
     pub(crate) fn first_sequence(&self) -> Option<Sequence> {
-        self.flank.iter().chain(&self.late).map(|c| c.first_sequence).min()
+        self.flank
+            .iter()
+            .chain(&self.late)
+            .map(|c| c.first_sequence)
+            .min()
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -86,8 +93,16 @@ impl StreamMemory {
 
     /// The chunks a reader with this version of the shard sees.
     pub(crate) fn visible(&self, version: u64) -> Vec<Arc<Chunk>> {
-        let current = self.flank.iter().chain(&self.late).filter(|c| c.born <= version);
-        let retired = self.retired.iter().filter(|(gone, c)| *gone > version && c.born <= version).map(|(_, c)| c);
+        let current = self
+            .flank
+            .iter()
+            .chain(&self.late)
+            .filter(|c| c.born <= version);
+        let retired = self
+            .retired
+            .iter()
+            .filter(|(gone, c)| *gone > version && c.born <= version)
+            .map(|(_, c)| c);
         current.chain(retired).cloned().collect()
     }
 
@@ -110,13 +125,18 @@ impl StreamMemory {
         self.late_rows = 0;
         self.bytes = self.retired.iter().map(|(_, c)| c.bytes).sum();
         let is_taken = |t: i64, s: Sequence| {
-            s <= sequence && taken.iter().any(|r| r.first.as_nanos() <= t && t <= r.last.as_nanos())
+            s <= sequence
+                && taken
+                    .iter()
+                    .any(|r| r.first.as_nanos() <= t && t <= r.last.as_nanos())
         };
         let watermark = self.watermark;
         let in_order = |t: i64| watermark.is_none_or(|w| t > w);
         for chunk in chunks {
             let untouched = chunk.first_sequence > sequence
-                || taken.iter().all(|r| chunk.last_time < r.first.as_nanos() || chunk.first_time > r.last.as_nanos());
+                || taken.iter().all(|r| {
+                    chunk.last_time < r.first.as_nanos() || chunk.first_time > r.last.as_nanos()
+                });
             let one_side = !separate || in_order(chunk.first_time) == in_order(chunk.last_time);
             if untouched && one_side {
                 let flank = !separate || in_order(chunk.first_time);
@@ -174,7 +194,9 @@ pub(crate) fn sorted_rows(
         .filter(|c| c.first_sequence <= sequence && c.first_time <= last && c.last_time >= first)
         .collect();
     chunks.sort_by_key(|c| (c.first_time, c.first_sequence));
-    let ordered = chunks.iter().all(|c| c.sorted && c.last_sequence <= sequence)
+    let ordered = chunks
+        .iter()
+        .all(|c| c.sorted && c.last_sequence <= sequence)
         && chunks.windows(2).all(|w| match w {
             [a, b] => a.last_time < b.first_time,
             _ => true,
@@ -214,19 +236,25 @@ fn wanted(fields: Option<&[FieldId]>, field: FieldId) -> bool {
 /// The column in the type the table has for the field.
 pub(crate) fn in_table_type(column: Column, table: &Table, field: FieldId) -> Column {
     match table.field(field) {
-        Some(f) if f.field_type == FieldType::F64 && column.field_type() == FieldType::I64 => column.widened_to_f64(),
+        Some(f) if f.field_type == FieldType::F64 && column.field_type() == FieldType::I64 => {
+            column.widened_to_f64()
+        }
         _ => column,
     }
 }
 
-fn append(out: &mut Rows, rows: &Rows, range: std::ops::Range<usize>, table: &Table, fields: Option<&[FieldId]>) {
+fn append(
+    out: &mut Rows,
+    rows: &Rows,
+    range: std::ops::Range<usize>,
+    table: &Table,
+    fields: Option<&[FieldId]>,
+) {
     let columns = rows
         .columns
         .iter()
         .filter(|(f, _)| wanted(fields, *f))
-        .map(|(f, c)| {
-            (*f, in_table_type(c.slice(range.clone()), table, *f))
-        })
+        .map(|(f, c)| (*f, in_table_type(c.slice(range.clone()), table, *f)))
         .collect();
     let times: Vec<i64> = rows.times.get(range.clone()).unwrap_or_default().to_vec();
     let part = Rows { times, columns };
@@ -252,8 +280,10 @@ fn gather(
         starts.push(joined.len() as u32);
         append(&mut joined, &chunk.rows, 0..chunk.len(), table, fields);
     }
-    let picked: Vec<u32> =
-        order.iter().map(|(_, _, chunk, row)| starts.get(*chunk as usize).copied().unwrap_or(0) + row).collect();
+    let picked: Vec<u32> = order
+        .iter()
+        .map(|(_, _, chunk, row)| starts.get(*chunk as usize).copied().unwrap_or(0) + row)
+        .collect();
     *out = joined.gather(&picked);
 }
 
@@ -269,14 +299,22 @@ pub(crate) fn merge_equal_times(rows: Rows) -> Rows {
             _ => groups.push(row..row + 1),
         }
     }
-    let times = groups.iter().filter_map(|g| rows.times.get(g.start).copied()).collect();
+    let times = groups
+        .iter()
+        .filter_map(|g| rows.times.get(g.start).copied())
+        .collect();
     let columns = rows
         .columns
         .iter()
         .map(|(field, column)| {
             let picked: Vec<u32> = groups
                 .iter()
-                .map(|g| g.clone().rev().find(|r| column.is_present(*r)).unwrap_or(g.end - 1) as u32)
+                .map(|g| {
+                    g.clone()
+                        .rev()
+                        .find(|r| column.is_present(*r))
+                        .unwrap_or(g.end - 1) as u32
+                })
                 .collect();
             (*field, column.gather(&picked))
         })

@@ -34,7 +34,8 @@ impl redb::StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.written.fetch_add(data.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.written
+            .fetch_add(data.len() as u64, std::sync::atomic::Ordering::Relaxed);
         self.file.write_all_at(offset, data)
     }
 }

@@ -35,6 +35,8 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 pub(crate) const FORMAT_VERSION: u64 = 1;
 
 const CACHE_BYTES: usize = 1 << 20;
+/// redb's own, part of its file format.
+const PAGE_BYTES: u64 = 4096;
 
 /// The open metadata.
 #[derive(Debug)]
@@ -65,12 +67,20 @@ impl Meta {
             .set_cache_size(CACHE_BYTES)
             .create_with_backend(backend::Backend::new(file, Arc::clone(&written)))
             .map_err(Error::meta)?;
-        let meta = Meta { db, path: path.to_owned(), written };
+        let meta = Meta {
+            db,
+            path: path.to_owned(),
+            written,
+        };
         let transaction = meta.db.begin_write().map_err(Error::meta)?;
         {
             let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
-            state.insert("format_version", FORMAT_VERSION).map_err(Error::meta)?;
-            state.insert("shards", u64::from(shards)).map_err(Error::meta)?;
+            state
+                .insert("format_version", FORMAT_VERSION)
+                .map_err(Error::meta)?;
+            state
+                .insert("shards", u64::from(shards))
+                .map_err(Error::meta)?;
             transaction.open_table(TABLES).map_err(Error::meta)?;
             transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
             transaction.open_table(STREAMS).map_err(Error::meta)?;
@@ -85,15 +95,25 @@ impl Meta {
 
     /// Opens the metadata in `file`. `None` when creating it was cut short: it never held anything.
     pub(crate) fn open(path: &Path, file: Arc<dyn File>) -> Result<Option<Meta>> {
-        if file.len().map_err(|e| Error::io("read", path, e))? == 0 {
+        let len = file.len().map_err(|e| Error::io("read", path, e))?;
+        if len == 0 {
             return Ok(None);
+        }
+        if len % PAGE_BYTES != 0 {
+            // Power went while the file grew, which redb does before it writes there: it accepts whole pages only.
+            file.set_len(len - len % PAGE_BYTES)
+                .map_err(|e| Error::io("truncate", path, e))?;
         }
         let written = Arc::new(AtomicU64::new(0));
         let db = redb::Builder::new()
             .set_cache_size(CACHE_BYTES)
             .create_with_backend(backend::Backend::new(file, Arc::clone(&written)))
             .map_err(Error::meta)?;
-        let meta = Meta { db, path: path.to_owned(), written };
+        let meta = Meta {
+            db,
+            path: path.to_owned(),
+            written,
+        };
         match meta.state("format_version")? {
             None => Ok(None),
             Some(FORMAT_VERSION) => Ok(Some(meta)),
@@ -202,9 +222,13 @@ impl Meta {
         for entry in table.iter().map_err(Error::meta)? {
             let (key, _) = entry.map_err(Error::meta)?;
             let mut cursor = Cursor::new(key.value());
-            let read = |e: headwater_codec::DecodeError| self.damaged(e.expected, "a tag key record");
+            let read =
+                |e: headwater_codec::DecodeError| self.damaged(e.expected, "a tag key record");
             let id = cursor.u32("table id").map_err(read)?;
-            out.push((TableId(id), cursor.text("tag key").map_err(read)?.to_owned()));
+            out.push((
+                TableId(id),
+                cursor.text("tag key").map_err(read)?.to_owned(),
+            ));
         }
         Ok(out)
     }
@@ -212,11 +236,17 @@ impl Meta {
     pub(crate) fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
-        Ok(table.get(key).map_err(Error::meta)?.map(|v| StreamId(v.value())))
+        Ok(table
+            .get(key)
+            .map_err(Error::meta)?
+            .map(|v| StreamId(v.value())))
     }
 
     /// Records of these streams; those not there are left out.
-    pub(crate) fn streams(&self, ids: impl IntoIterator<Item = StreamId>) -> Result<Vec<StreamRecord>> {
+    pub(crate) fn streams(
+        &self,
+        ids: impl IntoIterator<Item = StreamId>,
+    ) -> Result<Vec<StreamRecord>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = transaction.open_table(STREAMS).map_err(Error::meta)?;
         let mut out = Vec::new();
@@ -248,7 +278,8 @@ impl Meta {
     }
 
     fn stream_record(&self, bytes: &[u8]) -> Result<StreamRecord> {
-        StreamRecord::decode(&mut Cursor::new(bytes)).map_err(|e| self.damaged(e.expected, "a stream record"))
+        StreamRecord::decode(&mut Cursor::new(bytes))
+            .map_err(|e| self.damaged(e.expected, "a stream record"))
     }
 
     pub(crate) fn partitions(&self) -> Result<Vec<(SegmentId, PartitionRecord)>> {
@@ -257,8 +288,9 @@ impl Meta {
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
             let (key, value) = entry.map_err(Error::meta)?;
-            let record = PartitionRecord::decode(value.value())
-                .map_err(|e| self.damaged(e.expected, format!("partition record {}", key.value())))?;
+            let record = PartitionRecord::decode(value.value()).map_err(|e| {
+                self.damaged(e.expected, format!("partition record {}", key.value()))
+            })?;
             out.push((SegmentId(key.value()), record));
         }
         Ok(out)
@@ -269,15 +301,35 @@ impl Meta {
         let transaction = self.db.begin_write().map_err(Error::meta)?;
         {
             let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
-            let old = state.get("step_sequence").map_err(Error::meta)?.map_or(0, |v| v.value());
-            state.insert("step_sequence", old.max(change.step_sequence.0)).map_err(Error::meta)?;
-            let old = state.get("next_segment").map_err(Error::meta)?.map_or(1, |v| v.value());
-            state.insert("next_segment", old.max(change.next_segment)).map_err(Error::meta)?;
-            let old = state.get("log_first_generation").map_err(Error::meta)?.map_or(0, |v| v.value());
-            state.insert("log_first_generation", old.max(change.log_first_generation)).map_err(Error::meta)?;
+            let old = state
+                .get("step_sequence")
+                .map_err(Error::meta)?
+                .map_or(0, |v| v.value());
+            state
+                .insert("step_sequence", old.max(change.step_sequence.0))
+                .map_err(Error::meta)?;
+            let old = state
+                .get("next_segment")
+                .map_err(Error::meta)?
+                .map_or(1, |v| v.value());
+            state
+                .insert("next_segment", old.max(change.next_segment))
+                .map_err(Error::meta)?;
+            let old = state
+                .get("log_first_generation")
+                .map_err(Error::meta)?
+                .map_or(0, |v| v.value());
+            state
+                .insert("log_first_generation", old.max(change.log_first_generation))
+                .map_err(Error::meta)?;
             if !change.definitions.is_empty() {
-                let old = state.get("next_stream").map_err(Error::meta)?.map_or(0, |v| v.value());
-                state.insert("next_stream", old.max(u64::from(change.next_stream))).map_err(Error::meta)?;
+                let old = state
+                    .get("next_stream")
+                    .map_err(Error::meta)?
+                    .map_or(0, |v| v.value());
+                state
+                    .insert("next_stream", old.max(u64::from(change.next_stream)))
+                    .map_err(Error::meta)?;
             }
         }
         self.commit_definitions(&transaction, &change.definitions)?;
@@ -287,7 +339,9 @@ impl Meta {
                 partitions.remove(id.0).map_err(Error::meta)?;
             }
             for (id, record) in &change.partitions {
-                partitions.insert(id.0, record.encode().as_slice()).map_err(Error::meta)?;
+                partitions
+                    .insert(id.0, record.encode().as_slice())
+                    .map_err(Error::meta)?;
             }
             let mut counters = transaction.open_table(COUNTERS).map_err(Error::meta)?;
             for (name, value) in &change.counters {
@@ -297,7 +351,11 @@ impl Meta {
         transaction.commit().map_err(Error::meta)
     }
 
-    fn commit_definitions(&self, transaction: &redb::WriteTransaction, definitions: &[Definition]) -> Result<()> {
+    fn commit_definitions(
+        &self,
+        transaction: &redb::WriteTransaction,
+        definitions: &[Definition],
+    ) -> Result<()> {
         if definitions.is_empty() {
             return Ok(());
         }
@@ -314,17 +372,23 @@ impl Meta {
             match definition {
                 Definition::Table(table) => {
                     table.encode(&mut bytes);
-                    tables.insert(table.id.0, bytes.as_slice()).map_err(Error::meta)?;
+                    tables
+                        .insert(table.id.0, bytes.as_slice())
+                        .map_err(Error::meta)?;
                 }
                 Definition::Stream(record) => {
                     record.encode(&mut bytes);
-                    let new = streams.insert(record.id.0, bytes.as_slice()).map_err(Error::meta)?.is_none();
+                    let new = streams
+                        .insert(record.id.0, bytes.as_slice())
+                        .map_err(Error::meta)?
+                        .is_none();
                     ids.insert(&*record.key, record.id.0).map_err(Error::meta)?;
                     if new {
                         *added.entry(record.table.0).or_default() += 1;
                     }
                     let mut cursor = Cursor::new(record.key.get(4..).unwrap_or_default());
-                    while let (Ok(key), Ok(_)) = (cursor.text("tag key"), cursor.text("tag value")) {
+                    while let (Ok(key), Ok(_)) = (cursor.text("tag key"), cursor.text("tag value"))
+                    {
                         let mut tag = record.table.0.to_le_bytes().to_vec();
                         tag.put_prefixed(key.as_bytes());
                         if !seen_keys.contains(&tag) {
@@ -336,7 +400,10 @@ impl Meta {
             }
         }
         for (table, count) in added {
-            let old = counts.get(table).map_err(Error::meta)?.map_or(0, |v| v.value());
+            let old = counts
+                .get(table)
+                .map_err(Error::meta)?
+                .map_or(0, |v| v.value());
             counts.insert(table, old + count).map_err(Error::meta)?;
         }
         Ok(())

@@ -54,7 +54,10 @@ impl Bins {
     fn of(&self, time: i64) -> i128 {
         match self {
             Bins::Whole => 0,
-            Bins::Every { width_ns, origin_ns } => {
+            Bins::Every {
+                width_ns,
+                origin_ns,
+            } => {
                 let distance = i128::from(time) - i128::from(*origin_ns);
                 distance.div_euclid(i128::from(*width_ns))
             }
@@ -65,9 +68,10 @@ impl Bins {
     fn start(&self, bin: i128, range: &ClosedRange) -> Timestamp {
         let start = match self {
             Bins::Whole => i128::from(range.first.as_nanos()),
-            Bins::Every { width_ns, origin_ns } => {
-                bin * i128::from(*width_ns) + i128::from(*origin_ns)
-            }
+            Bins::Every {
+                width_ns,
+                origin_ns,
+            } => bin * i128::from(*width_ns) + i128::from(*origin_ns),
             Bins::Level(level) => level.bucket_start_wide(bin as i64),
         };
         let least = i128::from(range.first.as_nanos());
@@ -78,9 +82,10 @@ impl Bins {
     fn end(&self, bin: i128) -> i64 {
         let end = match self {
             Bins::Whole => i128::from(i64::MAX),
-            Bins::Every { width_ns, origin_ns } => {
-                (bin + 1) * i128::from(*width_ns) + i128::from(*origin_ns) - 1
-            }
+            Bins::Every {
+                width_ns,
+                origin_ns,
+            } => (bin + 1) * i128::from(*width_ns) + i128::from(*origin_ns) - 1,
             Bins::Level(level) => level.bucket_start_wide(bin as i64 + 1) - 1,
         };
         end.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
@@ -95,11 +100,17 @@ impl Bins {
     }
 }
 
-pub(crate) fn aggregate(view: &StreamView, field: FieldId, spec: &AggregateSpec) -> Result<Vec<Bin>> {
+pub(crate) fn aggregate(
+    view: &StreamView,
+    field: FieldId,
+    spec: &AggregateSpec,
+) -> Result<Vec<Bin>> {
     if let Bins::Every { width_ns, .. } = spec.bins
         && width_ns <= 0
     {
-        return Err(Error::invalid(format!("a bin must be wider than 0 ns, found {width_ns}")));
+        return Err(Error::invalid(format!(
+            "a bin must be wider than 0 ns, found {width_ns}"
+        )));
     }
     let mut ends = Ends::default();
     let bins = if spec.first_last {
@@ -131,12 +142,16 @@ struct Ends {
 
 impl Ends {
     fn add(&mut self, rows: &Rows, field: FieldId, bins: &Bins) {
-        let Some(column) = rows.column(field) else { return };
+        let Some(column) = rows.column(field) else {
+            return;
+        };
         for (row, time) in rows.times.iter().enumerate() {
             if let Some(value) = column.get(row) {
                 let bin = bins.of(*time);
                 let at = Timestamp::from_nanos(*time);
-                self.first.entry(bin).or_insert_with(|| (at, value.to_owned()));
+                self.first
+                    .entry(bin)
+                    .or_insert_with(|| (at, value.to_owned()));
                 self.last.insert(bin, (at, value.to_owned()));
             }
         }
@@ -151,20 +166,34 @@ struct Collector {
 
 impl Collector {
     fn new(field: FieldId, spec: Bins) -> Collector {
-        Collector { field, spec, bins: BTreeMap::new() }
+        Collector {
+            field,
+            spec,
+            bins: BTreeMap::new(),
+        }
     }
 
     fn merge(&mut self, bin: i128, aggregate: &Aggregate) {
-        self.bins.entry(bin).or_insert(Aggregate::EMPTY).merge(aggregate);
+        self.bins
+            .entry(bin)
+            .or_insert(Aggregate::EMPTY)
+            .merge(aggregate);
     }
 
     fn add(&mut self, rows: &Rows) {
-        let Some(column) = rows.column(self.field) else { return };
+        let Some(column) = rows.column(self.field) else {
+            return;
+        };
         let mut start = 0;
         while let Some(time) = rows.times.get(start) {
             let bin = self.spec.of(*time);
             let last = self.spec.end(bin);
-            let end = start + rows.times.get(start..).unwrap_or_default().partition_point(|t| *t <= last);
+            let end = start
+                + rows
+                    .times
+                    .get(start..)
+                    .unwrap_or_default()
+                    .partition_point(|t| *t <= last);
             let aggregate = Aggregate::of(&rows.times, column, start..end);
             if aggregate.count > 0 {
                 self.merge(bin, &aggregate);
@@ -175,7 +204,12 @@ impl Collector {
 }
 
 /// Hands out all rows of a field in a range.
-fn walk_rows(view: &StreamView, field: FieldId, range: &ClosedRange, each: &mut impl FnMut(&Rows)) -> Result<()> {
+fn walk_rows(
+    view: &StreamView,
+    field: FieldId,
+    range: &ClosedRange,
+    each: &mut impl FnMut(&Rows),
+) -> Result<()> {
     let memory = view.memory_rows(range, Some(&[field]));
     let mut done = Done::new(range);
     for partition in view.partitions_in(range) {
@@ -199,10 +233,18 @@ struct Done {
 
 impl Done {
     fn new(range: &ClosedRange) -> Done {
-        Done { next: (!range.is_empty()).then(|| range.first.as_nanos()), last: range.last.as_nanos() }
+        Done {
+            next: (!range.is_empty()).then(|| range.first.as_nanos()),
+            last: range.last.as_nanos(),
+        }
     }
 
-    fn memory_before(&mut self, memory: &Rows, span: Option<&ClosedRange>, each: &mut impl FnMut(&Rows)) {
+    fn memory_before(
+        &mut self,
+        memory: &Rows,
+        span: Option<&ClosedRange>,
+        each: &mut impl FnMut(&Rows),
+    ) {
         let Some(first) = self.next else { return };
         let from = memory.times.partition_point(|t| *t < first);
         let to = match span {
@@ -242,7 +284,11 @@ fn merged(
 }
 
 /// The aggregates of a field by bin number.
-pub(crate) fn by_bin(view: &StreamView, field: FieldId, spec: &AggregateSpec) -> Result<BTreeMap<i128, Aggregate>> {
+pub(crate) fn by_bin(
+    view: &StreamView,
+    field: FieldId,
+    spec: &AggregateSpec,
+) -> Result<BTreeMap<i128, Aggregate>> {
     let range = &spec.range;
     let memory = view.memory_rows(range, Some(&[field]));
     let mut collector = Collector::new(field, spec.bins);
@@ -251,7 +297,9 @@ pub(crate) fn by_bin(view: &StreamView, field: FieldId, spec: &AggregateSpec) ->
         let span = partition.record.span().intersect(range);
         done.memory_before(&memory, Some(&span), &mut |rows| collector.add(rows));
         let Some(state) = view.state(&partition)? else {
-            merged(view, field, span, Vec::new(), &memory, &mut |rows| collector.add(rows))?;
+            merged(view, field, span, Vec::new(), &memory, &mut |rows| {
+                collector.add(rows)
+            })?;
             continue;
         };
         let walk = Walk::new(view, &partition, &state, span, &memory.times)?
@@ -274,7 +322,9 @@ pub(crate) fn by_bin(view: &StreamView, field: FieldId, spec: &AggregateSpec) ->
         };
         for part in to_read {
             let sources = run_sources(&partition, &state, &part);
-            merged(view, field, part, sources, &memory, &mut |rows| collector.add(rows))?;
+            merged(view, field, part, sources, &memory, &mut |rows| {
+                collector.add(rows)
+            })?;
         }
     }
     done.memory_before(&memory, None, &mut |rows| collector.add(rows));

@@ -37,8 +37,14 @@ pub(crate) struct Condition {
 
 impl Condition {
     pub(crate) fn new(filter: &Filter, table: &Table) -> Result<Condition> {
-        let Some((id, field)) = table.field_id(&filter.field).and_then(|id| Some((id, table.field(id)?))) else {
-            return Err(Error::not_found(format!("table `{}` has no field `{}`", table.name, filter.field)));
+        let Some((id, field)) = table
+            .field_id(&filter.field)
+            .and_then(|id| Some((id, table.field(id)?)))
+        else {
+            return Err(Error::not_found(format!(
+                "table `{}` has no field `{}`",
+                table.name, filter.field
+            )));
         };
         let value = match (field.field_type, &filter.value) {
             (FieldType::F64, Value::I64(v)) => Value::F64(*v as f64),
@@ -52,7 +58,11 @@ impl Condition {
                 filter.field, field.field_type
             )));
         }
-        Ok(Condition { field: id, comparison: filter.comparison, value })
+        Ok(Condition {
+            field: id,
+            comparison: filter.comparison,
+            value,
+        })
     }
 
     fn holds(&self, ordering: Option<Ordering>) -> bool {
@@ -70,7 +80,9 @@ impl Condition {
 
     /// True when row `row` matches.
     pub(crate) fn matches(&self, column: &Column, row: usize) -> bool {
-        let Some(value) = column.get(row) else { return false };
+        let Some(value) = column.get(row) else {
+            return false;
+        };
         let ordering = match (value, self.value.as_ref()) {
             (ValueRef::F64(a), ValueRef::F64(b)) => a.partial_cmp(&b),
             (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
@@ -85,12 +97,16 @@ impl Condition {
 
     /// False when no value behind the aggregate can match. `None` = the field has no value there.
     pub(crate) fn may_match(&self, aggregate: Option<&Aggregate>) -> bool {
-        let Some(aggregate) = aggregate.filter(|a| a.count > 0) else { return false };
+        let Some(aggregate) = aggregate.filter(|a| a.count > 0) else {
+            return false;
+        };
         if aggregate.finite() < aggregate.count {
             return true;
         }
         let (low, high) = match (aggregate.extremes, self.value.as_ref()) {
-            (Extremes::F64(min, max), ValueRef::F64(v)) => (min.partial_cmp(&v), max.partial_cmp(&v)),
+            (Extremes::F64(min, max), ValueRef::F64(v)) => {
+                (min.partial_cmp(&v), max.partial_cmp(&v))
+            }
             (Extremes::I64(min, max), ValueRef::I64(v)) => (Some(min.cmp(&v)), Some(max.cmp(&v))),
             (Extremes::U64(min, max), ValueRef::U64(v)) => (Some(min.cmp(&v)), Some(max.cmp(&v))),
             (Extremes::I64(min, max), ValueRef::Bool(v)) => {
@@ -98,7 +114,9 @@ impl Condition {
             }
             _ => return true,
         };
-        let (Some(low), Some(high)) = (low, high) else { return self.comparison == Comparison::NotEqual };
+        let (Some(low), Some(high)) = (low, high) else {
+            return self.comparison == Comparison::NotEqual;
+        };
         match self.comparison {
             Comparison::Equal => low != Ordering::Greater && high != Ordering::Less,
             Comparison::NotEqual => !(low == Ordering::Equal && high == Ordering::Equal),

@@ -3,8 +3,8 @@
 use super::merge::{Merge, Source};
 use super::view::StreamView;
 use super::walk::{Visit, Walk};
-use crate::segment::{LeafEntry, Partition, StreamState};
 use crate::Result;
+use crate::segment::{LeafEntry, Partition, StreamState};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{ClosedRange, Cursor, FieldId, Rows, Timestamp, Value};
 use std::sync::Arc;
@@ -32,7 +32,9 @@ impl Best {
     }
 
     fn offer_rows(&mut self, rows: &Rows, field: FieldId) -> bool {
-        let Some(column) = rows.column(field) else { return false };
+        let Some(column) = rows.column(field) else {
+            return false;
+        };
         let found = (0..rows.len()).rev().find(|r| column.is_present(*r));
         if let Some(row) = found
             && let (Some(time), Some(value)) = (rows.times.get(row), column.get(row))
@@ -44,14 +46,18 @@ impl Best {
 }
 
 pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
-    let fields: Vec<FieldId> = (0..view.table.fields.len()).map(|i| FieldId(i as u32)).collect();
+    let fields: Vec<FieldId> = (0..view.table.fields.len())
+        .map(|i| FieldId(i as u32))
+        .collect();
     let mut stored = vec![Best::default(); fields.len()];
     let partitions = view.partitions_in(&ClosedRange::ALL);
     for partition in partitions.iter().rev() {
         if stored.iter().all(|b| b.0.is_some()) {
             break;
         }
-        let Some(state) = view.state(partition)? else { continue };
+        let Some(state) = view.state(partition)? else {
+            continue;
+        };
         for (field, best) in fields.iter().zip(&mut stored) {
             // Partitions are apart in time: the newest one with a value has the newest value.
             if best.0.is_none() {
@@ -67,23 +73,34 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
             best.offer(time, || value);
         }
         if let Some((time, value)) = best.0 {
-            out.push(LastValue { field: field.name.clone(), time: Timestamp::from_nanos(time), value });
+            out.push(LastValue {
+                field: field.name.clone(),
+                time: Timestamp::from_nanos(time),
+                value,
+            });
         }
     }
     Ok(out)
 }
 
 fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
-    let mut best: Vec<(Option<(i64, u64, usize)>, Best)> = vec![(None, Best::default()); fields.len()];
+    // By time, sequence, row.
+    type Key = (i64, u64, usize);
+    let mut best: Vec<(Option<Key>, Best)> = vec![(None, Best::default()); fields.len()];
     for chunk in &view.chunks {
         for (field, (key, best)) in fields.iter().zip(&mut best) {
-            let Some(column) = chunk.rows.column(*field) else { continue };
+            let Some(column) = chunk.rows.column(*field) else {
+                continue;
+            };
             if key.is_some_and(|(time, ..)| chunk.last_time < time) {
                 continue;
             }
             for row in (0..chunk.len()).rev() {
                 let sequence = chunk.sequences.get(row);
-                let (Some(time), true) = (chunk.rows.times.get(row), sequence <= view.sequence) else { continue };
+                let (Some(time), true) = (chunk.rows.times.get(row), sequence <= view.sequence)
+                else {
+                    continue;
+                };
                 if !column.is_present(row) {
                     continue;
                 }
@@ -111,7 +128,12 @@ fn in_table_type(view: &StreamView, field: FieldId, value: Value) -> Value {
 }
 
 /// The newest value of a field in a partition: main run first, then late runs, each of which wins over those before.
-fn in_partition(view: &StreamView, partition: &Arc<Partition>, state: &Arc<StreamState>, field: FieldId) -> Result<Best> {
+fn in_partition(
+    view: &StreamView,
+    partition: &Arc<Partition>,
+    state: &Arc<StreamState>,
+    field: FieldId,
+) -> Result<Best> {
     let mut best = Best::default();
     main_run(view, partition, state, field, &mut best)?;
     for run in &state.late {
@@ -128,16 +150,26 @@ fn main_run(
     best: &mut Best,
 ) -> Result<()> {
     if let Some(bytes) = &state.last_row {
-        let rows = decode_rows(&mut Cursor::new(bytes))
-            .map_err(|e| crate::Error::decode(partition.file.path(), partition.record.footer_offset, e))?;
-        let columns = rows.columns.into_iter().map(|(f, c)| (f, crate::memory::in_table_type(c, &view.table, f)));
-        let rows = Rows { times: rows.times, columns: columns.collect() };
+        let rows = decode_rows(&mut Cursor::new(bytes)).map_err(|e| {
+            crate::Error::decode(partition.file.path(), partition.record.footer_offset, e)
+        })?;
+        let columns = rows
+            .columns
+            .into_iter()
+            .map(|(f, c)| (f, crate::memory::in_table_type(c, &view.table, f)));
+        let rows = Rows {
+            times: rows.times,
+            columns: columns.collect(),
+        };
         if best.offer_rows(&rows, field) {
             return Ok(());
         }
     }
     // The newest bucket in which the field has a value says where to look.
-    let only_main = StreamState { late: Vec::new(), ..state.clone() };
+    let only_main = StreamState {
+        late: Vec::new(),
+        ..state.clone()
+    };
     if let Some(walk) = Walk::new(view, partition, &only_main, ClosedRange::ALL, &[])? {
         let mut newest: Option<ClosedRange> = None;
         let to_read = walk.run(&mut |seen| {
@@ -149,7 +181,12 @@ fn main_run(
         let mut spans: Vec<ClosedRange> = to_read.into_iter().chain(newest).collect();
         spans.sort_by_key(|s| std::cmp::Reverse(s.first));
         for span in spans {
-            let inside: Vec<LeafEntry> = state.main.iter().filter(|l| l.range().overlaps(&span)).copied().collect();
+            let inside: Vec<LeafEntry> = state
+                .main
+                .iter()
+                .filter(|l| l.range().overlaps(&span))
+                .copied()
+                .collect();
             if backwards(view, partition, &inside, field, best)? {
                 return Ok(());
             }
@@ -170,7 +207,13 @@ fn backwards(
     let fields = [field];
     for leaf in leaves.iter().rev() {
         let sources = vec![Source::leaves(partition.id(), [*leaf])];
-        let mut merge = Merge::new(&view.core.store, &view.table, ClosedRange::ALL, Some(&fields), sources);
+        let mut merge = Merge::new(
+            &view.core.store,
+            &view.table,
+            ClosedRange::ALL,
+            Some(&fields),
+            sources,
+        );
         let mut found = false;
         while let Some(rows) = merge.next_rows()? {
             found |= best.offer_rows(&rows, field);

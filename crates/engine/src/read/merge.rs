@@ -27,12 +27,23 @@ pub(crate) struct Source {
 impl Source {
     /// Rows at hand.
     pub(crate) fn rows(rows: Rows) -> Source {
-        Source { leaves: VecDeque::new(), rows, at: 0 }
+        Source {
+            leaves: VecDeque::new(),
+            rows,
+            at: 0,
+        }
     }
 
     /// Leaves of one run, in order.
-    pub(crate) fn leaves(segment: SegmentId, leaves: impl IntoIterator<Item = LeafEntry>) -> Source {
-        Source { leaves: leaves.into_iter().map(|l| (segment, l)).collect(), rows: Rows::default(), at: 0 }
+    pub(crate) fn leaves(
+        segment: SegmentId,
+        leaves: impl IntoIterator<Item = LeafEntry>,
+    ) -> Source {
+        Source {
+            leaves: leaves.into_iter().map(|l| (segment, l)).collect(),
+            rows: Rows::default(),
+            at: 0,
+        }
     }
 
     fn head(&self) -> Option<i64> {
@@ -57,7 +68,13 @@ impl<'a> Merge<'a> {
         fields: Option<&'a [FieldId]>,
         sources: Vec<Source>,
     ) -> Merge<'a> {
-        Merge { store, table, range, fields, sources }
+        Merge {
+            store,
+            table,
+            range,
+            fields,
+            sources,
+        }
     }
 
     /// Gives the sources back, with what was not yet handed out.
@@ -68,13 +85,24 @@ impl<'a> Merge<'a> {
     /// Makes sure that source `index` has a row at hand, unless it is at its end. A damaged leaf is dropped from the
     /// source, so that the next call goes on behind it.
     fn fill(&mut self, index: usize) -> Result<()> {
-        let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
+        let Some(source) = self.sources.get_mut(index) else {
+            return Ok(());
+        };
         while source.at >= source.rows.len() {
-            let Some((segment, entry)) = source.leaves.pop_front() else { return Ok(()) };
+            let Some((segment, entry)) = source.leaves.pop_front() else {
+                return Ok(());
+            };
             if !entry.range().overlaps(&self.range) {
                 continue;
             }
-            source.rows = read_leaf(self.store, segment, &entry, &self.range, self.fields, self.table)?;
+            source.rows = read_leaf(
+                self.store,
+                segment,
+                &entry,
+                &self.range,
+                self.fields,
+                self.table,
+            )?;
             source.at = 0;
         }
         Ok(())
@@ -95,10 +123,16 @@ impl<'a> Merge<'a> {
                     return Err(error);
                 }
             }
-            let mut heads: Vec<(i64, usize)> =
-                self.sources.iter().enumerate().filter_map(|(i, s)| s.head().map(|t| (t, i))).collect();
+            let mut heads: Vec<(i64, usize)> = self
+                .sources
+                .iter()
+                .enumerate()
+                .filter_map(|(i, s)| s.head().map(|t| (t, i)))
+                .collect();
             heads.sort_unstable();
-            let Some(&(time, first)) = heads.first() else { break };
+            let Some(&(time, first)) = heads.first() else {
+                break;
+            };
             let next = heads.get(1).copied();
             if let Some((other, _)) = next
                 && other == time
@@ -113,7 +147,9 @@ impl<'a> Merge<'a> {
 
     /// Rows of one source up to the next source's first time.
     fn take_until(&mut self, index: usize, bound: Option<i64>, out: &mut Rows) {
-        let Some(source) = self.sources.get_mut(index) else { return };
+        let Some(source) = self.sources.get_mut(index) else {
+            return;
+        };
         let rest = source.rows.times.get(source.at..).unwrap_or_default();
         let count = bound.map_or(rest.len(), |b| rest.partition_point(|t| *t < b));
         if source.at == 0 && count == source.rows.len() && out.is_empty() {
@@ -129,7 +165,9 @@ impl<'a> Merge<'a> {
     fn take_equal(&mut self, time: i64, heads: &[(i64, usize)], out: &mut Rows) {
         let mut same = Rows::default();
         for (_, index) in heads.iter().take_while(|(t, _)| *t == time) {
-            let Some(source) = self.sources.get_mut(*index) else { continue };
+            let Some(source) = self.sources.get_mut(*index) else {
+                continue;
+            };
             let rest = source.rows.times.get(source.at..).unwrap_or_default();
             let count = rest.partition_point(|t| *t == time);
             same.extend_from(&source.rows, source.at..source.at + count);
@@ -169,14 +207,28 @@ fn read_leaf(
     let pages = leaf.page_first_times();
     let page_from = start.div_ceil(page);
     let page_to = (start + count).div_ceil(page);
-    let inside = pages.get(page_from..page_to.max(page_from)).unwrap_or_default();
+    let inside = pages
+        .get(page_from..page_to.max(page_from))
+        .unwrap_or_default();
     // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal times may begin there.)
     let skip = inside.partition_point(|t| *t < first);
-    let from = if skip == 0 { 0 } else { (page_from + skip - 1) * page - start };
+    let from = if skip == 0 {
+        0
+    } else {
+        (page_from + skip - 1) * page - start
+    };
     let keep = inside.partition_point(|t| *t <= last);
-    let to = if page_from + keep >= page_to { count } else { ((page_from + keep) * page - start).min(count) };
+    let to = if page_from + keep >= page_to {
+        count
+    } else {
+        ((page_from + keep) * page - start).min(count)
+    };
     let rows = store.leaf_rows(segment, entry, from..to, fields, table)?;
     let a = rows.times.partition_point(|t| *t < first);
     let b = rows.times.partition_point(|t| *t <= last);
-    Ok(if a == 0 && b == rows.len() { rows } else { rows.slice(a..b) })
+    Ok(if a == 0 && b == rows.len() {
+        rows
+    } else {
+        rows.slice(a..b)
+    })
 }

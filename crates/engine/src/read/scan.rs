@@ -23,7 +23,11 @@ pub struct ScanSpec {
 
 impl Default for ScanSpec {
     fn default() -> Self {
-        ScanSpec { range: ClosedRange::ALL, fields: None, filters: Vec::new() }
+        ScanSpec {
+            range: ClosedRange::ALL,
+            fields: None,
+            filters: Vec::new(),
+        }
     }
 }
 
@@ -54,7 +58,10 @@ pub struct Scan {
 
 impl std::fmt::Debug for Scan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scan").field("range", &self.range).field("fields", &self.fields).finish_non_exhaustive()
+        f.debug_struct("Scan")
+            .field("range", &self.range)
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,17 +79,27 @@ impl Scan {
             Some(names) => names
                 .iter()
                 .map(|n| {
-                    table
-                        .field_id(n)
-                        .ok_or_else(|| Error::not_found(format!("table `{}` has no field `{n}`", table.name)))
+                    table.field_id(n).ok_or_else(|| {
+                        Error::not_found(format!("table `{}` has no field `{n}`", table.name))
+                    })
                 })
                 .collect::<Result<_>>()?,
         };
-        let fields =
-            wanted.iter().filter_map(|id| table.field(*id)).map(|f| (f.name.clone(), f.field_type)).collect();
-        let conditions: Vec<Condition> =
-            spec.filters.iter().map(|f| Condition::new(f, &table)).collect::<Result<_>>()?;
-        let mut read: Vec<FieldId> = wanted.iter().copied().chain(conditions.iter().map(|c| c.field)).collect();
+        let fields = wanted
+            .iter()
+            .filter_map(|id| table.field(*id))
+            .map(|f| (f.name.clone(), f.field_type))
+            .collect();
+        let conditions: Vec<Condition> = spec
+            .filters
+            .iter()
+            .map(|f| Condition::new(f, &table))
+            .collect::<Result<_>>()?;
+        let mut read: Vec<FieldId> = wanted
+            .iter()
+            .copied()
+            .chain(conditions.iter().map(|c| c.field))
+            .collect();
         read.sort_unstable();
         read.dedup();
         let memory = view.memory_rows(&spec.range, Some(&read));
@@ -109,8 +126,14 @@ impl Scan {
     }
 
     fn memory_in(&self, range: &ClosedRange) -> Rows {
-        let from = self.memory.times.partition_point(|t| *t < range.first.as_nanos());
-        let to = self.memory.times.partition_point(|t| *t <= range.last.as_nanos());
+        let from = self
+            .memory
+            .times
+            .partition_point(|t| *t < range.first.as_nanos());
+        let to = self
+            .memory
+            .times
+            .partition_point(|t| *t <= range.last.as_nanos());
         self.memory.slice(from..to.max(from))
     }
 
@@ -160,8 +183,14 @@ impl Scan {
         };
         let conditions = &self.conditions;
         let spans = walk.run(&mut |seen| {
-            let possible = conditions.iter().all(|c| c.may_match(seen.aggregate(c.field).as_ref()));
-            if possible { Visit::Descend } else { Visit::Done }
+            let possible = conditions
+                .iter()
+                .all(|c| c.may_match(seen.aggregate(c.field).as_ref()));
+            if possible {
+                Visit::Descend
+            } else {
+                Visit::Done
+            }
         })?;
         Ok(spans.into())
     }
@@ -171,9 +200,15 @@ impl Scan {
         let mut rows = rows;
         if !self.conditions.is_empty() {
             let holds = |row: usize| {
-                self.conditions.iter().all(|c| rows.column(c.field).is_some_and(|column| c.matches(column, row)))
+                self.conditions.iter().all(|c| {
+                    rows.column(c.field)
+                        .is_some_and(|column| c.matches(column, row))
+                })
             };
-            let picked: Vec<u32> = (0..rows.len()).filter(|r| holds(*r)).map(|r| r as u32).collect();
+            let picked: Vec<u32> = (0..rows.len())
+                .filter(|r| holds(*r))
+                .map(|r| r as u32)
+                .collect();
             if picked.len() < rows.len() {
                 rows = rows.gather(&picked);
             }
@@ -183,7 +218,11 @@ impl Scan {
         let mut by_field = rows.columns;
         for (position, id) in self.wanted.iter().enumerate() {
             // A field may be wanted twice: the column is moved out for its last mention only.
-            let again = self.wanted.get(position + 1..).unwrap_or_default().contains(id);
+            let again = self
+                .wanted
+                .get(position + 1..)
+                .unwrap_or_default()
+                .contains(id);
             let found = by_field.iter().position(|(f, _)| f == id);
             columns.push(match found {
                 Some(at) if again => by_field.get(at).map(|(_, c)| c.clone()),
@@ -194,9 +233,14 @@ impl Scan {
         let columns = columns
             .into_iter()
             .zip(&self.fields)
-            .map(|(column, (_, field_type))| column.unwrap_or_else(|| Column::absent(*field_type, count)))
+            .map(|(column, (_, field_type))| {
+                column.unwrap_or_else(|| Column::absent(*field_type, count))
+            })
             .collect();
-        ScanChunk { times: rows.times, columns }
+        ScanChunk {
+            times: rows.times,
+            columns,
+        }
     }
 }
 
@@ -206,8 +250,13 @@ impl Iterator for Scan {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some((sources, span)) = self.current.take() {
-                let mut merge =
-                    Merge::new(&self.view.core.store, &self.view.table, span, Some(&self.read), sources);
+                let mut merge = Merge::new(
+                    &self.view.core.store,
+                    &self.view.table,
+                    span,
+                    Some(&self.read),
+                    sources,
+                );
                 let result = merge.next_rows();
                 let sources = merge.into_sources();
                 match result {
@@ -250,7 +299,11 @@ fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
             out.push_back(Segment::Between(ClosedRange::new(from, before)));
         }
         out.push_back(Segment::Partition(partition, span));
-        next = span.last.as_nanos().checked_add(1).map(Timestamp::from_nanos);
+        next = span
+            .last
+            .as_nanos()
+            .checked_add(1)
+            .map(Timestamp::from_nanos);
     }
     if let Some(from) = next
         && from <= range.last

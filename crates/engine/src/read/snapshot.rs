@@ -37,10 +37,19 @@ impl Drop for Snapshot {
 impl Snapshot {
     pub(crate) fn open(core: Arc<Core>) -> Snapshot {
         // Shards first, the sequence after: every step in the shards' versions is at or below the sequence then.
-        let shards = core.shards.iter().map(|s| s.state.lock().open_snapshot()).collect();
+        let shards = core
+            .shards
+            .iter()
+            .map(|s| s.state.lock().open_snapshot())
+            .collect();
         let sequence = core.log.published();
         let tables = core.catalog.tables();
-        Snapshot { core, sequence, shards, tables }
+        Snapshot {
+            core,
+            sequence,
+            shards,
+            tables,
+        }
     }
 
     /// The number of the newest record it sees.
@@ -51,15 +60,32 @@ impl Snapshot {
 
     fn table(&self, name: &str) -> Result<&Arc<Table>> {
         self.tables.iter().find(|t| t.name == name).ok_or_else(|| {
-            let known: Vec<&str> = self.tables.iter().map(|t| t.name.as_str()).take(10).collect();
-            Error::not_found(format!("no table `{name}`; there are: {}", known.join(", ")))
+            let known: Vec<&str> = self
+                .tables
+                .iter()
+                .map(|t| t.name.as_str())
+                .take(10)
+                .collect();
+            Error::not_found(format!(
+                "no table `{name}`; there are: {}",
+                known.join(", ")
+            ))
         })
     }
 
     fn field(table: &Table, name: &str) -> Result<FieldId> {
         table.field_id(name).ok_or_else(|| {
-            let known: Vec<&str> = table.fields.iter().map(|f| f.name.as_str()).take(20).collect();
-            Error::not_found(format!("table `{}` has no field `{name}`; it has: {}", table.name, known.join(", ")))
+            let known: Vec<&str> = table
+                .fields
+                .iter()
+                .map(|f| f.name.as_str())
+                .take(20)
+                .collect();
+            Error::not_found(format!(
+                "table `{}` has no field `{name}`; it has: {}",
+                table.name,
+                known.join(", ")
+            ))
         })
     }
 
@@ -96,8 +122,13 @@ impl Snapshot {
         let Some((version, partitions)) = self.shards.get(usize::from(shard_index.0)) else {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
-        let chunks =
-            shard.state.lock().streams.get(&stream).map(|s| s.memory.visible(*version)).unwrap_or_default();
+        let chunks = shard
+            .state
+            .lock()
+            .streams
+            .get(&stream)
+            .map(|s| s.memory.visible(*version))
+            .unwrap_or_default();
         Ok(StreamView {
             core: Arc::clone(&self.core),
             table,
@@ -113,7 +144,12 @@ impl Snapshot {
     /// # Errors
     /// `not_found` without such a table.
     pub fn fields(&self, table: &str) -> Result<Vec<(String, FieldType)>> {
-        Ok(self.table(table)?.fields.iter().map(|f| (f.name.clone(), f.field_type)).collect())
+        Ok(self
+            .table(table)?
+            .fields
+            .iter()
+            .map(|f| (f.name.clone(), f.field_type))
+            .collect())
     }
 
     /// The rows of a stream in a range, by time; of equal times by arrival.
@@ -137,7 +173,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less, `corrupt`, `io`.
-    pub fn aggregate(&self, stream: &StreamName, field: &str, spec: &AggregateSpec) -> Result<Vec<Bin>> {
+    pub fn aggregate(
+        &self,
+        stream: &StreamName,
+        field: &str,
+        spec: &AggregateSpec,
+    ) -> Result<Vec<Bin>> {
         let view = self.view(stream)?;
         let field = Self::field(&view.table, field)?;
         aggregate::aggregate(&view, field, spec)
@@ -147,12 +188,25 @@ impl Snapshot {
     ///
     /// # Errors
     /// `not_found` for an unknown stream or field, `corrupt`, `io`. A tile outside the range of instants is empty.
-    pub fn tile(&self, stream: &StreamName, field: &str, level: Level, offset: i64) -> Result<Vec<(i64, Aggregate)>> {
+    pub fn tile(
+        &self,
+        stream: &StreamName,
+        field: &str,
+        level: Level,
+        offset: i64,
+    ) -> Result<Vec<(i64, Aggregate)>> {
         let view = self.view(stream)?;
         let field = Self::field(&view.table, field)?;
-        let Some(buckets) = level.tile_buckets(offset) else { return Ok(Vec::new()) };
+        let Some(buckets) = level.tile_buckets(offset) else {
+            return Ok(Vec::new());
+        };
         let range: ClosedRange = level.span(*buckets.start(), *buckets.end());
-        let spec = AggregateSpec { range, bins: Bins::Level(level), first_last: false };
-        aggregate::by_bin(&view, field, &spec).map(|bins| bins.into_iter().map(|(b, a)| (b as i64, a)).collect())
+        let spec = AggregateSpec {
+            range,
+            bins: Bins::Level(level),
+            first_last: false,
+        };
+        aggregate::by_bin(&view, field, &spec)
+            .map(|bins| bins.into_iter().map(|(b, a)| (b as i64, a)).collect())
     }
 }

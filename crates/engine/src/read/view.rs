@@ -28,24 +28,45 @@ impl StreamView {
 
     /// Partitions that may hold something in a range, by time.
     pub(crate) fn partitions_in(&self, range: &ClosedRange) -> Vec<Arc<Partition>> {
-        self.partitions.overlapping(self.table.id, range).cloned().collect()
+        self.partitions
+            .overlapping(self.table.id, range)
+            .cloned()
+            .collect()
     }
 
     /// What a partition holds of the stream.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Arc<StreamState>>> {
-        Ok(self.core.store.state(partition)?.streams.get(&self.stream).cloned())
+        Ok(self
+            .core
+            .store
+            .state(partition)?
+            .streams
+            .get(&self.stream)
+            .cloned())
     }
 }
 
 /// The runs of a stream in a partition as merge sources, oldest first; only leaves that meet the range.
-pub(crate) fn run_sources(partition: &Partition, state: &StreamState, range: &ClosedRange) -> Vec<Source> {
+pub(crate) fn run_sources(
+    partition: &Partition,
+    state: &StreamState,
+    range: &ClosedRange,
+) -> Vec<Source> {
     let id = partition.id();
-    let from = state.main.partition_point(|l| l.last < range.first.as_nanos());
-    let to = state.main.partition_point(|l| l.first <= range.last.as_nanos());
+    let from = state
+        .main
+        .partition_point(|l| l.last < range.first.as_nanos());
+    let to = state
+        .main
+        .partition_point(|l| l.first <= range.last.as_nanos());
     let main = state.main.get(from..to.max(from)).unwrap_or_default();
     let mut sources = vec![Source::leaves(id, main.iter().copied())];
     for run in &state.late {
-        let inside: Vec<_> = run.iter().filter(|l| l.range().overlaps(range)).copied().collect();
+        let inside: Vec<_> = run
+            .iter()
+            .filter(|l| l.range().overlaps(range))
+            .copied()
+            .collect();
         if !inside.is_empty() {
             sources.push(Source::leaves(id, inside));
         }

@@ -5,8 +5,8 @@
 //! always handed back; levels above the base are not trusted where they are stale.
 //! Failure: a damaged block is replaced by reading the rows behind it.
 
-use super::view::{StreamView, run_sources};
 use super::merge::Merge;
+use super::view::{StreamView, run_sources};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, Partition, StreamState};
 use crate::{ErrorKind, Result};
@@ -35,7 +35,11 @@ pub(crate) struct Seen<'a> {
 impl Seen<'_> {
     /// The aggregate of a field, in the type the table has now.
     pub(crate) fn aggregate(&self, field: FieldId) -> Option<Aggregate> {
-        let at = self.block.fields.binary_search_by_key(&field, |(f, ..)| *f).ok()?;
+        let at = self
+            .block
+            .fields
+            .binary_search_by_key(&field, |(f, ..)| *f)
+            .ok()?;
         let (_, field_type, aggregates) = self.block.fields.get(at)?;
         let aggregate = aggregates.get(self.index).filter(|a| a.count > 0)?;
         Some(in_table_type(&self.view.table, field, *field_type, aggregate).1)
@@ -65,14 +69,25 @@ impl<'a> Walk<'a> {
         range: ClosedRange,
         memory_times: &[i64],
     ) -> Result<Option<Walk<'a>>> {
-        let Some(base) = state.base.filter(|b| *b != Level::MAX) else { return Ok(None) };
+        let Some(base) = state.base.filter(|b| *b != Level::MAX) else {
+            return Ok(None);
+        };
         let range = range.intersect(&partition.record.span());
         let mut dirty = BTreeSet::new();
         mark(&mut dirty, base, memory_times, &range);
         for times in late_times(view, partition, state, &range)? {
             mark(&mut dirty, base, &times, &range);
         }
-        Ok(Some(Walk { view, partition, state, base, range, dirty, to_read: BTreeSet::new(), damaged: Vec::new() }))
+        Ok(Some(Walk {
+            view,
+            partition,
+            state,
+            base,
+            range,
+            dirty,
+            to_read: BTreeSet::new(),
+            damaged: Vec::new(),
+        }))
     }
 
     pub(crate) fn base(&self) -> Level {
@@ -80,7 +95,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and apart.
-    pub(crate) fn run(mut self, visit: &mut impl FnMut(&Seen<'_>) -> Visit) -> Result<Vec<ClosedRange>> {
+    pub(crate) fn run(
+        mut self,
+        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+    ) -> Result<Vec<ClosedRange>> {
         let top = self.state.blocks.last().map_or(self.base, |b| b.level);
         let range = self.range;
         self.level(top, range, visit)?;
@@ -105,7 +123,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Visits the buckets of `level` in `range`; what this level does not hold yet is left to the level below.
-    fn level(&mut self, level: Level, range: ClosedRange, visit: &mut impl FnMut(&Seen<'_>) -> Visit) -> Result<()> {
+    fn level(
+        &mut self,
+        level: Level,
+        range: ClosedRange,
+        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+    ) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
@@ -119,7 +142,9 @@ impl<'a> Walk<'a> {
         for entry in blocks.get(from..to.max(from)).unwrap_or_default() {
             match self.view.core.store.block(self.partition.id(), entry) {
                 Ok(block) => self.block(level, &block, &range, &stale, visit)?,
-                Err(error) if error.kind() == ErrorKind::Corrupt => self.without(level, entry, range, visit)?,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.without(level, entry, range, visit)?
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -158,7 +183,9 @@ impl<'a> Walk<'a> {
         range: ClosedRange,
         visit: &mut impl FnMut(&Seen<'_>) -> Visit,
     ) -> Result<()> {
-        let span = level.span(entry.first_bucket, entry.last_bucket).intersect(&range);
+        let span = level
+            .span(entry.first_bucket, entry.last_bucket)
+            .intersect(&range);
         if level > self.base {
             return self.level(self.below(level), span, visit);
         }
@@ -174,18 +201,28 @@ impl<'a> Walk<'a> {
         stale: &[(i64, i64)],
         visit: &mut impl FnMut(&Seen<'_>) -> Visit,
     ) -> Result<()> {
-        let first = block.buckets.partition_point(|b| level.bucket_span(*b).last < range.first);
+        let first = block
+            .buckets
+            .partition_point(|b| level.bucket_span(*b).last < range.first);
         for (index, number) in block.buckets.iter().enumerate().skip(first) {
             let span = level.bucket_span(*number);
             if span.first > range.last {
                 break;
             }
-            if stale.iter().any(|(from, to)| from <= number && number <= to) {
+            if stale
+                .iter()
+                .any(|(from, to)| from <= number && number <= to)
+            {
                 continue;
             }
             let whole = self.range.first <= span.first && span.last <= self.range.last;
             let known = whole && !self.is_dirty(&span);
-            let seen = Seen { span, block, index, view: self.view };
+            let seen = Seen {
+                span,
+                block,
+                index,
+                view: self.view,
+            };
             if known && visit(&seen) == Visit::Done {
                 continue;
             }
@@ -229,7 +266,10 @@ fn mark(dirty: &mut BTreeSet<i64>, level: Level, times: &[i64], range: &ClosedRa
         let number = level.bucket_of(Timestamp::from_nanos(*time));
         dirty.insert(number);
         let last = level.bucket_span(number).last.as_nanos();
-        at += times.get(at..).unwrap_or_default().partition_point(|t| *t <= last);
+        at += times
+            .get(at..)
+            .unwrap_or_default()
+            .partition_point(|t| *t <= last);
     }
 }
 

@@ -43,7 +43,10 @@ impl SegmentHeader {
         let mut cursor = Cursor::new(bytes);
         let covered = bytes.get(..HEADER_BYTES as usize - 4).unwrap_or_default();
         if cursor.take(8, "segment header")? != HEADER_MAGIC {
-            return Err(DecodeError { expected: "the magic of a segment, version 1", offset: 0 });
+            return Err(DecodeError {
+                expected: "the magic of a segment, version 1",
+                offset: 0,
+            });
         }
         let id = SegmentId(cursor.u64("segment id")?);
         let table = TableId(cursor.u32("table id")?);
@@ -52,12 +55,24 @@ impl SegmentHeader {
         let bucket = cursor.i64("bucket")?;
         cursor.take(HEADER_BYTES as usize - 4 - 32, "reserved bytes")?;
         if cursor.u32("header checksum")? != crc32c(covered) {
-            return Err(DecodeError { expected: "a segment header with the right checksum", offset: 60 });
+            return Err(DecodeError {
+                expected: "a segment header with the right checksum",
+                offset: 60,
+            });
         }
         let Some(level) = Level::new(level) else {
-            return Err(DecodeError { expected: "a level in -20 to 40", offset: 22 });
+            return Err(DecodeError {
+                expected: "a level in -20 to 40",
+                offset: 22,
+            });
         };
-        Ok(SegmentHeader { id, table, shard, level, bucket })
+        Ok(SegmentHeader {
+            id,
+            table,
+            shard,
+            level,
+            bucket,
+        })
     }
 }
 
@@ -188,43 +203,72 @@ impl Footer {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Footer, DecodeError> {
         let at = bytes.len().checked_sub(TRAILER_BYTES);
         let Some((body, trailer)) = at.map(|at| bytes.split_at(at)) else {
-            return Err(DecodeError { expected: "a footer of at least 16 bytes", offset: 0 });
+            return Err(DecodeError {
+                expected: "a footer of at least 16 bytes",
+                offset: 0,
+            });
         };
         let mut cursor = Cursor::new(trailer);
         let (len, crc) = (cursor.u32("footer length")?, cursor.u32("footer checksum")?);
         if cursor.take(8, "footer magic")? != FOOTER_MAGIC || len as usize != bytes.len() {
-            return Err(DecodeError { expected: "the trailer of a footer, version 1", offset: body.len() });
+            return Err(DecodeError {
+                expected: "the trailer of a footer, version 1",
+                offset: body.len(),
+            });
         }
         if crc32c(body) != crc {
-            return Err(DecodeError { expected: "a footer with the right checksum", offset: 0 });
+            return Err(DecodeError {
+                expected: "a footer with the right checksum",
+                offset: 0,
+            });
         }
         let mut cursor = Cursor::new(body);
         if cursor.u8("footer version")? != FOOTER_VERSION {
-            return Err(DecodeError { expected: "footer version 1", offset: 0 });
+            return Err(DecodeError {
+                expected: "footer version 1",
+                offset: 0,
+            });
         }
-        let previous = (cursor.varint("previous footer")?, cursor.varint("previous length")?);
+        let previous = (
+            cursor.varint("previous footer")?,
+            cursor.varint("previous length")?,
+        );
         let previous = match previous {
             (_, 0) => None,
             (offset, len) => {
-                let len = u32::try_from(len).map_err(|_| cursor.fail("a footer length below 4 GiB"))?;
+                let len =
+                    u32::try_from(len).map_err(|_| cursor.fail("a footer length below 4 GiB"))?;
                 Some((offset, len))
             }
         };
         let group_offset = cursor.varint("group offset")?;
         let sequence = Sequence(cursor.varint("sequence")?);
         let table_bytes = cursor.prefixed("table definition")?;
-        let table =
-            if table_bytes.is_empty() { None } else { Some(Table::decode(&mut Cursor::new(table_bytes))?) };
+        let table = if table_bytes.is_empty() {
+            None
+        } else {
+            Some(Table::decode(&mut Cursor::new(table_bytes))?)
+        };
         let count = cursor.varint_up_to(cursor.remaining() as u64, "stream count")?;
         let mut streams = Vec::with_capacity(count);
         let mut before = 0u32;
         for _ in 0..count {
             let step = cursor.varint_up_to(u64::from(u32::MAX), "stream id")? as u32;
             before = before.wrapping_add(step);
-            streams.push(StreamDelta::decode(StreamId(before), group_offset, &mut cursor)?);
+            streams.push(StreamDelta::decode(
+                StreamId(before),
+                group_offset,
+                &mut cursor,
+            )?);
         }
         cursor.finish()?;
-        Ok(Footer { previous, group_offset, sequence, table, streams })
+        Ok(Footer {
+            previous,
+            group_offset,
+            sequence,
+            table,
+            streams,
+        })
     }
 }
 
@@ -268,10 +312,21 @@ fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, 
             ),
             _ => return Err(cursor.fail("leaf kind 0 or 1")),
         };
-        if last < first || rows == 0 || u64::from(row_start) + u64::from(rows) > u64::from(leaf_rows) {
+        if last < first
+            || rows == 0
+            || u64::from(row_start) + u64::from(rows) > u64::from(leaf_rows)
+        {
             return Err(cursor.fail("a leaf entry whose rows and times are in order"));
         }
-        out.push(LeafEntry { first, last, count: rows, row_start, offset, bytes, leaf_rows });
+        out.push(LeafEntry {
+            first,
+            last,
+            count: rows,
+            row_start,
+            offset,
+            bytes,
+            leaf_rows,
+        });
     }
     Ok(out)
 }
@@ -279,7 +334,11 @@ fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, 
 impl StreamDelta {
     fn encode(&self, group_offset: u64, out: &mut Vec<u8>) {
         let mut flags = 0;
-        let mut set = |yes: bool, flag: u8| if yes { flags |= flag };
+        let mut set = |yes: bool, flag: u8| {
+            if yes {
+                flags |= flag
+            }
+        };
         set(self.key.is_some(), HAS_KEY);
         set(self.clear_late, CLEAR_LATE);
         set(self.base.is_some(), HAS_PYRAMID);
@@ -339,12 +398,20 @@ impl StreamDelta {
         }
     }
 
-    fn decode(stream: StreamId, group_offset: u64, cursor: &mut Cursor<'_>) -> Result<StreamDelta, DecodeError> {
+    fn decode(
+        stream: StreamId,
+        group_offset: u64,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<StreamDelta, DecodeError> {
         let flags = cursor.u8("stream flags")?;
         if flags & 0x80 != 0 {
             return Err(cursor.fail("stream flags below 128"));
         }
-        let mut delta = StreamDelta { stream, clear_late: flags & CLEAR_LATE != 0, ..StreamDelta::default() };
+        let mut delta = StreamDelta {
+            stream,
+            clear_late: flags & CLEAR_LATE != 0,
+            ..StreamDelta::default()
+        };
         if flags & HAS_KEY != 0 {
             delta.key = Some(cursor.prefixed("stream key")?.into());
         }
@@ -352,7 +419,9 @@ impl StreamDelta {
             let count = cursor.varint_up_to(cursor.remaining() as u64, "removed leaves")?;
             for _ in 0..count {
                 let offset = cursor.varint("removed leaf")?;
-                delta.removed.push((offset, cursor.varint_up_to(1 << 24, "removed row")? as u32));
+                delta
+                    .removed
+                    .push((offset, cursor.varint_up_to(1 << 24, "removed row")? as u32));
             }
         }
         delta.added = leaves(group_offset, cursor)?;
@@ -374,19 +443,30 @@ impl StreamDelta {
                 let first_bucket = cursor.signed("first bucket")?;
                 let last_bucket = first_bucket.wrapping_add(cursor.varint("last bucket")? as i64);
                 let rows = cursor.varint_up_to(64, "buckets of a block")? as u32;
-                let offset = (group_offset as i64).wrapping_add(cursor.signed("block offset")?) as u64;
+                let offset =
+                    (group_offset as i64).wrapping_add(cursor.signed("block offset")?) as u64;
                 let bytes = cursor.varint_up_to(u64::from(u32::MAX), "block length")? as u32;
                 if last_bucket < first_bucket || rows == 0 {
                     return Err(cursor.fail("a block entry whose buckets are in order"));
                 }
-                delta.added_blocks.push(BlockEntry { level, first_bucket, last_bucket, count: rows, offset, bytes });
+                delta.added_blocks.push(BlockEntry {
+                    level,
+                    first_bucket,
+                    last_bucket,
+                    count: rows,
+                    offset,
+                    bytes,
+                });
             }
         }
         if flags & HAS_STALE != 0 {
             let count = cursor.varint_up_to(cursor.remaining() as u64 / 16, "stale ranges")?;
             let mut stale = Vec::with_capacity(count);
             for _ in 0..count {
-                stale.push(ClosedRange::nanos(cursor.i64("stale from")?, cursor.i64("stale to")?));
+                stale.push(ClosedRange::nanos(
+                    cursor.i64("stale from")?,
+                    cursor.i64("stale to")?,
+                ));
             }
             delta.stale = Some(stale);
         }

@@ -43,8 +43,17 @@ pub(crate) struct FinishedGroup {
 
 impl GroupWriter {
     /// A group behind `committed` bytes; a new file begins with its header.
-    pub(crate) fn new(file: Arc<dyn File>, path: PathBuf, committed: u64, header: &SegmentHeader) -> GroupWriter {
-        let (start, buffer) = if committed == 0 { (0, header.encode()) } else { (committed, Vec::new()) };
+    pub(crate) fn new(
+        file: Arc<dyn File>,
+        path: PathBuf,
+        committed: u64,
+        header: &SegmentHeader,
+    ) -> GroupWriter {
+        let (start, buffer) = if committed == 0 {
+            (0, header.encode())
+        } else {
+            (committed, Vec::new())
+        };
         GroupWriter {
             file,
             path,
@@ -85,9 +94,18 @@ impl GroupWriter {
         let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
             return Err(Error::internal("a leaf without rows"));
         };
-        let count = u32::try_from(rows.len()).map_err(|_| Error::internal("a leaf of 2^32 rows"))?;
+        let count =
+            u32::try_from(rows.len()).map_err(|_| Error::internal("a leaf of 2^32 rows"))?;
         let len = u32::try_from(bytes.len()).map_err(|_| Error::internal("a leaf of 4 GiB"))?;
-        Ok(LeafEntry { first: *first, last: *last, count, row_start: 0, offset, bytes: len, leaf_rows: count })
+        Ok(LeafEntry {
+            first: *first,
+            last: *last,
+            count,
+            row_start: 0,
+            offset,
+            bytes: len,
+            leaf_rows: count,
+        })
     }
 
     /// Writes a block.
@@ -116,17 +134,33 @@ impl GroupWriter {
         table: Option<Table>,
         streams: Vec<StreamDelta>,
     ) -> Result<(Footer, FinishedGroup)> {
-        let footer = Footer { previous, group_offset: self.group_offset, sequence, table, streams };
+        let footer = Footer {
+            previous,
+            group_offset: self.group_offset,
+            sequence,
+            table,
+            streams,
+        };
         let bytes = footer.encode();
         let footer_offset = self.put(&bytes)?;
         self.bytes.index += bytes.len() as u64;
         self.write_out()?;
-        let footer_bytes = u32::try_from(bytes.len()).map_err(|_| Error::internal("a footer of 4 GiB"))?;
-        Ok((footer, FinishedGroup { footer_offset, footer_bytes, end: footer_offset + u64::from(footer_bytes) }))
+        let footer_bytes =
+            u32::try_from(bytes.len()).map_err(|_| Error::internal("a footer of 4 GiB"))?;
+        Ok((
+            footer,
+            FinishedGroup {
+                footer_offset,
+                footer_bytes,
+                end: footer_offset + u64::from(footer_bytes),
+            },
+        ))
     }
 
     /// Makes the group durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+        self.file
+            .sync_data()
+            .map_err(|e| Error::io("sync", &self.path, e))
     }
 }

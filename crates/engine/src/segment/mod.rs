@@ -10,9 +10,9 @@ pub(crate) mod pyramid;
 mod state;
 mod store;
 
-pub(crate) use format::{BlockEntry, Cover, LeafEntry, SegmentHeader, StreamDelta};
 #[cfg(fuzzing)]
 pub(crate) use format::Footer;
+pub(crate) use format::{BlockEntry, Cover, LeafEntry, SegmentHeader, StreamDelta};
 pub(crate) use group::{FinishedGroup, GroupWriter};
 pub(crate) use state::{SegmentState, StreamState};
 pub(crate) use store::{Partition, SegmentFile, Store};

@@ -29,7 +29,13 @@ impl StreamState {
     }
 
     pub(crate) fn rows(&self) -> u64 {
-        self.main_rows() + self.late.iter().flatten().map(|l| u64::from(l.count)).sum::<u64>()
+        self.main_rows()
+            + self
+                .late
+                .iter()
+                .flatten()
+                .map(|l| u64::from(l.count))
+                .sum::<u64>()
     }
 
     /// Newest time in the main run.
@@ -46,13 +52,17 @@ impl StreamState {
 
     /// The leaf of the main run an event of this time belongs to: the last one that begins at or before it, else the first.
     pub(crate) fn owner(&self, time: i64) -> usize {
-        self.main.partition_point(|l| l.first <= time).saturating_sub(1)
+        self.main
+            .partition_point(|l| l.first <= time)
+            .saturating_sub(1)
     }
 
     pub(crate) fn apply(&mut self, delta: &StreamDelta) {
         if !delta.removed.is_empty() {
-            let removed: std::collections::HashSet<(u64, u32)> = delta.removed.iter().copied().collect();
-            self.main.retain(|l| !removed.contains(&(l.offset, l.row_start)));
+            let removed: std::collections::HashSet<(u64, u32)> =
+                delta.removed.iter().copied().collect();
+            self.main
+                .retain(|l| !removed.contains(&(l.offset, l.row_start)));
         }
         if !delta.added.is_empty() {
             let at_end = match (self.main.last(), delta.added.first()) {
@@ -71,7 +81,8 @@ impl StreamState {
         if delta.base.is_some() {
             self.base = delta.base;
             if !delta.removed_blocks.is_empty() {
-                self.blocks.retain(|b| !delta.removed_blocks.contains(&b.offset));
+                self.blocks
+                    .retain(|b| !delta.removed_blocks.contains(&b.offset));
             }
             self.blocks.extend_from_slice(&delta.added_blocks);
             self.blocks.sort_by_key(|b| (b.level, b.first_bucket));
@@ -85,7 +96,12 @@ impl StreamState {
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {
-        let leaves: u64 = self.main.iter().chain(self.late.iter().flatten()).map(LeafEntry::share_bytes).sum();
+        let leaves: u64 = self
+            .main
+            .iter()
+            .chain(self.late.iter().flatten())
+            .map(LeafEntry::share_bytes)
+            .sum();
         leaves + self.blocks.iter().map(|b| u64::from(b.bytes)).sum::<u64>()
     }
 

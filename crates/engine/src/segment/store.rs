@@ -136,13 +136,20 @@ pub(crate) struct Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("dir", &self.dir).finish_non_exhaustive()
+        f.debug_struct("Store")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
     }
 }
 
 impl Store {
     /// `cache_bytes` is shared: half for decoded columns, the rest for raw leaves, blocks and states.
-    pub(crate) fn new(files: Arc<dyn Files>, dir: PathBuf, cache_bytes: usize, open_files_max: usize) -> Store {
+    pub(crate) fn new(
+        files: Arc<dyn Files>,
+        dir: PathBuf,
+        cache_bytes: usize,
+        open_files_max: usize,
+    ) -> Store {
         let bytes = cache_bytes as u64;
         let items = |b: u64| usize::try_from(b / 4096).unwrap_or(64).clamp(16, 1 << 20);
         Store {
@@ -185,7 +192,10 @@ impl Store {
             return Ok(file);
         }
         let path = self.path(id);
-        let file = self.files.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
+        let file = self
+            .files
+            .open(&path, OpenMode::Read)
+            .map_err(|e| Error::io("open", &path, e))?;
         self.open.insert(id, Arc::clone(&file));
         Ok(file)
     }
@@ -211,7 +221,9 @@ impl Store {
                 Error::io("read", &path, e)
             }
         })?;
-        self.counters.bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        self.counters
+            .bytes
+            .fetch_add(u64::from(bytes), Ordering::Relaxed);
         Ok(out)
     }
 
@@ -294,7 +306,8 @@ impl Store {
 
     /// Remembers the state of a partition that a step just made.
     pub(crate) fn put_state(&self, partition: &Partition, state: Arc<SegmentState>) {
-        self.states.insert(Place(partition.id(), partition.record.footer_offset), state);
+        self.states
+            .insert(Place(partition.id(), partition.record.footer_offset), state);
     }
 
     /// Covers with a sequence above `after`.
@@ -307,7 +320,13 @@ impl Store {
         let mut out = Vec::new();
         self.footers(id, record, |footer, _| {
             for delta in &footer.streams {
-                out.extend(delta.covers.iter().filter(|c| c.sequence > after).map(|c| (delta.stream, *c)));
+                out.extend(
+                    delta
+                        .covers
+                        .iter()
+                        .filter(|c| c.sequence > after)
+                        .map(|c| (delta.stream, *c)),
+                );
             }
             footer.sequence > after
         })?;
@@ -333,7 +352,8 @@ impl Store {
         }
         let bytes = self.read(id, entry.offset, entry.bytes)?;
         let len = bytes.len();
-        let leaf = Leaf::open(bytes.into()).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
+        let leaf =
+            Leaf::open(bytes.into()).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
         let leaf = leaf.and_then(|leaf| {
             if leaf.rows() == entry.leaf_rows as usize {
                 return Ok(leaf);
@@ -370,15 +390,20 @@ impl Store {
             return Ok(cached);
         }
         let (leaf, hit) = self.leaf_with_hit(id, entry)?;
-        let whole = hit || range.len() * 2 >= leaf.rows();
+        let whole = (hit && fields.is_some()) || range.len() * 2 >= leaf.rows();
         let decoded = if whole {
             self.decode_whole(id, entry, &leaf, range.clone(), fields)
         } else {
             leaf.read(range.clone(), fields)
         };
         let first_page = range.start / headwater_codec::leaf::PAGE_ROWS;
-        let pages = range.end.div_ceil(headwater_codec::leaf::PAGE_ROWS).saturating_sub(first_page);
-        self.counters.pages.fetch_add(pages as u64, Ordering::Relaxed);
+        let pages = range
+            .end
+            .div_ceil(headwater_codec::leaf::PAGE_ROWS)
+            .saturating_sub(first_page);
+        self.counters
+            .pages
+            .fetch_add(pages as u64, Ordering::Relaxed);
         let rows = decoded.map_err(|e| {
             let error = Error::decode(&self.path(id), entry.offset, e);
             self.note_damage(Place(id, entry.offset), &error);
@@ -386,7 +411,11 @@ impl Store {
         })?;
         Ok(Rows {
             times: rows.times,
-            columns: rows.columns.into_iter().map(|(f, c)| (f, in_table_type(c, table, f))).collect(),
+            columns: rows
+                .columns
+                .into_iter()
+                .map(|(f, c)| (f, in_table_type(c, table, f)))
+                .collect(),
         })
     }
 
@@ -399,19 +428,27 @@ impl Store {
         table: &Table,
     ) -> Option<Rows> {
         let place = Place(id, entry.offset);
-        let Decoded::Times(times) = self.columns.get(&ColumnKey(place, None))? else { return None };
+        let Decoded::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
+            return None;
+        };
         let mut columns = Vec::with_capacity(fields.len());
         for field in fields {
             match self.columns.get(&ColumnKey(place, Some(*field)))? {
                 Decoded::Column(column) => {
-                    columns.push((*field, in_table_type(column.slice(range.clone()), table, *field)));
+                    columns.push((
+                        *field,
+                        in_table_type(column.slice(range.clone()), table, *field),
+                    ));
                 }
                 Decoded::Missing => {}
                 Decoded::Times(_) => return None,
             }
         }
         columns.sort_by_key(|(f, _)| *f);
-        Some(Rows { times: times.get(range)?.to_vec(), columns })
+        Some(Rows {
+            times: times.get(range)?.to_vec(),
+            columns,
+        })
     }
 
     fn decode_whole(
@@ -426,10 +463,15 @@ impl Store {
         let rows = leaf.read(0..leaf.rows(), fields)?;
         if fields.is_none() {
             // Merges and exports read whole leaves once: not worth the room.
-            return Ok(if range == (0..rows.len()) { rows } else { rows.slice(range) });
+            return Ok(if range == (0..rows.len()) {
+                rows
+            } else {
+                rows.slice(range)
+            });
         }
         let out = rows.slice(range);
-        self.columns.insert(ColumnKey(place, None), Decoded::Times(Arc::new(rows.times)));
+        self.columns
+            .insert(ColumnKey(place, None), Decoded::Times(Arc::new(rows.times)));
         let mut columns = rows.columns;
         for field in fields.unwrap_or_default() {
             let decoded = match columns.iter().position(|(f, _)| f == field) {

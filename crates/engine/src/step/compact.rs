@@ -6,7 +6,10 @@
 
 use super::cutter::{LeafCutter, SharedLeaves};
 use super::stream_op::last_row;
-use super::{Written, attach_keys, attach_shared, commit, cutter::Destination, discard, free_log, open_group, record};
+use super::{
+    Written, attach_keys, attach_shared, commit, cutter::Destination, discard, free_log,
+    open_group, record,
+};
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::counters::Cause;
@@ -37,12 +40,18 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
     if thorough {
         return record.groups > 1 || record.late_runs > 0;
     }
-    let leaf_events = core.catalog.table(record.table).map_or(2048, |t| u64::from(t.leaf_events));
+    let leaf_events = core
+        .catalog
+        .table(record.table)
+        .map_or(2048, |t| u64::from(t.leaf_events));
     let dead = record.committed_bytes.saturating_sub(record.live_bytes);
-    let splits = record.committed_bytes > core.options.partition_bytes_max && record.level > Level::MIN;
+    let splits =
+        record.committed_bytes > core.options.partition_bytes_max && record.level > Level::MIN;
     splits
         || record.groups >= core.options.groups_max
-        || (record.committed_bytes >= BYTES_MIN && dead * 2 > record.committed_bytes && record.groups > 1)
+        || (record.committed_bytes >= BYTES_MIN
+            && dead * 2 > record.committed_bytes
+            && record.groups > 1)
         || (record.groups >= SMALL_LEAF_GROUPS && record.events < record.leaves * leaf_events / 8)
 }
 
@@ -53,7 +62,9 @@ pub(crate) fn compact_partition(core: &Core, index: ShardIndex, id: SegmentId) -
         let _step = shard.stepping.lock();
         let mut state = shard.state.lock();
         let found = state.partitions.all().find(|p| p.id() == id).cloned();
-        let Some(partition) = found else { return Ok(false) };
+        let Some(partition) = found else {
+            return Ok(false);
+        };
         if !state.busy.insert(id) {
             return Ok(false);
         }
@@ -74,7 +85,10 @@ fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result
     let committed_generation = core.commit.lock().log_generation;
     let still_in_log = core.log.sequence_before(committed_generation);
     let mut covers: HashMap<StreamId, Vec<Cover>> = HashMap::new();
-    for (stream, cover) in core.store.covers(partition.id(), &partition.record, still_in_log)? {
+    for (stream, cover) in core
+        .store
+        .covers(partition.id(), &partition.record, still_in_log)?
+    {
         covers.entry(stream).or_default().push(cover);
     }
     let spans = target_spans(core, partition, &state);
@@ -90,7 +104,9 @@ fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result
         }
     }
     let _step = shard.stepping.lock();
-    if let Err(error) = result.and_then(|()| commit(core, partition.record.sequence, &written, &[partition.id()])) {
+    if let Err(error) =
+        result.and_then(|()| commit(core, partition.record.sequence, &written, &[partition.id()]))
+    {
         discard(&written);
         if error.kind() == crate::ErrorKind::Io || error.kind() == crate::ErrorKind::Internal {
             core.log.latch(error.clone());
@@ -117,12 +133,20 @@ fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result
 
 /// The partition's own span, or the parts it is split into: the first halves that both hold something.
 fn target_spans(core: &Core, partition: &Partition, state: &SegmentState) -> Vec<Span> {
-    let own = Span { level: partition.record.level, bucket: partition.record.bucket };
+    let own = Span {
+        level: partition.record.level,
+        bucket: partition.record.bucket,
+    };
     if partition.record.live_bytes <= core.options.partition_bytes_max {
         return vec![own];
     }
     let holds = |range: &ClosedRange| {
-        state.streams.values().any(|s| s.main.iter().chain(s.late.iter().flatten()).any(|l| l.range().overlaps(range)))
+        state.streams.values().any(|s| {
+            s.main
+                .iter()
+                .chain(s.late.iter().flatten())
+                .any(|l| l.range().overlaps(range))
+        })
     };
     let mut span = own;
     while let Some([low, high]) = span.halves() {
@@ -146,7 +170,13 @@ fn write_span(
     span: Span,
 ) -> Result<Written> {
     let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
-    let header = SegmentHeader { id, table: table.id, shard: index, level: span.level, bucket: span.bucket };
+    let header = SegmentHeader {
+        id,
+        table: table.id,
+        shard: index,
+        level: span.level,
+        bucket: span.bucket,
+    };
     let (mut group, file) = open_group(core, id, None, &header)?;
     let guard = RemoveUnlessKept(Some(file));
     let mut hints = EncodeHints::default();
@@ -156,14 +186,34 @@ fn write_span(
     let range = span.range();
     let mut deltas: Vec<StreamDelta> = Vec::new();
     for stream in ids {
-        let Some(stream_state) = state.streams.get(&stream) else { continue };
-        let mut delta = StreamDelta { stream, ..StreamDelta::default() };
-        let rewriting = Rewriting { core, old, table, range, top: span.level };
-        let rows = rewriting.stream(stream_state, &mut group, &mut hints, &mut shared, &mut delta)?;
+        let Some(stream_state) = state.streams.get(&stream) else {
+            continue;
+        };
+        let mut delta = StreamDelta {
+            stream,
+            ..StreamDelta::default()
+        };
+        let rewriting = Rewriting {
+            core,
+            old,
+            table,
+            range,
+            top: span.level,
+        };
+        let rows = rewriting.stream(
+            stream_state,
+            &mut group,
+            &mut hints,
+            &mut shared,
+            &mut delta,
+        )?;
         let kept = covers.get(&stream).map(Vec::as_slice).unwrap_or_default();
         delta.covers.extend(kept.iter().filter_map(|c| {
             let cut = c.range.intersect(&range);
-            (!cut.is_empty()).then_some(Cover { sequence: c.sequence, range: cut })
+            (!cut.is_empty()).then_some(Cover {
+                sequence: c.sequence,
+                range: cut,
+            })
         }));
         if rows > 0 || !delta.covers.is_empty() {
             deltas.push(delta);
@@ -175,9 +225,20 @@ fn write_span(
     let (footer, finished) = group.finish(None, sequence, Some((**table).clone()), deltas)?;
     let next = SegmentState::default().with_footer(&footer, u64::from(finished.footer_bytes));
     let record = record(&header, sequence, &next, finished);
-    core.counters.bytes(0, group.bytes.leaf, group.bytes.index, 0);
-    let partition = Arc::new(Partition { record, file: guard.keep() });
-    Ok(Written { partition, state: Arc::new(next), group, is_new: true, rows: 0, streams: Vec::new() })
+    core.counters
+        .bytes(0, group.bytes.leaf, group.bytes.index, 0);
+    let partition = Arc::new(Partition {
+        record,
+        file: guard.keep(),
+    });
+    Ok(Written {
+        partition,
+        state: Arc::new(next),
+        group,
+        is_new: true,
+        rows: 0,
+        streams: Vec::new(),
+    })
 }
 
 /// Removes the new file when writing it fails.
@@ -185,7 +246,10 @@ struct RemoveUnlessKept(Option<Arc<crate::segment::SegmentFile>>);
 
 impl RemoveUnlessKept {
     fn keep(mut self) -> Arc<crate::segment::SegmentFile> {
-        #[expect(clippy::expect_used, reason = "it is there until this call, which consumes the guard")]
+        #[expect(
+            clippy::expect_used,
+            reason = "it is there until this call, which consumes the guard"
+        )]
         self.0.take().expect("kept once")
     }
 }
@@ -218,7 +282,12 @@ impl Rewriting<'_> {
     ) -> Result<u64> {
         let segment = self.old.id();
         let mut sources = vec![Source::leaves(segment, state.main.iter().copied())];
-        sources.extend(state.late.iter().map(|run| Source::leaves(segment, run.iter().copied())));
+        sources.extend(
+            state
+                .late
+                .iter()
+                .map(|run| Source::leaves(segment, run.iter().copied())),
+        );
         let mut merge = Merge::new(&self.core.store, self.table, self.range, None, sources);
         let mut count = 0u64;
         let mut pyramid: Option<PyramidWriter> = None;
@@ -282,11 +351,16 @@ impl Rewriting<'_> {
     /// The base level that suits the rows as they are now.
     fn base(&self, state: &StreamState, first_rows: &Rows) -> Level {
         let old = state.base.filter(|b| *b != Level::MAX);
-        let buckets: u64 = old.map_or(0, |b| state.blocks_of(b).iter().map(|e| u64::from(e.count)).sum());
+        let buckets: u64 = old.map_or(0, |b| {
+            state.blocks_of(b).iter().map(|e| u64::from(e.count)).sum()
+        });
         match old {
             Some(base) if buckets > 0 => {
                 let per_bucket = state.main_rows() as f64 / buckets as f64;
-                let finer = (per_bucket / f64::from(self.core.options.bucket_events)).log2().round().clamp(-20.0, 20.0) as i32;
+                let finer = (per_bucket / f64::from(self.core.options.bucket_events))
+                    .log2()
+                    .round()
+                    .clamp(-20.0, 20.0) as i32;
                 Level::clamped((base.get() - finer).min(self.top.get()))
             }
             _ => choose_base(&first_rows.times, self.top, self.core.options.bucket_events),

@@ -16,7 +16,11 @@ pub(crate) struct LeafCutter {
 impl LeafCutter {
     /// Leaves of `size` rows, the remainder last.
     pub(crate) fn new(size: usize) -> LeafCutter {
-        LeafCutter { size: size.max(1), rows: Rows::default(), leaves: Vec::new() }
+        LeafCutter {
+            size: size.max(1),
+            rows: Rows::default(),
+            leaves: Vec::new(),
+        }
     }
 
     /// Leaves for `total` rows, about even when they do not come out full, none above `leaf_events`.
@@ -25,7 +29,12 @@ impl LeafCutter {
         LeafCutter::new(total.div_ceil(leaves))
     }
 
-    pub(crate) fn push(&mut self, rows: Rows, group: &mut GroupWriter, hints: &mut EncodeHints) -> Result<()> {
+    pub(crate) fn push(
+        &mut self,
+        rows: Rows,
+        group: &mut GroupWriter,
+        hints: &mut EncodeHints,
+    ) -> Result<()> {
         if self.rows.is_empty() {
             self.rows = rows;
         } else {
@@ -41,16 +50,25 @@ impl LeafCutter {
             if start == 0 && end == self.rows.len() {
                 self.leaves.push(group.put_leaf(&self.rows, hints)?);
             } else {
-                self.leaves.push(group.put_leaf(&self.rows.slice(start..end), hints)?);
+                self.leaves
+                    .push(group.put_leaf(&self.rows.slice(start..end), hints)?);
             }
             start = end;
         }
-        self.rows = if start == self.rows.len() { Rows::default() } else { self.rows.slice(start..self.rows.len()) };
+        self.rows = if start == self.rows.len() {
+            Rows::default()
+        } else {
+            self.rows.slice(start..self.rows.len())
+        };
         Ok(())
     }
 
     /// Writes what is left and gives the leaves.
-    pub(crate) fn finish(mut self, group: &mut GroupWriter, hints: &mut EncodeHints) -> Result<Vec<LeafEntry>> {
+    pub(crate) fn finish(
+        mut self,
+        group: &mut GroupWriter,
+        hints: &mut EncodeHints,
+    ) -> Result<Vec<LeafEntry>> {
         if !self.rows.is_empty() {
             self.leaves.push(group.put_leaf(&self.rows, hints)?);
         }
@@ -86,7 +104,12 @@ pub(crate) struct SharedLeaves {
 
 impl SharedLeaves {
     pub(crate) fn new(size: usize) -> SharedLeaves {
-        SharedLeaves { size: size.max(1), rows: Rows::default(), parts: Vec::new(), entries: Vec::new() }
+        SharedLeaves {
+            size: size.max(1),
+            rows: Rows::default(),
+            parts: Vec::new(),
+            entries: Vec::new(),
+        }
     }
 
     /// Streams with more rows than this get leaves of their own.
@@ -103,7 +126,9 @@ impl SharedLeaves {
         group: &mut GroupWriter,
         hints: &mut EncodeHints,
     ) -> Result<()> {
-        let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
+            return Ok(());
+        };
         if self.rows.len() + rows.len() > self.size {
             self.write(group, hints)?;
         }

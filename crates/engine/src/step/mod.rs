@@ -24,7 +24,10 @@ use crate::late::{FlushRule, Split};
 use crate::memory::{Chunk, sorted_rows};
 use crate::meta::{MetaChange, PartitionRecord};
 use crate::partitions::{PartitionSet, Span, choose_span};
-use crate::segment::{Cover, GroupWriter, Partition, SegmentFile, SegmentHeader, SegmentState, StreamDelta, StreamState};
+use crate::segment::{
+    Cover, GroupWriter, Partition, SegmentFile, SegmentHeader, SegmentState, StreamDelta,
+    StreamState,
+};
 use crate::shard::{Shard, StepScratch};
 use crate::{Error, Result};
 use cutter::{Destination, SharedLeaves};
@@ -77,7 +80,12 @@ struct Written {
 }
 
 /// Runs one step of a shard. False when there was nothing to do.
-pub(crate) fn run_step(core: &Core, index: ShardIndex, buffers: Buffers, urgency: Urgency) -> Result<bool> {
+pub(crate) fn run_step(
+    core: &Core,
+    index: ShardIndex,
+    buffers: Buffers,
+    urgency: Urgency,
+) -> Result<bool> {
     let shard = core.shard(index)?;
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
@@ -95,7 +103,14 @@ pub(crate) fn run_step(core: &Core, index: ShardIndex, buffers: Buffers, urgency
     let mut written = Vec::with_capacity(works.len());
     let result = (|| {
         for work in works {
-            written.push(write_group(core, index, &mut scratch, sequence, &taken, work)?);
+            written.push(write_group(
+                core,
+                index,
+                &mut scratch,
+                sequence,
+                &taken,
+                work,
+            )?);
         }
         commit(core, sequence, &written, &[])
     })();
@@ -120,7 +135,13 @@ fn discard(written: &[Written]) {
 }
 
 /// Looks up what a step stores. Nothing is removed yet.
-fn take(core: &Core, shard: &Shard, buffers: Buffers, urgency: Urgency, sequence: Sequence) -> Result<Vec<Taken>> {
+fn take(
+    core: &Core,
+    shard: &Shard,
+    buffers: Buffers,
+    urgency: Urgency,
+    sequence: Sequence,
+) -> Result<Vec<Taken>> {
     struct Candidate {
         stream: StreamId,
         table: TableId,
@@ -161,7 +182,10 @@ fn take(core: &Core, shard: &Shard, buffers: Buffers, urgency: Urgency, sequence
         if let Some(table) = tables.get(&id) {
             return Ok(Arc::clone(table));
         }
-        let table = core.catalog.table(id).ok_or_else(|| Error::internal(format!("no table {}", id.0)))?;
+        let table = core
+            .catalog
+            .table(id)
+            .ok_or_else(|| Error::internal(format!("no table {}", id.0)))?;
         tables.insert(id, Arc::clone(&table));
         Ok(table)
     };
@@ -178,7 +202,11 @@ fn take(core: &Core, shard: &Shard, buffers: Buffers, urgency: Urgency, sequence
     };
     let mut out: Vec<Taken> = Vec::new();
     let mut freed = 0;
-    let rounds: &[bool] = if urgency == Urgency::Memory && !exact { &[true, false] } else { &[false] };
+    let rounds: &[bool] = if urgency == Urgency::Memory && !exact {
+        &[true, false]
+    } else {
+        &[false]
+    };
     let mut done = vec![false; candidates.len()];
     for whole_leaves in rounds {
         for (candidate, done) in candidates.iter().zip(&mut done) {
@@ -189,14 +217,20 @@ fn take(core: &Core, shard: &Shard, buffers: Buffers, urgency: Urgency, sequence
                 continue;
             }
             let table = table_of(candidate.table)?;
-            if *whole_leaves && candidate.flank_rows + candidate.late_rows < table.leaf_events as usize {
+            if *whole_leaves
+                && candidate.flank_rows + candidate.late_rows < table.leaf_events as usize
+            {
                 continue;
             }
             let (range, rows) = take_stream(
                 &candidate.chunks,
                 candidate.watermark,
                 buffers,
-                if urgency == Urgency::Memory { retain } else { 0 },
+                if urgency == Urgency::Memory {
+                    retain
+                } else {
+                    0
+                },
                 *whole_leaves,
                 sequence,
                 &table,
@@ -205,8 +239,14 @@ fn take(core: &Core, shard: &Shard, buffers: Buffers, urgency: Urgency, sequence
                 continue;
             }
             *done = true;
-            freed += candidate.bytes * rows.len() / (candidate.flank_rows + candidate.late_rows).max(1);
-            out.push(Taken { stream: candidate.stream, table, range, rows });
+            freed +=
+                candidate.bytes * rows.len() / (candidate.flank_rows + candidate.late_rows).max(1);
+            out.push(Taken {
+                stream: candidate.stream,
+                table,
+                range,
+                rows,
+            });
         }
     }
     out.sort_by_key(|t| (t.table.id, t.stream));
@@ -242,7 +282,14 @@ fn take_stream(
         return (range, Rows::default());
     }
     let end = rows.times.partition_point(|t| *t <= range.last.as_nanos());
-    (range, if end == rows.len() { rows } else { rows.slice(0..end) })
+    (
+        range,
+        if end == rows.len() {
+            rows
+        } else {
+            rows.slice(0..end)
+        },
+    )
 }
 
 /// Divides what was taken over partitions, at most [`PARTITIONS_MAX`] of them, the oldest first.
@@ -258,7 +305,13 @@ fn place(
         by_table.entry(one.table.id).or_default().push(index);
     }
     for (table_id, members) in by_table {
-        let Some(table) = members.first().and_then(|m| taken.get(*m)).map(|t| Arc::clone(&t.table)) else { continue };
+        let Some(table) = members
+            .first()
+            .and_then(|m| taken.get(*m))
+            .map(|t| Arc::clone(&t.table))
+        else {
+            continue;
+        };
         let mut spans: Vec<(ClosedRange, Place)> = partitions
             .of(table_id)
             .iter()
@@ -273,12 +326,19 @@ fn place(
                     let times = &taken.get(*m)?.rows.times;
                     let from = times.partition_point(|t| *t < range.first.as_nanos());
                     let to = times.partition_point(|t| *t <= range.last.as_nanos());
-                    (from < to).then_some(Part { taken: *m, rows: from..to })
+                    (from < to).then_some(Part {
+                        taken: *m,
+                        rows: from..to,
+                    })
                 })
                 .collect();
             let is_busy = matches!(&place, Place::Existing(p) if busy.contains(&p.id()));
             if !parts.is_empty() && !is_busy {
-                works.push(Work { place, table: Arc::clone(&table), parts });
+                works.push(Work {
+                    place,
+                    table: Arc::clone(&table),
+                    parts,
+                });
             }
         }
     }
@@ -319,9 +379,15 @@ fn add_new_spans(
     let (events, bytes) = partitions
         .of(table.id)
         .iter()
-        .fold((0u64, 0u64), |(e, b), p| (e + p.record.events, b + p.record.live_bytes));
+        .fold((0u64, 0u64), |(e, b), p| {
+            (e + p.record.events, b + p.record.live_bytes)
+        });
     let columns = table.fields.len() as f64 + 1.0;
-    let per_event = if events >= 10_000 { bytes as f64 / events as f64 } else { 3.0 * columns };
+    let per_event = if events >= 10_000 {
+        bytes as f64 / events as f64
+    } else {
+        3.0 * columns
+    };
     // Each sampled time stands for several events.
     let stride = homeless.len().div_ceil(PLACING_SAMPLES).max(1);
     let mut times: Vec<i64> = homeless;
@@ -358,7 +424,10 @@ fn write_group(
     let (old, state, span) = match &work.place {
         Place::Existing(partition) => {
             let state = core.store.state(partition)?;
-            let span = Span { level: partition.record.level, bucket: partition.record.bucket };
+            let span = Span {
+                level: partition.record.level,
+                bucket: partition.record.bucket,
+            };
             (Some(Arc::clone(partition)), state, span)
         }
         Place::New(span) => (None, Arc::new(SegmentState::default()), *span),
@@ -367,7 +436,13 @@ fn write_group(
         Some(partition) => partition.id(),
         None => SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed)),
     };
-    let header = SegmentHeader { id, table: work.table.id, shard, level: span.level, bucket: span.bucket };
+    let header = SegmentHeader {
+        id,
+        table: work.table.id,
+        shard,
+        level: span.level,
+        bucket: span.bucket,
+    };
     let (mut group, segment_file) = open_group(core, id, old.as_deref(), &header)?;
     let context = OpContext {
         store: &core.store,
@@ -387,31 +462,67 @@ fn write_group(
     let mut streams = Vec::with_capacity(work.parts.len());
     let range = span.range();
     for part in &work.parts {
-        let Some(one) = taken.get(part.taken) else { continue };
+        let Some(one) = taken.get(part.taken) else {
+            continue;
+        };
         let known = state.streams.get(&one.stream);
         let stream_state = known.map_or(&nothing, |s| &**s);
-        let mut delta = StreamDelta { stream: one.stream, ..StreamDelta::default() };
-        let rows = if part.rows == (0..one.rows.len()) { None } else { Some(one.rows.slice(part.rows.clone())) };
-        let mut out = OpOutput { group: &mut group, hints, shared: &mut shared };
-        store_rows(&context, &mut out, one.stream, stream_state, rows.as_ref().unwrap_or(&one.rows), &mut delta)?;
+        let mut delta = StreamDelta {
+            stream: one.stream,
+            ..StreamDelta::default()
+        };
+        let rows = if part.rows == (0..one.rows.len()) {
+            None
+        } else {
+            Some(one.rows.slice(part.rows.clone()))
+        };
+        let mut out = OpOutput {
+            group: &mut group,
+            hints,
+            shared: &mut shared,
+        };
+        store_rows(
+            &context,
+            &mut out,
+            one.stream,
+            stream_state,
+            rows.as_ref().unwrap_or(&one.rows),
+            &mut delta,
+        )?;
         let covered = one.range.intersect(&range);
-        delta.covers.push(Cover { sequence, range: covered });
+        delta.covers.push(Cover {
+            sequence,
+            range: covered,
+        });
         streams.push((one.stream, work.table.id, covered, None));
         deltas.push(delta);
     }
     attach_shared(shared.finish(&mut group, hints)?, &mut deltas);
     attach_keys(core, &state, &mut deltas)?;
     let table = (state.table.as_ref() != Some(&*work.table)).then(|| (*work.table).clone());
-    let previous = old.as_ref().map(|p| (p.record.footer_offset, p.record.footer_bytes));
+    let previous = old
+        .as_ref()
+        .map(|p| (p.record.footer_offset, p.record.footer_bytes));
     let (footer, finished) = group.finish(previous, sequence, table, deltas)?;
     let next = state.with_footer(&footer, u64::from(finished.footer_bytes));
     for (stream, _, _, watermark) in &mut streams {
         *watermark = next.streams.get(stream).and_then(|s| s.watermark());
     }
-    let partition = Arc::new(Partition { record: record(&header, sequence, &next, finished), file: segment_file });
-    core.counters.bytes(0, group.bytes.leaf, group.bytes.index, 0);
+    let partition = Arc::new(Partition {
+        record: record(&header, sequence, &next, finished),
+        file: segment_file,
+    });
+    core.counters
+        .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     let rows = work.parts.iter().map(|p| p.rows.len()).sum();
-    Ok(Written { partition, state: Arc::new(next), group, is_new: old.is_none(), rows, streams })
+    Ok(Written {
+        partition,
+        state: Arc::new(next),
+        group,
+        is_new: old.is_none(),
+        rows,
+        streams,
+    })
 }
 
 fn open_group(
@@ -421,11 +532,22 @@ fn open_group(
     header: &SegmentHeader,
 ) -> Result<(GroupWriter, Arc<SegmentFile>)> {
     let path = core.store.path(id);
-    let mode = if old.is_some() { OpenMode::Write } else { OpenMode::CreateNew };
-    let file = core.store.files().open(&path, mode).map_err(|e| Error::io("open", &path, e))?;
+    let mode = if old.is_some() {
+        OpenMode::Write
+    } else {
+        OpenMode::CreateNew
+    };
+    let file = core
+        .store
+        .files()
+        .open(&path, mode)
+        .map_err(|e| Error::io("open", &path, e))?;
     let committed = old.map_or(0, |p| p.record.committed_bytes);
     let segment_file = old.map_or_else(|| core.store.segment_file(id), |p| Arc::clone(&p.file));
-    Ok((GroupWriter::new(file, path, committed, header), segment_file))
+    Ok((
+        GroupWriter::new(file, path, committed, header),
+        segment_file,
+    ))
 }
 
 fn record(
@@ -457,7 +579,9 @@ fn attach_shared(
     deltas: &mut [StreamDelta],
 ) {
     for (stream, destination, entry) in entries {
-        let Ok(at) = deltas.binary_search_by_key(&stream, |d| d.stream) else { continue };
+        let Ok(at) = deltas.binary_search_by_key(&stream, |d| d.stream) else {
+            continue;
+        };
         if let Some(delta) = deltas.get_mut(at) {
             match destination {
                 Destination::Main => delta.added.push(entry),
@@ -469,8 +593,11 @@ fn attach_shared(
 
 /// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone.
 fn attach_keys(core: &Core, state: &SegmentState, deltas: &mut [StreamDelta]) -> Result<()> {
-    let new: Vec<StreamId> =
-        deltas.iter().map(|d| d.stream).filter(|s| !state.streams.contains_key(s)).collect();
+    let new: Vec<StreamId> = deltas
+        .iter()
+        .map(|d| d.stream)
+        .filter(|s| !state.streams.contains_key(s))
+        .collect();
     if new.is_empty() {
         return Ok(());
     }
@@ -523,7 +650,12 @@ impl Core {
 }
 
 /// Steps 2 and 3 of the protocol: everything durable, then one transaction.
-fn commit(core: &Core, sequence: Sequence, written: &[Written], removed: &[SegmentId]) -> Result<()> {
+fn commit(
+    core: &Core,
+    sequence: Sequence,
+    written: &[Written],
+    removed: &[SegmentId],
+) -> Result<()> {
     // The log first: what a segment holds must not outlive the definitions and the numbers in the log.
     core.log.sync_up_to(sequence)?;
     for one in written {
@@ -531,18 +663,25 @@ fn commit(core: &Core, sequence: Sequence, written: &[Written], removed: &[Segme
     }
     if written.iter().any(|w| w.is_new) {
         let dir = core.store.dir();
-        core.store.files().sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+        core.store
+            .files()
+            .sync_dir(dir)
+            .map_err(|e| Error::io("sync", dir, e))?;
     }
     let mut commit = core.commit.lock();
     let (definitions, next_stream) = core.catalog.pending_up_to(sequence);
     let log = core.log.stats();
-    core.counters.bytes(log.bytes_written - commit.log_bytes_counted, 0, 0, 0);
+    core.counters
+        .bytes(log.bytes_written - commit.log_bytes_counted, 0, 0, 0);
     commit.log_bytes_counted = log.bytes_written;
     let change = MetaChange {
         step_sequence: sequence,
         definitions,
         next_stream,
-        partitions: written.iter().map(|w| (w.partition.id(), w.partition.record.clone())).collect(),
+        partitions: written
+            .iter()
+            .map(|w| (w.partition.id(), w.partition.record.clone()))
+            .collect(),
         removed: removed.to_vec(),
         next_segment: core.next_segment.load(Ordering::Relaxed),
         log_first_generation: core.log_cut.load(Ordering::Relaxed),
@@ -551,7 +690,8 @@ fn commit(core: &Core, sequence: Sequence, written: &[Written], removed: &[Segme
     core.meta.commit(&change)?;
     commit.log_generation = change.log_first_generation;
     let meta_bytes = core.meta.written_bytes();
-    core.counters.bytes(0, 0, 0, meta_bytes - commit.meta_bytes_counted);
+    core.counters
+        .bytes(0, 0, 0, meta_bytes - commit.meta_bytes_counted);
     commit.meta_bytes_counted = meta_bytes;
     core.catalog.applied_up_to(sequence);
     Ok(())

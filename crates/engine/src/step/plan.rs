@@ -35,13 +35,22 @@ pub(crate) struct ShardView {
 }
 
 /// Under [`FlushRule::LabExact`]: the buffers that are full, to be stored right after the insertion that filled them.
-pub(crate) fn full_buffers(rule: FlushRule, policy: &LatePolicy, shard: ShardView) -> Option<Buffers> {
-    let FlushRule::LabExact { memory_events } = rule else { return None };
+pub(crate) fn full_buffers(
+    rule: FlushRule,
+    policy: &LatePolicy,
+    shard: ShardView,
+) -> Option<Buffers> {
+    let FlushRule::LabExact { memory_events } = rule else {
+        return None;
+    };
     let memory = memory_events as usize;
     match policy.split {
-        Split::Conventional => (shard.flank_events + shard.late_events >= memory).then_some(Buffers::Both),
+        Split::Conventional => {
+            (shard.flank_events + shard.late_events >= memory).then_some(Buffers::Both)
+        }
         Split::Separate { flank_share } => {
-            let flank = ((memory as f64 * flank_share).round() as usize).clamp(1, memory.saturating_sub(1).max(1));
+            let flank = ((memory as f64 * flank_share).round() as usize)
+                .clamp(1, memory.saturating_sub(1).max(1));
             if shard.flank_events >= flank {
                 Some(Buffers::Flank)
             } else if shard.late_events >= memory - flank {
@@ -61,7 +70,11 @@ pub(crate) fn buffers_to_store(policy: &LatePolicy, shard: ShardView) -> Buffers
             let total = (shard.flank_events + shard.late_events).max(1) as f64;
             // The late buffer is merged when it holds its share, else it waits for more.
             if shard.late_events as f64 >= (1.0 - flank_share) * total {
-                if shard.flank_events == 0 { Buffers::Late } else { Buffers::Both }
+                if shard.flank_events == 0 {
+                    Buffers::Late
+                } else {
+                    Buffers::Both
+                }
             } else {
                 Buffers::Flank
             }
@@ -70,7 +83,12 @@ pub(crate) fn buffers_to_store(policy: &LatePolicy, shard: ShardView) -> Buffers
 }
 
 /// The last time a step takes of a stream's sorted times: all but the newest `retain`, in whole leaves when `whole_leaves`.
-pub(crate) fn cut(times: &[i64], retain: usize, leaf_events: usize, whole_leaves: bool) -> Option<i64> {
+pub(crate) fn cut(
+    times: &[i64],
+    retain: usize,
+    leaf_events: usize,
+    whole_leaves: bool,
+) -> Option<i64> {
     let mut count = times.len().saturating_sub(retain);
     if whole_leaves {
         count -= count % leaf_events.max(1);
@@ -78,7 +96,8 @@ pub(crate) fn cut(times: &[i64], retain: usize, leaf_events: usize, whole_leaves
     if count == 0 {
         return None;
     }
-    let splits = |count: usize| count > 0 && count < times.len() && times.get(count - 1) == times.get(count);
+    let splits =
+        |count: usize| count > 0 && count < times.len() && times.get(count - 1) == times.get(count);
     let wished = count;
     while splits(count) {
         count -= 1;
@@ -93,7 +112,11 @@ pub(crate) fn cut(times: &[i64], retain: usize, leaf_events: usize, whole_leaves
 }
 
 /// The times a step takes of a stream.
-pub(crate) fn take_range(buffers: Buffers, watermark: Option<i64>, cut: Option<i64>) -> ClosedRange {
+pub(crate) fn take_range(
+    buffers: Buffers,
+    watermark: Option<i64>,
+    cut: Option<i64>,
+) -> ClosedRange {
     let above = |w: Option<i64>| w.map_or(Some(i64::MIN), |w| w.checked_add(1));
     match buffers {
         Buffers::Late => watermark.map_or(ClosedRange::EMPTY, |w| ClosedRange::nanos(i64::MIN, w)),
@@ -126,12 +149,27 @@ mod tests {
     #[test]
     fn buffers_act_when_they_are_full() {
         let rule = FlushRule::LabExact { memory_events: 512 };
-        let view = |flank_events, late_events| ShardView { flank_events, late_events };
+        let view = |flank_events, late_events| ShardView {
+            flank_events,
+            late_events,
+        };
         let separate = LatePolicy::separate(0.5);
         assert_eq!(full_buffers(rule, &separate, view(255, 255)), None);
-        assert_eq!(full_buffers(rule, &separate, view(256, 0)), Some(Buffers::Flank));
-        assert_eq!(full_buffers(rule, &separate, view(10, 256)), Some(Buffers::Late));
-        assert_eq!(full_buffers(rule, &LatePolicy::conventional(), view(512, 0)), Some(Buffers::Both));
-        assert_eq!(full_buffers(FlushRule::Production, &separate, view(9999, 0)), None);
+        assert_eq!(
+            full_buffers(rule, &separate, view(256, 0)),
+            Some(Buffers::Flank)
+        );
+        assert_eq!(
+            full_buffers(rule, &separate, view(10, 256)),
+            Some(Buffers::Late)
+        );
+        assert_eq!(
+            full_buffers(rule, &LatePolicy::conventional(), view(512, 0)),
+            Some(Buffers::Both)
+        );
+        assert_eq!(
+            full_buffers(FlushRule::Production, &separate, view(9999, 0)),
+            None
+        );
     }
 }

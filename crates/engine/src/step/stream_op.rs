@@ -55,7 +55,13 @@ impl OpContext<'_> {
     }
 
     fn target(&self) -> PyramidTarget<'_> {
-        PyramidTarget { store: self.store, segment: self.segment, table: self.table, top: self.top, bucket_events: self.bucket_events }
+        PyramidTarget {
+            store: self.store,
+            segment: self.segment,
+            table: self.table,
+            top: self.top,
+            bucket_events: self.bucket_events,
+        }
     }
 }
 
@@ -68,9 +74,15 @@ pub(crate) fn store_rows(
     rows: &Rows,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    let late_count = state.watermark().map_or(0, |w| rows.times.partition_point(|t| *t <= w));
+    let late_count = state
+        .watermark()
+        .map_or(0, |w| rows.times.partition_point(|t| *t <= w));
     let late = rows.slice(0..late_count);
-    let append = if late_count == 0 { None } else { Some(rows.slice(late_count..rows.len())) };
+    let append = if late_count == 0 {
+        None
+    } else {
+        Some(rows.slice(late_count..rows.len()))
+    };
     let append = append.as_ref().unwrap_or(rows);
     match plan_late(context, state, &late) {
         LatePlan::Nothing => append_only(context, out, stream, state, append, delta),
@@ -78,12 +90,30 @@ pub(crate) fn store_rows(
             write_late_run(context, out, stream, &late, delta)?;
             append_only(context, out, stream, state, append, delta)
         }
-        LatePlan::Merge(units) => {
-            merge_or_run(context, out, stream, state, &late, append, units, Cause::Merge, delta)
-        }
+        LatePlan::Merge(units) => merge_or_run(
+            context,
+            out,
+            stream,
+            state,
+            &late,
+            append,
+            units,
+            Cause::Merge,
+            delta,
+        ),
         LatePlan::Fold => {
             let units = fold_units(context, state, &late);
-            merge_or_run(context, out, stream, state, &late, append, units, Cause::Fold, delta)
+            merge_or_run(
+                context,
+                out,
+                stream,
+                state,
+                &late,
+                append,
+                units,
+                Cause::Fold,
+                delta,
+            )
         }
     }
 }
@@ -93,26 +123,45 @@ fn plan_late(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> LateP
         return LatePlan::Nothing;
     }
     if !state.late.is_empty() {
-        return if state.late.len() + 1 > context.late_runs_max { LatePlan::Fold } else { LatePlan::Run };
+        return if state.late.len() + 1 > context.late_runs_max {
+            LatePlan::Fold
+        } else {
+            LatePlan::Run
+        };
     }
     let units = units(context.scope, state, late);
     if context.late_runs_max == 0 {
         return LatePlan::Merge(units);
     }
-    let rewritten: u64 =
-        units.iter().flat_map(|u| state.main.get(u.clone()).unwrap_or_default()).map(|l| u64::from(l.count)).sum();
-    if rewritten <= REWRITE_PER_LATE_EVENT_MAX * late.len() as u64 { LatePlan::Merge(units) } else { LatePlan::Run }
+    let rewritten: u64 = units
+        .iter()
+        .flat_map(|u| state.main.get(u.clone()).unwrap_or_default())
+        .map(|l| u64::from(l.count))
+        .sum();
+    if rewritten <= REWRITE_PER_LATE_EVENT_MAX * late.len() as u64 {
+        LatePlan::Merge(units)
+    } else {
+        LatePlan::Run
+    }
 }
 
 /// Ranges of main-run leaves that late events rewrite, apart from one another.
 fn units(scope: MergeScope, state: &StreamState, late: &Rows) -> Vec<Range<usize>> {
-    let (Some(first), Some(last)) = (late.times.first(), late.times.last()) else { return Vec::new() };
+    let (Some(first), Some(last)) = (late.times.first(), late.times.last()) else {
+        return Vec::new();
+    };
     match scope {
         MergeScope::Overlap => {
             // Every leaf that shares an instant with the range of the events, and the owners of the outermost ones.
-            let from = state.main.partition_point(|l| l.last < *first).min(state.owner(*first));
-            let to = state.main.partition_point(|l| l.first <= *last).max(from + 1);
-            apart(state, vec![from..to])
+            let from = state
+                .main
+                .partition_point(|l| l.last < *first)
+                .min(state.owner(*first));
+            let to = state
+                .main
+                .partition_point(|l| l.first <= *last)
+                .max(from + 1);
+            apart(state, std::iter::once(from..to))
         }
         MergeScope::Touched => {
             let mut out: Vec<Range<usize>> = Vec::new();
@@ -165,7 +214,7 @@ fn fold_units(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> Vec<
 }
 
 /// Widens units so that none ends between two rows of one time (`keep`), where a newer event could not go to its place.
-fn apart(state: &StreamState, units: Vec<Range<usize>>) -> Vec<Range<usize>> {
+fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut out: Vec<Range<usize>> = Vec::new();
     for mut unit in units {
         while let (Some(a), Some(b)) = (state.main.get(unit.end - 1), state.main.get(unit.end))
@@ -188,9 +237,13 @@ fn write_late_run(
     late: &Rows,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    context.counters.events_written(Cause::LateRun, late.len() as u64);
+    context
+        .counters
+        .events_written(Cause::LateRun, late.len() as u64);
     if late.len() <= out.shared.rows_max() {
-        return out.shared.push(stream, Destination::LateRun, late, out.group, out.hints);
+        return out
+            .shared
+            .push(stream, Destination::LateRun, late, out.group, out.hints);
     }
     let mut cutter = LeafCutter::balanced(late.len(), context.leaf_events());
     cutter.push(late.clone(), out.group, out.hints)?;
@@ -236,10 +289,14 @@ fn append_leaves(
     rows: &Rows,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    context.counters.events_written(Cause::Flush, rows.len() as u64);
+    context
+        .counters
+        .events_written(Cause::Flush, rows.len() as u64);
     delta.last_row = last_row(rows);
     if rows.len() <= out.shared.rows_max() {
-        return out.shared.push(stream, Destination::Main, rows, out.group, out.hints);
+        return out
+            .shared
+            .push(stream, Destination::Main, rows, out.group, out.hints);
     }
     let mut cutter = LeafCutter::new(context.leaf_events());
     cutter.push(rows.clone(), out.group, out.hints)?;
@@ -257,7 +314,13 @@ pub(super) fn last_row(rows: &Rows) -> Option<Box<[u8]>> {
 fn read_leaves(context: &OpContext<'_>, leaves: &[LeafEntry]) -> Result<Rows> {
     let mut all = Rows::default();
     for leaf in leaves {
-        let rows = context.store.leaf_rows(context.segment, leaf, 0..leaf.count as usize, None, context.table)?;
+        let rows = context.store.leaf_rows(
+            context.segment,
+            leaf,
+            0..leaf.count as usize,
+            None,
+            context.table,
+        )?;
         all.extend_from(&rows, 0..rows.len());
     }
     Ok(all)
@@ -276,7 +339,9 @@ fn merge_or_run(
     delta: &mut StreamDelta,
 ) -> Result<()> {
     let clean = delta.clone();
-    match merge(context, out, stream, state, late, append, &units, cause, delta) {
+    match merge(
+        context, out, stream, state, late, append, &units, cause, delta,
+    ) {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             *delta = clean;
             write_late_run(context, out, stream, late, delta)?;
@@ -303,7 +368,11 @@ fn merge(
     let base = state.base.filter(|b| *b != Level::MAX);
     let whole = state.base.is_none();
     let mut overlay = if cause == Cause::Fold {
-        state.late.iter().map(|run| Source::leaves(context.segment, run.iter().copied())).collect()
+        state
+            .late
+            .iter()
+            .map(|run| Source::leaves(context.segment, run.iter().copied()))
+            .collect()
     } else {
         Vec::new()
     };
@@ -315,16 +384,26 @@ fn merge(
     for unit in units {
         if whole {
             for leaf in state.main.get(next_leaf..unit.start).unwrap_or_default() {
-                let rows = context.store.leaf_rows(context.segment, leaf, 0..leaf.count as usize, None, context.table)?;
+                let rows = context.store.leaf_rows(
+                    context.segment,
+                    leaf,
+                    0..leaf.count as usize,
+                    None,
+                    context.table,
+                )?;
                 all.extend_from(&rows, 0..rows.len());
             }
         }
         next_leaf = unit.end;
         let leaves = state.main.get(unit.clone()).unwrap_or_default();
         // A unit owns the times from its first leaf (or the beginning of time) up to the next leaf behind it.
-        let until = state.main.get(unit.end).map_or(i64::MAX, |next| next.first.saturating_sub(1));
+        let until = state
+            .main
+            .get(unit.end)
+            .map_or(i64::MAX, |next| next.first.saturating_sub(1));
         let late_rows: u64 = late.times.partition_point(|t| *t <= until) as u64;
-        let estimate = leaves.iter().map(|l| u64::from(l.count)).sum::<u64>() + late_rows.min(late.len() as u64);
+        let estimate = leaves.iter().map(|l| u64::from(l.count)).sum::<u64>()
+            + late_rows.min(late.len() as u64);
         let mut cutter = if context.exact_cut {
             LeafCutter::new(context.leaf_events())
         } else {
@@ -347,14 +426,22 @@ fn merge(
         }
         overlay = merge.into_overlay();
         delta.added.extend(cutter.finish(out.group, out.hints)?);
-        delta.removed.extend(leaves.iter().map(|l| (l.offset, l.row_start)));
+        delta
+            .removed
+            .extend(leaves.iter().map(|l| (l.offset, l.row_start)));
         if unit.end == state.main.len() && append.is_empty() {
             delta.last_row = newest;
         }
     }
     if whole {
         for leaf in state.main.get(next_leaf..).unwrap_or_default() {
-            let rows = context.store.leaf_rows(context.segment, leaf, 0..leaf.count as usize, None, context.table)?;
+            let rows = context.store.leaf_rows(
+                context.segment,
+                leaf,
+                0..leaf.count as usize,
+                None,
+                context.table,
+            )?;
             all.extend_from(&rows, 0..rows.len());
         }
     }
@@ -400,7 +487,13 @@ fn complete_edges(
         let mut index = state.main.partition_point(|l| l.last < first);
         while let Some(leaf) = state.main.get(index).filter(|l| l.first <= last) {
             if !rewritten(index) {
-                let rows = context.store.leaf_rows(context.segment, leaf, 0..leaf.count as usize, None, context.table)?;
+                let rows = context.store.leaf_rows(
+                    context.segment,
+                    leaf,
+                    0..leaf.count as usize,
+                    None,
+                    context.table,
+                )?;
                 let a = rows.times.partition_point(|t| *t < first);
                 let b = rows.times.partition_point(|t| *t <= last);
                 pyramid::add_rows(buckets, base, &rows.slice(a..b));
@@ -422,7 +515,10 @@ fn append_buckets(
     let first = append.times.first().copied().unwrap_or(0);
     let number = base.bucket_of(Timestamp::from_nanos(first));
     if !buckets.contains_key(&number)
-        && let Some(trailing) = state.blocks_of(base).last().filter(|b| b.last_bucket == number)
+        && let Some(trailing) = state
+            .blocks_of(base)
+            .last()
+            .filter(|b| b.last_bucket == number)
     {
         let block = context.store.block(context.segment, trailing)?;
         if let Some(bucket) = pyramid::from_block(&block, context.table).remove(&number) {
@@ -443,8 +539,19 @@ struct BoundedMerge<'a> {
 
 impl<'a> BoundedMerge<'a> {
     fn new(context: &OpContext<'a>, sources: Vec<Source>, until: i64) -> BoundedMerge<'a> {
-        let merge = Merge::new(context.store, context.table, ClosedRange::ALL, None, sources);
-        BoundedMerge { merge, until, held: None, done: false }
+        let merge = Merge::new(
+            context.store,
+            context.table,
+            ClosedRange::ALL,
+            None,
+            sources,
+        );
+        BoundedMerge {
+            merge,
+            until,
+            held: None,
+            done: false,
+        }
     }
 
     fn next_rows(&mut self) -> Result<Option<Rows>> {
@@ -461,7 +568,11 @@ impl<'a> BoundedMerge<'a> {
         }
         self.done = true;
         self.held = Some(rows.slice(inside..rows.len()));
-        Ok(if inside == 0 { None } else { Some(rows.slice(0..inside)) })
+        Ok(if inside == 0 {
+            None
+        } else {
+            Some(rows.slice(0..inside))
+        })
     }
 
     /// The overlay's sources, with rows that were read too far in front.

@@ -4,8 +4,8 @@
 //! open the database there, and look for the number of steps that it holds: at least the acknowledged ones, at most those begun.
 
 use crate::support::{
-    Action, Dice, Maker, Mortal, Progress, Run, Step, assert_sound, check, keeping_table, read_back, small_options, steps,
-    workload,
+    Action, Dice, Maker, Mortal, Progress, Run, Step, assert_sound, check, keeping_table,
+    read_back, small_options, steps, workload,
 };
 use headwater_engine::{Durability, FlushRule, LatePolicy, Options, Stats};
 use headwater_io::FaultyFiles;
@@ -58,8 +58,16 @@ impl Sweep {
                 continue;
             }
             for state in 0..2 + self.mixtures {
-                let seed = if state < 2 { state } else { 2 + dice.below(1 << 32) };
-                let at = format!("{}, cut at {cut} ({}), seed {seed}", self.name, disk.interrupted().unwrap_or_default());
+                let seed = if state < 2 {
+                    state
+                } else {
+                    2 + dice.below(1 << 32)
+                };
+                let at = format!(
+                    "{}, cut at {cut} ({}), seed {seed}",
+                    self.name,
+                    disk.interrupted().unwrap_or_default()
+                );
                 let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     self.recover(&disk, seed, &steps, &run.progress, &mut dice.clone());
                 }));
@@ -80,7 +88,10 @@ impl Sweep {
         let operations = disk.operations();
         let db = run.open().unwrap();
         let content = read_back(&db);
-        assert_eq!(content.steps_found(steps, steps.len(), steps.len()), Ok(steps.len()));
+        assert_eq!(
+            content.steps_found(steps, steps.len(), steps.len()),
+            Ok(steps.len())
+        );
         let stats = db.stats().unwrap();
         db.close().unwrap();
         drop(db);
@@ -90,18 +101,42 @@ impl Sweep {
     }
 
     fn expect(&self, stats: &Stats, disk: &FaultyFiles) {
-        let Expected { merges, late_runs, folds, compactions, splits, recycling } = self.expected;
+        let Expected {
+            merges,
+            late_runs,
+            folds,
+            compactions,
+            splits,
+            recycling,
+        } = self.expected;
         let name = self.name;
         assert!(!merges || stats.events_merge > 0, "{name}: {stats:?}");
         assert!(!late_runs || stats.events_late_run > 0, "{name}: {stats:?}");
         assert!(!folds || stats.events_fold > 0, "{name}: {stats:?}");
-        assert!(!compactions || stats.events_compaction > 0, "{name}: {stats:?}");
+        assert!(
+            !compactions || stats.events_compaction > 0,
+            "{name}: {stats:?}"
+        );
         assert!(!splits || stats.partitions > 6, "{name}: {stats:?}");
-        let logs = disk.files().iter().filter(|(p, _)| p.starts_with("/db/log")).count() as u64;
-        assert!(!recycling || stats.bytes_log > 2 * logs * self.options.log_file_bytes, "{name}: {logs} {stats:?}");
+        let logs = disk
+            .files()
+            .iter()
+            .filter(|(p, _)| p.starts_with("/db/log"))
+            .count() as u64;
+        assert!(
+            !recycling || stats.bytes_log > 2 * logs * self.options.log_file_bytes,
+            "{name}: {logs} {stats:?}"
+        );
     }
 
-    fn recover(&self, cut: &FaultyFiles, seed: u64, steps: &[Step<'_>], progress: &Progress, dice: &mut Dice) {
+    fn recover(
+        &self,
+        cut: &FaultyFiles,
+        seed: u64,
+        steps: &[Step<'_>],
+        progress: &Progress,
+        dice: &mut Dice,
+    ) {
         let mut disk = cut.after_crash(seed);
         // Sometimes the power fails again while the database is put right, or while it is closed after that.
         if dice.chance(30) {
@@ -110,7 +145,11 @@ impl Sweep {
                 drop(db);
             }
             disk.crash_now();
-            disk = disk.after_crash(if dice.chance(30) { dice.below(2) } else { dice.next() });
+            disk = disk.after_crash(if dice.chance(30) {
+                dice.below(2)
+            } else {
+                dice.next()
+            });
         }
         let least = least_steps(self.options.durability, progress);
         let run = Run::new(Arc::new(disk.clone()), &self.options);
@@ -131,18 +170,27 @@ impl Sweep {
         dice: &mut Dice,
     ) {
         let mut maker = Maker::new(dice.next());
-        let more: Vec<Action> =
-            [keeping_table()].into_iter().filter(|_| found == 0).chain((0..3).map(|_| Action::Write(maker.events(9, 90)))).collect();
+        let more: Vec<Action> = [keeping_table()]
+            .into_iter()
+            .filter(|_| found == 0)
+            .chain((0..3).map(|_| Action::Write(maker.events(9, 90))))
+            .collect();
         let mut all = steps[..found].to_vec();
         all.extend(self::steps(&more));
         let db = run.play_on(db, &more).unwrap();
-        assert_eq!(read_back(&db).steps_found(&all, all.len(), all.len()), Ok(all.len()));
+        assert_eq!(
+            read_back(&db).steps_found(&all, all.len(), all.len()),
+            Ok(all.len())
+        );
         db.close().unwrap();
         drop(db);
         let report = check(Arc::new(disk.clone()), &self.options);
         assert!(report.is_sound(), "{:#?}", report.damages);
         let db = run.open().unwrap();
-        assert_eq!(read_back(&db).steps_found(&all, all.len(), all.len()), Ok(all.len()));
+        assert_eq!(
+            read_back(&db).steps_found(&all, all.len(), all.len()),
+            Ok(all.len())
+        );
     }
 }
 
@@ -152,7 +200,10 @@ fn every_operation_of_a_short_life() {
         name: "short",
         options: small_options(),
         actions: workload(1, 26, 6, 13, 20),
-        expected: Expected { compactions: true, ..Expected::default() },
+        expected: Expected {
+            compactions: true,
+            ..Expected::default()
+        },
         stride: 1,
         mixtures: 2,
     }
@@ -165,7 +216,14 @@ fn a_long_life_with_flushes_and_compactions() {
         name: "long",
         options: small_options(),
         actions: workload(2, 260, 9, 40, 70),
-        expected: Expected { merges: true, late_runs: true, folds: true, compactions: true, splits: true, recycling: true },
+        expected: Expected {
+            merges: true,
+            late_runs: true,
+            folds: true,
+            compactions: true,
+            splits: true,
+            recycling: true,
+        },
         stride: 17,
         mixtures: 1,
     }
@@ -184,8 +242,12 @@ fn a_long_life_under_the_papers_rule() {
             partition_bytes_max: u64::MAX,
             ..small_options()
         },
-        actions: workload(3, 120, 0, 0, 50),
-        expected: Expected { merges: true, recycling: true, ..Expected::default() },
+        actions: workload(3, 160, 0, 0, 50),
+        expected: Expected {
+            merges: true,
+            recycling: true,
+            ..Expected::default()
+        },
         stride: 13,
         mixtures: 1,
     }
@@ -202,7 +264,12 @@ fn one_buffer_flushed_when_it_is_full() {
             ..small_options()
         },
         actions: workload(4, 120, 0, 0, 60),
-        expected: Expected { late_runs: true, folds: true, recycling: true, ..Expected::default() },
+        expected: Expected {
+            late_runs: true,
+            folds: true,
+            recycling: true,
+            ..Expected::default()
+        },
         stride: 13,
         mixtures: 1,
     }
@@ -213,9 +280,15 @@ fn one_buffer_flushed_when_it_is_full() {
 fn what_was_only_written_is_lost_from_the_end() {
     Sweep {
         name: "written",
-        options: Options { durability: Durability::Written, ..small_options() },
+        options: Options {
+            durability: Durability::Written,
+            ..small_options()
+        },
         actions: workload(5, 150, 12, 50, 60),
-        expected: Expected { recycling: true, ..Expected::default() },
+        expected: Expected {
+            recycling: true,
+            ..Expected::default()
+        },
         stride: 9,
         mixtures: 3,
     }
@@ -226,7 +299,10 @@ fn what_was_only_written_is_lost_from_the_end() {
 fn what_was_synced_now_and_then_is_lost_from_the_end() {
     Sweep {
         name: "every 20 ms",
-        options: Options { durability: Durability::Every(std::time::Duration::from_millis(20)), ..small_options() },
+        options: Options {
+            durability: Durability::Every(std::time::Duration::from_millis(20)),
+            ..small_options()
+        },
         actions: workload(6, 100, 20, 0, 60),
         expected: Expected::default(),
         stride: 7,
@@ -268,7 +344,9 @@ fn killed_then_cut(name: &str, options: &Options, actions: &[Action], stride: us
             .collect();
         let mut both = all[..found].to_vec();
         both.extend(steps(&more));
-        let db = next.play_on(db, &more).unwrap_or_else(|e| panic!("{at}: {e}"));
+        let db = next
+            .play_on(db, &more)
+            .unwrap_or_else(|e| panic!("{at}: {e}"));
         disk.crash_now();
         drop(db);
         for seed in [0, 1, 2 + dice.next() / 2] {
@@ -291,6 +369,9 @@ fn killed_then_cut(name: &str, options: &Options, actions: &[Action], stride: us
 fn a_killed_process_loses_nothing_and_leaves_nothing_unsafe() {
     let options = small_options();
     killed_then_cut("synced", &options, &workload(7, 24, 7, 15, 18), 1);
-    let options = Options { durability: Durability::Written, ..small_options() };
+    let options = Options {
+        durability: Durability::Written,
+        ..small_options()
+    };
     killed_then_cut("written", &options, &workload(8, 60, 20, 35, 50), 2);
 }

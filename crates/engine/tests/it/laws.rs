@@ -2,22 +2,33 @@
 
 use crate::model::{Random, same_aggregate};
 use headwater_codec::{
-    Aggregate, Batch, ClosedRange, Column, FieldType, Level, StreamName, StreamRows, Timestamp, Value, Values,
+    Aggregate, Batch, ClosedRange, Column, FieldType, Level, StreamName, StreamRows, Timestamp,
+    Value, Values,
 };
 use headwater_engine::{
-    AggregateSpec, Bins, Database, Duplicates, ErrorKind, FlushRule, LatePolicy, Options, REFUSED_TYPE, ScanSpec, Stats,
-    TableSpec, check,
+    AggregateSpec, Bins, Database, Duplicates, ErrorKind, FlushRule, LatePolicy, Options,
+    REFUSED_TYPE, ScanSpec, Stats, TableSpec, check,
 };
 use headwater_io::{Env, FaultyFiles, MemoryFiles, NoThreads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn options() -> Options {
-    Options { memory_budget_bytes: 1 << 20, shards: 1, leaf_events: 64, bucket_events: 8, ..Options::new("/db") }
+    Options {
+        memory_budget_bytes: 1 << 20,
+        shards: 1,
+        leaf_events: 64,
+        bucket_events: 8,
+        ..Options::new("/db")
+    }
 }
 
 fn memory() -> Env {
-    Env { threads: Arc::new(NoThreads), files: Arc::new(MemoryFiles::new()), ..Env::memory() }
+    Env {
+        threads: Arc::new(NoThreads),
+        files: Arc::new(MemoryFiles::new()),
+        ..Env::memory()
+    }
 }
 
 fn sensor(id: usize) -> StreamName {
@@ -37,7 +48,13 @@ fn scan(db: &Database, name: &StreamName) -> Vec<(i64, Option<Value>)> {
     let mut out = Vec::new();
     for chunk in snapshot.scan(name, &ScanSpec::default()).unwrap() {
         let chunk = chunk.unwrap();
-        out.extend(chunk.times.iter().copied().zip(chunk.columns[0].to_values()));
+        out.extend(
+            chunk
+                .times
+                .iter()
+                .copied()
+                .zip(chunk.columns[0].to_values()),
+        );
     }
     out
 }
@@ -48,11 +65,21 @@ fn law_1_what_was_acknowledged_is_found_after_any_crash() {
         let mut files = FaultyFiles::new(seed);
         let mut written: BTreeMap<i64, f64> = BTreeMap::new();
         for round in 0..6i64 {
-            let env = Env { files: Arc::new(files.clone()), threads: Arc::new(NoThreads), ..Env::memory() };
+            let env = Env {
+                files: Arc::new(files.clone()),
+                threads: Arc::new(NoThreads),
+                ..Env::memory()
+            };
             let db = Database::open_in(env, options()).unwrap();
             for batch in 0..5i64 {
-                let rows: Vec<(i64, f64)> =
-                    (0..20).map(|i| (((round * 5 + batch) * 37 + i * 11) % 900, (round * 100 + i) as f64)).collect();
+                let rows: Vec<(i64, f64)> = (0..20)
+                    .map(|i| {
+                        (
+                            ((round * 5 + batch) * 37 + i * 11) % 900,
+                            (round * 100 + i) as f64,
+                        )
+                    })
+                    .collect();
                 db.commit(floats(&sensor(1), &rows)).unwrap();
                 for (t, v) in rows {
                     written.insert(t, v);
@@ -65,9 +92,16 @@ fn law_1_what_was_acknowledged_is_found_after_any_crash() {
             drop(db);
             files = files.after_crash(seed);
         }
-        let env = Env { files: Arc::new(files), threads: Arc::new(NoThreads), ..Env::memory() };
+        let env = Env {
+            files: Arc::new(files),
+            threads: Arc::new(NoThreads),
+            ..Env::memory()
+        };
         let db = Database::open_in(env.clone(), options()).unwrap();
-        let expected: Vec<(i64, Option<Value>)> = written.iter().map(|(t, v)| (*t, Some(Value::F64(*v)))).collect();
+        let expected: Vec<(i64, Option<Value>)> = written
+            .iter()
+            .map(|(t, v)| (*t, Some(Value::F64(*v))))
+            .collect();
         assert_eq!(scan(&db, &sensor(1)), expected);
         db.close().unwrap();
         drop(db);
@@ -80,10 +114,16 @@ fn law_2_leaves_of_a_run_are_ordered_and_apart() {
     for duplicates in [Duplicates::Last, Duplicates::Keep] {
         let env = memory();
         let db = Database::open_in(env.clone(), options()).unwrap();
-        db.create_table(&TableSpec { duplicates, ..TableSpec::new("sensors") }).unwrap();
+        db.create_table(&TableSpec {
+            duplicates,
+            ..TableSpec::new("sensors")
+        })
+        .unwrap();
         let mut random = Random::new(5);
         for _ in 0..60 {
-            let rows: Vec<(i64, f64)> = (0..40).map(|_| (random.below(500) as i64, random.below(9) as f64)).collect();
+            let rows: Vec<(i64, f64)> = (0..40)
+                .map(|_| (random.below(500) as i64, random.below(9) as f64))
+                .collect();
             db.commit(floats(&sensor(1), &rows)).unwrap();
             db.flush().unwrap();
         }
@@ -107,7 +147,11 @@ fn law_3_a_tile_equals_the_scan_at_every_level() {
         let rows: Vec<(i64, f64)> = (0..100)
             .map(|_| {
                 time += random.below(500_000_000) as i64;
-                let late = if random.chance(5) { random.below(20_000_000_000) as i64 } else { 0 };
+                let late = if random.chance(5) {
+                    random.below(20_000_000_000) as i64
+                } else {
+                    0
+                };
                 (time - late, random.below(10_000) as f64 / 100.0)
             })
             .collect();
@@ -121,7 +165,10 @@ fn law_3_a_tile_equals_the_scan_at_every_level() {
     for level in (-20..=40).map(Level::clamped) {
         let mut by_bucket: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
         for (t, v) in &all {
-            by_bucket.entry(level.bucket_of(Timestamp::from_nanos(*t))).or_default().push((*t, *v));
+            by_bucket
+                .entry(level.bucket_of(Timestamp::from_nanos(*t)))
+                .or_default()
+                .push((*t, *v));
         }
         let mut offsets: Vec<i64> = by_bucket.keys().map(|b| b.div_euclid(512)).collect();
         offsets.dedup();
@@ -131,13 +178,23 @@ fn law_3_a_tile_equals_the_scan_at_every_level() {
             let tile = snapshot.tile(&sensor(1), "v", level, offset).unwrap();
             let expected: Vec<(&i64, &Vec<(i64, f64)>)> =
                 by_bucket.range(offset * 512..=offset * 512 + 511).collect();
-            assert_eq!(tile.len(), expected.len(), "level {} offset {offset}", level.get());
+            assert_eq!(
+                tile.len(),
+                expected.len(),
+                "level {} offset {offset}",
+                level.get()
+            );
             for ((bucket, found), (number, rows)) in tile.iter().zip(expected) {
                 assert_eq!(bucket, number);
                 let times: Vec<i64> = rows.iter().map(|(t, _)| *t).collect();
-                let column = Column::from_values(Values::F64(rows.iter().map(|(_, v)| *v).collect()));
+                let column =
+                    Column::from_values(Values::F64(rows.iter().map(|(_, v)| *v).collect()));
                 let reference = Aggregate::of(&times, &column, 0..times.len());
-                same_aggregate(found, &reference, &format!("level {} bucket {bucket}", level.get()));
+                same_aggregate(
+                    found,
+                    &reference,
+                    &format!("level {} bucket {bucket}", level.get()),
+                );
             }
         }
     }
@@ -146,15 +203,24 @@ fn law_3_a_tile_equals_the_scan_at_every_level() {
 #[test]
 fn law_4_committed_bytes_never_change_and_files_stay_while_a_snapshot_names_them() {
     let files = FaultyFiles::new(1);
-    let env = Env { files: Arc::new(files.clone()), threads: Arc::new(NoThreads), ..Env::memory() };
-    let options = Options { partition_target_bytes: 4 << 10, partition_bytes_max: 16 << 10, ..options() };
+    let env = Env {
+        files: Arc::new(files.clone()),
+        threads: Arc::new(NoThreads),
+        ..Env::memory()
+    };
+    let options = Options {
+        partition_target_bytes: 4 << 10,
+        partition_bytes_max: 16 << 10,
+        ..options()
+    };
     let db = Database::open_in(env, options).unwrap();
     let mut random = Random::new(3);
     let mut seen: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut compared = 0;
     for round in 0..40 {
-        let rows: Vec<(i64, f64)> =
-            (0..80).map(|i| (round * 1000 + i * 10 - random.below(3000) as i64, i as f64)).collect();
+        let rows: Vec<(i64, f64)> = (0..80)
+            .map(|i| (round * 1000 + i * 10 - random.below(3000) as i64, i as f64))
+            .collect();
         db.commit(floats(&sensor(1), &rows)).unwrap();
         db.flush().unwrap();
         for (path, _) in files.files() {
@@ -162,7 +228,10 @@ fn law_4_committed_bytes_never_change_and_files_stay_while_a_snapshot_names_them
                 let now = files.read_file(&path).unwrap();
                 let name = path.display().to_string();
                 if let Some(before) = seen.get(&name) {
-                    assert!(now.starts_with(before), "{name} changed below its committed length");
+                    assert!(
+                        now.starts_with(before),
+                        "{name} changed below its committed length"
+                    );
                     compared += 1;
                 }
                 seen.insert(name, now);
@@ -172,26 +241,47 @@ fn law_4_committed_bytes_never_change_and_files_stay_while_a_snapshot_names_them
     assert!(compared > 20);
     let snapshot = db.snapshot().unwrap();
     let segments = || {
-        let all = files.files().into_iter().map(|(p, _)| p.display().to_string());
+        let all = files
+            .files()
+            .into_iter()
+            .map(|(p, _)| p.display().to_string());
         all.filter(|p| p.ends_with(".seg")).collect::<Vec<_>>()
     };
     let before = segments();
     let rows_before = scan(&db, &sensor(1));
     db.compact().unwrap();
-    assert!(before.iter().all(|p| segments().contains(p)), "a file a snapshot names is gone");
-    let chunks: usize =
-        snapshot.scan(&sensor(1), &ScanSpec::default()).unwrap().map(|c| c.unwrap().times.len()).sum();
+    assert!(
+        before.iter().all(|p| segments().contains(p)),
+        "a file a snapshot names is gone"
+    );
+    let chunks: usize = snapshot
+        .scan(&sensor(1), &ScanSpec::default())
+        .unwrap()
+        .map(|c| c.unwrap().times.len())
+        .sum();
     assert_eq!(chunks, rows_before.len());
     drop(snapshot);
-    assert!(before.iter().all(|p| !segments().contains(p)), "replaced files stay: {:?}", segments());
+    assert!(
+        before.iter().all(|p| !segments().contains(p)),
+        "replaced files stay: {:?}",
+        segments()
+    );
     assert_eq!(scan(&db, &sensor(1)), rows_before);
 }
 
 #[test]
 fn law_5_in_order_events_are_written_once() {
-    for rule in [FlushRule::Production, FlushRule::LabExact { memory_events: 256 }] {
+    for rule in [
+        FlushRule::Production,
+        FlushRule::LabExact { memory_events: 256 },
+    ] {
         for policy in [LatePolicy::conventional(), LatePolicy::separate(0.5)] {
-            let options = Options { flush_rule: rule, late_policy: policy, late_runs_max: 0, ..options() };
+            let options = Options {
+                flush_rule: rule,
+                late_policy: policy,
+                late_runs_max: 0,
+                ..options()
+            };
             let db = Database::open_in(memory(), options).unwrap();
             let mut time = 0;
             for _ in 0..700 {
@@ -208,7 +298,11 @@ fn law_5_in_order_events_are_written_once() {
             db.flush().unwrap();
             let stats = db.stats().unwrap();
             assert_eq!(stats.events_accepted, 700 * 128);
-            assert_eq!(stats.events_written(), stats.events_accepted, "{rule:?} {policy:?}: {stats:?}");
+            assert_eq!(
+                stats.events_written(),
+                stats.events_accepted,
+                "{rule:?} {policy:?}: {stats:?}"
+            );
             assert_eq!(stats.wa_events(), 1.0);
         }
     }
@@ -220,8 +314,14 @@ fn law_6_run(steady: bool, wild: bool) -> (Stats, Vec<(i64, Option<Value>)>) {
     for round in 0..100i64 {
         if steady {
             for id in 0..5 {
-                let rows: Vec<(i64, f64)> =
-                    (0..128).map(|i| ((round * 128 + i) * 1_000_000_000 + 1_700_000_000_000_000_000, i as f64)).collect();
+                let rows: Vec<(i64, f64)> = (0..128)
+                    .map(|i| {
+                        (
+                            (round * 128 + i) * 1_000_000_000 + 1_700_000_000_000_000_000,
+                            i as f64,
+                        )
+                    })
+                    .collect();
                 db.commit(floats(&sensor(id), &rows)).unwrap();
             }
         }
@@ -234,7 +334,14 @@ fn law_6_run(steady: bool, wild: bool) -> (Stats, Vec<(i64, Option<Value>)>) {
         }
     }
     db.flush().unwrap();
-    (db.stats().unwrap(), if steady { scan(&db, &sensor(3)) } else { Vec::new() })
+    (
+        db.stats().unwrap(),
+        if steady {
+            scan(&db, &sensor(3))
+        } else {
+            Vec::new()
+        },
+    )
 }
 
 #[test]
@@ -254,16 +361,43 @@ fn law_6_a_wild_clock_and_a_bad_line_hurt_only_themselves() {
     let db = Database::open_in(memory(), options()).unwrap();
     db.commit(floats(&sensor(1), &[(1, 1.0)])).unwrap();
     let mut batch = Batch::new();
-    batch.stream(&sensor(1)).row(2, [("v", 2.0.into())]).unwrap();
-    batch.stream(&sensor(2)).row(3, [("v", "no number".into()), ("w", 7i64.into())]).unwrap();
-    batch.stream(&sensor(3)).row(4, [("v", 4i64.into())]).unwrap();
+    batch
+        .stream(&sensor(1))
+        .row(2, [("v", 2.0.into())])
+        .unwrap();
+    batch
+        .stream(&sensor(2))
+        .row(3, [("v", "no number".into()), ("w", 7i64.into())])
+        .unwrap();
+    batch
+        .stream(&sensor(3))
+        .row(4, [("v", 4i64.into())])
+        .unwrap();
     let written = db.commit(batch).unwrap();
     assert_eq!((written.accepted, written.refused.len()), (2, 1));
-    assert_eq!((written.refused[0].entry, written.refused[0].row, written.refused[0].code), (1, 0, REFUSED_TYPE));
-    assert!(written.refused[0].message.contains("is f64, found string"), "{}", written.refused[0].message);
+    assert_eq!(
+        (
+            written.refused[0].entry,
+            written.refused[0].row,
+            written.refused[0].code
+        ),
+        (1, 0, REFUSED_TYPE)
+    );
+    assert!(
+        written.refused[0].message.contains("is f64, found string"),
+        "{}",
+        written.refused[0].message
+    );
     assert_eq!(scan(&db, &sensor(1)).len(), 2);
     assert_eq!(scan(&db, &sensor(3)), [(4, Some(Value::F64(4.0)))]);
-    assert_eq!(db.snapshot().unwrap().streams("sensors", &[]).unwrap().len(), 2);
+    assert_eq!(
+        db.snapshot()
+            .unwrap()
+            .streams("sensors", &[])
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
@@ -280,7 +414,8 @@ fn an_i64_field_that_gets_a_float_is_widened_and_stays_readable() {
             db.flush().unwrap();
         }
     }
-    db.commit(floats(&name, &[(1000, 0.5), (100, 0.25)])).unwrap();
+    db.commit(floats(&name, &[(1000, 0.5), (100, 0.25)]))
+        .unwrap();
     sum += 0.75 - 100.0;
     let table = &db.tables()[0];
     assert_eq!(table.fields[0].field_type, FieldType::F64);
@@ -294,13 +429,20 @@ fn an_i64_field_that_gets_a_float_is_widened_and_stays_readable() {
         assert_eq!(rows[100], (100, Some(Value::F64(0.25))));
         assert_eq!(rows[7], (7, Some(Value::F64(7.0))));
         let snapshot = db.snapshot().unwrap();
-        let spec = AggregateSpec { range: ClosedRange::ALL, bins: Bins::Whole, first_last: false };
+        let spec = AggregateSpec {
+            range: ClosedRange::ALL,
+            bins: Bins::Whole,
+            first_last: false,
+        };
         let bin = &snapshot.aggregate(&name, "v", &spec).unwrap()[0];
         assert!((bin.aggregate.mean().unwrap() - sum / 201.0).abs() < 1e-9);
     }
     // An integer a float cannot hold is refused, not rounded.
     let mut batch = Batch::new();
-    batch.stream(&name).row(5000, [("v", Value::I64(i64::MAX))]).unwrap();
+    batch
+        .stream(&name)
+        .row(5000, [("v", Value::I64(i64::MAX))])
+        .unwrap();
     assert_eq!(db.commit(batch).unwrap().refused[0].code, REFUSED_TYPE);
 }
 
@@ -309,6 +451,11 @@ fn a_closed_database_says_so() {
     let db = Database::open_in(memory(), options()).unwrap();
     db.commit(floats(&sensor(1), &[(1, 1.0)])).unwrap();
     db.close().unwrap();
-    assert_eq!(db.commit(floats(&sensor(1), &[(2, 1.0)])).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(
+        db.commit(floats(&sensor(1), &[(2, 1.0)]))
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Closed
+    );
     assert_eq!(db.snapshot().unwrap_err().kind(), ErrorKind::Closed);
 }

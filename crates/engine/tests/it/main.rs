@@ -1,7 +1,13 @@
 //! The engine's integration tests: one binary.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 
 mod crash;
 mod laws;
+mod limits;
 mod model;
 mod support;

@@ -1,11 +1,12 @@
 //! Random operations against a plain sorted map, over every read path.
 
 use headwater_codec::{
-    Aggregate, Batch, ClosedRange, Column, Extremes, FieldType, Level, StreamName, Timestamp, Value, ValueRef,
+    Aggregate, Batch, ClosedRange, Column, Extremes, FieldType, Level, StreamName, Timestamp,
+    Value, ValueRef,
 };
 use headwater_engine::{
-    AggregateSpec, Bins, CheckReport, Comparison, Database, Duplicates, FieldSpec, Filter, FlushRule, LatePolicy,
-    MergeScope, Options, ScanSpec, Snapshot, Stats, TableSpec,
+    AggregateSpec, Bins, CheckReport, Comparison, Database, Duplicates, FieldSpec, Filter,
+    FlushRule, LatePolicy, MergeScope, Options, ScanSpec, Snapshot, Stats, TableSpec,
 };
 use headwater_io::{Env, NoThreads};
 use std::collections::BTreeMap;
@@ -79,9 +80,15 @@ fn random_value(random: &mut Random, field_type: FieldType) -> Value {
             1 => i64::MAX,
             _ => random.below(1000) as i64 - 500,
         }),
-        FieldType::U64 => Value::U64(if random.chance(3) { u64::MAX } else { random.below(1 << 40) }),
+        FieldType::U64 => Value::U64(if random.chance(3) {
+            u64::MAX
+        } else {
+            random.below(1 << 40)
+        }),
         FieldType::Bool => Value::Bool(random.chance(50)),
-        FieldType::String => Value::String(["", "on", "off", "übergröße", "standby"][random.below(5) as usize].to_owned()),
+        FieldType::String => Value::String(
+            ["", "on", "off", "übergröße", "standby"][random.below(5) as usize].to_owned(),
+        ),
         FieldType::Bytes => Value::Bytes((0..random.below(5)).map(|b| b as u8).collect()),
     }
 }
@@ -96,7 +103,9 @@ impl Times {
     fn next(&mut self, random: &mut Random) -> i64 {
         match random.below(100) {
             0..=69 => {
-                self.next = self.next.saturating_add(1 + random.below(self.step as u64) as i64);
+                self.next = self
+                    .next
+                    .saturating_add(1 + random.below(self.step as u64) as i64);
                 self.next
             }
             70..=89 => self.next - random.below(self.step as u64 * 50) as i64,
@@ -135,7 +144,10 @@ pub(crate) fn options(setup: &Setup) -> Options {
 }
 
 fn environment() -> Env {
-    Env { threads: Arc::new(NoThreads), ..Env::memory() }
+    Env {
+        threads: Arc::new(NoThreads),
+        ..Env::memory()
+    }
 }
 
 struct World {
@@ -151,7 +163,13 @@ impl World {
     fn new(seed: u64, setup: Setup) -> World {
         let env = environment();
         let db = Database::open_in(env.clone(), options(&setup)).unwrap();
-        let fields = FIELDS.iter().map(|(n, t)| FieldSpec { name: (*n).to_owned(), field_type: *t }).collect();
+        let fields = FIELDS
+            .iter()
+            .map(|(n, t)| FieldSpec {
+                name: (*n).to_owned(),
+                field_type: *t,
+            })
+            .collect();
         db.create_table(&TableSpec {
             name: "t".into(),
             duplicates: setup.duplicates,
@@ -160,9 +178,19 @@ impl World {
         })
         .unwrap();
         let times = (0..if setup.tall { 2 } else { 5 })
-            .map(|i| Times { next: 1_700_000_000_000_000_000 + i * 1_000_000, step: [1_000_000_000, 50_000_000, 7, 60_000_000_000, 1_000][i as usize] })
+            .map(|i| Times {
+                next: 1_700_000_000_000_000_000 + i * 1_000_000,
+                step: [1_000_000_000, 50_000_000, 7, 60_000_000_000, 1_000][i as usize],
+            })
             .collect();
-        World { env, db: Some(db), setup, model: BTreeMap::new(), times, random: Random::new(seed) }
+        World {
+            env,
+            db: Some(db),
+            setup,
+            model: BTreeMap::new(),
+            times,
+            random: Random::new(seed),
+        }
     }
 
     fn db(&self) -> &Database {
@@ -171,7 +199,9 @@ impl World {
 
     fn write(&mut self) {
         let mut batch = Batch::new();
-        let count = 1 + self.random.below(if self.random.0 % 5 == 0 { 200 } else { 12 });
+        let count = 1 + self
+            .random
+            .below(if self.random.0.is_multiple_of(5) { 200 } else { 12 });
         for _ in 0..count {
             let stream = self.random.below(self.times.len() as u64) as usize;
             let name = StreamName::new("t", [("s", stream.to_string())]);
@@ -182,9 +212,15 @@ impl World {
                     fields.insert(field.to_owned(), random_value(&mut self.random, field_type));
                 }
             }
-            let row: Vec<(&str, Value)> = fields.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+            let row: Vec<(&str, Value)> = fields
+                .iter()
+                .map(|(k, v)| (k.as_str(), v.clone()))
+                .collect();
             batch.stream(&name).row(time, row).unwrap();
-            self.model.entry(name).or_default().put(self.setup.duplicates, time, fields);
+            self.model
+                .entry(name)
+                .or_default()
+                .put(self.setup.duplicates, time, fields);
         }
         let written = self.db().commit(batch).unwrap();
         assert!(written.refused.is_empty(), "{:?}", written.refused);
@@ -219,7 +255,11 @@ impl World {
 }
 
 /// Compares every read path of a snapshot with the model.
-pub(crate) fn check(snapshot: &Snapshot, model: &BTreeMap<StreamName, ModelStream>, random: &mut Random) {
+pub(crate) fn check(
+    snapshot: &Snapshot,
+    model: &BTreeMap<StreamName, ModelStream>,
+    random: &mut Random,
+) {
     let names = snapshot.streams("t", &[]).unwrap();
     for name in model.keys() {
         assert!(names.contains(name), "{name} is missing");
@@ -250,7 +290,10 @@ fn rows_of(snapshot: &Snapshot, name: &StreamName, spec: &ScanSpec) -> Vec<(i64,
     for chunk in scan {
         let chunk = chunk.unwrap();
         for (row, time) in chunk.times.iter().enumerate() {
-            let values = fields.iter().zip(&chunk.columns).filter_map(|(f, c)| Some((f.clone(), c.get(row)?.to_owned())));
+            let values = fields
+                .iter()
+                .zip(&chunk.columns)
+                .filter_map(|(f, c)| Some((f.clone(), c.get(row)?.to_owned())));
             out.push((*time, values.collect()));
         }
     }
@@ -261,27 +304,61 @@ fn same_rows(found: &[(i64, Fields)], expected: &[(i64, Fields)], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}: number of rows");
     for (row, ((t, f), (u, g))) in found.iter().zip(expected).enumerate() {
         assert_eq!(t, u, "{what}: time of row {row}");
-        assert_eq!(f.keys().collect::<Vec<_>>(), g.keys().collect::<Vec<_>>(), "{what}: fields of row {row} at {t}");
+        assert_eq!(
+            f.keys().collect::<Vec<_>>(),
+            g.keys().collect::<Vec<_>>(),
+            "{what}: fields of row {row} at {t}"
+        );
         for (key, value) in f {
             let other = &g[key];
-            assert!(value.as_ref().same_bits(&other.as_ref()), "{what}: row {row} at {t}, {key}: {value:?} is not {other:?}");
+            assert!(
+                value.as_ref().same_bits(&other.as_ref()),
+                "{what}: row {row} at {t}, {key}: {value:?} is not {other:?}"
+            );
         }
     }
 }
 
 fn inside(stream: &ModelStream, range: ClosedRange) -> Vec<(i64, Fields)> {
-    stream.rows.iter().filter(|(t, _)| range.contains(Timestamp::from_nanos(*t))).cloned().collect()
+    stream
+        .rows
+        .iter()
+        .filter(|(t, _)| range.contains(Timestamp::from_nanos(*t)))
+        .cloned()
+        .collect()
 }
 
 fn check_scan(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, range: ClosedRange) {
-    let spec = ScanSpec { range, ..ScanSpec::default() };
-    same_rows(&rows_of(snapshot, name, &spec), &inside(stream, range), &format!("scan {name} {range:?}"));
-    let spec = ScanSpec { range, fields: Some(vec!["c".into(), "a".into()]), ..ScanSpec::default() };
+    let spec = ScanSpec {
+        range,
+        ..ScanSpec::default()
+    };
+    same_rows(
+        &rows_of(snapshot, name, &spec),
+        &inside(stream, range),
+        &format!("scan {name} {range:?}"),
+    );
+    let spec = ScanSpec {
+        range,
+        fields: Some(vec!["c".into(), "a".into()]),
+        ..ScanSpec::default()
+    };
     let expected: Vec<(i64, Fields)> = inside(stream, range)
         .into_iter()
-        .map(|(t, f)| (t, f.into_iter().filter(|(k, _)| k == "a" || k == "c").collect()))
+        .map(|(t, f)| {
+            (
+                t,
+                f.into_iter()
+                    .filter(|(k, _)| k == "a" || k == "c")
+                    .collect(),
+            )
+        })
         .collect();
-    same_rows(&rows_of(snapshot, name, &spec), &expected, &format!("scan of two fields {name} {range:?}"));
+    same_rows(
+        &rows_of(snapshot, name, &spec),
+        &expected,
+        &format!("scan of two fields {name} {range:?}"),
+    );
 }
 
 fn compare(comparison: Comparison, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
@@ -305,7 +382,13 @@ fn compare(comparison: Comparison, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     }
 }
 
-fn check_filter(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, range: ClosedRange, random: &mut Random) {
+fn check_filter(
+    snapshot: &Snapshot,
+    name: &StreamName,
+    stream: &ModelStream,
+    range: ClosedRange,
+    random: &mut Random,
+) {
     let comparisons = [
         Comparison::Equal,
         Comparison::NotEqual,
@@ -319,24 +402,46 @@ fn check_filter(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, ra
         let value = random_value(random, field_type);
         let expected: Vec<(i64, Fields)> = inside(stream, range)
             .into_iter()
-            .filter(|(_, f)| f.get(field).is_some_and(|v| compare(comparison, v.as_ref(), value.as_ref())))
+            .filter(|(_, f)| {
+                f.get(field)
+                    .is_some_and(|v| compare(comparison, v.as_ref(), value.as_ref()))
+            })
             .collect();
-        let filter = Filter { field: field.into(), comparison, value: value.clone() };
-        let spec = ScanSpec { range, filters: vec![filter], ..ScanSpec::default() };
-        same_rows(&rows_of(snapshot, name, &spec), &expected, &format!("{name} {field} {comparison:?} {value:?}"));
+        let filter = Filter {
+            field: field.into(),
+            comparison,
+            value: value.clone(),
+        };
+        let spec = ScanSpec {
+            range,
+            filters: vec![filter],
+            ..ScanSpec::default()
+        };
+        same_rows(
+            &rows_of(snapshot, name, &spec),
+            &expected,
+            &format!("{name} {field} {comparison:?} {value:?}"),
+        );
     }
 }
 
 fn check_last(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream) {
     let found = snapshot.last(name).unwrap();
     for (field, _) in FIELDS {
-        let expected = stream.rows.iter().rev().find_map(|(t, f)| Some((*t, f.get(field)?)));
+        let expected = stream
+            .rows
+            .iter()
+            .rev()
+            .find_map(|(t, f)| Some((*t, f.get(field)?)));
         let found = found.iter().find(|l| l.field == field);
         match (found, expected) {
             (None, None) => {}
             (Some(found), Some((time, value))) => {
                 assert_eq!(found.time.as_nanos(), time, "last {name} {field}");
-                assert!(found.value.as_ref().same_bits(&value.as_ref()), "last {name} {field}: {found:?} is not {value:?}");
+                assert!(
+                    found.value.as_ref().same_bits(&value.as_ref()),
+                    "last {name} {field}: {found:?} is not {value:?}"
+                );
             }
             other => panic!("last {name} {field}: {other:?}"),
         }
@@ -355,13 +460,31 @@ pub(crate) fn reference(rows: &[(i64, Value)], field_type: FieldType) -> Aggrega
 
 pub(crate) fn same_aggregate(a: &Aggregate, b: &Aggregate, what: &str) {
     assert_eq!(
-        (a.count, a.nan, a.positive_infinite, a.negative_infinite, a.sum, a.time_sum),
-        (b.count, b.nan, b.positive_infinite, b.negative_infinite, b.sum, b.time_sum),
+        (
+            a.count,
+            a.nan,
+            a.positive_infinite,
+            a.negative_infinite,
+            a.sum,
+            a.time_sum
+        ),
+        (
+            b.count,
+            b.nan,
+            b.positive_infinite,
+            b.negative_infinite,
+            b.sum,
+            b.time_sum
+        ),
         "{what}"
     );
     let largest = match (a.extremes, b.extremes) {
         (Extremes::F64(l, h), Extremes::F64(m, i)) => {
-            assert_eq!((l.to_bits(), h.to_bits()), (m.to_bits(), i.to_bits()), "{what}: extremes");
+            assert_eq!(
+                (l.to_bits(), h.to_bits()),
+                (m.to_bits(), i.to_bits()),
+                "{what}: extremes"
+            );
             l.abs().max(h.abs())
         }
         (x, y) => {
@@ -374,16 +497,33 @@ pub(crate) fn same_aggregate(a: &Aggregate, b: &Aggregate, what: &str) {
         }
     };
     let close = |x: Option<f64>, y: Option<f64>, tolerance: f64| match (x, y) {
-        (Some(x), Some(y)) => x == y || (x - y).abs() <= tolerance || (!tolerance.is_finite() && !x.is_nan() && !y.is_nan()),
+        (Some(x), Some(y)) => {
+            x == y
+                || (x - y).abs() <= tolerance
+                || (!tolerance.is_finite() && !x.is_nan() && !y.is_nan())
+        }
         (x, y) => x.is_none() && y.is_none(),
     };
-    assert!(close(a.mean(), b.mean(), 1e-12 * largest), "{what}: mean {:?} {:?}", a.mean(), b.mean());
+    assert!(
+        close(a.mean(), b.mean(), 1e-12 * largest),
+        "{what}: mean {:?} {:?}",
+        a.mean(),
+        b.mean()
+    );
     let spread = (b.mean().unwrap_or(0.0).powi(2) + b.variance().unwrap_or(0.0)).sqrt();
-    assert!(close(a.stddev(), b.stddev(), 1e-12 * spread), "{what}: stddev {:?} {:?}", a.stddev(), b.stddev());
+    assert!(
+        close(a.stddev(), b.stddev(), 1e-12 * spread),
+        "{what}: stddev {:?} {:?}",
+        a.stddev(),
+        b.stddev()
+    );
 }
 
 fn values_of(stream: &ModelStream, field: &str, range: ClosedRange) -> Vec<(i64, Value)> {
-    inside(stream, range).into_iter().filter_map(|(t, mut f)| Some((t, f.remove(field)?))).collect()
+    inside(stream, range)
+        .into_iter()
+        .filter_map(|(t, mut f)| Some((t, f.remove(field)?)))
+        .collect()
 }
 
 fn check_aggregates(
@@ -395,22 +535,37 @@ fn check_aggregates(
     random: &mut Random,
 ) {
     let field_type = FIELDS.iter().find(|(f, _)| *f == field).unwrap().1;
-    let widths = [1, 1_000, 7_000_000_000, 60_000_000_000, 3_600_000_000_000, i64::MAX];
+    let widths = [
+        1,
+        1_000,
+        7_000_000_000,
+        60_000_000_000,
+        3_600_000_000_000,
+        i64::MAX,
+    ];
     let bins = match random.below(3) {
         0 => Bins::Whole,
-        1 => Bins::Every { width_ns: widths[random.below(6) as usize], origin_ns: random.below(1000) as i64 - 500 },
+        1 => Bins::Every {
+            width_ns: widths[random.below(6) as usize],
+            origin_ns: random.below(1000) as i64 - 500,
+        },
         _ => Bins::Level(Level::clamped(random.below(61) as i32 - 20)),
     };
     for range in [range, ClosedRange::ALL] {
-        let spec = AggregateSpec { range, bins, first_last: random.chance(50) };
+        let spec = AggregateSpec {
+            range,
+            bins,
+            first_last: random.chance(50),
+        };
         let found = snapshot.aggregate(name, field, &spec).unwrap();
         let mut expected: BTreeMap<i128, Vec<(i64, Value)>> = BTreeMap::new();
         for (time, value) in values_of(stream, field, range) {
             let bin = match bins {
                 Bins::Whole => 0,
-                Bins::Every { width_ns, origin_ns } => {
-                    (i128::from(time) - i128::from(origin_ns)).div_euclid(i128::from(width_ns))
-                }
+                Bins::Every {
+                    width_ns,
+                    origin_ns,
+                } => (i128::from(time) - i128::from(origin_ns)).div_euclid(i128::from(width_ns)),
                 Bins::Level(level) => i128::from(level.bucket_of(Timestamp::from_nanos(time))),
             };
             expected.entry(bin).or_default().push((time, value));
@@ -422,15 +577,27 @@ fn check_aggregates(
             if spec.first_last {
                 let (first, last) = (rows.first().unwrap(), rows.last().unwrap());
                 let (t, v) = bin.first.as_ref().unwrap();
-                assert!(t.as_nanos() == first.0 && v.as_ref().same_bits(&first.1.as_ref()), "{what}: first");
+                assert!(
+                    t.as_nanos() == first.0 && v.as_ref().same_bits(&first.1.as_ref()),
+                    "{what}: first"
+                );
                 let (t, v) = bin.last.as_ref().unwrap();
-                assert!(t.as_nanos() == last.0 && v.as_ref().same_bits(&last.1.as_ref()), "{what}: last");
+                assert!(
+                    t.as_nanos() == last.0 && v.as_ref().same_bits(&last.1.as_ref()),
+                    "{what}: last"
+                );
             }
         }
     }
 }
 
-fn check_tiles(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, field: &str, random: &mut Random) {
+fn check_tiles(
+    snapshot: &Snapshot,
+    name: &StreamName,
+    stream: &ModelStream,
+    field: &str,
+    random: &mut Random,
+) {
     let field_type = FIELDS.iter().find(|(f, _)| *f == field).unwrap().1;
     let level = Level::clamped(random.below(61) as i32 - 20);
     let time = stream.rows[random.below(stream.rows.len() as u64) as usize].0;
@@ -440,7 +607,10 @@ fn check_tiles(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, fie
     let span = level.span(*buckets.start(), *buckets.end());
     let mut expected: BTreeMap<i64, Vec<(i64, Value)>> = BTreeMap::new();
     for (time, value) in values_of(stream, field, span) {
-        expected.entry(level.bucket_of(Timestamp::from_nanos(time))).or_default().push((time, value));
+        expected
+            .entry(level.bucket_of(Timestamp::from_nanos(time)))
+            .or_default()
+            .push((time, value));
     }
     let what = format!("tile {name}.{field} level {} offset {offset}", level.get());
     assert_eq!(
@@ -499,8 +669,16 @@ fn policies() -> Vec<LatePolicy> {
     let mut out = Vec::new();
     for scope in [MergeScope::Touched, MergeScope::Overlap] {
         for retain in [0, 10] {
-            for policy in [LatePolicy::conventional(), LatePolicy::separate(0.5), LatePolicy::separate(0.9)] {
-                out.push(LatePolicy { merge_scope: scope, retain_events: retain, ..policy });
+            for policy in [
+                LatePolicy::conventional(),
+                LatePolicy::separate(0.5),
+                LatePolicy::separate(0.9),
+            ] {
+                out.push(LatePolicy {
+                    merge_scope: scope,
+                    retain_events: retain,
+                    ..policy
+                });
             }
         }
     }
@@ -509,7 +687,10 @@ fn policies() -> Vec<LatePolicy> {
 
 /// Further seeds for a longer run: `HEADWATER_MODEL_SEEDS=100 cargo test -p headwater-engine model`.
 fn extra_seeds() -> u64 {
-    std::env::var("HEADWATER_MODEL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(0)
+    std::env::var("HEADWATER_MODEL_SEEDS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
 }
 
 #[test]
@@ -520,7 +701,13 @@ fn random_operations_equal_a_sorted_map() {
         for policy in policies() {
             for duplicates in [Duplicates::Last, Duplicates::Keep] {
                 for late_runs_max in [0, 3] {
-                    let setup = Setup { duplicates, policy, rule: FlushRule::Production, late_runs_max, tall: false };
+                    let setup = Setup {
+                        duplicates,
+                        policy,
+                        rule: FlushRule::Production,
+                        late_runs_max,
+                        tall: false,
+                    };
                     happened.add(run(seed + round * 10_000, 60, setup));
                     seed += 1;
                 }
@@ -528,20 +715,34 @@ fn random_operations_equal_a_sorted_map() {
         }
     }
     println!("{happened:?}");
-    assert!(happened.merged > 1000 && happened.late_run > 1000 && happened.folded > 1000, "{happened:?}");
-    assert!(happened.compacted > 1000 && happened.blocks > 100 && happened.partitions > 5, "{happened:?}");
+    assert!(
+        happened.merged > 1000 && happened.late_run > 1000 && happened.folded > 1000,
+        "{happened:?}"
+    );
+    assert!(
+        happened.compacted > 1000 && happened.blocks > 100 && happened.partitions > 5,
+        "{happened:?}"
+    );
 }
 
 #[test]
 fn long_random_operations_equal_a_sorted_map() {
     let mut happened = Happened::default();
     for (seed, duplicates) in [(77, Duplicates::Last), (78, Duplicates::Keep)] {
-        let setup =
-            Setup { duplicates, policy: LatePolicy::default(), rule: FlushRule::Production, late_runs_max: 3, tall: true };
+        let setup = Setup {
+            duplicates,
+            policy: LatePolicy::default(),
+            rule: FlushRule::Production,
+            late_runs_max: 3,
+            tall: true,
+        };
         happened.add(run(seed, 300, setup));
     }
     println!("{happened:?}");
-    assert!(happened.blocks > 50 && happened.folded > 1000, "{happened:?}");
+    assert!(
+        happened.blocks > 50 && happened.folded > 1000,
+        "{happened:?}"
+    );
 }
 
 #[test]
@@ -552,12 +753,21 @@ fn random_operations_under_the_papers_rule_equal_a_sorted_map() {
         for policy in policies() {
             for duplicates in [Duplicates::Last, Duplicates::Keep] {
                 let rule = FlushRule::LabExact { memory_events: 40 };
-                let setup = Setup { duplicates, policy, rule, late_runs_max: 0, tall: false };
+                let setup = Setup {
+                    duplicates,
+                    policy,
+                    rule,
+                    late_runs_max: 0,
+                    tall: false,
+                };
                 happened.add(run(seed + round * 10_000, 60, setup));
                 seed += 1;
             }
         }
     }
     println!("{happened:?}");
-    assert!(happened.merged > 1000 && happened.late_run == 0 && happened.folded == 0, "{happened:?}");
+    assert!(
+        happened.merged > 1000 && happened.late_run == 0 && happened.folded == 0,
+        "{happened:?}"
+    );
 }

@@ -4,12 +4,12 @@
 //! A workload is a list of [`Action`]s. Those that change what a reader sees are numbered as *steps*, in the order in which the
 //! log gets them, so "what is there" is a number: the model after that many steps.
 
+use headwater_codec::ClosedRange;
 use headwater_codec::{Batch, FieldType, StreamName, Value};
 use headwater_engine::{
-    AggregateSpec, Bins, CheckReport, Database, Duplicates, Error, FieldSpec, Options, Scan, ScanSpec, TableChange,
-    TableSpec,
+    AggregateSpec, Bins, CheckReport, Database, Duplicates, Error, FieldSpec, Options, Scan,
+    ScanSpec, TableChange, TableSpec,
 };
-use headwater_codec::ClosedRange;
 use headwater_io::{
     Env, FaultyFiles, File, Files, Lock, LockError, ManualClock, NoThreads, OpenMode, SeededChance,
 };
@@ -112,7 +112,12 @@ impl<'a> Run<'a> {
             chance: Arc::new(SeededChance::new(7)),
             threads: Arc::new(NoThreads),
         };
-        Run { env, clock, options, progress: Progress::default() }
+        Run {
+            env,
+            clock,
+            options,
+            progress: Progress::default(),
+        }
     }
 
     pub(crate) fn open(&self) -> Result<Database, Error> {
@@ -129,7 +134,11 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    pub(crate) fn play_on(&mut self, mut db: Database, actions: &[Action]) -> Result<Database, Error> {
+    pub(crate) fn play_on(
+        &mut self,
+        mut db: Database,
+        actions: &[Action],
+    ) -> Result<Database, Error> {
         for action in actions {
             self.clock.advance(Duration::from_millis(3));
             match action {
@@ -146,7 +155,10 @@ impl<'a> Run<'a> {
                 Action::Write(events) => {
                     self.progress.submitted += 1;
                     let written = db.commit(batch_of(events))?;
-                    assert_eq!((written.accepted, written.refused.len()), (events.len() as u64, 0));
+                    assert_eq!(
+                        (written.accepted, written.refused.len()),
+                        (events.len() as u64, 0)
+                    );
                     self.progress.acknowledged += 1;
                 }
                 Action::Burst(batches) => {
@@ -196,12 +208,19 @@ pub(crate) struct Model {
 
 impl Model {
     fn table(&mut self, name: &str) -> &mut ModelTable {
-        let new = || ModelTable { duplicates: Duplicates::Last, fields: BTreeMap::new() };
+        let new = || ModelTable {
+            duplicates: Duplicates::Last,
+            fields: BTreeMap::new(),
+        };
         self.tables.entry(name.to_owned()).or_insert_with(new)
     }
 
     fn field(&mut self, table: &str, name: &str, field_type: FieldType) {
-        let slot = self.table(table).fields.entry(name.to_owned()).or_insert(field_type);
+        let slot = self
+            .table(table)
+            .fields
+            .entry(name.to_owned())
+            .or_insert(field_type);
         if *slot == FieldType::I64 && field_type == FieldType::F64 {
             *slot = field_type;
         }
@@ -216,7 +235,9 @@ impl Model {
             let rows = self.streams.entry(event.stream.clone()).or_default();
             let at = rows.partition_point(|(t, _)| *t <= event.time);
             match at.checked_sub(1).and_then(|i| rows.get_mut(i)) {
-                Some((t, old)) if *t == event.time && duplicates == Duplicates::Last => old.extend(event.fields.clone()),
+                Some((t, old)) if *t == event.time && duplicates == Duplicates::Last => {
+                    old.extend(event.fields.clone())
+                }
                 _ => rows.insert(at, (event.time, event.fields.clone())),
             }
         }
@@ -295,12 +316,25 @@ pub(crate) fn collect(scan: Scan) -> (Vec<(i64, Fields)>, Vec<Error>) {
             Err(error) => errors.push(error),
             Ok(chunk) => {
                 for (row, time) in chunk.times.iter().enumerate() {
-                    let present = |(n, c): (&String, &headwater_codec::Column)| Some((n.clone(), c.get(row)?.to_owned()));
-                    rows.push((*time, names.iter().zip(&chunk.columns).filter_map(present).collect()));
+                    let present = |(n, c): (&String, &headwater_codec::Column)| {
+                        Some((n.clone(), c.get(row)?.to_owned()))
+                    };
+                    rows.push((
+                        *time,
+                        names
+                            .iter()
+                            .zip(&chunk.columns)
+                            .filter_map(present)
+                            .collect(),
+                    ));
                 }
             }
         }
-        assert!(errors.len() < 10_000, "a scan that does not end: {:?}", errors.last());
+        assert!(
+            errors.len() < 10_000,
+            "a scan that does not end: {:?}",
+            errors.last()
+        );
     }
     (rows, errors)
 }
@@ -310,23 +344,53 @@ pub(crate) fn read_back(db: &Database) -> Content {
     let snapshot = db.snapshot().unwrap();
     let mut content = Content::default();
     for table in db.tables() {
-        let fields = table.fields.iter().map(|f| (f.name.clone(), f.field_type)).collect();
+        let fields = table
+            .fields
+            .iter()
+            .map(|f| (f.name.clone(), f.field_type))
+            .collect();
         for name in snapshot.streams(&table.name, &[]).unwrap() {
             let (rows, errors) = collect(snapshot.scan(&name, &ScanSpec::default()).unwrap());
             assert!(errors.is_empty(), "{name}: {errors:?}");
             let last = snapshot.last(&name).unwrap();
             for field in &table.fields {
-                let count = rows.iter().filter(|(_, f)| f.contains_key(&field.name)).count() as u64;
-                let spec = AggregateSpec { range: ClosedRange::ALL, bins: Bins::Whole, first_last: false };
+                let count = rows
+                    .iter()
+                    .filter(|(_, f)| f.contains_key(&field.name))
+                    .count() as u64;
+                let spec = AggregateSpec {
+                    range: ClosedRange::ALL,
+                    bins: Bins::Whole,
+                    first_last: false,
+                };
                 let bins = snapshot.aggregate(&name, &field.name, &spec).unwrap();
-                assert_eq!(bins.iter().map(|b| b.aggregate.count).sum::<u64>(), count, "{name}.{}", field.name);
-                let newest = rows.iter().rev().find_map(|(t, f)| Some((*t, f.get(&field.name)?.clone())));
+                assert_eq!(
+                    bins.iter().map(|b| b.aggregate.count).sum::<u64>(),
+                    count,
+                    "{name}.{}",
+                    field.name
+                );
+                let newest = rows
+                    .iter()
+                    .rev()
+                    .find_map(|(t, f)| Some((*t, f.get(&field.name)?.clone())));
                 let found = last.iter().find(|l| l.field == field.name);
-                assert_eq!(found.map(|l| (l.time.as_nanos(), l.value.clone())), newest, "last of {name}.{}", field.name);
+                assert_eq!(
+                    found.map(|l| (l.time.as_nanos(), l.value.clone())),
+                    newest,
+                    "last of {name}.{}",
+                    field.name
+                );
             }
             content.streams.insert(name, rows);
         }
-        content.tables.insert(table.name.clone(), ModelTable { duplicates: table.duplicates, fields });
+        content.tables.insert(
+            table.name.clone(),
+            ModelTable {
+                duplicates: table.duplicates,
+                fields,
+            },
+        );
     }
     content
 }
@@ -336,30 +400,47 @@ impl Content {
     /// their definitions may have outlived the batch that brought them.
     pub(crate) fn difference(&self, model: &Model) -> Option<String> {
         for (name, table) in &model.tables {
-            let Some(found) = self.tables.get(name) else { return Some(format!("no table {name}")) };
+            let Some(found) = self.tables.get(name) else {
+                return Some(format!("no table {name}"));
+            };
             if found.duplicates != table.duplicates {
                 return Some(format!("table {name}: duplicates {:?}", found.duplicates));
             }
             for (field, field_type) in &table.fields {
-                let widened = found.fields.get(field) == Some(&FieldType::F64) && *field_type == FieldType::I64;
+                let widened = found.fields.get(field) == Some(&FieldType::F64)
+                    && *field_type == FieldType::I64;
                 if found.fields.get(field) != Some(field_type) && !widened {
-                    return Some(format!("field {name}.{field} {field_type}: found {:?}", found.fields.get(field)));
+                    return Some(format!(
+                        "field {name}.{field} {field_type}: found {:?}",
+                        found.fields.get(field)
+                    ));
                 }
             }
         }
         for (name, rows) in &self.streams {
             if !rows.is_empty() && !model.streams.contains_key(name) {
-                return Some(format!("stream {name} has {} rows, none expected", rows.len()));
+                return Some(format!(
+                    "stream {name} has {} rows, none expected",
+                    rows.len()
+                ));
             }
         }
         for (name, expected) in &model.streams {
-            let Some(found) = self.streams.get(name) else { return Some(format!("no stream {name}")) };
+            let Some(found) = self.streams.get(name) else {
+                return Some(format!("no stream {name}"));
+            };
             if found.len() != expected.len() {
-                return Some(format!("stream {name}: {} rows, {} expected", found.len(), expected.len()));
+                return Some(format!(
+                    "stream {name}: {} rows, {} expected",
+                    found.len(),
+                    expected.len()
+                ));
             }
             let types = self.tables.get(name.table()).map(|t| &t.fields);
             for ((t, f), (u, g)) in found.iter().zip(expected) {
-                let same = f.len() == g.len() && f.iter().all(|(k, v)| g.get(k).is_some_and(|w| same_value(v, w, types, k)));
+                let same = f.len() == g.len()
+                    && f.iter()
+                        .all(|(k, v)| g.get(k).is_some_and(|w| same_value(v, w, types, k)));
                 if t != u || !same {
                     return Some(format!("stream {name}: row {t} {f:?}, expected {u} {g:?}"));
                 }
@@ -370,7 +451,12 @@ impl Content {
 
     /// The number of steps, from `least` to `most`, after which the model is what the database holds; the largest one, since
     /// some steps change no rows.
-    pub(crate) fn steps_found(&self, steps: &[Step<'_>], least: usize, most: usize) -> Result<usize, String> {
+    pub(crate) fn steps_found(
+        &self,
+        steps: &[Step<'_>],
+        least: usize,
+        most: usize,
+    ) -> Result<usize, String> {
         let mut model = Model::after(steps, least);
         let mut differences = Vec::new();
         let mut found = None;
@@ -387,11 +473,19 @@ impl Content {
             return Ok(count);
         }
         differences.truncate(6);
-        Err(format!("the database is in none of the states {least} to {most}\n{}", differences.join("\n")))
+        Err(format!(
+            "the database is in none of the states {least} to {most}\n{}",
+            differences.join("\n")
+        ))
     }
 }
 
-fn same_value(found: &Value, expected: &Value, types: Option<&BTreeMap<String, FieldType>>, field: &str) -> bool {
+fn same_value(
+    found: &Value,
+    expected: &Value,
+    types: Option<&BTreeMap<String, FieldType>>,
+    field: &str,
+) -> bool {
     let widened = types.and_then(|t| t.get(field)) == Some(&FieldType::F64);
     match (found, expected) {
         (Value::F64(f), Value::I64(e)) if widened => f.to_bits() == (*e as f64).to_bits(),
@@ -437,7 +531,11 @@ const SECOND: i64 = 1_000_000_000;
 
 impl Maker {
     pub(crate) fn new(seed: u64) -> Maker {
-        Maker { dice: Dice::new(seed), clocks: BTreeMap::new(), events: 0 }
+        Maker {
+            dice: Dice::new(seed),
+            clocks: BTreeMap::new(),
+            events: 0,
+        }
     }
 
     fn time(&mut self, stream: &StreamName) -> i64 {
@@ -466,11 +564,18 @@ impl Maker {
             }
             if self.dice.chance(50) {
                 let number = self.dice.below(100) as i64 - 50;
-                let value = if age < 60 { Value::I64(number) } else { Value::F64(number as f64 / 2.0) };
+                let value = if age < 60 {
+                    Value::I64(number)
+                } else {
+                    Value::F64(number as f64 / 2.0)
+                };
                 fields.insert("n".into(), value);
             }
             if age >= 30 && self.dice.chance(30) {
-                fields.insert("state".into(), Value::String(["on", "off", ""][self.dice.below(3) as usize].into()));
+                fields.insert(
+                    "state".into(),
+                    Value::String(["on", "off", ""][self.dice.below(3) as usize].into()),
+                );
             }
             if fields.is_empty() {
                 fields.insert("v".into(), Value::F64(-0.0));
@@ -481,10 +586,20 @@ impl Maker {
             if age >= 50 && self.dice.chance(50) {
                 fields.insert("good".into(), Value::Bool(self.dice.chance(50)));
             }
-            StreamName::new("k", [("device", self.dice.below(3).to_string()), ("site", "north".into())])
+            StreamName::new(
+                "k",
+                [
+                    ("device", self.dice.below(3).to_string()),
+                    ("site", "north".into()),
+                ],
+            )
         };
         let time = self.time(&stream);
-        Event { stream, time, fields }
+        Event {
+            stream,
+            time,
+            fields,
+        }
     }
 
     pub(crate) fn events(&mut self, count: u64, age: u64) -> Vec<Event> {
@@ -498,12 +613,21 @@ pub(crate) fn keeping_table() -> Action {
         name: "k".into(),
         duplicates: Duplicates::Keep,
         leaf_events: Some(16),
-        fields: vec![FieldSpec { name: "id".into(), field_type: FieldType::U64 }],
+        fields: vec![FieldSpec {
+            name: "id".into(),
+            field_type: FieldType::U64,
+        }],
     })
 }
 
 /// A workload of about `length` actions. Explicit flushes and compactions come every so many actions; 0 = never.
-pub(crate) fn workload(seed: u64, length: u64, flush_every: u64, compact_every: u64, reopen_every: u64) -> Vec<Action> {
+pub(crate) fn workload(
+    seed: u64,
+    length: u64,
+    flush_every: u64,
+    compact_every: u64,
+    reopen_every: u64,
+) -> Vec<Action> {
     let mut maker = Maker::new(seed);
     let mut actions = vec![keeping_table()];
     let every = |at: u64, every: u64| every > 0 && at % every == every - 1;
@@ -516,13 +640,28 @@ pub(crate) fn workload(seed: u64, length: u64, flush_every: u64, compact_every: 
         } else if every(at, flush_every) {
             actions.push(Action::Flush);
         } else if at == length / 3 {
-            let field = FieldSpec { name: "declared".into(), field_type: FieldType::Bytes };
-            actions.push(Action::Alter("k".into(), TableChange { add_fields: vec![field], ..TableChange::default() }));
+            let field = FieldSpec {
+                name: "declared".into(),
+                field_type: FieldType::Bytes,
+            };
+            actions.push(Action::Alter(
+                "k".into(),
+                TableChange {
+                    add_fields: vec![field],
+                    ..TableChange::default()
+                },
+            ));
         } else if maker.dice.chance(10) {
-            let batches = (0..2 + maker.dice.below(3)).map(|_| maker.events(4, age)).collect();
+            let batches = (0..2 + maker.dice.below(3))
+                .map(|_| maker.events(4, age))
+                .collect();
             actions.push(Action::Burst(batches));
         } else {
-            let count = if maker.dice.chance(10) { 40 } else { 1 + maker.dice.below(9) };
+            let count = if maker.dice.chance(10) {
+                40
+            } else {
+                1 + maker.dice.below(9)
+            };
             actions.push(Action::Write(maker.events(count, age)));
         }
     }
@@ -549,8 +688,14 @@ const DEAD: u64 = u64::MAX;
 impl Mortal {
     /// A process that lives for so many changing calls.
     pub(crate) fn new(disk: &FaultyFiles, calls: u64) -> Mortal {
-        let life = Life { left: AtomicU64::new(calls), locks: Mutex::new(BTreeMap::new()) };
-        Mortal { disk: disk.clone(), life: Arc::new(life) }
+        let life = Life {
+            left: AtomicU64::new(calls),
+            locks: Mutex::new(BTreeMap::new()),
+        };
+        Mortal {
+            disk: disk.clone(),
+            life: Arc::new(life),
+        }
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -564,7 +709,11 @@ impl Life {
     }
 
     fn alive(&self) -> io::Result<()> {
-        if self.left.load(Ordering::Acquire) == DEAD { Err(Life::killed()) } else { Ok(()) }
+        if self.left.load(Ordering::Acquire) == DEAD {
+            Err(Life::killed())
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether a changing call goes through, or is the last one.
@@ -580,7 +729,11 @@ impl Life {
     }
 
     fn whole<T>(&self, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if self.change()? { body() } else { Err(Life::killed()) }
+        if self.change()? {
+            body()
+        } else {
+            Err(Life::killed())
+        }
     }
 }
 
@@ -636,8 +789,15 @@ impl Drop for MortalLock {
 impl Files for Mortal {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let open = || self.disk.open(path, mode);
-        let file = if mode == OpenMode::CreateNew { self.life.whole(open)? } else { self.life.alive().and_then(|()| open())? };
-        Ok(Arc::new(MortalFile { file, life: Arc::clone(&self.life) }))
+        let file = if mode == OpenMode::CreateNew {
+            self.life.whole(open)?
+        } else {
+            self.life.alive().and_then(|()| open())?
+        };
+        Ok(Arc::new(MortalFile {
+            file,
+            life: Arc::clone(&self.life),
+        }))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -668,6 +828,9 @@ impl Files for Mortal {
         let mut locks = self.life.locks.lock().unwrap();
         let number = locks.last_key_value().map_or(0, |(last, _)| last + 1);
         locks.insert(number, lock);
-        Ok(Box::new(MortalLock { number, life: Arc::clone(&self.life) }))
+        Ok(Box::new(MortalLock {
+            number,
+            life: Arc::clone(&self.life),
+        }))
     }
 }

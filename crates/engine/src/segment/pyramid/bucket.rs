@@ -59,7 +59,10 @@ pub(crate) fn add_rows(buckets: &mut Buckets, level: Level, rows: &Rows) {
         let last = level.bucket_span(number).last.as_nanos();
         let rest = rows.times.get(start..).unwrap_or_default();
         let end = start + rest.partition_point(|t| *t <= last);
-        buckets.entry(number).or_default().add_rows(rows, start..end);
+        buckets
+            .entry(number)
+            .or_default()
+            .add_rows(rows, start..end);
         start = end;
     }
 }
@@ -68,7 +71,10 @@ pub(crate) fn add_rows(buckets: &mut Buckets, level: Level, rows: &Rows) {
 pub(crate) fn from_block(block: &BucketBlock, table: &Table) -> Buckets {
     let mut out = Buckets::new();
     for (index, number) in block.buckets.iter().enumerate() {
-        let mut bucket = Bucket { rows: block.rows.get(index).copied().unwrap_or(0), fields: Vec::new() };
+        let mut bucket = Bucket {
+            rows: block.rows.get(index).copied().unwrap_or(0),
+            fields: Vec::new(),
+        };
         for (field, field_type, aggregates) in &block.fields {
             if let Some(aggregate) = aggregates.get(index).filter(|a| a.count > 0) {
                 let (field_type, aggregate) = in_table_type(table, *field, *field_type, aggregate);
@@ -100,7 +106,11 @@ pub(crate) fn to_blocks(level: Level, buckets: &Buckets, balanced: bool) -> Vec<
     if count == 0 {
         return Vec::new();
     }
-    let size = if balanced { count.div_ceil(count.div_ceil(BLOCK_BUCKETS)) } else { BLOCK_BUCKETS };
+    let size = if balanced {
+        count.div_ceil(count.div_ceil(BLOCK_BUCKETS))
+    } else {
+        BLOCK_BUCKETS
+    };
     let all: Vec<(&i64, &Bucket)> = buckets.iter().collect();
     all.chunks(size)
         .map(|part| {

@@ -45,16 +45,26 @@ pub(crate) fn rows_min(bucket_events: u32) -> u64 {
 
 /// The base level for rows sorted by time: buckets of about `bucket_events` rows, the usual ones not over twice as many.
 pub(crate) fn choose_base(times: &[i64], top: Level, bucket_events: u32) -> Level {
-    let (Some(first), Some(last)) = (times.first(), times.last()) else { return top };
+    let (Some(first), Some(last)) = (times.first(), times.last()) else {
+        return top;
+    };
     let seconds = (i128::from(*last) - i128::from(*first)) as f64 / 1e9;
     let width = seconds * f64::from(bucket_events) / times.len() as f64;
-    let guess = if width > 0.0 { width.log2().floor().clamp(-20.0, 40.0) as i32 } else { 0 };
+    let guess = if width > 0.0 {
+        width.log2().floor().clamp(-20.0, 40.0) as i32
+    } else {
+        0
+    };
     let mut level = Level::clamped(guess.min(top.get()));
     loop {
         let filled = 1 + times
             .windows(2)
             .filter(|w| match w {
-                [a, b] => a != b && level.bucket_of(Timestamp::from_nanos(*a)) != level.bucket_of(Timestamp::from_nanos(*b)),
+                [a, b] => {
+                    a != b
+                        && level.bucket_of(Timestamp::from_nanos(*a))
+                            != level.bucket_of(Timestamp::from_nanos(*b))
+                }
                 _ => false,
             })
             .count();
@@ -72,7 +82,10 @@ pub(crate) fn build(
     rows: &Rows,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    let mut writer = PyramidWriter::new(choose_base(&rows.times, target.top, target.bucket_events), target.top);
+    let mut writer = PyramidWriter::new(
+        choose_base(&rows.times, target.top, target.bucket_events),
+        target.top,
+    );
     writer.push_rows(rows, group, delta)?;
     writer.finish(group, delta)
 }
@@ -96,14 +109,26 @@ struct LevelWriter {
 
 impl PyramidWriter {
     pub(crate) fn new(base: Level, top: Level) -> PyramidWriter {
-        PyramidWriter { base, top, open: Buckets::new(), levels: Vec::new() }
+        PyramidWriter {
+            base,
+            top,
+            open: Buckets::new(),
+            levels: Vec::new(),
+        }
     }
 
     /// Takes the next rows, sorted by time and not before those already taken.
-    pub(crate) fn push_rows(&mut self, rows: &Rows, group: &mut GroupWriter, delta: &mut StreamDelta) -> Result<()> {
+    pub(crate) fn push_rows(
+        &mut self,
+        rows: &Rows,
+        group: &mut GroupWriter,
+        delta: &mut StreamDelta,
+    ) -> Result<()> {
         add_rows(&mut self.open, self.base, rows);
         while self.open.len() > 1 {
-            let Some((number, bucket)) = self.open.pop_first() else { break };
+            let Some((number, bucket)) = self.open.pop_first() else {
+                break;
+            };
             self.push(0, number, bucket, group, delta)?;
         }
         Ok(())
@@ -117,9 +142,15 @@ impl PyramidWriter {
         group: &mut GroupWriter,
         delta: &mut StreamDelta,
     ) -> Result<()> {
-        let level = Level::clamped(self.base.get() + LEVEL_STEP * i32::try_from(index).unwrap_or(i32::MAX / 4));
+        let level = Level::clamped(
+            self.base.get() + LEVEL_STEP * i32::try_from(index).unwrap_or(i32::MAX / 4),
+        );
         if index == self.levels.len() {
-            self.levels.push(LevelWriter { level, block: Buckets::new(), folded: Buckets::new() });
+            self.levels.push(LevelWriter {
+                level,
+                block: Buckets::new(),
+                folded: Buckets::new(),
+            });
         }
         let next = level.get() + LEVEL_STEP;
         let folds = next <= self.top.get();
@@ -172,7 +203,9 @@ pub(crate) fn append(
     rows: &Rows,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    let Some(base) = state.base else { return Ok(()) };
+    let Some(base) = state.base else {
+        return Ok(());
+    };
     if base == Level::MAX {
         return Ok(());
     }
@@ -192,7 +225,9 @@ pub(crate) fn append(
 pub(crate) fn give_up(state: &StreamState, delta: &mut StreamDelta) {
     delta.base = Some(Level::MAX);
     delta.removed_blocks = state.blocks.iter().map(|b| b.offset).collect();
-    delta.removed_blocks.extend(delta.added_blocks.drain(..).map(|b| b.offset));
+    delta
+        .removed_blocks
+        .extend(delta.added_blocks.drain(..).map(|b| b.offset));
     delta.stale = Some(Vec::new());
 }
 
@@ -212,7 +247,9 @@ fn append_level(
         // The trailing block is written again with what is new, unless it is full and left behind.
         let mut kept = old;
         if let Some((trailing, before)) = old.split_last() {
-            let touches = added.first_key_value().is_some_and(|(n, _)| *n <= trailing.last_bucket);
+            let touches = added
+                .first_key_value()
+                .is_some_and(|(n, _)| *n <= trailing.last_bucket);
             if (trailing.count as usize) < BLOCK_BUCKETS || touches {
                 let block = target.store.block(target.segment, trailing)?;
                 let mut buckets = from_block(&block, target.table);
@@ -243,11 +280,19 @@ fn append_level(
         let inside = |parent: i64| parent < limit && from.is_none_or(|from| parent >= from);
         let mut folded = Buckets::new();
         for entry in kept.iter().rev() {
-            if !inside(level.parent_bucket(entry.last_bucket, next)) && level.parent_bucket(entry.last_bucket, next) < limit {
+            if !inside(level.parent_bucket(entry.last_bucket, next))
+                && level.parent_bucket(entry.last_bucket, next) < limit
+            {
                 break;
             }
             let block = target.store.block(target.segment, entry)?;
-            fold_into(&mut folded, &from_block(&block, target.table), level, next, &inside);
+            fold_into(
+                &mut folded,
+                &from_block(&block, target.table),
+                level,
+                next,
+                &inside,
+            );
         }
         fold_into(&mut folded, &added, level, next, &inside);
         if folded.is_empty() {
@@ -258,7 +303,13 @@ fn append_level(
     }
 }
 
-fn fold_into(folded: &mut Buckets, buckets: &Buckets, level: Level, next: Level, inside: &impl Fn(i64) -> bool) {
+fn fold_into(
+    folded: &mut Buckets,
+    buckets: &Buckets,
+    level: Level,
+    next: Level,
+    inside: &impl Fn(i64) -> bool,
+) {
     for (number, bucket) in buckets {
         let parent = level.parent_bucket(*number, next);
         if inside(parent) {
@@ -275,7 +326,9 @@ pub(crate) fn replace(
     buckets: &Buckets,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    let Some(base) = state.base.filter(|b| *b != Level::MAX) else { return Ok(()) };
+    let Some(base) = state.base.filter(|b| *b != Level::MAX) else {
+        return Ok(());
+    };
     delta.base = Some(base);
     let result = replace_blocks(target, group, state, base, buckets, delta);
     match result {
@@ -297,10 +350,16 @@ fn replace_blocks(
 ) -> Result<()> {
     let blocks = state.blocks_of(base);
     // Block i takes the numbers from its first up to the next block's first; the first block takes smaller ones too.
-    let mut by_block: std::collections::BTreeMap<usize, Buckets> = std::collections::BTreeMap::new();
+    let mut by_block: std::collections::BTreeMap<usize, Buckets> =
+        std::collections::BTreeMap::new();
     for (number, bucket) in buckets {
-        let at = blocks.partition_point(|b| b.first_bucket <= *number).saturating_sub(1);
-        by_block.entry(at).or_default().insert(*number, bucket.clone());
+        let at = blocks
+            .partition_point(|b| b.first_bucket <= *number)
+            .saturating_sub(1);
+        by_block
+            .entry(at)
+            .or_default()
+            .insert(*number, bucket.clone());
     }
     for (at, replaced) in by_block {
         let mut merged = match blocks.get(at) {
@@ -332,7 +391,8 @@ fn joined(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
         for range in ranges {
             match out.last_mut() {
                 Some(last)
-                    if i128::from(range.first.as_nanos()) - i128::from(last.last.as_nanos()) <= 1 + gap =>
+                    if i128::from(range.first.as_nanos()) - i128::from(last.last.as_nanos())
+                        <= 1 + gap =>
                 {
                     last.last = last.last.max(range.last);
                 }
@@ -351,7 +411,10 @@ fn joined(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
             })
             .collect();
         gaps.sort_unstable();
-        let gap = gaps.get(ranges.len() - STALE_RANGES_MAX / 2).copied().unwrap_or(i128::MAX / 2);
+        let gap = gaps
+            .get(ranges.len() - STALE_RANGES_MAX / 2)
+            .copied()
+            .unwrap_or(i128::MAX / 2);
         ranges = join(ranges, gap);
     }
     ranges

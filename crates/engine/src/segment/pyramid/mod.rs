@@ -10,4 +10,6 @@ mod bucket;
 mod build;
 
 pub(crate) use bucket::{Bucket, Buckets, add_rows, from_block, in_table_type};
-pub(crate) use build::{PyramidTarget, PyramidWriter, append, build, choose_base, replace, rows_min};
+pub(crate) use build::{
+    PyramidTarget, PyramidWriter, append, build, choose_base, replace, rows_min,
+};

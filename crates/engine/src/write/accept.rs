@@ -1,0 +1,290 @@
+//! Checks the rows of a batch against their tables and limits, and defines what is new.
+//!
+//! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now.
+
+use super::{REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TYPE, Refused};
+use crate::catalog::{Field, Table, check_name};
+use crate::core::Core;
+use crate::ids::TableId;
+use crate::{Error, Result};
+use headwater_codec::{Column, FieldId, FieldType, Rows, StreamName, StreamRows, Values};
+use std::sync::Arc;
+
+/// Rows of an entry that are still good.
+struct Accepting {
+    entry: usize,
+    good: Vec<bool>,
+    refused: Vec<Refused>,
+}
+
+impl Accepting {
+    fn refuse(&mut self, row: usize, code: &'static str, message: impl FnOnce() -> String) {
+        if let Some(good) = self.good.get_mut(row)
+            && *good
+        {
+            *good = false;
+            self.refused.push(Refused {
+                entry: self.entry,
+                row,
+                code,
+                message: message(),
+            });
+        }
+    }
+
+    fn refuse_present(
+        &mut self,
+        column: &Column,
+        code: &'static str,
+        message: impl Fn() -> String,
+    ) {
+        for row in 0..column.len() {
+            if column.is_present(row) {
+                self.refuse(row, code, &message);
+            }
+        }
+    }
+}
+
+/// What is good of an entry.
+pub(super) struct Checked {
+    pub(super) table: Arc<Table>,
+    pub(super) name: StreamName,
+    pub(super) rows: Rows,
+    /// The rows' places in the entry.
+    pub(super) kept: Vec<usize>,
+}
+
+/// Checks one entry against its table; defines the table and new fields. `None` when no row of it is good.
+pub(super) fn check_entry(
+    core: &Core,
+    index: usize,
+    entry: StreamRows,
+    refused: &mut Vec<Refused>,
+    cache: &mut Option<Arc<Table>>,
+) -> Result<Option<Checked>> {
+    let StreamRows {
+        name,
+        times,
+        fields,
+    } = entry;
+    let mut accepting = Accepting {
+        entry: index,
+        good: vec![true; times.len()],
+        refused: Vec::new(),
+    };
+    if let Some((field, column)) = fields.iter().find(|(_, c)| c.len() != times.len()) {
+        return Err(Error::invalid(format!(
+            "entry {index} ({name}): field `{field}` has {} rows, the entry has {} timestamps",
+            column.len(),
+            times.len()
+        )));
+    }
+    check_names(&name, &fields, &mut accepting);
+    check_times(core, &times, &mut accepting);
+    check_strings(core, &fields, &mut accepting);
+    let table = match cache.take().filter(|t| t.name == name.table()) {
+        Some(table) => Some(table),
+        None => core.catalog.table_named(name.table()),
+    };
+    let mut table = table;
+    let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
+    if accepting.good.iter().any(|g| *g) {
+        let fits = table.as_ref().is_some_and(|t| {
+            fields.iter().all(|(n, c)| {
+                t.field_id(n)
+                    .and_then(|id| t.field(id))
+                    .is_some_and(|f| f.field_type == c.field_type())
+            })
+        });
+        if !fits {
+            table = Some(define_fields(core, name.table(), &fields, &accepting.good)?);
+        }
+        if let Some(table) = &table {
+            for (field, column) in fields {
+                if let Some(column) = fit_column(core, table, &field, column, &mut accepting) {
+                    columns.push(column);
+                }
+            }
+        }
+    }
+    cache.clone_from(&table);
+    let kept: Vec<usize> = accepting
+        .good
+        .iter()
+        .enumerate()
+        .filter(|(_, g)| **g)
+        .map(|(i, _)| i)
+        .collect();
+    let all = kept.len() == times.len();
+    refused.append(&mut accepting.refused);
+    let Some(table) = table.filter(|_| !kept.is_empty()) else {
+        return Ok(None);
+    };
+    columns.sort_by_key(|(f, _)| *f);
+    if columns
+        .windows(2)
+        .any(|w| matches!(w, [a, b] if a.0 == b.0))
+    {
+        return Err(Error::invalid(format!(
+            "entry {index} ({name}): a field comes twice"
+        )));
+    }
+    let mut rows = Rows { times, columns };
+    if !all {
+        let picked: Vec<u32> = kept.iter().map(|k| *k as u32).collect();
+        rows = rows.gather(&picked);
+    }
+    rows.columns.retain(|(_, c)| c.present_count() > 0);
+    Ok(Some(Checked { table, name, rows, kept }))
+}
+
+fn check_names(
+    name: &StreamName,
+    fields: &[(String, Column)],
+    accepting: &mut Accepting,
+) {
+    let mut problem = check_name("table", name.table()).err();
+    for (key, value) in name.tags() {
+        problem = problem.or(check_name("tag", key).err());
+        if value.len() > 4096 {
+            problem = problem.or(Some(Error::invalid(format!(
+                "the value of tag `{key}` has over 4096 bytes"
+            ))));
+        }
+    }
+    if let Some(problem) = problem {
+        for row in 0..accepting.good.len() {
+            accepting.refuse(row, REFUSED_NAME, || problem.to_string());
+        }
+    }
+    for (field, column) in fields {
+        if let Err(problem) = check_name("field", field) {
+            accepting.refuse_present(column, REFUSED_NAME, || problem.to_string());
+        }
+    }
+}
+
+fn check_times(core: &Core, times: &[i64], accepting: &mut Accepting) {
+    let Some(ahead) = core.options.max_future else {
+        return;
+    };
+    let now = core.env.clock.now().as_nanos();
+    let limit = now.saturating_add(i64::try_from(ahead.as_nanos()).unwrap_or(i64::MAX));
+    for (row, time) in times.iter().enumerate().filter(|(_, t)| **t > limit) {
+        accepting.refuse(row, REFUSED_FUTURE, || {
+            format!("timestamp {time} lies more than {ahead:?} after the clock ({now}): check the clock of the device")
+        });
+    }
+}
+
+fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Accepting) {
+    let max = core.options.string_bytes_max;
+    for (field, column) in fields {
+        if let Values::String(text) | Values::Bytes(text) = column.values() {
+            for row in 0..text.len() {
+                let len = text.get(row).len();
+                if len > max {
+                    accepting.refuse(row, REFUSED_STRING, || {
+                        format!(
+                            "field `{field}`: a value of {len} bytes, at most {max} are allowed"
+                        )
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Makes the table and its missing fields, and widens i64 fields that now get floats.
+fn define_fields(
+    core: &Core,
+    name: &str,
+    fields: &[(String, Column)],
+    good: &[bool],
+) -> Result<Arc<Table>> {
+    let wanted: Vec<(&String, FieldType)> = fields
+        .iter()
+        .filter(|(n, c)| {
+            check_name("field", n).is_ok()
+                && (0..c.len()).any(|r| good.get(r) == Some(&true) && c.is_present(r))
+        })
+        .map(|(n, c)| (n, c.field_type()))
+        .collect();
+    let change = |id: TableId, old: Option<&Table>| {
+        let mut table = old.cloned().unwrap_or_else(|| Table {
+            id,
+            name: name.to_owned(),
+            duplicates: crate::Duplicates::Last,
+            leaf_events: core.options.leaf_events,
+            fields: Vec::new(),
+        });
+        for (field, field_type) in &wanted {
+            let room = table.fields.len() < core.options.fields_max;
+            match table.fields.iter_mut().find(|f| f.name == **field) {
+                Some(known)
+                    if known.field_type == FieldType::I64 && *field_type == FieldType::F64 =>
+                {
+                    known.field_type = FieldType::F64;
+                }
+                Some(_) => {}
+                None if room => {
+                    table.fields.push(Field {
+                        name: (*field).clone(),
+                        field_type: *field_type,
+                    });
+                }
+                None => {}
+            }
+        }
+        Ok(table)
+    };
+    let (table, _) = core
+        .catalog
+        .define_table(name, change, |table| core.log_table(table))?;
+    Ok(table)
+}
+
+/// The column in the type of its field; rows that do not fit are refused.
+fn fit_column(
+    core: &Core,
+    table: &Table,
+    name: &str,
+    column: Column,
+    accepting: &mut Accepting,
+) -> Option<(FieldId, Column)> {
+    let Some((id, field)) = table
+        .field_id(name)
+        .and_then(|id| Some((id, table.field(id)?)))
+    else {
+        accepting.refuse_present(&column, REFUSED_FIELDS, || {
+            format!(
+                "field `{name}`: the table has {} fields already, the most allowed",
+                core.options.fields_max
+            )
+        });
+        return None;
+    };
+    let (expected, found) = (field.field_type, column.field_type());
+    if expected == found {
+        return Some((id, column));
+    }
+    if expected == FieldType::F64 && found == FieldType::I64 {
+        if let Values::I64(values) = column.values() {
+            for (row, value) in values.iter().enumerate() {
+                if column.is_present(row) && i128::from(*value) != (*value as f64) as i128 {
+                    accepting.refuse(row, REFUSED_TYPE, || {
+                        format!("field `{name}` is f64, which cannot hold {value} exactly: write it as a float")
+                    });
+                }
+            }
+        }
+        return Some((id, column.widened_to_f64()));
+    }
+    accepting.refuse_present(&column, REFUSED_TYPE, || {
+        format!("field `{name}` of table `{}` is {expected}, found {found}: send {expected}, or use another field", table.name)
+    });
+    // Rows without a value in this column are still good.
+    None
+}
+

@@ -1,0 +1,265 @@
+//! The life of a write: check, define, log, insert, publish.
+//!
+//! Invariants: a refused row changes nothing but itself (law 6); everything of a batch that is accepted is one log record;
+//! memory is bounded, because a writer waits before its record gets a number.
+//! Concurrency: any number of writers; each encodes its own record.
+
+mod accept;
+mod pressure;
+
+pub(crate) use pressure::stored_watermark;
+
+use accept::{Checked, check_entry};
+use crate::catalog::{Table, stream_key};
+use crate::core::Core;
+use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
+use crate::late::Split;
+use crate::log::RecordKind;
+use crate::{Error, ErrorKind, Result};
+use headwater_codec::light::encode_rows;
+use headwater_codec::{Batch, PutBytes, Rows, Values};
+use pressure::{wait_for_memory, wake_workers};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A row of a batch that was not stored, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Index of the entry in the batch.
+    pub entry: usize,
+    /// Index of the row in the entry.
+    pub row: usize,
+    /// Stable code.
+    pub code: &'static str,
+    /// What was expected, what was found, what to do.
+    pub message: String,
+}
+
+/// The value has another type than the field.
+pub const REFUSED_TYPE: &str = "E_TYPE";
+/// The timestamp lies too far in the future.
+pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
+/// A name or a value is longer than allowed.
+pub const REFUSED_STRING: &str = "E_LIMIT_STRING";
+/// The table would have more fields than allowed.
+pub const REFUSED_FIELDS: &str = "E_LIMIT_FIELDS";
+/// The table would have more streams than allowed.
+pub const REFUSED_STREAMS: &str = "E_LIMIT_STREAMS";
+/// A name of a table, tag or field is not allowed.
+pub const REFUSED_NAME: &str = "E_NAME";
+
+/// What a batch became.
+pub(crate) struct Submitted {
+    pub(crate) sequence: Option<Sequence>,
+    pub(crate) refused: Vec<Refused>,
+    pub(crate) accepted: u64,
+}
+
+struct Prepared {
+    stream: StreamId,
+    table: TableId,
+    shard: ShardIndex,
+    rows: Rows,
+}
+
+/// Rows of a stream that is not defined yet.
+struct Unresolved {
+    table: Arc<Table>,
+    key: Vec<u8>,
+    rows: Rows,
+    entry: usize,
+    /// The rows' places in the entry.
+    kept: Vec<usize>,
+}
+
+/// The rows of a batch by stream.
+struct Gathered<'a> {
+    core: &'a Core,
+    prepared: Vec<Prepared>,
+    by_stream: HashMap<StreamId, usize>,
+}
+
+impl Gathered<'_> {
+    /// Rows of one stream may stand in several entries: they become one.
+    fn add(&mut self, stream: StreamId, table: TableId, key: &[u8], rows: Rows) {
+        if let Some(known) = self.by_stream.get(&stream).and_then(|at| self.prepared.get_mut(*at)) {
+            let count = rows.len();
+            known.rows.extend_from(&rows, 0..count);
+            return;
+        }
+        self.by_stream.insert(stream, self.prepared.len());
+        self.prepared.push(Prepared { stream, table, shard: self.core.shard_of(key), rows });
+    }
+}
+
+/// Takes a batch in: after this its events are in the log's hands and in memory, and are published when the log says so.
+pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
+    core.log.check()?;
+    let mut refused = Vec::new();
+    let prepared = prepare(core, batch, &mut refused)?;
+    refused.sort_by_key(|r| (r.entry, r.row));
+    let accepted: u64 = prepared.iter().map(|p| p.rows.len() as u64).sum();
+    if accepted == 0 {
+        return Ok(Submitted { sequence: None, refused, accepted });
+    }
+    let raw_bytes: usize = prepared.iter().map(|p| raw_bytes(&p.rows)).sum();
+    if raw_bytes > core.options.batch_bytes_max {
+        return Err(Error::invalid(format!(
+            "the batch holds {raw_bytes} bytes, at most {} are allowed (batch_bytes_max): write it in parts",
+            core.options.batch_bytes_max
+        )));
+    }
+    for one in &prepared {
+        core.ensure_watermark(one.shard, one.stream, one.table)?;
+    }
+    wait_for_memory(core)?;
+    let mut payload = Vec::with_capacity(raw_bytes / 2 + 64);
+    payload.put_varint(prepared.len() as u64);
+    for one in &prepared {
+        payload.put_varint(u64::from(one.stream.0));
+        encode_rows(&one.rows, &mut payload);
+    }
+    let sequence = core.log.enqueue(RecordKind::Write, payload, true)?;
+    insert(core, sequence, prepared);
+    core.log.inserted(sequence);
+    core.counters.accepted(accepted, raw_bytes as u64);
+    wake_workers(core);
+    Ok(Submitted { sequence: Some(sequence), refused, accepted })
+}
+
+/// Checks every entry and finds or defines its stream.
+fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<Prepared>> {
+    let mut gathered = Gathered { core, prepared: Vec::new(), by_stream: HashMap::new() };
+    let mut unresolved: Vec<Unresolved> = Vec::new();
+    let mut key = Vec::new();
+    let mut table_cache: Option<Arc<Table>> = None;
+    for (entry, rows) in batch.into_entries().into_iter().enumerate() {
+        let checked = check_entry(core, entry, rows, refused, &mut table_cache)?;
+        let Some(Checked { table, name, rows, kept }) = checked else { continue };
+        stream_key(table.id, name.tags(), &mut key);
+        match core.catalog.find_stream(&core.meta, &key)? {
+            Some(stream) => gathered.add(stream, table.id, &key, rows),
+            None => unresolved.push(Unresolved { table, key: key.clone(), rows, entry, kept }),
+        }
+    }
+    define_streams(core, refused, &mut unresolved)?;
+    for new in unresolved {
+        let stream = core
+            .catalog
+            .find_stream(&core.meta, &new.key)?
+            .ok_or_else(|| Error::internal("a stream vanished after its definition"))?;
+        gathered.add(stream, new.table.id, &new.key, new.rows);
+    }
+    Ok(gathered.prepared)
+}
+
+/// Bytes of the events as a program holds them: 8 a number and a timestamp, 1 a boolean, the length of text.
+fn raw_bytes(rows: &Rows) -> usize {
+    rows.len() * 8
+        + rows
+            .columns
+            .iter()
+            .map(|(_, column)| match column.values() {
+                Values::F64(_) | Values::I64(_) | Values::U64(_) => column.present_count() * 8,
+                Values::Bool(_) => column.present_count(),
+                Values::String(v) | Values::Bytes(v) => v.bytes().len(),
+            })
+            .sum::<usize>()
+}
+
+fn define_streams(
+    core: &Core,
+    refused: &mut Vec<Refused>,
+    unresolved: &mut Vec<Unresolved>,
+) -> Result<()> {
+    let mut by_table: HashMap<TableId, Vec<Box<[u8]>>> = HashMap::new();
+    for new in unresolved.iter() {
+        by_table.entry(new.table.id).or_default().push(new.key.as_slice().into());
+    }
+    for (table, mut keys) in by_table {
+        keys.sort_unstable();
+        keys.dedup();
+        let result = core.catalog.define_streams(
+            &core.meta,
+            table,
+            &keys,
+            core.options.streams_max,
+            |key| core.shard_of(key),
+            |records| core.log_streams(records),
+        );
+        match result {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                unresolved.retain(|new| {
+                    if new.table.id == table {
+                        refused.extend(new.kept.iter().map(|row| Refused {
+                            entry: new.entry,
+                            row: *row,
+                            code: REFUSED_STREAMS,
+                            message: error.to_string(),
+                        }));
+                    }
+                    new.table.id != table
+                });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Puts the events of a record into memory. Cannot fail: the record has its number.
+fn insert(core: &Core, sequence: Sequence, prepared: Vec<Prepared>) {
+    let separate = matches!(core.options.late_policy.split, Split::Separate { .. });
+    let mut by_shard: Vec<Vec<Prepared>> = Vec::new();
+    by_shard.resize_with(core.shards.len(), Vec::new);
+    for one in prepared {
+        if let Some(list) = by_shard.get_mut(usize::from(one.shard.0)) {
+            list.push(one);
+        }
+    }
+    let mut change = 0;
+    for (shard, list) in core
+        .shards
+        .iter()
+        .zip(by_shard)
+        .filter(|(_, l)| !l.is_empty())
+    {
+        let mut state = shard.state.lock();
+        for one in list {
+            let (_, bytes) = state.with_stream(one.stream, one.table, |m| {
+                m.insert(one.rows, sequence, separate)
+            });
+            change += bytes;
+        }
+    }
+    core.memory_changed_quietly(change);
+}
+
+impl Core {
+    pub(crate) fn log_table(&self, table: &Table) -> Result<Sequence> {
+        let mut payload = Vec::new();
+        table.encode(&mut payload);
+        self.log.enqueue(RecordKind::Table, payload, false)
+    }
+
+    fn log_streams(&self, records: &[crate::catalog::StreamRecord]) -> Result<Sequence> {
+        let mut payload = Vec::new();
+        payload.put_varint(records.len() as u64);
+        for record in records {
+            record.encode(&mut payload);
+        }
+        self.log.enqueue(RecordKind::Streams, payload, false)
+    }
+
+    fn memory_changed_quietly(&self, change: isize) {
+        if change >= 0 {
+            self.memory_bytes
+                .fetch_add(change.unsigned_abs(), Ordering::Relaxed);
+        } else {
+            self.memory_bytes
+                .fetch_sub(change.unsigned_abs(), Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Back-pressure, and what a write must know of what is stored already.
+
+use crate::core::Core;
+use crate::ids::{ShardIndex, StreamId, TableId};
+use crate::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Waits while memory is used up; `busy` after the configured time.
+pub(super) fn wait_for_memory(core: &Core) -> Result<()> {
+    let limit = core.flush_bytes() + core.flush_bytes() / 2;
+    if core.memory_bytes.load(Ordering::Relaxed) < limit {
+        return Ok(());
+    }
+    if !core.work.threads.load(Ordering::Acquire) {
+        return core.maintain();
+    }
+    let start = core.env.clock.monotonic();
+    let mut held = core.work.lock.lock();
+    loop {
+        if core.memory_bytes.load(Ordering::Relaxed) < limit {
+            return Ok(());
+        }
+        core.log.check()?;
+        let waited = core.env.clock.monotonic().saturating_sub(start);
+        if waited >= core.options.busy_timeout {
+            if let Some(error) = core.work.step_error.lock().clone() {
+                return Err(error);
+            }
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "no memory for further events after {waited:?}: try again later, or raise memory_budget_bytes"
+                ),
+            ));
+        }
+        core.work.wanted.notify_all();
+        let patience =
+            (core.options.busy_timeout - waited).min(std::time::Duration::from_millis(50));
+        core.work.freed.wait_for(&mut held, patience);
+    }
+}
+
+pub(super) fn wake_workers(core: &Core) {
+    if core.work.threads.load(Ordering::Acquire)
+        && core.memory_bytes.load(Ordering::Relaxed) >= core.flush_bytes()
+    {
+        core.work.wanted.notify_all();
+    }
+}
+
+impl Core {
+    /// Makes sure the watermark of a stream is known: the newest time in the main runs of its partitions.
+    pub(crate) fn ensure_watermark(
+        &self,
+        shard: ShardIndex,
+        stream: StreamId,
+        table: TableId,
+    ) -> Result<()> {
+        let shard = self.shard(shard)?;
+        loop {
+            let (version, partitions) = {
+                let mut state = shard.state.lock();
+                if state
+                    .streams
+                    .get(&stream)
+                    .is_some_and(|s| s.memory.watermark_known)
+                {
+                    return Ok(());
+                }
+                if stream.0 >= self.first_new_stream || state.partitions.of(table).is_empty() {
+                    state.with_stream(stream, table, |m| m.watermark_known = true);
+                    return Ok(());
+                }
+                (state.version, Arc::clone(&state.partitions))
+            };
+            let watermark = stored_watermark(&self.store, &partitions, stream, table)?;
+            let mut state = shard.state.lock();
+            // A step in between may have moved the watermark: look again.
+            if state.version == version {
+                state.with_stream(stream, table, |m| {
+                    m.watermark = watermark;
+                    m.watermark_known = true;
+                });
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The newest time of a stream in main runs.
+pub(crate) fn stored_watermark(
+    store: &crate::segment::Store,
+    partitions: &crate::partitions::PartitionSet,
+    stream: StreamId,
+    table: TableId,
+) -> Result<Option<i64>> {
+    for partition in partitions.of(table).iter().rev() {
+        let segment = store.state(partition)?;
+        if let Some(watermark) = segment.streams.get(&stream).and_then(|s| s.watermark()) {
+            return Ok(Some(watermark));
+        }
+    }
+    Ok(None)
+}
