@@ -145,6 +145,9 @@ mod tests {
     #[test]
     fn the_shard_hash_never_changes() {
         assert_eq!(super::key_hash(b""), 17058014651485797458);
-        assert_eq!(super::key_hash(b"\0\0\0\0\x07station\x03EWR"), 598710967963814304);
+        assert_eq!(
+            super::key_hash(b"\0\0\0\0\x07station\x03EWR"),
+            598710967963814304
+        );
     }
 }

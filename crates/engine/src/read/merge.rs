@@ -46,6 +46,11 @@ impl Source {
         }
     }
 
+    /// True when every row was handed out.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.leaves.is_empty() && self.at >= self.rows.len()
+    }
+
     fn head(&self) -> Option<i64> {
         self.rows.times.get(self.at).copied()
     }

@@ -388,6 +388,11 @@ fn add_new_spans(
     } else {
         3.0 * columns
     };
+    let target_bytes = match core.options.flush_rule {
+        FlushRule::Production => core.options.partition_target_bytes,
+        // The papers know one run and no partitions.
+        FlushRule::LabExact { .. } => u64::MAX,
+    };
     // Each sampled time stands for several events.
     let stride = homeless.len().div_ceil(PLACING_SAMPLES).max(1);
     let mut times: Vec<i64> = homeless;
@@ -397,12 +402,7 @@ fn add_new_spans(
         }
         let sampled: Vec<i64> = times.iter().step_by(stride).copied().collect();
         let existing: Vec<ClosedRange> = spans.iter().map(|(r, _)| *r).collect();
-        let span = choose_span(
-            &sampled,
-            &existing,
-            per_event * stride as f64,
-            core.options.partition_target_bytes,
-        );
+        let span = choose_span(&sampled, &existing, per_event * stride as f64, target_bytes);
         let range = span.range();
         let before = times.len();
         times.retain(|t| !range.contains(Timestamp::from_nanos(*t)));

@@ -84,41 +84,31 @@ pub(crate) fn store_rows(
         Some(rows.slice(late_count..rows.len()))
     };
     let append = append.as_ref().unwrap_or(rows);
-    match plan_late(context, state, &late) {
-        LatePlan::Nothing => append_only(context, out, stream, state, append, delta),
+    let (units, cause) = match plan_late(context, state, &late, !append.is_empty()) {
+        LatePlan::Nothing => return append_only(context, out, stream, state, append, delta),
         LatePlan::Run => {
             write_late_run(context, out, stream, &late, delta)?;
-            append_only(context, out, stream, state, append, delta)
+            return append_only(context, out, stream, state, append, delta);
         }
-        LatePlan::Merge(units) => merge_or_run(
-            context,
-            out,
-            stream,
-            state,
-            &late,
-            append,
-            units,
-            Cause::Merge,
-            delta,
+        LatePlan::Merge(units) => (units, Cause::Merge),
+        LatePlan::Fold => (
+            fold_units(context, state, &late, !append.is_empty()),
+            Cause::Fold,
         ),
-        LatePlan::Fold => {
-            let units = fold_units(context, state, &late);
-            merge_or_run(
-                context,
-                out,
-                stream,
-                state,
-                &late,
-                append,
-                units,
-                Cause::Fold,
-                delta,
-            )
-        }
-    }
+    };
+    merge_or_run(
+        context,
+        out,
+        stream,
+        state,
+        (rows, &late, append),
+        &units,
+        cause,
+        delta,
+    )
 }
 
-fn plan_late(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> LatePlan {
+fn plan_late(context: &OpContext<'_>, state: &StreamState, late: &Rows, appends: bool) -> LatePlan {
     if late.is_empty() {
         return LatePlan::Nothing;
     }
@@ -129,7 +119,7 @@ fn plan_late(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> LateP
             LatePlan::Run
         };
     }
-    let units = units(context.scope, state, late);
+    let units = units(context.scope, state, late, appends);
     if context.late_runs_max == 0 {
         return LatePlan::Merge(units);
     }
@@ -146,21 +136,19 @@ fn plan_late(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> LateP
 }
 
 /// Ranges of main-run leaves that late events rewrite, apart from one another.
-fn units(scope: MergeScope, state: &StreamState, late: &Rows) -> Vec<Range<usize>> {
+fn units(scope: MergeScope, state: &StreamState, late: &Rows, appends: bool) -> Vec<Range<usize>> {
     let (Some(first), Some(last)) = (late.times.first(), late.times.last()) else {
         return Vec::new();
     };
     match scope {
         MergeScope::Overlap => {
-            // Every leaf that shares an instant with the range of the events, and the owners of the outermost ones.
-            let from = state
-                .main
-                .partition_point(|l| l.last < *first)
-                .min(state.owner(*first));
-            let to = state
-                .main
-                .partition_point(|l| l.first <= *last)
-                .max(from + 1);
+            // Every leaf that shares an instant with the buffer's range; none when it lies in a gap.
+            let from = state.main.partition_point(|l| l.last < *first);
+            let to = if appends {
+                state.main.len()
+            } else {
+                state.main.partition_point(|l| l.first <= *last).max(from)
+            };
             apart(state, std::iter::once(from..to))
         }
         MergeScope::Touched => {
@@ -185,7 +173,12 @@ fn units(scope: MergeScope, state: &StreamState, late: &Rows) -> Vec<Range<usize
 }
 
 /// As [`units`], for the late runs' events and those at hand.
-fn fold_units(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> Vec<Range<usize>> {
+fn fold_units(
+    context: &OpContext<'_>,
+    state: &StreamState,
+    late: &Rows,
+    appends: bool,
+) -> Vec<Range<usize>> {
     // The late runs' times are not at hand without reading them: take every leaf that one of their leaves overlaps.
     let mut touched = vec![false; state.main.len()];
     let mut mark = |first: i64, last: i64| {
@@ -198,9 +191,10 @@ fn fold_units(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> Vec<
     for leaf in state.late.iter().flatten() {
         mark(leaf.first, leaf.last);
     }
-    for unit in units(context.scope, state, late) {
-        if let (Some(a), Some(b)) = (state.main.get(unit.start), state.main.get(unit.end - 1)) {
-            mark(a.first, b.first);
+    if let (Some(first), Some(last)) = (late.times.first(), late.times.last()) {
+        match context.scope {
+            MergeScope::Overlap => mark(*first, if appends { i64::MAX } else { *last }),
+            MergeScope::Touched => late.times.iter().for_each(|t| mark(*t, *t)),
         }
     }
     let mut out: Vec<Range<usize>> = Vec::new();
@@ -217,8 +211,10 @@ fn fold_units(context: &OpContext<'_>, state: &StreamState, late: &Rows) -> Vec<
 fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut out: Vec<Range<usize>> = Vec::new();
     for mut unit in units {
-        while let (Some(a), Some(b)) = (state.main.get(unit.end - 1), state.main.get(unit.end))
-            && a.last == b.first
+        while let (Some(a), Some(b)) = (
+            unit.end.checked_sub(1).and_then(|i| state.main.get(i)),
+            state.main.get(unit.end),
+        ) && a.last == b.first
         {
             unit.end += 1;
         }
@@ -332,15 +328,22 @@ fn merge_or_run(
     out: &mut OpOutput<'_>,
     stream: StreamId,
     state: &StreamState,
-    late: &Rows,
-    append: &Rows,
-    units: Vec<Range<usize>>,
+    (all, late, append): (&Rows, &Rows, &Rows),
+    units: &[Range<usize>],
     cause: Cause,
     delta: &mut StreamDelta,
 ) -> Result<()> {
     let clean = delta.clone();
+    // A merge that rewrites the last leaf takes the events behind it along: one sequence, cut once.
+    let nothing = Rows::default();
+    let takes_all = units.last().is_some_and(|u| u.end == state.main.len());
+    let (merged, appended) = if takes_all {
+        (all, &nothing)
+    } else {
+        (late, append)
+    };
     match merge(
-        context, out, stream, state, late, append, &units, cause, delta,
+        context, out, stream, state, merged, appended, units, cause, delta,
     ) {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             *delta = clean;
@@ -444,6 +447,9 @@ fn merge(
             )?;
             all.extend_from(&rows, 0..rows.len());
         }
+    }
+    if !overlay.iter().all(Source::is_exhausted) {
+        return Err(crate::Error::internal("a merge left late events behind"));
     }
     delta.clear_late = cause == Cause::Fold;
     if let Some(base) = base {

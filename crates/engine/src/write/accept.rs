@@ -136,14 +136,15 @@ pub(super) fn check_entry(
         rows = rows.gather(&picked);
     }
     rows.columns.retain(|(_, c)| c.present_count() > 0);
-    Ok(Some(Checked { table, name, rows, kept }))
+    Ok(Some(Checked {
+        table,
+        name,
+        rows,
+        kept,
+    }))
 }
 
-fn check_names(
-    name: &StreamName,
-    fields: &[(String, Column)],
-    accepting: &mut Accepting,
-) {
+fn check_names(name: &StreamName, fields: &[(String, Column)], accepting: &mut Accepting) {
     let mut problem = check_name("table", name.table()).err();
     for (key, value) in name.tags() {
         problem = problem.or(check_name("tag", key).err());
@@ -287,4 +288,3 @@ fn fit_column(
     // Rows without a value in this column are still good.
     None
 }
-

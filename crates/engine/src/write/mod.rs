@@ -9,13 +9,13 @@ mod pressure;
 
 pub(crate) use pressure::stored_watermark;
 
-use accept::{Checked, check_entry};
 use crate::catalog::{Table, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late::Split;
 use crate::log::RecordKind;
 use crate::{Error, ErrorKind, Result};
+use accept::{Checked, check_entry};
 use headwater_codec::light::encode_rows;
 use headwater_codec::{Batch, PutBytes, Rows, Values};
 use pressure::{wait_for_memory, wake_workers};
@@ -83,13 +83,22 @@ struct Gathered<'a> {
 impl Gathered<'_> {
     /// Rows of one stream may stand in several entries: they become one.
     fn add(&mut self, stream: StreamId, table: TableId, key: &[u8], rows: Rows) {
-        if let Some(known) = self.by_stream.get(&stream).and_then(|at| self.prepared.get_mut(*at)) {
+        if let Some(known) = self
+            .by_stream
+            .get(&stream)
+            .and_then(|at| self.prepared.get_mut(*at))
+        {
             let count = rows.len();
             known.rows.extend_from(&rows, 0..count);
             return;
         }
         self.by_stream.insert(stream, self.prepared.len());
-        self.prepared.push(Prepared { stream, table, shard: self.core.shard_of(key), rows });
+        self.prepared.push(Prepared {
+            stream,
+            table,
+            shard: self.core.shard_of(key),
+            rows,
+        });
     }
 }
 
@@ -101,7 +110,11 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     refused.sort_by_key(|r| (r.entry, r.row));
     let accepted: u64 = prepared.iter().map(|p| p.rows.len() as u64).sum();
     if accepted == 0 {
-        return Ok(Submitted { sequence: None, refused, accepted });
+        return Ok(Submitted {
+            sequence: None,
+            refused,
+            accepted,
+        });
     }
     let raw_bytes: usize = prepared.iter().map(|p| raw_bytes(&p.rows)).sum();
     if raw_bytes > core.options.batch_bytes_max {
@@ -125,22 +138,44 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     core.log.inserted(sequence);
     core.counters.accepted(accepted, raw_bytes as u64);
     wake_workers(core);
-    Ok(Submitted { sequence: Some(sequence), refused, accepted })
+    Ok(Submitted {
+        sequence: Some(sequence),
+        refused,
+        accepted,
+    })
 }
 
 /// Checks every entry and finds or defines its stream.
 fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<Prepared>> {
-    let mut gathered = Gathered { core, prepared: Vec::new(), by_stream: HashMap::new() };
+    let mut gathered = Gathered {
+        core,
+        prepared: Vec::new(),
+        by_stream: HashMap::new(),
+    };
     let mut unresolved: Vec<Unresolved> = Vec::new();
     let mut key = Vec::new();
     let mut table_cache: Option<Arc<Table>> = None;
     for (entry, rows) in batch.into_entries().into_iter().enumerate() {
         let checked = check_entry(core, entry, rows, refused, &mut table_cache)?;
-        let Some(Checked { table, name, rows, kept }) = checked else { continue };
+        let Some(Checked {
+            table,
+            name,
+            rows,
+            kept,
+        }) = checked
+        else {
+            continue;
+        };
         stream_key(table.id, name.tags(), &mut key);
         match core.catalog.find_stream(&core.meta, &key)? {
             Some(stream) => gathered.add(stream, table.id, &key, rows),
-            None => unresolved.push(Unresolved { table, key: key.clone(), rows, entry, kept }),
+            None => unresolved.push(Unresolved {
+                table,
+                key: key.clone(),
+                rows,
+                entry,
+                kept,
+            }),
         }
     }
     define_streams(core, refused, &mut unresolved)?;
@@ -175,7 +210,10 @@ fn define_streams(
 ) -> Result<()> {
     let mut by_table: HashMap<TableId, Vec<Box<[u8]>>> = HashMap::new();
     for new in unresolved.iter() {
-        by_table.entry(new.table.id).or_default().push(new.key.as_slice().into());
+        by_table
+            .entry(new.table.id)
+            .or_default()
+            .push(new.key.as_slice().into());
     }
     for (table, mut keys) in by_table {
         keys.sort_unstable();

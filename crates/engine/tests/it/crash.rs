@@ -375,3 +375,221 @@ fn a_killed_process_loses_nothing_and_leaves_nothing_unsafe() {
     };
     killed_then_cut("written", &options, &workload(8, 60, 20, 35, 50), 2);
 }
+
+const WRITERS: u64 = 4;
+const BATCHES: u64 = 50;
+
+/// What one writer does: batches over two streams of its own, in a table of its own, and the stream that all share.
+fn batches_of(writer: u64, seed: u64) -> Vec<Vec<Event>> {
+    let mut dice = Dice::new(seed ^ (writer << 32));
+    let own = |part: u64| StreamName::new(format!("w{writer}"), [("part", part.to_string())]);
+    let shared = StreamName::new("k", [("device", "shared")]);
+    let mut clock = START;
+    let mut batch = |number: u64| {
+        let mut events = Vec::new();
+        for row in 0..4 {
+            clock += 1 + dice.below(1_000_000_000) as i64;
+            let late = if dice.chance(20) {
+                dice.below(30_000_000_000) as i64
+            } else {
+                0
+            };
+            let value = if number < BATCHES / 2 {
+                Value::I64(number as i64)
+            } else {
+                Value::F64(number as f64 + 0.5)
+            };
+            let fields = Fields::from([("n".to_owned(), value)]);
+            events.push(Event {
+                stream: own(row % 2),
+                time: clock - late,
+                fields,
+            });
+        }
+        let fields = Fields::from([("id".to_owned(), Value::U64(id(writer, number)))]);
+        events.push(Event {
+            stream: shared.clone(),
+            time: clock,
+            fields,
+        });
+        events
+    };
+    (0..BATCHES).map(&mut batch).collect()
+}
+
+fn id(writer: u64, number: u64) -> u64 {
+    writer * 1000 + number
+}
+
+/// The part of the content that a writer wrote.
+fn part_of(content: &Content, writer: u64) -> Content {
+    let mut part = content.clone();
+    let own = format!("w{writer}");
+    part.streams
+        .retain(|name, _| name.table() == own || name.table() == "k");
+    for (_, rows) in part
+        .streams
+        .iter_mut()
+        .filter(|(name, _)| name.table() == "k")
+    {
+        rows.retain(|(_, f)| matches!(f.get("id"), Some(Value::U64(n)) if n / 1000 == writer));
+    }
+    part.streams.retain(|_, rows| !rows.is_empty());
+    part
+}
+
+/// Writes with up to three batches in flight; gives how many were begun and how many of them acknowledged.
+fn write_all(db: &Database, batches: &[Vec<Event>]) -> (usize, usize) {
+    let (mut begun, mut acknowledged) = (0, 0);
+    let mut flying = VecDeque::new();
+    for events in batches {
+        begun += 1;
+        let Ok(ticket) = db.write(batch_of(events)) else {
+            return (begun, acknowledged);
+        };
+        flying.push_back(ticket);
+        if flying.len() > begun % 4 {
+            if flying.pop_front().is_some_and(|t| t.wait().is_err()) {
+                return (begun, acknowledged);
+            }
+            acknowledged += 1;
+        }
+    }
+    for ticket in flying {
+        if ticket.wait().is_err() {
+            break;
+        }
+        acknowledged += 1;
+    }
+    (begun, acknowledged)
+}
+
+/// The numbers in the shared stream, as a reader sees them.
+fn numbers_seen(db: &Database) -> BTreeSet<u64> {
+    let snapshot = db.snapshot().unwrap();
+    let Ok(scan) = snapshot.scan(
+        &StreamName::new("k", [("device", "shared")]),
+        &ScanSpec::default(),
+    ) else {
+        return BTreeSet::new();
+    };
+    let numbers = scan.filter_map(Result::ok).flat_map(|chunk| {
+        let column = chunk
+            .columns
+            .first()
+            .map(headwater_codec::Column::to_values)
+            .unwrap_or_default();
+        column.into_iter().filter_map(|v| {
+            if let Some(Value::U64(n)) = v {
+                Some(n)
+            } else {
+                None
+            }
+        })
+    });
+    numbers.collect()
+}
+
+fn concurrent_life(seed: u64, options: &Options) {
+    let mut dice = Dice::new(seed);
+    let disk = FaultyFiles::new(seed);
+    let env = Env {
+        files: Arc::new(disk.clone()),
+        clock: Arc::new(SystemClock::new()),
+        chance: Arc::new(SeededChance::new(seed)),
+        threads: Arc::new(SystemThreads),
+    };
+    let all: Vec<Vec<Vec<Event>>> = (0..WRITERS).map(|w| batches_of(w, seed)).collect();
+    let db = Database::open_in(env, options.clone()).unwrap();
+    let Action::Create(table) = keeping_table() else {
+        panic!("a table")
+    };
+    db.create_table(&table).unwrap();
+    disk.crash_at(disk.operations() + dice.below(900));
+    let done = AtomicBool::new(false);
+    let (counts, seen) = std::thread::scope(|scope| {
+        let writers: Vec<_> = all
+            .iter()
+            .map(|batches| scope.spawn(|| write_all(&db, batches)))
+            .collect();
+        let reader = scope.spawn(|| {
+            let mut seen = BTreeSet::new();
+            while !done.load(Ordering::Acquire) {
+                let now = numbers_seen(&db);
+                if disk.crashed() {
+                    break;
+                }
+                assert!(
+                    now.is_superset(&seen),
+                    "a reader lost {:?}",
+                    seen.difference(&now).collect::<Vec<_>>()
+                );
+                seen = now;
+            }
+            seen
+        });
+        let tidier = scope.spawn(|| {
+            while !done.load(Ordering::Acquire) && db.flush().is_ok() && db.compact().is_ok() {
+                std::thread::yield_now();
+            }
+        });
+        let counts: Vec<(usize, usize)> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+        done.store(true, Ordering::Release);
+        tidier.join().unwrap();
+        (counts, reader.join().unwrap())
+    });
+    disk.crash_now();
+    drop(db.close());
+    for seed in [0, 1, dice.next(), dice.next(), dice.next()] {
+        let after = disk.after_crash(seed);
+        let run = Run::new(Arc::new(after.clone()), options);
+        let db = run
+            .open()
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}\ncut at {:?}", disk.interrupted()));
+        let content = read_back(&db);
+        for ((writer, batches), (begun, acknowledged)) in (0..).zip(&all).zip(&counts) {
+            let steps: Vec<Step<'_>> = batches.iter().map(|b| Step::Write(b)).collect();
+            let least = if options.durability == Durability::Synced {
+                *acknowledged
+            } else {
+                0
+            };
+            let found = part_of(&content, writer).steps_found(&steps, least, *begun);
+            found.unwrap_or_else(|e| {
+                panic!(
+                    "writer {writer}, seed {seed}: {e}\ncut at {:?}",
+                    disk.interrupted()
+                )
+            });
+        }
+        if options.durability == Durability::Synced {
+            let now = numbers_seen(&db);
+            assert!(
+                now.is_superset(&seen),
+                "read before the crash, then lost: {:?}",
+                seen.difference(&now)
+            );
+        }
+        db.close().unwrap();
+        drop(db);
+        assert_sound(&after, options);
+    }
+}
+
+#[test]
+fn concurrent_writers_readers_and_steps() {
+    for seed in 0..14 {
+        let durability = if seed % 4 == 3 {
+            Durability::Written
+        } else {
+            Durability::Synced
+        };
+        concurrent_life(
+            seed,
+            &Options {
+                durability,
+                ..small_options()
+            },
+        );
+    }
+}

@@ -7,7 +7,9 @@
 )]
 
 mod crash;
+mod faults;
 mod laws;
 mod limits;
 mod model;
+mod papers;
 mod support;

@@ -199,9 +199,11 @@ impl World {
 
     fn write(&mut self) {
         let mut batch = Batch::new();
-        let count = 1 + self
-            .random
-            .below(if self.random.0.is_multiple_of(5) { 200 } else { 12 });
+        let count = 1 + self.random.below(if self.random.0.is_multiple_of(5) {
+            200
+        } else {
+            12
+        });
         for _ in 0..count {
             let stream = self.random.below(self.times.len() as u64) as usize;
             let name = StreamName::new("t", [("s", stream.to_string())]);

@@ -1,0 +1,383 @@
+//! What the medium and its users do wrong: no space, errors, short reads, no right to write, two owners, foreign files.
+//! Each gives a clear error; nothing acknowledged is lost; nothing panics.
+
+use crate::support::{
+    Action, Maker, Progress, Run, Step, assert_sound, batch_of, read_back, small_options, steps,
+    workload,
+};
+use headwater_engine::{Database, Error, ErrorKind, Options};
+use headwater_io::{FaultKind, FaultyFiles};
+use std::sync::Arc;
+
+/// A workload without reopenings, so that the database at hand stays the same one.
+fn life() -> Vec<Action> {
+    workload(21, 60, 8, 25, 0)
+}
+
+fn run(disk: &FaultyFiles, options: &'static Options) -> Run<'static> {
+    Run::new(Arc::new(disk.clone()), options)
+}
+
+fn options() -> &'static Options {
+    static OPTIONS: std::sync::OnceLock<Options> = std::sync::OnceLock::new();
+    OPTIONS.get_or_init(small_options)
+}
+
+/// Plays the workload until something fails, the last close included. Gives the database, the error and how far it came.
+fn play_until_it_fails(
+    disk: &FaultyFiles,
+    actions: &[Action],
+) -> (Option<Database>, Result<(), Error>, Progress) {
+    let mut run = run(disk, options());
+    match run.open() {
+        Err(error) => (None, Err(error), run.progress),
+        Ok(db) => {
+            let result = run.play_on(db.clone(), actions).and_then(|db| db.close());
+            (Some(db), result, run.progress)
+        }
+    }
+}
+
+fn assert_steps(db: &Database, steps: &[Step<'_>], progress: &Progress, what: &str) -> usize {
+    let found = read_back(db).steps_found(steps, progress.acknowledged, progress.submitted);
+    found.unwrap_or_else(|e| panic!("{what}: {e}"))
+}
+
+/// Opens, finds what was acknowledged, writes more, closes, and finds that too.
+fn assert_recovers(disk: &FaultyFiles, steps: &[Step<'_>], progress: &Progress, what: &str) {
+    let mut run = run(disk, options());
+    let db = run.open().unwrap_or_else(|e| panic!("{what}: {e}"));
+    let found = assert_steps(&db, steps, progress, what);
+    let more: Vec<Action> = (0..2)
+        .map(|i| Action::Write(Maker::new(i).events(5, 90)))
+        .collect();
+    let mut all = steps[..found].to_vec();
+    if found > 0 {
+        all.extend(self::steps(&more));
+        let db = run
+            .play_on(db, &more)
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        db.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+    } else {
+        db.close().unwrap();
+        drop(db);
+    }
+    assert_sound(disk, options());
+    let db = run.open().unwrap();
+    assert_eq!(
+        read_back(&db).steps_found(&all, all.len(), all.len()),
+        Ok(all.len()),
+        "{what}"
+    );
+}
+
+#[test]
+fn a_full_disk_says_full_and_loses_nothing() {
+    let actions = life();
+    let steps = steps(&actions);
+    let disk = FaultyFiles::new(1);
+    run(&disk, options()).play(&actions).unwrap();
+    let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
+    let mut capacity = 0;
+    let mut failures = 0;
+    while capacity < used {
+        let what = format!("capacity {capacity}");
+        let disk = FaultyFiles::new(capacity);
+        disk.capacity(capacity);
+        let (db, result, progress) = play_until_it_fails(&disk, &actions);
+        if let Err(error) = result {
+            failures += 1;
+            assert_eq!(error.kind(), ErrorKind::Full, "{what}: {error}");
+            if let Some(db) = db {
+                // Reads go on, and so does the answer; a further write is refused or stored, but never half.
+                assert_steps(&db, &steps, &progress, &what);
+                let again = db.flush().map_err(|e| e.kind());
+                assert!(
+                    matches!(again, Ok(()) | Err(ErrorKind::Full)),
+                    "{what}: {again:?}"
+                );
+                assert_steps(&db, &steps, &progress, &what);
+            }
+        }
+        disk.capacity(u64::MAX);
+        assert_recovers(&disk, &steps, &progress, &what);
+        // Finer where the database has just been made and every byte is a new place to fail.
+        capacity += if failures % 2 == 0 { 9_973 } else { 4_099 };
+    }
+    assert!(failures > 20, "{failures} of {capacity}");
+}
+
+/// A fault of one kind at the operation with this number, and everything that may follow it. False when there is no such
+/// operation any more.
+fn fault_at(kind: FaultKind, number: u64, actions: &[Action], steps: &[Step<'_>]) -> bool {
+    let what = format!("{kind:?} at {number}");
+    let disk = FaultyFiles::new(number);
+    disk.fail_next(kind, number);
+    let (db, result, progress) = play_until_it_fails(&disk, actions);
+    let Err(error) = result else { return false };
+    assert_eq!(error.kind(), ErrorKind::Io, "{what}: {error}");
+    if let Some(db) = db {
+        assert_steps(&db, steps, &progress, &what);
+        if kind != FaultKind::ReadError {
+            let refused = db
+                .commit(batch_of(&Maker::new(1).events(3, 0)))
+                .unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Closed, "{what}: {refused}");
+            assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Closed, "{what}");
+        }
+        assert_steps(&db, steps, &progress, &what);
+        drop(db.close());
+    }
+    // The power fails right then, or the database is opened again, or both, one after the other.
+    for seed in [0, 1, number + 2] {
+        assert_recovers(
+            &disk.after_crash(seed),
+            steps,
+            &progress,
+            &format!("{what}, then cut, seed {seed}"),
+        );
+    }
+    let mut next = run(&disk, options());
+    let db = next.open().unwrap_or_else(|e| panic!("{what}: {e}"));
+    let found = assert_steps(&db, steps, &progress, &what);
+    if found > 0 {
+        let more = [
+            Action::Write(Maker::new(number).events(5, 90)),
+            Action::Flush,
+            Action::Write(Maker::new(1).events(5, 90)),
+        ];
+        let more = &more[..1 + number as usize % 3];
+        let mut all = steps[..found].to_vec();
+        all.extend(self::steps(more));
+        let db = next
+            .play_on(db, more)
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        disk.crash_now();
+        drop(db);
+        for seed in [0, 1, number + 2] {
+            let what = format!("{what}, opened again, then cut, seed {seed}");
+            let db = run(&disk.after_crash(seed), options())
+                .open()
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(
+                read_back(&db).steps_found(&all, all.len(), all.len()),
+                Ok(all.len()),
+                "{what}"
+            );
+        }
+    }
+    true
+}
+
+fn faults_of(kind: FaultKind, stride: usize) {
+    let actions = workload(22, 24, 6, 13, 0);
+    let steps = steps(&actions);
+    let mut count = 0;
+    for number in (0..).step_by(stride) {
+        if !fault_at(kind, number, &actions, &steps) {
+            break;
+        }
+        count += 1;
+    }
+    assert!(count > 20, "{kind:?}: {count}");
+}
+
+#[test]
+fn a_failed_write_latches_and_loses_nothing() {
+    faults_of(FaultKind::WriteError, 2);
+}
+
+#[test]
+fn a_failed_sync_latches_and_loses_nothing() {
+    faults_of(FaultKind::SyncError, 1);
+}
+
+#[test]
+fn a_failed_sync_that_drops_what_was_written_loses_nothing() {
+    faults_of(FaultKind::SyncErrorReverting, 1);
+}
+
+#[test]
+fn short_reads_change_nothing() {
+    let actions = life();
+    let steps = steps(&actions);
+    let disk = FaultyFiles::new(3);
+    disk.short_reads();
+    let mut run = run(&disk, options());
+    run.play(&actions).unwrap();
+    let db = run.open().unwrap();
+    assert_eq!(
+        read_back(&db).steps_found(&steps, steps.len(), steps.len()),
+        Ok(steps.len())
+    );
+    drop(db);
+    assert_sound(&disk, options());
+}
+
+#[test]
+fn a_failed_read_is_an_error_and_no_damage() {
+    let actions = life();
+    let steps = steps(&actions);
+    let disk = FaultyFiles::new(4);
+    run(&disk, options()).play(&actions).unwrap();
+    for number in 0..60 {
+        let disk = disk.after_crash(1);
+        disk.fail_next(FaultKind::ReadError, number);
+        let what = format!("read {number}");
+        match run(&disk, options()).open() {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{what}: {error}"),
+            Ok(db) => {
+                let snapshot = db.snapshot().unwrap();
+                for table in db.tables() {
+                    for name in snapshot.streams(&table.name, &[]).unwrap_or_default() {
+                        if let Ok(scan) =
+                            snapshot.scan(&name, &headwater_engine::ScanSpec::default())
+                        {
+                            for error in crate::support::collect(scan).1 {
+                                assert_eq!(error.kind(), ErrorKind::Io, "{what}: {error}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let db = run(&disk, options()).open().unwrap();
+        assert_eq!(
+            read_back(&db).steps_found(&steps, steps.len(), steps.len()),
+            Ok(steps.len()),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn files_that_cannot_be_written_are_an_io_error() {
+    let actions = life();
+    let steps = steps(&actions);
+    let disk = FaultyFiles::new(5);
+    let mut first = run(&disk, options());
+    let db = first.open().unwrap();
+    let db = first.play_on(db, &actions[..20]).unwrap();
+    let at_hand = db.clone();
+    disk.read_only();
+    let error = first.play_on(db, &actions[20..]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_steps(&at_hand, &steps, &first.progress, "read-only");
+    assert_eq!(
+        at_hand
+            .commit(batch_of(&Maker::new(1).events(1, 0)))
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Closed
+    );
+    drop(at_hand.close());
+    drop(at_hand);
+    let error = run(&disk, options()).open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("/db"), "{error}");
+    assert_recovers(&disk.after_crash(0), &steps, &first.progress, "read-only");
+}
+
+#[test]
+fn a_second_owner_is_told_about_the_first() {
+    let disk = FaultyFiles::new(6);
+    let first = run(&disk, options()).open().unwrap();
+    let error = run(&disk, options()).open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("pid {}", std::process::id())),
+        "{error}"
+    );
+    assert_eq!(
+        headwater_engine::check(run(&disk, options()).env, options().clone())
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Locked
+    );
+    first.close().unwrap();
+    drop(first);
+    run(&disk, options()).open().unwrap();
+}
+
+#[test]
+fn a_directory_that_holds_no_database() {
+    let must = Options {
+        must_exist: true,
+        ..small_options()
+    };
+    let disk = FaultyFiles::new(7);
+    let open =
+        |disk: &FaultyFiles, options: &Options| Run::new(Arc::new(disk.clone()), options).open();
+    assert_eq!(open(&disk, &must).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        disk.operations(),
+        0,
+        "nothing is made where a database must be"
+    );
+    assert_eq!(
+        headwater_engine::check(run(&disk, options()).env, options().clone())
+            .unwrap_err()
+            .kind(),
+        ErrorKind::NotFound
+    );
+
+    // Something else is in the way.
+    disk.write_file("/db", b"a file").unwrap();
+    let error = open(&disk, options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let disk = FaultyFiles::new(7);
+    disk.write_file("/db/log", b"a file").unwrap();
+    assert_eq!(open(&disk, options()).unwrap_err().kind(), ErrorKind::Io);
+
+    // Foreign files do not disturb, and stay.
+    let disk = FaultyFiles::new(7);
+    for name in [
+        "/db/notes.txt",
+        "/db/log/notes.txt",
+        "/db/segment/notes.txt",
+        "/db/log/x.log",
+        "/db/segment/x.seg.bak",
+    ] {
+        disk.write_file(name, b"mine").unwrap();
+    }
+    let error = open(&disk, &must).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+
+    // Metadata that is none, beside data: never made anew.
+    let disk = FaultyFiles::new(7);
+    run(&disk, options()).play(&life()).unwrap();
+    disk.write_file("/db/meta.redb", b"this is not redb")
+        .unwrap();
+    let before = disk.files();
+    let error = open(&disk, options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("meta.redb"), "{error}");
+    assert_eq!(disk.files().len(), before.len());
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let disk = FaultyFiles::new(8);
+    run(&disk, options()).play(&life()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("meta.redb");
+    std::fs::write(&path, disk.read_file("/db/meta.redb").unwrap()).unwrap();
+    {
+        let meta = redb::Database::open(&path).unwrap();
+        let transaction = meta.begin_write().unwrap();
+        let state: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("state");
+        transaction
+            .open_table(state)
+            .unwrap()
+            .insert("format_version", 2)
+            .unwrap();
+        transaction.commit().unwrap();
+    }
+    disk.write_file("/db/meta.redb", std::fs::read(&path).unwrap())
+        .unwrap();
+    let error = run(&disk, options()).open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("version 2"), "{error}");
+}
