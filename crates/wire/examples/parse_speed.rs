@@ -13,6 +13,7 @@ fn main() {
         ("10 floats, 100 streams", 10, 100, 60_000),
         ("3 floats, 1,000 streams", 3, 1_000, 120_000),
         ("1 float, 10,000 streams", 1, 10_000, 200_000),
+        ("2 floats, 100,000 streams", 2, 100_000, 300_000),
     ];
     let wanted = std::env::args().nth(1).unwrap_or_default();
     for (name, fields, streams, lines) in shapes.into_iter().filter(|s| s.0.contains(&wanted)) {

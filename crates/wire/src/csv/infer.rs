@@ -7,6 +7,9 @@
 use crate::number::{Shape, shape_of};
 use headwater_codec::FieldType;
 
+/// Texts longer than this do not look like a mark for absent values.
+const LONE_TEXT_BYTES_MAX: usize = 12;
+
 /// What is known about the type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -19,7 +22,7 @@ pub(super) enum Kind {
 }
 
 /// The shapes met in one column.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Votes {
     boolean: bool,
     negative: bool,
@@ -28,15 +31,21 @@ pub(super) struct Votes {
     float: bool,
     not_finite: bool,
     text: bool,
+    numbers: u64,
+    /// The first text, and whether all were the same.
+    first_text: Vec<u8>,
+    has_other_texts: bool,
 }
 
 impl Votes {
     /// Takes in a cell that has a value.
     pub(super) fn add(&mut self, cell: &[u8]) {
-        if self.text {
-            return;
-        }
-        match shape_of(cell.trim_ascii()) {
+        let shape = shape_of(cell.trim_ascii());
+        self.numbers += u64::from(matches!(
+            shape,
+            Shape::I64(_) | Shape::U64(_) | Shape::F64(_)
+        ));
+        match shape {
             Shape::Bool(_) => self.boolean = true,
             Shape::I64(value) => {
                 self.signed = true;
@@ -45,11 +54,32 @@ impl Votes {
             Shape::U64(_) => self.unsigned = true,
             Shape::F64(_) => self.float = true,
             Shape::NotFinite(_) => self.not_finite = true,
-            Shape::Text => self.text = true,
+            Shape::Text => {
+                if !self.text {
+                    self.first_text = cell
+                        .get(..cell.len().min(LONE_TEXT_BYTES_MAX + 1))
+                        .unwrap_or_default()
+                        .to_vec();
+                }
+                self.has_other_texts |= self.first_text != cell;
+                self.text = true;
+            }
         }
     }
 
-    pub(super) fn kind(self) -> Kind {
+    /// The one text among numbers, such as `NA`, when there is exactly one and it is short.
+    pub(super) fn lone_text(&self) -> Option<&str> {
+        let is_lone = self.text
+            && !self.has_other_texts
+            && self.numbers > 0
+            && self.first_text.len() <= LONE_TEXT_BYTES_MAX
+            && !self.first_text.iter().any(u8::is_ascii_digit);
+        std::str::from_utf8(&self.first_text)
+            .ok()
+            .filter(|_| is_lone)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
         let is_number = self.signed || self.unsigned || self.float || self.not_finite;
         let field_type = if self.text || (self.boolean && is_number) {
             FieldType::String
@@ -81,6 +111,20 @@ mod tests {
         }
         let expected = expected.map_or(Kind::Unknown, Kind::Inferred);
         assert_eq!(votes.kind(), expected, "{cells:?}");
+    }
+
+    #[test]
+    fn a_mark_for_absent_values_is_noticed() {
+        let lone = |cells: &[&str]| {
+            let mut votes = Votes::default();
+            cells.iter().for_each(|cell| votes.add(cell.as_bytes()));
+            votes.lone_text().map(str::to_owned)
+        };
+        assert_eq!(lone(&["1", "NA", "2.5", "NA"]), Some("NA".to_owned()));
+        assert_eq!(lone(&["NA", "1"]), Some("NA".to_owned()));
+        assert_eq!(lone(&["1", "NA", "none"]), None);
+        assert_eq!(lone(&["NA", "NA"]), None);
+        assert_eq!(lone(&["12", "0012"]), None);
     }
 
     #[test]

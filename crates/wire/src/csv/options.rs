@@ -48,7 +48,7 @@ impl CsvOptions {
             fields_max: 1_024,
             batch_bytes_max: 4 << 20,
             rows_inspected: 10_000,
-            cached_name_bytes_max: 8 << 20,
+            cached_name_bytes_max: 16 << 20,
         }
     }
 }

@@ -47,6 +47,7 @@ pub struct CsvParser<R> {
     inspected: VecDeque<(Next, ByteRecord)>,
     record: ByteRecord,
     scratch: Vec<u8>,
+    suspects: Vec<(String, String)>,
     lines_reported: u64,
     is_at_end: bool,
 }
@@ -72,6 +73,7 @@ impl<R: Read> CsvParser<R> {
             inspected: VecDeque::new(),
             record: ByteRecord::new(),
             scratch: Vec::new(),
+            suspects: Vec::new(),
             lines_reported: 0,
             is_at_end: false,
             layout,
@@ -98,6 +100,13 @@ impl<R: Read> CsvParser<R> {
                 Kind::Declared(t) | Kind::Inferred(t) => (field.name.as_str(), Some(*t)),
                 Kind::Unknown => (field.name.as_str(), None),
             })
+    }
+
+    /// Columns that would hold numbers if it were not for one text, which then probably means absent: column and text.
+    pub fn suspects(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.suspects
+            .iter()
+            .map(|(column, text)| (column.as_str(), text.as_str()))
     }
 
     /// The format of the time column, given or inferred.
@@ -194,7 +203,12 @@ impl<R: Read> CsvParser<R> {
     }
 
     fn infer_kinds(&mut self) {
-        let mut votes = vec![Votes::default(); self.layout.fields.len()];
+        let mut votes: Vec<Votes> = self
+            .layout
+            .fields
+            .iter()
+            .map(|_| Votes::default())
+            .collect();
         for (_, record) in self
             .inspected
             .iter()
@@ -207,9 +221,12 @@ impl<R: Read> CsvParser<R> {
                 }
             }
         }
-        for (kind, votes) in self.kinds.iter_mut().zip(votes) {
+        for ((kind, field), votes) in self.kinds.iter_mut().zip(&self.layout.fields).zip(votes) {
             if *kind == Kind::Unknown {
                 *kind = votes.kind();
+                let text = votes.lone_text().map(str::to_owned);
+                self.suspects
+                    .extend(text.map(|text| (field.name.clone(), text)));
             }
         }
     }
@@ -472,10 +489,14 @@ fn not_of_type(field_type: FieldType, cell: &[u8], name: &str) -> Fault {
         FieldType::String => "text",
         FieldType::Bytes => "0x and an even number of base-16 digits",
     };
+    let advice = match shape_of(cell.trim_ascii()) {
+        Shape::F64(_) if field_type == FieldType::I64 => FieldType::F64,
+        _ => FieldType::String,
+    };
     Fault::new(
         RefusalCode::Type,
         format!(
-            "column `{name}` is declared {field_type}: expected {expected}, found {}; correct the row or declare --field '{name}:string'",
+            "column `{name}` is declared {field_type}: expected {expected}, found {}; correct the row or declare it {advice}",
             shown(cell)
         ),
     )

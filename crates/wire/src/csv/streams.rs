@@ -8,6 +8,7 @@ use crate::parsed::ParsedBatch;
 use csv::ByteRecord;
 use headwater_codec::{FieldType, StreamName, StreamRows};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Ends a tag in a key; no UTF-8 text contains it.
 const KEY_END: u8 = 0xFF;
@@ -15,7 +16,7 @@ const KEY_END: u8 = 0xFF;
 /// Every stream met in the file.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    by_key: HashMap<Box<[u8]>, usize>,
+    by_key: HashMap<Arc<[u8]>, usize>,
     streams: Vec<Stream>,
     active: Vec<usize>,
     last: usize,
@@ -25,7 +26,7 @@ pub(super) struct Streams {
 
 #[derive(Debug)]
 struct Stream {
-    key: Box<[u8]>,
+    key: Arc<[u8]>,
     name: StreamName,
     times: Vec<i64>,
     lines: Vec<u64>,
@@ -56,8 +57,8 @@ impl Streams {
             Some(at) => *at,
             None => {
                 let name = name_of()?;
-                let key: Box<[u8]> = self.key.as_slice().into();
-                self.by_key.insert(key.clone(), self.streams.len());
+                let key: Arc<[u8]> = self.key.as_slice().into();
+                self.by_key.insert(Arc::clone(&key), self.streams.len());
                 self.name_bytes += key.len() * 4 + 400;
                 self.streams.push(Stream {
                     key,
@@ -130,33 +131,57 @@ impl Streams {
         }
     }
 
-    /// Moves the collected rows into `parsed`.
+    /// Moves the collected rows into `parsed`. Names stay known, unless they take more than `bytes_max`.
     pub(super) fn take_rows<'n>(
         &mut self,
         field_name: impl Fn(usize) -> &'n str,
         bytes_max: usize,
         parsed: &mut ParsedBatch,
     ) {
-        for at in std::mem::take(&mut self.active) {
-            let Some(stream) = self.streams.get_mut(at) else {
-                continue;
-            };
-            let mut rows = StreamRows::new(stream.name.clone());
-            rows.times = std::mem::take(&mut stream.times);
-            stream.rows_hint = rows.times.len();
-            for (field, column) in stream.columns.iter_mut().enumerate() {
-                if let Some(mut column) = column.take() {
-                    column.pad_to(rows.times.len());
-                    rows.fields
-                        .push((field_name(field).to_owned(), column.into_column()));
+        let columns: usize = self.streams.iter().map(|s| s.columns.len()).sum();
+        if self.name_bytes + columns * size_of::<Option<Filling>>() <= bytes_max {
+            for at in self.active.drain(..) {
+                if let Some(stream) = self.streams.get_mut(at) {
+                    let name = stream.name.clone();
+                    stream.take_rows(name, &field_name, parsed);
                 }
             }
-            parsed.batch.push(rows);
-            parsed.lines.push(std::mem::take(&mut stream.lines));
+            return;
         }
-        let column_bytes: usize = self.streams.iter().map(|s| s.columns.len() * 64).sum();
-        if self.name_bytes + column_bytes > bytes_max {
-            *self = Streams::default();
+        self.active.clear();
+        self.by_key.clear();
+        self.name_bytes = 0;
+        self.last = 0;
+        for mut stream in self.streams.drain(..) {
+            if !stream.times.is_empty() {
+                let name = std::mem::replace(&mut stream.name, StreamName::new("", NO_TAGS));
+                stream.take_rows(name, &field_name, parsed);
+            }
         }
+    }
+}
+
+const NO_TAGS: [(&str, &str); 0] = [];
+
+impl Stream {
+    fn take_rows<'n>(
+        &mut self,
+        name: StreamName,
+        field_name: impl Fn(usize) -> &'n str,
+        parsed: &mut ParsedBatch,
+    ) {
+        let mut rows = StreamRows::new(name);
+        rows.times = std::mem::take(&mut self.times);
+        self.rows_hint = rows.times.len();
+        rows.fields.reserve_exact(self.columns.len());
+        for (field, column) in self.columns.iter_mut().enumerate() {
+            if let Some(mut column) = column.take() {
+                column.pad_to(rows.times.len());
+                rows.fields
+                    .push((field_name(field).to_owned(), column.into_column()));
+            }
+        }
+        parsed.batch.push(rows);
+        parsed.lines.push(std::mem::take(&mut self.lines));
     }
 }

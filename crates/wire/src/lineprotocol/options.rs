@@ -82,7 +82,7 @@ impl ParserOptions {
             line_bytes_max: 4 << 20,
             string_bytes_max: 1 << 20,
             fields_max: 1_024,
-            cached_name_bytes_max: 8 << 20,
+            cached_name_bytes_max: 16 << 20,
         }
     }
 }

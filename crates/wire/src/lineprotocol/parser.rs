@@ -6,7 +6,7 @@
 
 use super::options::ParserOptions;
 use super::scan::unescaped_end;
-use super::streams::{Stream, Streams, not_utf8};
+use super::streams::{RecentFields, Stream, Streams, not_utf8};
 use super::value;
 use crate::filling::Found;
 use crate::number;
@@ -114,11 +114,11 @@ impl LineParser {
             rest = rest.get(taken..).unwrap_or_default();
         }
         parsed.line_count = line_number - first_line_number;
-        for (rows, lines) in self.streams.take_rows() {
+        let names_max = self.options.cached_name_bytes_max;
+        self.streams.take_rows(names_max, |rows, lines| {
             parsed.batch.push(rows);
             parsed.lines.push(lines);
-        }
-        self.streams.shrink_to(self.options.cached_name_bytes_max);
+        });
         (parsed, bytes.len() - rest.len())
     }
 
@@ -143,7 +143,7 @@ impl LineParser {
         let (stream_at, key_bytes) = self.streams.find(without_carriage_return(
             line.get(blanks..).unwrap_or_default(),
         ))?;
-        let Some(stream) = self.streams.get_mut(stream_at) else {
+        let Some((stream, recent)) = self.streams.get_mut(stream_at) else {
             return Ok(Outcome::Open);
         };
         self.mark += 1;
@@ -155,7 +155,7 @@ impl LineParser {
         };
         let known_fields = stream.fields.len();
         let read = reader
-            .fields_and_time(stream, blanks + key_bytes, line_bytes, staged)
+            .fields_and_time(stream, recent, blanks + key_bytes, line_bytes, staged)
             .and_then(|(time_ns, end)| {
                 let is_first = stream.add_row(staged, time_ns, line_number, &mut self.scratch)?;
                 Ok((is_first, end))
@@ -201,6 +201,7 @@ impl<'a> Reader<'a, '_> {
     fn fields_and_time(
         &self,
         stream: &mut Stream,
+        recent: &mut RecentFields,
         start: usize,
         line_bytes: usize,
         staged: &mut Vec<(usize, Found<'a>)>,
@@ -215,7 +216,7 @@ impl<'a> Reader<'a, '_> {
         let mut next_field = 0;
         let mut is_rising = true;
         loop {
-            let (at, tail) = self.field(stream, next_field, rest)?;
+            let (at, tail) = self.field(stream, recent, next_field, rest)?;
             is_rising &= at >= next_field;
             next_field = at + 1;
             let tail = if let [b'"', tail @ ..] = tail {
@@ -263,11 +264,12 @@ impl<'a> Reader<'a, '_> {
     fn field(
         &self,
         stream: &mut Stream,
+        recent: &mut RecentFields,
         guess: usize,
         rest: &'a [u8],
     ) -> Result<(usize, &'a [u8]), Fault> {
         if let Some(field) = stream.fields.get(guess)
-            && let Some([b'=', tail @ ..]) = rest.strip_prefix(&*field.raw)
+            && let Some([b'=', tail @ ..]) = rest.strip_prefix(&*field.key.raw)
         {
             return Ok((guess, tail));
         }
@@ -276,7 +278,7 @@ impl<'a> Reader<'a, '_> {
         let [b'=', tail @ ..] = tail else {
             return Err(no_equals(raw));
         };
-        Ok((stream.field(raw, self.options.fields_max)?, tail))
+        Ok((stream.field(raw, recent, self.options.fields_max)?, tail))
     }
 
     /// The string whose first byte is at `start`, and where what follows its closing quote begins.

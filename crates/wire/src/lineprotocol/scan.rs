@@ -18,6 +18,9 @@ pub(super) fn unescaped_end(text: &[u8], ends: impl Fn(u8) -> bool) -> usize {
 
 /// A name without its escapes.
 pub(super) fn unescaped_name(raw: &str) -> String {
+    if memchr::memchr(b'\\', raw.as_bytes()).is_none() {
+        return raw.to_owned();
+    }
     without_backslashes(raw, |c| matches!(c, ',' | '=' | ' ' | '\\'))
 }
 

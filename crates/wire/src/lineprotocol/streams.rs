@@ -1,8 +1,9 @@
 //! The streams a parser has met: their names, their fields, and the rows collected for the batch being built.
 //!
 //! Invariants: `by_key` maps the exact bytes before the first blank of a line to an index into `keys`; several spellings
-//! may name one stream; in a stream a column without rows stands for a field that this batch has not seen,
-//! and columns shorter than `times` lack values at their end, which are filled in when next needed.
+//! may name one stream, and one of them is the canonical: sorted tags, no needless escapes; a field without a column has
+//! no value in this batch, and columns shorter than `times` lack values at their end, which are filled in when next needed.
+//! Speed: with many streams of a row each, making and dropping names is what costs, so they are shared and moved.
 
 use super::scan::{unescaped_end, unescaped_name};
 use crate::filling::{Filling, Found};
@@ -13,6 +14,11 @@ use std::sync::Arc;
 
 /// Fields up to this many are found by looking at each.
 const LINEAR_SEARCH_FIELDS_MAX: usize = 12;
+
+/// What a spelling occupies beside its bytes, in the list, the map and the allocator, about.
+const KEY_BYTES: usize = 150;
+/// What a stream occupies beside its names and fields, about.
+const STREAM_BYTES: usize = 400;
 
 /// One spelling of a stream's name.
 #[derive(Debug)]
@@ -28,12 +34,24 @@ struct Key {
 pub(super) struct Streams {
     keys: Vec<Key>,
     by_key: HashMap<Arc<[u8]>, usize>,
-    by_name: HashMap<StreamName, usize>,
     streams: Vec<Stream>,
     /// Streams with rows in this batch, in the order they came.
     active: Vec<usize>,
     last_key: usize,
     name_bytes: usize,
+    recent: RecentFields,
+}
+
+/// The keys of the fields made last, by their place in the line: other streams of the table use the same.
+#[derive(Debug, Default)]
+pub(super) struct RecentFields(Vec<Arc<FieldKey>>);
+
+/// The name of a field.
+#[derive(Debug)]
+pub(super) struct FieldKey {
+    /// As it stands in the lines.
+    pub(super) raw: Box<[u8]>,
+    name: String,
 }
 
 /// A stream and its rows in the batch being built.
@@ -41,7 +59,8 @@ pub(super) struct Streams {
 pub(super) struct Stream {
     name: StreamName,
     pub(super) fields: Vec<Field>,
-    by_field: HashMap<Box<[u8]>, usize>,
+    /// Made when there are many fields.
+    by_field: Option<HashMap<Box<[u8]>, usize>>,
     times: Vec<i64>,
     lines: Vec<u64>,
     /// Rows in the batch before, to reserve memory by.
@@ -51,9 +70,7 @@ pub(super) struct Stream {
 /// A field of a stream.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// The key as it stands in the lines.
-    pub(super) raw: Box<[u8]>,
-    name: String,
+    pub(super) key: Arc<FieldKey>,
     /// `None` until the field has a value in this batch.
     column: Option<Filling>,
     /// The line in which the field was last counted, to find it twice in one line.
@@ -93,35 +110,47 @@ impl Streams {
     }
 
     fn learn(&mut self, raw: &[u8]) -> Result<usize, Fault> {
-        let name = stream_name(raw)?;
-        let stream = match self.by_name.get(&name) {
-            Some(stream) => *stream,
-            None => {
-                self.streams.push(Stream {
-                    name: name.clone(),
-                    fields: Vec::new(),
-                    by_field: HashMap::new(),
-                    times: Vec::new(),
-                    lines: Vec::new(),
-                    rows_hint: 0,
-                });
-                self.by_name.insert(name, self.streams.len() - 1);
-                self.streams.len() - 1
-            }
-        };
+        let (name, is_canonical) = stream_name(raw)?;
+        if is_canonical {
+            return Ok(self.add_stream(raw, name));
+        }
+        let mut canonical = Vec::with_capacity(raw.len() + 8);
+        push_canonical(&mut canonical, &name);
+        let known = self.by_key.get(canonical.as_slice()).copied();
+        let known = known.unwrap_or_else(|| self.add_stream(&canonical, name));
+        let stream = self.keys.get(known).map_or(0, |k| k.stream);
+        Ok(self.add_key(raw, stream))
+    }
+
+    fn add_stream(&mut self, canonical: &[u8], name: StreamName) -> usize {
+        self.name_bytes += STREAM_BYTES + canonical.len() * 2;
+        self.streams.push(Stream {
+            name,
+            fields: Vec::new(),
+            by_field: None,
+            times: Vec::new(),
+            lines: Vec::new(),
+            rows_hint: 0,
+        });
+        self.add_key(canonical, self.streams.len() - 1)
+    }
+
+    fn add_key(&mut self, raw: &[u8], stream: usize) -> usize {
         let raw: Arc<[u8]> = raw.into();
-        self.name_bytes += raw.len() * 4 + 400;
-        self.by_key.insert(Arc::clone(&raw), self.keys.len());
+        self.name_bytes += KEY_BYTES + raw.len();
+        let at = self.keys.len();
+        self.by_key.insert(Arc::clone(&raw), at);
         self.keys.push(Key {
             raw,
             stream,
-            successor: self.keys.len(),
+            successor: at + 1,
         });
-        Ok(self.keys.len() - 1)
+        at
     }
 
-    pub(super) fn get_mut(&mut self, stream: usize) -> Option<&mut Stream> {
-        self.streams.get_mut(stream)
+    /// A stream, and the fields it can take over from others.
+    pub(super) fn get_mut(&mut self, stream: usize) -> Option<(&mut Stream, &mut RecentFields)> {
+        Some((self.streams.get_mut(stream)?, &mut self.recent))
     }
 
     /// Notes that a stream has its first row in this batch.
@@ -129,33 +158,51 @@ impl Streams {
         self.active.push(stream);
     }
 
-    /// The collected rows with their line numbers; names stay known.
-    pub(super) fn take_rows(&mut self) -> Vec<(StreamRows, Vec<u64>)> {
-        let active = std::mem::take(&mut self.active);
-        active
-            .into_iter()
-            .filter_map(|at| Some(self.streams.get_mut(at)?.take_rows()))
-            .collect()
-    }
-
-    /// Forgets everything when the names take more than `bytes_max`. Rows must have been taken before.
-    pub(super) fn shrink_to(&mut self, bytes_max: usize) {
-        let field_bytes: usize = self.streams.iter().map(|s| s.fields.len() * 200).sum();
-        if self.name_bytes + field_bytes > bytes_max {
-            *self = Streams::default();
+    /// Hands over the collected rows with their line numbers. Names stay known, unless they take more than `bytes_max`.
+    pub(super) fn take_rows(
+        &mut self,
+        bytes_max: usize,
+        mut take: impl FnMut(StreamRows, Vec<u64>),
+    ) {
+        let field_bytes: usize = self
+            .streams
+            .iter()
+            .map(|s| s.fields.len() * size_of::<Field>())
+            .sum();
+        if self.name_bytes + field_bytes <= bytes_max {
+            for at in self.active.drain(..) {
+                if let Some(stream) = self.streams.get_mut(at) {
+                    let name = stream.name.clone();
+                    let (rows, lines) = stream.take_rows(name);
+                    take(rows, lines);
+                }
+            }
+            return;
+        }
+        self.active.clear();
+        self.keys.clear();
+        self.by_key.clear();
+        self.last_key = 0;
+        self.name_bytes = 0;
+        for mut stream in self.streams.drain(..) {
+            if !stream.times.is_empty() {
+                let name = std::mem::replace(&mut stream.name, StreamName::new("", NO_TAGS));
+                let (rows, lines) = stream.take_rows(name);
+                take(rows, lines);
+            }
         }
     }
 }
 
-impl Stream {
-    /// The field whose key is `raw`, made when it is new. `false` when there would be more than `fields_max`.
-    pub(super) fn field(&mut self, raw: &[u8], fields_max: usize) -> Result<usize, Fault> {
-        if self.fields.len() <= LINEAR_SEARCH_FIELDS_MAX {
-            if let Some(at) = self.fields.iter().position(|f| *f.raw == *raw) {
-                return Ok(at);
-            }
-        } else if let Some(at) = self.by_field.get(raw) {
-            return Ok(*at);
+const NO_TAGS: [(&str, &str); 0] = [];
+
+impl RecentFields {
+    /// A key for the field at place `at` of a line.
+    fn key(&mut self, at: usize, raw: &[u8]) -> Result<Arc<FieldKey>, Fault> {
+        if let Some(key) = self.0.get(at)
+            && *key.raw == *raw
+        {
+            return Ok(Arc::clone(key));
         }
         let text = std::str::from_utf8(raw).map_err(|_| not_utf8("the key of a field", raw))?;
         if text.is_empty() {
@@ -164,9 +211,35 @@ impl Stream {
                 "expected the name of a field before `=`, found nothing",
             ));
         }
-        let name = unescaped_name(text);
+        let key = Arc::new(FieldKey {
+            raw: raw.into(),
+            name: unescaped_name(text),
+        });
+        match self.0.get_mut(at) {
+            Some(place) => *place = Arc::clone(&key),
+            None => self.0.push(Arc::clone(&key)),
+        }
+        Ok(key)
+    }
+}
+
+impl Stream {
+    /// The field whose key is `raw`, made when it is new.
+    ///
+    /// # Errors
+    /// When the key is no name, or there would be more than `fields_max`.
+    pub(super) fn field(
+        &mut self,
+        raw: &[u8],
+        recent: &mut RecentFields,
+        fields_max: usize,
+    ) -> Result<usize, Fault> {
+        if let Some(at) = self.known_field(raw) {
+            return Ok(at);
+        }
+        let key = recent.key(self.fields.len(), raw)?;
         // Two spellings of one name are possible only where there is a backslash.
-        if let Some(at) = self.fields.iter().position(|f| f.name == name) {
+        if let Some(at) = self.fields.iter().position(|f| f.key.name == key.name) {
             return Ok(at);
         }
         if self.fields.len() >= fields_max {
@@ -180,20 +253,38 @@ impl Stream {
                 ),
             ));
         }
-        self.by_field.insert(raw.into(), self.fields.len());
+        if let Some(index) = &mut self.by_field {
+            index.insert(raw.into(), self.fields.len());
+        }
         self.fields.push(Field {
-            raw: raw.into(),
-            name,
+            key,
             column: None,
             seen_at: 0,
         });
         Ok(self.fields.len() - 1)
     }
 
+    fn known_field(&mut self, raw: &[u8]) -> Option<usize> {
+        if self.fields.len() <= LINEAR_SEARCH_FIELDS_MAX {
+            return self.fields.iter().position(|f| *f.key.raw == *raw);
+        }
+        let fields = &self.fields;
+        let index = self.by_field.get_or_insert_with(|| {
+            let keys = fields
+                .iter()
+                .enumerate()
+                .map(|(at, f)| (f.key.raw.clone(), at));
+            keys.collect()
+        });
+        index.get(raw).copied()
+    }
+
     /// Takes back fields that a refused line has made.
     pub(super) fn forget_fields_from(&mut self, count: usize) {
         for field in self.fields.drain(count.min(self.fields.len())..) {
-            self.by_field.remove(&field.raw);
+            if let Some(index) = &mut self.by_field {
+                index.remove(&field.key.raw);
+            }
         }
     }
 
@@ -242,14 +333,16 @@ impl Stream {
         Ok(row == 0)
     }
 
-    fn take_rows(&mut self) -> (StreamRows, Vec<u64>) {
+    fn take_rows(&mut self, name: StreamName) -> (StreamRows, Vec<u64>) {
         let times = std::mem::take(&mut self.times);
         self.rows_hint = times.len();
-        let mut rows = StreamRows::new(self.name.clone());
+        let mut rows = StreamRows::new(name);
+        rows.fields.reserve_exact(self.fields.len());
         for field in &mut self.fields {
             if let Some(mut column) = field.column.take() {
                 column.pad_to(times.len());
-                rows.fields.push((field.name.clone(), column.into_column()));
+                rows.fields
+                    .push((field.key.name.clone(), column.into_column()));
             }
         }
         rows.times = times;
@@ -287,15 +380,15 @@ impl Field {
             RefusalCode::Type,
             format!(
                 "field `{}` is {expected} in earlier lines, found {}; {advice}",
-                self.name,
+                self.key.name,
                 found.field_type()
             ),
         ))
     }
 }
 
-/// `table,tag=value,…` without its escapes.
-fn stream_name(raw: &[u8]) -> Result<StreamName, Fault> {
+/// `table,tag=value,…` without its escapes, and whether this is its canonical spelling.
+fn stream_name(raw: &[u8]) -> Result<(StreamName, bool), Fault> {
     let parse = |message: String| Fault::new(RefusalCode::Parse, message);
     let text = std::str::from_utf8(raw).map_err(|_| not_utf8("the table or a tag", raw))?;
     let table_end = unescaped_end(raw, |b| b == b',');
@@ -342,7 +435,27 @@ fn stream_name(raw: &[u8]) -> Result<StreamName, Fault> {
         }
         tags.push((key, unescaped_name(value)));
     }
-    Ok(StreamName::new(unescaped_name(table), tags))
+    let is_canonical = tags.is_sorted() && memchr::memchr(b'\\', raw).is_none();
+    Ok((StreamName::new(unescaped_name(table), tags), is_canonical))
+}
+
+/// The spelling with sorted tags and backslashes only where they are needed.
+fn push_canonical(out: &mut Vec<u8>, name: &StreamName) {
+    let mut push = |text: &str, special: &[u8]| {
+        for byte in text.bytes() {
+            if special.contains(&byte) {
+                out.push(b'\\');
+            }
+            out.push(byte);
+        }
+    };
+    push(name.table(), b", \\");
+    for (key, value) in name.tags() {
+        push(",", b"");
+        push(key, b",= \\");
+        push("=", b"");
+        push(value, b",= \\");
+    }
 }
 
 #[cold]

@@ -139,6 +139,11 @@ fn fields_in_any_order_find_their_columns() {
 fn spellings_of_one_name_are_one_stream_and_one_field() {
     let parsed = parse_lines("m,a=1,b=2 v=1 1\nm,b=2,a=1 v=2 2\n");
     assert_eq!(parsed.batch.entries().len(), 1);
+    let parsed = parse_lines(
+        "m,b=x\\,y,a=c\\d v=1 1\nm,a=c\\\\d,b=x\\,y v=2 2\nm,a=c\\d,b=x\\,y v=3 3\ne=q,b=1,a=2 v=4 4\ne\\=q,a=2,b=1 v=5 5\ne=q,a=2,b=1 v=6 6\n",
+    );
+    assert_eq!(parsed.batch.entries().len(), 2);
+    assert_eq!(parsed.batch.row_count(), 6);
     let parsed = parse_lines("m a\\b=1 1\nm a\\\\b=2 2\nm a\\b=3 3\n");
     assert_eq!(
         shown_rows(&parsed),
