@@ -9,36 +9,37 @@ use std::sync::atomic::Ordering;
 /// Waits while memory is used up; `busy` after the configured time.
 pub(super) fn wait_for_memory(core: &Core) -> Result<()> {
     let limit = core.flush_bytes() + core.flush_bytes() / 2;
-    if core.memory_bytes.load(Ordering::Relaxed) < limit {
+    let is_free = || core.memory_bytes.load(Ordering::Relaxed) < limit;
+    if is_free() {
         return Ok(());
     }
     if !core.work.threads.load(Ordering::Acquire) {
-        return core.maintain();
+        core.maintain()?;
+        return if is_free() { Ok(()) } else { Err(busy(std::time::Duration::ZERO)) };
     }
     let start = core.env.clock.monotonic();
     let mut held = core.work.lock.lock();
-    loop {
-        if core.memory_bytes.load(Ordering::Relaxed) < limit {
-            return Ok(());
-        }
+    while !is_free() {
         core.log.check()?;
         let waited = core.env.clock.monotonic().saturating_sub(start);
         if waited >= core.options.busy_timeout {
-            if let Some(error) = core.work.step_error.lock().clone() {
-                return Err(error);
-            }
-            return Err(Error::new(
-                ErrorKind::Busy,
-                format!(
-                    "no memory for further events after {waited:?}: try again later, or raise memory_budget_bytes"
-                ),
-            ));
+            return Err(core.work.step_error.lock().clone().unwrap_or_else(|| busy(waited)));
         }
         core.work.wanted.notify_all();
-        let patience =
-            (core.options.busy_timeout - waited).min(std::time::Duration::from_millis(50));
+        let patience = (core.options.busy_timeout - waited).min(std::time::Duration::from_millis(50));
         core.work.freed.wait_for(&mut held, patience);
     }
+    Ok(())
+}
+
+fn busy(waited: std::time::Duration) -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        format!(
+            "no memory for further events after {waited:?}: try again later, close old snapshots (they keep what they see), \
+             or raise memory_budget_bytes"
+        ),
+    )
 }
 
 pub(super) fn wake_workers(core: &Core) {

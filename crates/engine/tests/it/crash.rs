@@ -4,12 +4,15 @@
 //! open the database there, and look for the number of steps that it holds: at least the acknowledged ones, at most those begun.
 
 use crate::support::{
-    Action, Dice, Maker, Mortal, Progress, Run, Step, assert_sound, check, keeping_table,
-    read_back, small_options, steps, workload,
+    Action, Content, Dice, Event, Fields, Maker, Mortal, Progress, Run, START, Step, assert_sound,
+    batch_of, check, keeping_table, read_back, small_options, steps, workload,
 };
-use headwater_engine::{Durability, FlushRule, LatePolicy, Options, Stats};
-use headwater_io::FaultyFiles;
+use headwater_codec::{StreamName, Value};
+use headwater_engine::{Database, Durability, FlushRule, LatePolicy, Options, ScanSpec, Stats};
+use headwater_io::{Env, FaultyFiles, SeededChance, SystemClock, SystemThreads};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a workload is supposed to make happen, so that the sweep proves something.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,7 +167,7 @@ impl Sweep {
         &self,
         disk: &FaultyFiles,
         mut run: Run<'_>,
-        db: headwater_engine::Database,
+        db: Database,
         steps: &[Step<'_>],
         found: usize,
         dice: &mut Dice,
