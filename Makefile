@@ -51,7 +51,7 @@ run: ## Build, import real weather data, look at it at several zooms
 	$(call section,'Temperature at JFK: the whole year')
 	$(call show,plot --db $(DEMO_DB) 'weather,origin=JFK.temp')
 	$(call section,'The same stream: one day in July')
-	$(call show,plot --db $(DEMO_DB) 'weather,origin=JFK.temp' --from 2013-07-18T04:00:00Z --to 2013-07-19T04:00:00Z)
+	$(call show,plot --db $(DEMO_DB) 'weather,origin=JFK.temp' --from 2013-07-18 --to 2013-07-19)
 	$(call section,'What to try next')
 	@printf '%s\n' \
 	  '' \

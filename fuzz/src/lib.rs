@@ -125,3 +125,13 @@ pub fn log_file(program: &[u8]) -> Vec<u8> {
     }
     out
 }
+
+/// A block with the checksum that fits; see docs/format/block.md.
+#[must_use]
+pub fn with_block_checksum(body: &[u8]) -> Vec<u8> {
+    let mut out = vec![0xb5, 1];
+    out.extend_from_slice(body);
+    let crc = checksum::crc32c(&out);
+    out.put_u32(crc);
+    out
+}

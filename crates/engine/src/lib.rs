@@ -12,6 +12,9 @@ mod db;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod golden;
 mod ids;
 mod late;
 mod log;

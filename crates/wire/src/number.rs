@@ -15,6 +15,9 @@ const EXACT_INTEGER_MAX: u64 = 1 << 53;
 /// Digits that fit a `u64` whatever they are.
 const SAFE_DIGITS: usize = 19;
 
+/// No program writes longer exponents: `1E000048` is the name of a device in base 16, not a number.
+const EXPONENT_DIGITS_MAX: usize = 3;
+
 /// A number as it stands at the front of some text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scanned<'a> {
@@ -210,7 +213,7 @@ pub(crate) enum Shape {
     NotFinite(f64),
     /// `true` or `false`.
     Bool(bool),
-    /// Anything else, such as `0012`, `+5`, `1e5abc` and integers that fit no type.
+    /// Anything else, such as `0012`, `+5`, `1e5abc`, `1E000048` and integers that fit no type.
     Text,
 }
 
@@ -236,6 +239,9 @@ fn number_shape(text: &[u8]) -> Shape {
     if matches!(unsigned, [b'0', b'0'..=b'9', ..]) {
         return Shape::Text;
     }
+    if number.has_exponent && exponent_digits(text) > EXPONENT_DIGITS_MAX {
+        return Shape::Text;
+    }
     if number.is_float || text == b"-0" {
         return number.to_f64().map_or(Shape::Text, Shape::F64);
     }
@@ -243,6 +249,11 @@ fn number_shape(text: &[u8]) -> Shape {
         return Shape::I64(value);
     }
     number.to_u64().map_or(Shape::Text, Shape::U64)
+}
+
+/// Digits at the end of a text.
+fn exponent_digits(text: &[u8]) -> usize {
+    text.iter().rev().take_while(|b| b.is_ascii_digit()).count()
 }
 
 fn word_shape(text: &[u8]) -> Shape {
@@ -328,7 +339,7 @@ mod tests {
 
     #[test]
     fn shapes_keep_what_a_number_would_lose() {
-        let cases: [(&str, Shape); 16] = [
+        let cases: [(&str, Shape); 19] = [
             ("12", Shape::I64(12)),
             ("-12", Shape::I64(-12)),
             ("0", Shape::I64(0)),
@@ -340,6 +351,9 @@ mod tests {
             ("1e5", Shape::F64(1e5)),
             ("1e5abc", Shape::Text),
             ("1e999", Shape::Text),
+            ("1e+005", Shape::F64(1e5)),
+            ("1E000048", Shape::Text),
+            ("0E000048", Shape::Text),
             ("9223372036854775808", Shape::U64(1 << 63)),
             ("99999999999999999999", Shape::Text),
             ("True", Shape::Text),

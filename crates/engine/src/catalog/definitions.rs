@@ -276,6 +276,16 @@ impl Catalog {
         self.state.read().pending.iter().map(|(s, _)| *s).min()
     }
 
+    /// The largest sequence of a table's definition not yet in the metadata.
+    pub(crate) fn newest_pending_table(&self) -> Option<Sequence> {
+        let state = self.state.read();
+        let tables = state
+            .pending
+            .iter()
+            .filter(|(_, d)| matches!(d, Definition::Table(_)));
+        tables.map(|(s, _)| *s).max()
+    }
+
     /// Streams of a table not yet in the metadata.
     pub(crate) fn pending_streams(&self, table: TableId) -> Vec<StreamRecord> {
         self.state

@@ -16,6 +16,9 @@ mod record;
 mod replay;
 
 pub(crate) use record::RecordKind;
+#[cfg(test)]
+pub(crate) use record::FileHeader;
+pub(crate) use record::RecordHeader;
 pub(crate) use replay::{Replayed, replay};
 
 use crate::ids::Sequence;
@@ -24,7 +27,7 @@ use files::LogFiles;
 use headwater_codec::checksum::crc32c;
 use headwater_io::Clock;
 use parking_lot::{Condvar, Mutex};
-use record::{RecordHeader, pad, record_bytes};
+use record::{pad, record_bytes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,8 +17,11 @@ use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::File;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -57,6 +60,23 @@ pub(crate) struct MetaChange {
     pub(crate) next_segment: u64,
     pub(crate) log_first_generation: u64,
     pub(crate) counters: Vec<(&'static str, u64)>,
+}
+
+/// Writes a file again as it is, and syncs it.
+fn write_again(file: &dyn File) -> io::Result<()> {
+    let len = file.len()?;
+    let mut buffer = vec![0u8; usize::try_from(len.min(1 << 20)).unwrap_or(1 << 20)];
+    let mut offset = 0;
+    while offset < len {
+        let count = (len - offset).min(buffer.len() as u64);
+        let part = buffer
+            .get_mut(..usize::try_from(count).unwrap_or(0))
+            .unwrap_or_default();
+        file.read_exact_at(offset, part)?;
+        file.write_all_at(offset, part)?;
+        offset += count;
+    }
+    file.sync_data()
 }
 
 impl Meta {
@@ -105,12 +125,24 @@ impl Meta {
                 .map_err(|e| Error::io("truncate", path, e))?;
         }
         let written = Arc::new(AtomicU64::new(0));
-        let db = redb::Builder::new()
+        // A process that did not close it may have met a failed sync, after which the system shows bytes that it will never
+        // write. redb is about to build on what it reads, so it is written again.
+        let rewritten = Rc::new(RefCell::new(None));
+        let (outcome, again) = (Rc::clone(&rewritten), Arc::clone(&file));
+        let result = redb::Builder::new()
             .set_cache_size(CACHE_BYTES)
-            .create_with_backend(backend::Backend::new(file, Arc::clone(&written)))
-            .map_err(Error::meta)?;
+            .set_repair_callback(move |session| {
+                let mut outcome = outcome.borrow_mut();
+                if outcome.get_or_insert_with(|| write_again(&*again)).is_err() {
+                    session.abort();
+                }
+            })
+            .create_with_backend(backend::Backend::new(file, Arc::clone(&written)));
+        if let Some(Err(error)) = rewritten.take() {
+            return Err(Error::io("rewrite", path, error));
+        }
         let meta = Meta {
-            db,
+            db: result.map_err(Error::meta)?,
             path: path.to_owned(),
             written,
         };

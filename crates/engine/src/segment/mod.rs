@@ -10,7 +10,7 @@ pub(crate) mod pyramid;
 mod state;
 mod store;
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use format::Footer;
 pub(crate) use format::{BlockEntry, Cover, LeafEntry, SegmentHeader, StreamDelta};
 pub(crate) use group::{FinishedGroup, GroupWriter};

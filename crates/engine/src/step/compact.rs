@@ -7,8 +7,8 @@
 use super::cutter::{LeafCutter, SharedLeaves};
 use super::stream_op::last_row;
 use super::{
-    Written, attach_keys, attach_shared, commit, cutter::Destination, discard, free_log,
-    open_group, record,
+    RemoveUnlessKept, Written, attach_keys, attach_shared, commit, cutter::Destination, discard,
+    free_log, make_durable, open_group, record,
 };
 use crate::catalog::Table;
 use crate::core::Core;
@@ -104,15 +104,15 @@ fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result
         }
     }
     let _step = shard.stepping.lock();
-    if let Err(error) =
-        result.and_then(|()| commit(core, partition.record.sequence, &written, &[partition.id()]))
-    {
+    let sequence = partition.record.sequence;
+    if let Err(error) = result.and_then(|()| make_durable(core, sequence, &written)) {
         discard(&written);
         if error.kind() == crate::ErrorKind::Io || error.kind() == crate::ErrorKind::Internal {
             core.log.latch(error.clone());
         }
         return Err(error);
     }
+    commit(core, sequence, &written, &[partition.id()])?;
     let events: u64 = written.iter().map(|w| w.partition.record.events).sum();
     core.counters.events_written(Cause::Compaction, events);
     {
@@ -178,7 +178,7 @@ fn write_span(
         bucket: span.bucket,
     };
     let (mut group, file) = open_group(core, id, None, &header)?;
-    let guard = RemoveUnlessKept(Some(file));
+    let guard = RemoveUnlessKept::new(&file, true);
     let mut hints = EncodeHints::default();
     let mut shared = SharedLeaves::new(table.leaf_events as usize);
     let mut ids: Vec<StreamId> = state.streams.keys().copied().collect();
@@ -239,27 +239,6 @@ fn write_span(
         rows: 0,
         streams: Vec::new(),
     })
-}
-
-/// Removes the new file when writing it fails.
-struct RemoveUnlessKept(Option<Arc<crate::segment::SegmentFile>>);
-
-impl RemoveUnlessKept {
-    fn keep(mut self) -> Arc<crate::segment::SegmentFile> {
-        #[expect(
-            clippy::expect_used,
-            reason = "it is there until this call, which consumes the guard"
-        )]
-        self.0.take().expect("kept once")
-    }
-}
-
-impl Drop for RemoveUnlessKept {
-    fn drop(&mut self) {
-        if let Some(file) = &self.0 {
-            file.set_replaced();
-        }
-    }
 }
 
 struct Rewriting<'a> {

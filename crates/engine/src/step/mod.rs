@@ -6,8 +6,9 @@
 //! published one; each stream's cover in a partition says exactly that.
 //! Concurrency: one step of a shard at a time; writers and readers go on, they are excluded only while memory is looked at
 //! and while the result is published.
-//! Failure: before the commit nothing has changed: a full disk aborts the step and is reported by the writer that waits for
-//! memory; any other failure latches the database.
+//! Failure: before the transaction nothing has changed, and new files are removed again: a full disk aborts the step and is
+//! reported by the writer that waits for memory; any other failure latches the database. A transaction that failed may be on
+//! the medium all the same: the database latches, and every file stays until the next opening knows.
 
 mod compact;
 mod cutter;
@@ -112,7 +113,7 @@ pub(crate) fn run_step(
                 work,
             )?);
         }
-        commit(core, sequence, &written, &[])
+        make_durable(core, sequence, &written)
     })();
     if let Err(error) = result {
         discard(&written);
@@ -121,10 +122,39 @@ pub(crate) fn run_step(
         }
         return Err(error);
     }
+    commit(core, sequence, &written, &[])?;
     publish(core, shard, sequence, &written);
     core.counters.count_flush();
     free_log(core)?;
     Ok(true)
+}
+
+/// Removes a new file when writing it fails, so that attempts on a full disk do not fill it further.
+struct RemoveUnlessKept {
+    file: Arc<SegmentFile>,
+    armed: bool,
+}
+
+impl RemoveUnlessKept {
+    fn new(file: &Arc<SegmentFile>, is_new: bool) -> RemoveUnlessKept {
+        RemoveUnlessKept {
+            file: Arc::clone(file),
+            armed: is_new,
+        }
+    }
+
+    fn keep(mut self) -> Arc<SegmentFile> {
+        self.armed = false;
+        Arc::clone(&self.file)
+    }
+}
+
+impl Drop for RemoveUnlessKept {
+    fn drop(&mut self) {
+        if self.armed {
+            self.file.set_replaced();
+        }
+    }
 }
 
 /// New files of a step that failed are not part of the database.
@@ -444,6 +474,7 @@ fn write_group(
         bucket: span.bucket,
     };
     let (mut group, segment_file) = open_group(core, id, old.as_deref(), &header)?;
+    let guard = RemoveUnlessKept::new(&segment_file, old.is_none());
     let context = OpContext {
         store: &core.store,
         segment: id,
@@ -510,7 +541,7 @@ fn write_group(
     }
     let partition = Arc::new(Partition {
         record: record(&header, sequence, &next, finished),
-        file: segment_file,
+        file: guard.keep(),
     });
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
@@ -649,15 +680,12 @@ impl Core {
     }
 }
 
-/// Steps 2 and 3 of the protocol: everything durable, then one transaction.
-fn commit(
-    core: &Core,
-    sequence: Sequence,
-    written: &[Written],
-    removed: &[SegmentId],
-) -> Result<()> {
-    // The log first: what a segment holds must not outlive the definitions and the numbers in the log.
-    core.log.sync_up_to(sequence)?;
+/// Step 2 of the protocol.
+fn make_durable(core: &Core, sequence: Sequence, written: &[Written]) -> Result<()> {
+    // The log first: what a segment holds must not outlive the definitions and the numbers in the log. A table may have been
+    // changed after the step's sequence, and rows have been stored in its new types.
+    let changed = core.catalog.newest_pending_table().unwrap_or_default();
+    core.log.sync_up_to(sequence.max(changed))?;
     for one in written {
         one.group.sync()?;
     }
@@ -668,6 +696,16 @@ fn commit(
             .sync_dir(dir)
             .map_err(|e| Error::io("sync", dir, e))?;
     }
+    Ok(())
+}
+
+/// Step 3 of the protocol.
+fn commit(
+    core: &Core,
+    sequence: Sequence,
+    written: &[Written],
+    removed: &[SegmentId],
+) -> Result<()> {
     let mut commit = core.commit.lock();
     let (definitions, next_stream) = core.catalog.pending_up_to(sequence);
     let log = core.log.stats();
@@ -687,7 +725,10 @@ fn commit(
         log_first_generation: core.log_cut.load(Ordering::Relaxed),
         counters: core.saved_counters(written),
     };
-    core.meta.commit(&change)?;
+    if let Err(error) = core.meta.commit(&change) {
+        core.log.latch(error.clone());
+        return Err(error);
+    }
     commit.log_generation = change.log_first_generation;
     let meta_bytes = core.meta.written_bytes();
     core.counters
@@ -734,14 +775,17 @@ fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &[Written]) 
 
 /// Step 5: names the log files that are no longer needed to the next commit, and frees those the last one named.
 fn free_log(core: &Core) -> Result<()> {
-    let committed = core.commit.lock().log_generation;
-    if let Err(error) = core.log.recycle_below(committed) {
-        core.log.latch(error.clone());
-        return Err(error);
-    }
+    recycle(core)?;
     let generation = core.log.first_generation_needed(core.first_needed());
     core.log_cut.fetch_max(generation, Ordering::Relaxed);
     Ok(())
+}
+
+fn recycle(core: &Core) -> Result<()> {
+    let committed = core.commit.lock().log_generation;
+    core.log
+        .recycle_below(committed)
+        .inspect_err(|error| core.log.latch(error.clone()))
 }
 
 /// Commits nothing but the position of the log, so that files named by the last step are freed.
@@ -749,7 +793,7 @@ pub(crate) fn commit_log_cut(core: &Core) -> Result<()> {
     let generation = core.log.first_generation_needed(core.first_needed());
     core.log_cut.fetch_max(generation, Ordering::Relaxed);
     let sequence = core.log.published();
+    make_durable(core, sequence, &[])?;
     commit(core, sequence, &[], &[])?;
-    let committed = core.commit.lock().log_generation;
-    core.log.recycle_below(committed)
+    recycle(core)
 }

@@ -15,7 +15,11 @@ pub(super) fn wait_for_memory(core: &Core) -> Result<()> {
     }
     if !core.work.threads.load(Ordering::Acquire) {
         core.maintain()?;
-        return if is_free() { Ok(()) } else { Err(busy(std::time::Duration::ZERO)) };
+        return if is_free() {
+            Ok(())
+        } else {
+            Err(busy(std::time::Duration::ZERO))
+        };
     }
     let start = core.env.clock.monotonic();
     let mut held = core.work.lock.lock();
@@ -23,10 +27,16 @@ pub(super) fn wait_for_memory(core: &Core) -> Result<()> {
         core.log.check()?;
         let waited = core.env.clock.monotonic().saturating_sub(start);
         if waited >= core.options.busy_timeout {
-            return Err(core.work.step_error.lock().clone().unwrap_or_else(|| busy(waited)));
+            return Err(core
+                .work
+                .step_error
+                .lock()
+                .clone()
+                .unwrap_or_else(|| busy(waited)));
         }
         core.work.wanted.notify_all();
-        let patience = (core.options.busy_timeout - waited).min(std::time::Duration::from_millis(50));
+        let patience =
+            (core.options.busy_timeout - waited).min(std::time::Duration::from_millis(50));
         core.work.freed.wait_for(&mut held, patience);
     }
     Ok(())

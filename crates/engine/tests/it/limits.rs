@@ -300,7 +300,11 @@ fn pinned_memory(env: Env) {
     let db = Database::open_in(env, options).unwrap();
     let write = |round: i64| {
         let mut batch = Batch::new();
-        batch.push(entry(1, (round * 1000..(round + 1) * 1000).collect(), vec![1.5; 1000]));
+        batch.push(entry(
+            1,
+            (round * 1000..(round + 1) * 1000).collect(),
+            vec![1.5; 1000],
+        ));
         db.commit(batch)
     };
     let mut snapshots = Vec::new();
@@ -324,5 +328,9 @@ fn pinned_memory(env: Env) {
 #[test]
 fn used_up_memory_makes_writers_busy_and_is_never_exceeded() {
     pinned_memory(Env::memory());
-    pinned_memory(Env { threads: Env::system().threads, clock: Env::system().clock, ..Env::memory() });
+    pinned_memory(Env {
+        threads: Env::system().threads,
+        clock: Env::system().clock,
+        ..Env::memory()
+    });
 }

@@ -1,0 +1,206 @@
+//! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
+
+use crate::catalog::{Duplicates, Field, StreamRecord, Table};
+use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
+use crate::log::{FileHeader, RecordHeader};
+use crate::meta::PartitionRecord;
+use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, SegmentHeader, StreamDelta};
+use headwater_codec::{ClosedRange, Cursor, FieldType, Level};
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let lines: Vec<&str> = (0..digits.len())
+        .step_by(64)
+        .filter_map(|i| digits.get(i..(i + 64).min(digits.len())))
+        .collect();
+    lines.join("\n") + "\n"
+}
+
+/// Compares with the file under `tests/golden`; with `HEADWATER_WRITE_GOLDEN=1` writes it.
+fn check(name: &str, bytes: &[u8]) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(format!("{name}.hex"));
+    let found = hex(bytes);
+    if std::env::var_os("HEADWATER_WRITE_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &found).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        found, expected,
+        "{name}: the bytes changed. A format that shipped never changes shape: give the new one a new version, keep the old \
+         reader, describe both in docs/format"
+    );
+}
+
+fn table() -> Table {
+    Table {
+        id: TableId(3),
+        name: "weather".into(),
+        duplicates: Duplicates::Keep,
+        leaf_events: 2048,
+        fields: FieldType::ALL
+            .into_iter()
+            .map(|t| Field {
+                name: format!("field of {t}"),
+                field_type: t,
+            })
+            .collect(),
+    }
+}
+
+fn stream_key() -> Box<[u8]> {
+    let mut key = Vec::new();
+    crate::catalog::stream_key(TableId(3), &[("station".into(), "EWR".into())], &mut key);
+    key.into()
+}
+
+fn footer() -> Footer {
+    let leaf = |first, last, count, row_start, leaf_rows| LeafEntry {
+        first,
+        last,
+        count,
+        row_start,
+        offset: 4096 + first as u64 % 100,
+        bytes: 777,
+        leaf_rows,
+    };
+    let full = StreamDelta {
+        stream: StreamId(7),
+        key: Some(stream_key()),
+        removed: vec![(64, 0), (900, 17)],
+        added: vec![leaf(-5, 10, 4, 0, 4), leaf(11, i64::MAX, 2048, 0, 2048)],
+        clear_late: true,
+        late_runs: vec![vec![leaf(0, 5, 3, 100, 256)]],
+        base: Level::new(-3),
+        removed_blocks: vec![555],
+        added_blocks: vec![BlockEntry {
+            level: Level::clamped(-1),
+            first_bucket: -2,
+            last_bucket: 61,
+            count: 64,
+            offset: 5000,
+            bytes: 321,
+        }],
+        stale: Some(vec![ClosedRange::nanos(-1, 1)]),
+        covers: vec![Cover {
+            sequence: Sequence(99),
+            range: ClosedRange::ALL,
+        }],
+        last_row: Some([1, 2, 3].into()),
+    };
+    let small = StreamDelta {
+        stream: StreamId(300),
+        added: vec![leaf(1, 1, 1, 0, 1)],
+        ..StreamDelta::default()
+    };
+    Footer {
+        previous: Some((2000, 100)),
+        group_offset: 4000,
+        sequence: Sequence(100),
+        table: Some(table()),
+        streams: vec![full, small],
+    }
+}
+
+#[test]
+fn a_table_definition() {
+    let mut bytes = Vec::new();
+    table().encode(&mut bytes);
+    check("table", &bytes);
+    assert_eq!(Table::decode(&mut Cursor::new(&bytes)), Ok(table()));
+}
+
+#[test]
+fn a_stream_record() {
+    let record = StreamRecord {
+        id: StreamId(7),
+        table: TableId(3),
+        shard: ShardIndex(1),
+        key: stream_key(),
+    };
+    let mut bytes = Vec::new();
+    record.encode(&mut bytes);
+    check("stream", &bytes);
+    assert_eq!(StreamRecord::decode(&mut Cursor::new(&bytes)), Ok(record));
+}
+
+#[test]
+fn a_partition_record() {
+    let record = PartitionRecord {
+        table: TableId(3),
+        shard: ShardIndex(1),
+        level: Level::clamped(21),
+        bucket: -4,
+        committed_bytes: 1 << 27,
+        footer_offset: (1 << 27) - 200,
+        footer_bytes: 200,
+        sequence: Sequence(1 << 40),
+        events: 12_345_678,
+        live_bytes: 1 << 26,
+        groups: 12,
+        leaves: 6_000,
+        late_runs: 3,
+    };
+    let bytes = record.encode();
+    check("partition", &bytes);
+    assert_eq!(PartitionRecord::decode(&bytes), Ok(record));
+}
+
+#[test]
+fn a_segment_header() {
+    let header = SegmentHeader {
+        id: SegmentId(42),
+        table: TableId(3),
+        shard: ShardIndex(1),
+        level: Level::clamped(-7),
+        bucket: -9,
+    };
+    let bytes = header.encode();
+    check("segment_header", &bytes);
+    assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+}
+
+#[test]
+fn a_footer() {
+    let bytes = footer().encode();
+    check("footer", &bytes);
+    assert_eq!(Footer::decode(&bytes), Ok(footer()));
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(
+            Footer::decode(&damaged).is_err(),
+            "a changed byte at {at} goes unnoticed"
+        );
+    }
+}
+
+#[test]
+fn a_log_file() {
+    let header = FileHeader {
+        generation: 5,
+        previous: Sequence(99),
+        bytes: 8 << 20,
+    };
+    let mut bytes = header.encode().to_vec();
+    let payload = b"what was written";
+    let record = RecordHeader {
+        payload_bytes: payload.len() as u32,
+        payload_crc: headwater_codec::checksum::crc32c(payload),
+        sequence: Sequence(100),
+        synced: Sequence(98),
+        kind: 1,
+    };
+    record.encode(5, &mut bytes);
+    bytes.extend_from_slice(payload);
+    check("log", &bytes);
+    assert_eq!(FileHeader::decode(&bytes), Some(header));
+    assert_eq!(RecordHeader::decode(5, &bytes[64..]), Some(record));
+    assert_eq!(
+        RecordHeader::decode(6, &bytes[64..]),
+        None,
+        "a record of another generation"
+    );
+}
