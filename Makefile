@@ -20,6 +20,8 @@ DEMO_DB := demo.db
 
 HEADWATER := $(CARGO_TARGET_DIR)/release/headwater
 WEATHER := data/weather_nyc_2013.csv.gz
+# Not written out below, because a comma ends an argument of `call`.
+JFK := weather,origin=JFK
 
 bold := $(shell [ -t 1 ] && tput bold 2>/dev/null)
 plain := $(shell [ -t 1 ] && tput sgr0 2>/dev/null)
@@ -39,7 +41,7 @@ help: ## This list
 	@printf '\nBuild output goes to %s (set CARGO_TARGET_DIR to change it).\n' '$(CARGO_TARGET_DIR)'
 
 run: ## Build, import real weather data, look at it at several zooms
-	$(call section,'Building the headwater command (about a minute the first time)')
+	$(call section,'Building the headwater command (one to three minutes the first time)')
 	@$(CARGO) build --release --locked --package headwater-cli
 	$(call section,'A year of hourly weather at three New York airports')
 	@rm -rf -- $(DEMO_DB)
@@ -49,9 +51,9 @@ run: ## Build, import real weather data, look at it at several zooms
 	$(call section,'What is stored')
 	$(call show,stat --db $(DEMO_DB))
 	$(call section,'Temperature at JFK: the whole year')
-	$(call show,plot --db $(DEMO_DB) 'weather,origin=JFK.temp')
+	$(call show,plot --db $(DEMO_DB) '$(JFK).temp')
 	$(call section,'The same stream: one day in July')
-	$(call show,plot --db $(DEMO_DB) 'weather,origin=JFK.temp' --from 2013-07-18 --to 2013-07-19)
+	$(call show,plot --db $(DEMO_DB) '$(JFK).temp' --from 2013-07-18 --to 2013-07-19)
 	$(call section,'What to try next')
 	@printf '%s\n' \
 	  '' \
@@ -88,7 +90,7 @@ lint: ## Clippy, every warning an error
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 unit:
-	$(call section,'Tests: units, laws, models, crashes, golden bytes, examples in the documentation, tidiness')
+	$(call section,'Tests of code and pages')
 	$(CARGO) test --workspace --locked
 
 tidy: ## Only the checks of crate arrows, licences, links and sources

@@ -15,12 +15,22 @@ pub fn split_mode(data: &[u8]) -> Option<(bool, &[u8])> {
 /// Panics unless both hold the same rows, bit for bit.
 pub fn assert_same_rows(a: &Rows, b: &Rows) {
     assert_eq!(a.times, b.times, "times");
-    let fields = |rows: &Rows| rows.columns.iter().map(|(f, c)| (*f, c.field_type())).collect::<Vec<_>>();
+    let fields = |rows: &Rows| {
+        rows.columns
+            .iter()
+            .map(|(f, c)| (*f, c.field_type()))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(fields(a), fields(b), "fields and their types");
     for ((field, x), (_, y)) in a.columns.iter().zip(&b.columns) {
         assert_eq!(x.len(), y.len(), "rows of field {field:?}");
         for row in 0..x.len() {
-            assert!(same(x.get(row), y.get(row)), "field {field:?}, row {row}: {:?}, {:?}", x.get(row), y.get(row));
+            assert!(
+                same(x.get(row), y.get(row)),
+                "field {field:?}, row {row}: {:?}, {:?}",
+                x.get(row),
+                y.get(row)
+            );
         }
     }
 }
@@ -32,11 +42,24 @@ pub fn assert_same_batches(a: &Batch, b: &Batch) {
         assert_eq!((&x.name, &x.times), (&y.name, &y.times));
         assert_eq!(x.fields.len(), y.fields.len(), "fields of {}", x.name);
         for (field, column) in &x.fields {
-            let other = y.fields.iter().find(|(name, _)| name == field).map(|(_, c)| c);
+            let other = y
+                .fields
+                .iter()
+                .find(|(name, _)| name == field)
+                .map(|(_, c)| c);
             let other = other.unwrap_or_else(|| panic!("field {field} of {} is missing", x.name));
-            assert_eq!(column.field_type(), other.field_type(), "field {field} of {}", x.name);
+            assert_eq!(
+                column.field_type(),
+                other.field_type(),
+                "field {field} of {}",
+                x.name
+            );
             for row in 0..column.len() {
-                assert!(same(column.get(row), other.get(row)), "field {field} of {}, row {row}", x.name);
+                assert!(
+                    same(column.get(row), other.get(row)),
+                    "field {field} of {}, row {row}",
+                    x.name
+                );
             }
         }
     }
@@ -53,8 +76,16 @@ fn same(a: Option<ValueRef<'_>>, b: Option<ValueRef<'_>>) -> bool {
 /// The rows without columns of which no row is present: encoders leave those out.
 #[must_use]
 pub fn without_empty_columns(rows: &Rows) -> Rows {
-    let columns: Vec<(FieldId, _)> = rows.columns.iter().filter(|(_, c)| c.present_count() > 0).cloned().collect();
-    Rows { times: rows.times.clone(), columns }
+    let columns: Vec<(FieldId, _)> = rows
+        .columns
+        .iter()
+        .filter(|(_, c)| c.present_count() > 0)
+        .cloned()
+        .collect();
+    Rows {
+        times: rows.times.clone(),
+        columns,
+    }
 }
 
 /// A leaf with magic, version and a header checksum that fits; see docs/format/leaf.md.
@@ -96,16 +127,13 @@ pub fn with_segment_checksum(data: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn log_file(program: &[u8]) -> Vec<u8> {
     const GENERATION: u64 = 1;
-    let mut out = b"HWLOG\x00\x00\x01".to_vec();
-    out.put_u64(GENERATION);
-    out.put_u64(0);
-    out.resize(60, 0);
-    let crc = checksum::crc32c(&out);
-    out.put_u32(crc);
+    let mut out = vec![0; 64];
     let mut cursor = Cursor::new(program);
     let mut sequence = 0u64;
     while let Ok(step) = cursor.u8("a step") {
-        let Ok(payload) = cursor.prefixed("a payload") else { break };
+        let Ok(payload) = cursor.prefixed("a payload") else {
+            break;
+        };
         sequence += 1 + u64::from(step >> 4 & 1);
         if step & 0x80 != 0 {
             out.put_u64(0);
@@ -117,12 +145,21 @@ pub fn log_file(program: &[u8]) -> Vec<u8> {
         out.put_u64(if step & 0x20 != 0 { sequence } else { 0 });
         out.put_u8(step & 15);
         out.extend_from_slice(&[0; 3]);
-        let crc = checksum::crc32c_append(checksum::crc32c(&GENERATION.to_le_bytes()), &out[start..]);
+        let crc =
+            checksum::crc32c_append(checksum::crc32c(&GENERATION.to_le_bytes()), &out[start..]);
         out.put_u32(crc);
         let cut = usize::from(step & 0x40 != 0);
         out.extend_from_slice(&payload[..payload.len().saturating_sub(cut)]);
         out.resize(start + (32 + payload.len()).next_multiple_of(8), 0);
     }
+    let mut header = b"HWLOG\x00\x00\x01".to_vec();
+    header.put_u64(GENERATION);
+    header.put_u64(0);
+    header.put_u64(out.len() as u64);
+    header.resize(60, 0);
+    let crc = checksum::crc32c(&header);
+    header.put_u32(crc);
+    out[..64].copy_from_slice(&header);
     out
 }
 

@@ -10,9 +10,15 @@ const TAG: &str = "tag";
 const ABSENT: &str = "\\N";
 
 fuzz_target!(|data: &[u8]| {
-    let Some((mode, rest)) = data.split_first() else { return };
+    let Some((mode, rest)) = data.split_first() else {
+        return;
+    };
     let first_line = rest.split(|b| *b == b'\n').next().unwrap_or_default();
-    let columns: Vec<String> = String::from_utf8_lossy(first_line).trim_end().split(',').map(str::to_owned).collect();
+    let columns: Vec<String> = String::from_utf8_lossy(first_line)
+        .trim_end()
+        .split(',')
+        .map(str::to_owned)
+        .collect();
     let mut options = CsvOptions::new("table", columns.first().cloned().unwrap_or_default());
     options.record_bytes_max = 1 << 12;
     if columns.iter().skip(1).any(|c| c == TAG) {
@@ -22,21 +28,37 @@ fuzz_target!(|data: &[u8]| {
         options.null_texts = vec!["NA".into()];
     }
     if mode & 2 == 2 {
-        options.time.push_str([":s", ":ms", ":ns", ":rfc3339", ":%Y-%m-%d %H:%M@Europe/Berlin"][usize::from(mode >> 4) % 5]);
+        options.time.push_str(
+            [
+                ":s",
+                ":ms",
+                ":ns",
+                ":rfc3339",
+                ":%Y-%m-%d %H:%M@Europe/Berlin",
+            ][usize::from(mode >> 4) % 5],
+        );
     }
     let declared = mode & 4 == 4;
     if declared {
         let fields = columns.iter().skip(1).filter(|c| *c != TAG);
-        options.types =
-            fields.enumerate().map(|(i, c)| format!("{c}:{}", FieldType::ALL[(i + usize::from(*mode >> 5)) % 6])).collect();
+        options.types = fields
+            .enumerate()
+            .map(|(i, c)| format!("{c}:{}", FieldType::ALL[(i + usize::from(*mode >> 5)) % 6]))
+            .collect();
     }
-    let Some(rows) = read(rest, &options, 1 << 20) else { return };
+    let Some(rows) = read(rest, &options, 1 << 20) else {
+        return;
+    };
     if !declared {
         // The type of a column may follow from rows of its batch: with other batches, other rows fit.
         drop(read(rest, &options, 3));
         return;
     }
-    assert_eq!(read(rest, &options, 3), Some(rows.clone()), "rows depend on the size of the batches");
+    assert_eq!(
+        read(rest, &options, 3),
+        Some(rows.clone()),
+        "rows depend on the size of the batches"
+    );
     write_back(&rows);
 });
 
@@ -60,7 +82,9 @@ fn collect(batch: &Batch, rows: &mut Vec<Row>) {
     for entry in batch.entries() {
         let tag = entry.name.tag(TAG).unwrap_or_default();
         for (row, time) in entry.times.iter().enumerate() {
-            let values = entry.fields.iter().filter_map(|(name, column)| Some((name.clone(), plain(column.get(row)?.to_owned()))));
+            let values = entry.fields.iter().filter_map(|(name, column)| {
+                Some((name.clone(), plain(column.get(row)?.to_owned())))
+            });
             let mut values: Vec<(String, Value)> = values.collect();
             values.sort_by(|a, b| a.0.cmp(&b.0));
             rows.push((tag.to_owned(), *time, values));
@@ -92,13 +116,28 @@ fn write_back(rows: &[Row]) {
         return;
     }
     let names: Vec<&str> = fields.iter().map(|(n, _)| n.as_str()).collect();
-    let mut writer = CsvWriter::new(&[TAG], &names, CsvWriterOptions { null_text: ABSENT.into(), ..CsvWriterOptions::default() });
+    let mut writer = CsvWriter::new(
+        &[TAG],
+        &names,
+        CsvWriterOptions {
+            null_text: ABSENT.into(),
+            ..CsvWriterOptions::default()
+        },
+    );
     let mut text = Vec::new();
     writer.write_header(&mut text);
     for (tag, time, values) in rows {
         let tags: &[(&str, &str)] = if tag.is_empty() { &[] } else { &[(TAG, tag)] };
-        writer.start_stream(&headwater_codec::StreamName::new("table", tags.iter().copied()));
-        let row = names.iter().map(|name| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_ref()));
+        writer.start_stream(&headwater_codec::StreamName::new(
+            "table",
+            tags.iter().copied(),
+        ));
+        let row = names.iter().map(|name| {
+            values
+                .iter()
+                .find(|(n, _)| n == name)
+                .map(|(_, v)| v.as_ref())
+        });
         writer.write_row(&mut text, Timestamp::from_nanos(*time), row);
     }
     if writer.ambiguous_values() > 0 {
@@ -106,8 +145,16 @@ fn write_back(rows: &[Row]) {
     }
     let mut options = CsvOptions::new("table", "time:rfc3339");
     options.tags = vec![TAG.into()];
-    options.types = fields.iter().map(|(name, field_type)| format!("{name}:{field_type}")).collect();
+    options.types = fields
+        .iter()
+        .map(|(name, field_type)| format!("{name}:{field_type}"))
+        .collect();
     options.null_texts = vec![ABSENT.into()];
     let again = read(&text, &options, 1 << 20);
-    assert_eq!(again.as_deref(), Some(rows), "{}", String::from_utf8_lossy(&text));
+    assert_eq!(
+        again.as_deref(),
+        Some(rows),
+        "{}",
+        String::from_utf8_lossy(&text)
+    );
 }

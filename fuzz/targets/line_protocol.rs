@@ -3,12 +3,15 @@
 
 use headwater_codec::Timestamp;
 use headwater_fuzz::assert_same_batches;
-use headwater_wire::{ParsedBatch, RefusalCode};
 use headwater_wire::lineprotocol::{LineParser, LineStream, LineWriter, ParserOptions, Precision};
+use headwater_wire::{ParsedBatch, RefusalCode};
 use libfuzzer_sys::fuzz_target;
 
 fn options() -> ParserOptions {
-    ParserOptions { line_bytes_max: 1 << 16, ..ParserOptions::new(Timestamp::from_nanos(1_700_000_000_000_000_000)) }
+    ParserOptions {
+        line_bytes_max: 1 << 16,
+        ..ParserOptions::new(Timestamp::from_nanos(1_700_000_000_000_000_000))
+    }
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -33,7 +36,13 @@ fuzz_target!(|data: &[u8]| {
     let mut text = Vec::new();
     let mut writer = LineWriter::new();
     for entry in whole.batch.entries() {
-        if writer.start_stream(&entry.name, entry.fields.iter().map(|(name, _)| name.as_str())).is_err() {
+        if writer
+            .start_stream(
+                &entry.name,
+                entry.fields.iter().map(|(name, _)| name.as_str()),
+            )
+            .is_err()
+        {
             return;
         }
         for (row, time) in entry.times.iter().enumerate() {
@@ -55,7 +64,12 @@ fn check(parsed: &ParsedBatch) {
     assert_eq!(parsed.lines.len(), parsed.batch.entries().len());
     for (lines, entry) in parsed.lines.iter().zip(parsed.batch.entries()) {
         assert_eq!(lines.len(), entry.times.len());
-        assert!(entry.fields.iter().all(|(_, column)| column.len() == entry.times.len()));
+        assert!(
+            entry
+                .fields
+                .iter()
+                .all(|(_, column)| column.len() == entry.times.len())
+        );
     }
 }
 
@@ -72,7 +86,10 @@ impl Counts {
         self.lines += parsed.line_count;
         self.rows += parsed.batch.row_count();
         self.refused += parsed.refused_counts.total();
-        let clashes = parsed.refused_counts.iter().filter(|(code, _)| *code == RefusalCode::Type);
+        let clashes = parsed
+            .refused_counts
+            .iter()
+            .filter(|(code, _)| *code == RefusalCode::Type);
         self.clashes += clashes.map(|(_, count)| count).sum::<u64>();
     }
 }

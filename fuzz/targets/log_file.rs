@@ -6,7 +6,9 @@ use headwater_fuzz::{log_file, split_mode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((repair, rest)) = split_mode(data) else { return };
+    let Some((repair, rest)) = split_mode(data) else {
+        return;
+    };
     if repair {
         fuzzing::log_file(&log_file(rest));
     } else {

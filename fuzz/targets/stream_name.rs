@@ -5,7 +5,12 @@ use headwater_codec::StreamName;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let Some(name) = StreamName::parse(text) else { return };
-    assert!(name.tags().windows(2).all(|pair| pair[0].0 < pair[1].0), "tags are sorted and distinct: {name}");
+    let Some(name) = StreamName::parse(text) else {
+        return;
+    };
+    assert!(
+        name.tags().windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "tags are sorted and distinct: {name}"
+    );
     assert_eq!(StreamName::parse(&name.to_string()), Some(name));
 });

@@ -1,2 +1,114 @@
-//! x
-fn main() {}
+//! The program `headwater`: sensor data in, tiles and aggregates out, from the command line.
+//!
+//! Invariants: data goes to stdout, messages to stderr; exit code 0 means done, 1 failed, 2 the command line is wrong;
+//! a reader that closes stdout early ends the program quietly.
+
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "comments on arguments are help texts, whose brackets mean optional parts"
+)]
+
+mod address;
+mod arguments;
+mod chart;
+mod commands;
+mod failure;
+mod grid;
+mod input;
+mod output;
+mod progress;
+mod store;
+mod values;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Time-series and event database: loses nothing it has acknowledged, shows any span of time at once
+#[derive(Debug, Parser)]
+#[command(
+    name = "headwater",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Addresses:
+  weather                       every stream of table `weather`
+  weather,origin=EWR            the stream with this tag
+  weather,origin=EWR.temp       its field `temp`
+
+Times are RFC 3339 (2013-07-04T12:00:00Z), dates (2013-07-04 is midnight UTC) or integer nanoseconds since 1970.
+Durations are 10s 5m 1h 7d 4w 1y 250ms 10us 5ns.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. Log messages go to stderr: HEADWATER_LOG=error|warn|info|debug|trace."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Import(commands::import::Import),
+    Export(commands::export::Export),
+    Scan(commands::scan::Scan),
+    Last(commands::last::Last),
+    Aggregate(commands::aggregate::Aggregate),
+    Tile(commands::tile::Tile),
+    Plot(commands::plot::Plot),
+    Stat(commands::stat::Stat),
+    Check(commands::check::Check),
+    Compact(commands::compact::Compact),
+    Table(commands::table::Table),
+}
+
+impl Command {
+    fn run(self) -> Result<(), Failure> {
+        match self {
+            Command::Import(command) => command.run(),
+            Command::Export(command) => command.run(),
+            Command::Scan(command) => command.run(),
+            Command::Last(command) => command.run(),
+            Command::Aggregate(command) => command.run(),
+            Command::Tile(command) => command.run(),
+            Command::Plot(command) => command.run(),
+            Command::Stat(command) => command.run(),
+            Command::Check(command) => command.run(),
+            Command::Compact(command) => command.run(),
+            Command::Table(command) => command.run(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new("warn")),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    match cli.command.run() {
+        Ok(()) | Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
+        Err(Failure::Reported) => ExitCode::from(1),
+        Err(Failure::Failed(message)) => {
+            eprintln!("headwater: {message}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(message)) => {
+            eprintln!("headwater: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

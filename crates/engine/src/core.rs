@@ -1,7 +1,7 @@
 //! What every part of an open database shares.
 //!
-//! Lock order: a shard's `stepping`, then `commit`, then the catalog, then a shard's `state`, then the log's state. None is held
-//! over I/O but `stepping` and `commit`, which only steps take.
+//! Lock order: `compacting`, then a shard's `stepping`, then `commit`, then the catalog, then a shard's `state`, then the log's state. None is held
+//! over I/O but `compacting`, `stepping` and `commit`, which only steps take.
 
 use crate::catalog::Catalog;
 use crate::counters::Counters;
@@ -35,6 +35,8 @@ pub(crate) struct Core {
     /// Serializes commits, so that definitions reach the metadata in the order of the log.
     pub(crate) commit: Mutex<CommitState>,
     pub(crate) work: Work,
+    /// Held while partitions are rewritten: they take no groups meanwhile, so a flush of everything waits for it.
+    pub(crate) compacting: Mutex<()>,
     /// Partitions with damage, which a rewrite would lose.
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
     pub(crate) _lock: Option<Box<dyn Lock>>,

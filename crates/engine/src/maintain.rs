@@ -87,6 +87,7 @@ impl Core {
 
     /// Stores every event in memory.
     pub(crate) fn flush_all(&self) -> Result<()> {
+        let _no_compaction = self.compacting.lock();
         self.log.wait_published(self.log.newest())?;
         for index in self.shard_indices() {
             while self.step(index, Buffers::Both, Urgency::All)? {}

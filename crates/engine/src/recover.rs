@@ -1,9 +1,11 @@
 //! Opens a database and puts it right after a crash, alone: one log line per action.
 //!
-//! 1 open the metadata; 2 delete segment files it does not name, truncate the rest to their committed lengths; 3 replay the log.
+//! 1 open the metadata; 2 check that every segment it names is there and long enough; 3 replay the log; 4 delete segment files
+//! that the metadata do not name, truncate the rest to their committed lengths.
 //! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing else takes part.
 //! Failure: a file shorter than its committed length, and a log record that was once synced, are damage (kind `corrupt`), not
-//! something to repair silently.
+//! something to repair silently. Nothing is removed or cut before everything has been found in order, so that a database that
+//! does not open keeps all that it might be repaired from.
 
 use crate::catalog::{Catalog, Definition, StreamRecord, Table};
 use crate::core::{CommitState, Core, Work};
@@ -70,17 +72,18 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
             .map_err(|e| Error::io("sync", part, e))?;
     }
     let meta = open_meta(&env, &options, &meta_path, exists, &log_dir, &segment_dir)?;
+    let shards = usize::from(meta.shards()?.max(1));
     let cache_bytes = options.memory_budget_bytes / 4;
     let store = Store::new(
         Arc::clone(&env.files),
         segment_dir.clone(),
         cache_bytes,
         options.open_files_max,
+        shards,
     );
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
-    settle_files(&env, &store, &partitions, &mut recovery)?;
-    let shards = usize::from(meta.shards()?.max(1));
+    verify_files(&env, &store, &partitions)?;
     let mut sets = vec![PartitionSet::default(); shards];
     for (id, record) in &partitions {
         let set = sets.get_mut(usize::from(record.shard.0)).ok_or_else(|| {
@@ -126,6 +129,7 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
         },
     )?;
     let (memory, events) = (replayer.memory, replayer.events);
+    settle_files(&env, &store, &partitions, &mut recovery)?;
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
@@ -152,6 +156,7 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
             ..CommitState::default()
         }),
         work: Work::default(),
+        compacting: Mutex::new(()),
         uncompactable: Mutex::new(HashSet::new()),
         _lock: Some(lock),
         env,
@@ -244,29 +249,12 @@ fn open_meta(
     Ok(meta)
 }
 
-/// Removes segment files no commit names, and cuts the others back to what is committed.
-fn settle_files(
+/// Checks that every segment a commit names is there, as long as committed, and the one it should be.
+fn verify_files(
     env: &Env,
     store: &Store,
     partitions: &[(crate::ids::SegmentId, PartitionRecord)],
-    recovery: &mut Recovery,
 ) -> Result<()> {
-    let named: HashMap<String, &PartitionRecord> = partitions
-        .iter()
-        .map(|(id, record)| (format!("{}.seg", id.0), record))
-        .collect();
-    let dir = store.dir();
-    let present = env.files.list(dir).map_err(|e| Error::io("list", dir, e))?;
-    for name in &present {
-        if !named.contains_key(name) && name.ends_with(".seg") {
-            let path = dir.join(name);
-            env.files
-                .remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
-            tracing::info!(path = %path.display(), "removed a segment file that no commit names");
-            recovery.files_removed += 1;
-        }
-    }
     for (id, record) in partitions {
         let path = store.path(*id);
         let short = |found: String| {
@@ -277,24 +265,57 @@ fn settle_files(
                 found,
             })
         };
-        if !present.contains(&format!("{}.seg", id.0)) {
-            return Err(short("no file".into()));
+        let file = match env.files.open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(short("no file".into()));
+            }
+            other => other.map_err(|e| Error::io("open", &path, e))?,
+        };
+        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+        if len < record.committed_bytes {
+            return Err(short(format!("{len} bytes")));
         }
+        store.verify_header(*id, record)?;
+    }
+    Ok(())
+}
+
+/// Removes segment files no commit names, and cuts the others back to what is committed.
+fn settle_files(
+    env: &Env,
+    store: &Store,
+    partitions: &[(crate::ids::SegmentId, PartitionRecord)],
+    recovery: &mut Recovery,
+) -> Result<()> {
+    let named: HashSet<String> = partitions
+        .iter()
+        .map(|(id, _)| format!("{}.seg", id.0))
+        .collect();
+    let dir = store.dir();
+    let present = env.files.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    for name in &present {
+        if !named.contains(name) && name.ends_with(".seg") {
+            let path = dir.join(name);
+            env.files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
+            tracing::info!(path = %path.display(), "removed a segment file that no commit names");
+            recovery.files_removed += 1;
+        }
+    }
+    for (id, record) in partitions {
+        let path = store.path(*id);
         let file = env
             .files
             .open(&path, OpenMode::Write)
             .map_err(|e| Error::io("open", &path, e))?;
         let len = file.len().map_err(|e| Error::io("read", &path, e))?;
-        if len < record.committed_bytes {
-            return Err(short(format!("{len} bytes")));
-        }
         if len > record.committed_bytes {
             file.set_len(record.committed_bytes)
                 .map_err(|e| Error::io("truncate", &path, e))?;
             tracing::info!(path = %path.display(), from = len, to = record.committed_bytes, "cut back an uncommitted tail");
             recovery.files_truncated += 1;
         }
-        store.verify_header(*id, record)?;
     }
     Ok(())
 }

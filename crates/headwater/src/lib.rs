@@ -17,14 +17,15 @@
 //! engine and no HTTP.
 
 pub use headwater_codec::{
-    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Level, MixedTypes, StreamName, StreamRows,
-    TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
+    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Level, MixedTypes,
+    StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
 };
 pub use headwater_engine::{
-    AggregateSpec, Bin, Bins, CheckReport, Comparison, Damage, Database, Duplicates, Durability, Error, ErrorKind, Field,
-    FieldSpec, Filter, FlushRule, LastValue, LatePolicy, MergeScope, Options, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
-    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Recovery, Refused, Result, Scan, ScanChunk, ScanSpec, Snapshot, Split,
-    Stats, TableChange, TableInfo, TableSpec, Ticket, Written,
+    AggregateSpec, Bin, Bins, CheckReport, Comparison, Damage, Database, Duplicates, Durability,
+    Error, ErrorKind, Field, FieldSpec, Filter, FlushRule, LastValue, LatePolicy, MergeScope,
+    Options, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
+    REFUSED_TYPE, Recovery, Refused, Result, Scan, ScanChunk, ScanSpec, Snapshot, Split, Stats,
+    TableChange, TableInfo, TableSpec, Ticket, Written,
 };
 
 /// Checks the database in `options.dir`, which must not be open: every byte of every committed leaf, block and footer.

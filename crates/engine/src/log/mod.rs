@@ -15,10 +15,10 @@ mod files;
 mod record;
 mod replay;
 
-pub(crate) use record::RecordKind;
 #[cfg(test)]
 pub(crate) use record::FileHeader;
 pub(crate) use record::RecordHeader;
+pub(crate) use record::RecordKind;
 pub(crate) use replay::{Replayed, replay};
 
 use crate::ids::Sequence;

@@ -83,18 +83,6 @@ pub(crate) fn replay(
     }
     candidates.sort_by_key(|c| c.header.generation);
     check_complete(files, dir, &candidates, &free, first_generation)?;
-    // Files of odd size (cut short while being made, or made for one large record) are not worth keeping.
-    let mut kept = Vec::new();
-    for (number, bytes) in free {
-        if bytes == file_bytes && kept.len() < 4 {
-            kept.push((number, bytes));
-        } else {
-            let path = file_path(dir, number);
-            files
-                .remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
-        }
-    }
     let mut last = candidates
         .first()
         .map_or(start_after, |c| c.header.previous);
@@ -149,6 +137,18 @@ pub(crate) fn replay(
             ),
             found: format!("none after {}", last.0),
         }));
+    }
+    // Files of odd size (cut short while being made, or made for one large record) are not worth keeping.
+    let mut kept = Vec::new();
+    for (number, bytes) in free {
+        if bytes == file_bytes && kept.len() < 4 {
+            kept.push((number, bytes));
+        } else {
+            let path = file_path(dir, number);
+            files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
+        }
     }
     let floor = candidates
         .first()

@@ -129,20 +129,52 @@ impl Meta {
         // write. redb is about to build on what it reads, so it is written again.
         let rewritten = Rc::new(RefCell::new(None));
         let (outcome, again) = (Rc::clone(&rewritten), Arc::clone(&file));
-        let result = redb::Builder::new()
+        let mut builder = redb::Builder::new();
+        builder
             .set_cache_size(CACHE_BYTES)
             .set_repair_callback(move |session| {
                 let mut outcome = outcome.borrow_mut();
                 if outcome.get_or_insert_with(|| write_again(&*again)).is_err() {
                     session.abort();
                 }
-            })
-            .create_with_backend(backend::Backend::new(file, Arc::clone(&written)));
+            });
+        let backend = backend::Backend::new(file, Arc::clone(&written));
+        // redb takes a file that was closed at its word, and panics on some of what a flipped bit can make of it: so its
+        // checksums are verified, and a panic on the way means damage.
+        let opening = || -> std::result::Result<Database, redb::DatabaseError> {
+            let mut db = builder.create_with_backend(backend)?;
+            if rewritten.borrow().is_none() {
+                db.check_integrity()?;
+            }
+            Ok(db)
+        };
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(opening));
         if let Some(Err(error)) = rewritten.take() {
             return Err(Error::io("rewrite", path, error));
         }
+        let damaged = |found: String| {
+            Error::damage(crate::error::Damage {
+                file: path.to_owned(),
+                offset: 0,
+                expected: "sound metadata".to_owned(),
+                found,
+            })
+        };
+        let db = match result {
+            Ok(Ok(db)) => db,
+            Ok(Err(error)) => {
+                let error = Error::meta(error);
+                let corrupt = error.kind() == ErrorKind::Corrupt;
+                return Err(if corrupt {
+                    damaged(error.to_string())
+                } else {
+                    error
+                });
+            }
+            Err(_) => return Err(damaged("pages that redb cannot read".to_owned())),
+        };
         let meta = Meta {
-            db: result.map_err(Error::meta)?,
+            db,
             path: path.to_owned(),
             written,
         };

@@ -144,7 +144,7 @@ pub(crate) struct StreamDelta {
     /// Where levels above the base are not true; replaces the list before.
     pub(crate) stale: Option<Vec<ClosedRange>>,
     pub(crate) covers: Vec<Cover>,
-    /// The newest row of the main run, when it changed.
+    /// The newest row of the main run, when it changed; no bytes = it must be looked up in the newest leaf.
     pub(crate) last_row: Option<Box<[u8]>>,
 }
 
@@ -189,7 +189,7 @@ impl Footer {
         for delta in &self.streams {
             out.put_varint(u64::from(delta.stream.0.wrapping_sub(before)));
             before = delta.stream.0;
-            delta.encode(self.group_offset, &mut out);
+            delta.encode(self.group_offset, self.sequence, &mut out);
         }
         let crc = crc32c(&out);
         let len = out.len() + TRAILER_BYTES;
@@ -258,6 +258,7 @@ impl Footer {
             streams.push(StreamDelta::decode(
                 StreamId(before),
                 group_offset,
+                sequence,
                 &mut cursor,
             )?);
         }
@@ -332,7 +333,13 @@ fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, 
 }
 
 impl StreamDelta {
-    fn encode(&self, group_offset: u64, out: &mut Vec<u8>) {
+    /// First and last time of the leaves added, which covers are written relative to.
+    fn hull(&self) -> (i64, i64) {
+        let first = self.added.first().map_or(0, |l| l.first);
+        (first, self.added.last().map_or(0, |l| l.last))
+    }
+
+    fn encode(&self, group_offset: u64, footer: Sequence, out: &mut Vec<u8>) {
         let mut flags = 0;
         let mut set = |yes: bool, flag: u8| {
             if yes {
@@ -388,10 +395,11 @@ impl StreamDelta {
             }
         }
         out.put_varint(self.covers.len() as u64);
+        let (first, last) = self.hull();
         for cover in &self.covers {
-            out.put_varint(cover.sequence.0);
-            out.put_i64(cover.range.first.as_nanos());
-            out.put_i64(cover.range.last.as_nanos());
+            out.put_varint(footer.0.wrapping_sub(cover.sequence.0));
+            out.put_signed(cover.range.first.as_nanos().wrapping_sub(first));
+            out.put_signed(cover.range.last.as_nanos().wrapping_sub(last));
         }
         if let Some(row) = &self.last_row {
             out.put_prefixed(row);
@@ -401,6 +409,7 @@ impl StreamDelta {
     fn decode(
         stream: StreamId,
         group_offset: u64,
+        footer: Sequence,
         cursor: &mut Cursor<'_>,
     ) -> Result<StreamDelta, DecodeError> {
         let flags = cursor.u8("stream flags")?;
@@ -470,11 +479,16 @@ impl StreamDelta {
             }
             delta.stale = Some(stale);
         }
-        let count = cursor.varint_up_to(cursor.remaining() as u64 / 16, "covers")?;
+        let count = cursor.varint_up_to(cursor.remaining() as u64 / 3, "covers")?;
+        let (first, last) = delta.hull();
         for _ in 0..count {
-            let sequence = Sequence(cursor.varint("cover sequence")?);
-            let range = ClosedRange::nanos(cursor.i64("cover from")?, cursor.i64("cover to")?);
-            delta.covers.push(Cover { sequence, range });
+            let sequence = Sequence(footer.0.wrapping_sub(cursor.varint("cover sequence")?));
+            let from = first.wrapping_add(cursor.signed("cover from")?);
+            let to = last.wrapping_add(cursor.signed("cover to")?);
+            delta.covers.push(Cover {
+                sequence,
+                range: ClosedRange::nanos(from, to),
+            });
         }
         if flags & HAS_LAST_ROW != 0 {
             delta.last_row = Some(cursor.prefixed("last row")?.into());

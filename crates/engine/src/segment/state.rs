@@ -91,7 +91,7 @@ impl StreamState {
             self.stale.clone_from(stale);
         }
         if let Some(row) = &delta.last_row {
-            self.last_row = Some(row.clone());
+            self.last_row = Some(row.clone()).filter(|r| !r.is_empty());
         }
     }
 

@@ -19,7 +19,7 @@ use headwater_io::{File, Files, OpenMode};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,6 +130,8 @@ pub(crate) struct Store {
     leaves: Cache<Place, (Leaf, usize), Weigh>,
     columns: Cache<ColumnKey, Decoded, Weigh>,
     blocks: Cache<Place, Arc<BucketBlock>, Weigh>,
+    newest: Mutex<VecDeque<(Place, Arc<SegmentState>)>>,
+    newest_max: usize,
     damaged: Mutex<HashSet<Place>>,
     pub(crate) counters: ReadCounters,
 }
@@ -149,6 +151,7 @@ impl Store {
         dir: PathBuf,
         cache_bytes: usize,
         open_files_max: usize,
+        shards: usize,
     ) -> Store {
         let bytes = cache_bytes as u64;
         let items = |b: u64| usize::try_from(b / 4096).unwrap_or(64).clamp(16, 1 << 20);
@@ -160,6 +163,8 @@ impl Store {
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
             blocks: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
+            newest: Mutex::new(VecDeque::new()),
+            newest_max: 2 * shards.max(1),
             damaged: Mutex::new(HashSet::new()),
             counters: ReadCounters::default(),
         }
@@ -290,24 +295,54 @@ impl Store {
         if let Some(state) = self.states.get(&place) {
             return Ok(state);
         }
-        let mut footers = Vec::new();
-        self.footers(partition.id(), &partition.record, |footer, bytes| {
-            footers.push((footer, bytes));
+        let newest = self
+            .newest
+            .lock()
+            .iter()
+            .find(|(p, _)| *p == place)
+            .map(|(_, s)| Arc::clone(s));
+        if let Some(state) = newest {
+            return Ok(state);
+        }
+        // From the newest to the oldest only the places are kept: a footer of many streams is large.
+        let mut places = Vec::new();
+        let mut next = (
+            partition.record.footer_offset,
+            partition.record.footer_bytes,
+        );
+        self.footers(partition.id(), &partition.record, |footer, _| {
+            places.push(next);
+            next = footer.previous.unwrap_or((0, 0));
             true
         })?;
         let mut state = SegmentState::default();
-        for (footer, bytes) in footers.iter().rev() {
-            state.apply(footer, u64::from(*bytes));
+        for (offset, bytes) in places.into_iter().rev() {
+            let footer = self.footer(partition.id(), offset, bytes)?;
+            state.apply(&footer, u64::from(bytes));
         }
         let state = Arc::new(state);
+        if state.weight as u64 > self.states.capacity() / 4 {
+            self.keep(place, Arc::clone(&state));
+        }
         self.states.insert(place, Arc::clone(&state));
         Ok(state)
     }
 
-    /// Remembers the state of a partition that a step just made.
+    /// Remembers the state of a partition that a step just made. The newest ones are kept however large they are: the next
+    /// step will need them.
     pub(crate) fn put_state(&self, partition: &Partition, state: Arc<SegmentState>) {
-        self.states
-            .insert(Place(partition.id(), partition.record.footer_offset), state);
+        let place = Place(partition.id(), partition.record.footer_offset);
+        self.keep(place, Arc::clone(&state));
+        self.states.insert(place, state);
+    }
+
+    fn keep(&self, place: Place, state: Arc<SegmentState>) {
+        let mut newest = self.newest.lock();
+        newest.retain(|(p, _)| p.0 != place.0);
+        newest.push_back((place, state));
+        if newest.len() > self.newest_max {
+            newest.pop_front();
+        }
     }
 
     /// Covers with a sequence above `after`.

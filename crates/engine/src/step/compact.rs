@@ -57,6 +57,7 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
 
 /// Rewrites the partition with this segment, if it is still there.
 pub(crate) fn compact_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
+    let _alone = core.compacting.lock();
     let shard = core.shard(index)?;
     let partition = {
         let _step = shard.stepping.lock();
@@ -295,6 +296,7 @@ impl Rewriting<'_> {
         match pyramid {
             Some(pyramid) => pyramid.finish(group, delta)?,
             None if held.len() <= shared.rows_max() => {
+                delta.last_row = None;
                 if held.len() as u64 >= self.rows_min() {
                     self.small_pyramid(state, &held, group, delta)?;
                 }

@@ -41,6 +41,8 @@ use stream_op::{OpContext, OpOutput, store_rows};
 
 /// A step touches at most this many partitions; the rest waits for the next.
 const PARTITIONS_MAX: usize = 16;
+/// A step takes at most this many streams, so that what it holds of them stays small beside the memory budget.
+const STREAMS_MAX: usize = 8192;
 /// Times looked at when a partition is placed.
 const PLACING_SAMPLES: usize = 8192;
 
@@ -175,7 +177,6 @@ fn take(
     struct Candidate {
         stream: StreamId,
         table: TableId,
-        chunks: Vec<Arc<Chunk>>,
         watermark: Option<i64>,
         bytes: usize,
         flank_rows: usize,
@@ -193,7 +194,6 @@ fn take(
                 Some(Candidate {
                     stream: *stream,
                     table: slot.table,
-                    chunks: memory.flank.iter().chain(&memory.late).cloned().collect(),
                     watermark: memory.watermark,
                     bytes: memory.bytes,
                     flank_rows: memory.flank_rows,
@@ -240,7 +240,7 @@ fn take(
     let mut done = vec![false; candidates.len()];
     for whole_leaves in rounds {
         for (candidate, done) in candidates.iter().zip(&mut done) {
-            if freed >= goal {
+            if freed >= goal || out.len() >= STREAMS_MAX {
                 break;
             }
             if *done {
@@ -252,8 +252,15 @@ fn take(
             {
                 continue;
             }
+            let chunks: Vec<Arc<Chunk>> = {
+                let state = shard.state.lock();
+                let memory = state.streams.get(&candidate.stream).map(|s| &s.memory);
+                memory.map_or_else(Vec::new, |m| {
+                    m.flank.iter().chain(&m.late).cloned().collect()
+                })
+            };
             let (range, rows) = take_stream(
-                &candidate.chunks,
+                &chunks,
                 candidate.watermark,
                 buffers,
                 if urgency == Urgency::Memory {
@@ -520,7 +527,14 @@ fn write_group(
             rows.as_ref().unwrap_or(&one.rows),
             &mut delta,
         )?;
-        let covered = one.range.intersect(&range);
+        // No wider than what is stored here: that is all replay has to skip, and it takes fewer bytes.
+        let times = one.rows.times.get(part.rows.clone()).unwrap_or_default();
+        let (Some(first), Some(last)) = (times.first(), times.last()) else {
+            return Err(Error::internal("a part of a step without rows"));
+        };
+        let covered = ClosedRange::nanos(*first, *last)
+            .intersect(&one.range)
+            .intersect(&range);
         delta.covers.push(Cover {
             sequence,
             range: covered,

@@ -290,6 +290,8 @@ fn append_leaves(
         .events_written(Cause::Flush, rows.len() as u64);
     delta.last_row = last_row(rows);
     if rows.len() <= out.shared.rows_max() {
+        // A few rows are as quick to read as their copy here would be.
+        delta.last_row = Some(Box::default());
         return out
             .shared
             .push(stream, Destination::Main, rows, out.group, out.hints);

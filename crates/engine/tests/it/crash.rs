@@ -508,7 +508,7 @@ fn concurrent_life(seed: u64, options: &Options) {
         panic!("a table")
     };
     db.create_table(&table).unwrap();
-    disk.crash_at(disk.operations() + dice.below(900));
+    disk.crash_at(disk.operations() + dice.below(200));
     let done = AtomicBool::new(false);
     let (counts, seen) = std::thread::scope(|scope| {
         let writers: Vec<_> = all
@@ -541,6 +541,7 @@ fn concurrent_life(seed: u64, options: &Options) {
         tidier.join().unwrap();
         (counts, reader.join().unwrap())
     });
+    eprintln!("CUT {:?} {counts:?}", disk.interrupted());
     disk.crash_now();
     drop(db.close());
     for seed in [0, 1, dice.next(), dice.next(), dice.next()] {
@@ -551,13 +552,16 @@ fn concurrent_life(seed: u64, options: &Options) {
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\ncut at {:?}", disk.interrupted()));
         let content = read_back(&db);
         for ((writer, batches), (begun, acknowledged)) in (0..).zip(&all).zip(&counts) {
-            let steps: Vec<Step<'_>> = batches.iter().map(|b| Step::Write(b)).collect();
+            let create = std::iter::once(Step::Create(&table));
+            let steps: Vec<Step<'_>> = create
+                .chain(batches.iter().map(|b| Step::Write(b)))
+                .collect();
             let least = if options.durability == Durability::Synced {
-                *acknowledged
+                1 + *acknowledged
             } else {
                 0
             };
-            let found = part_of(&content, writer).steps_found(&steps, least, *begun);
+            let found = part_of(&content, writer).steps_found(&steps, least, 1 + *begun);
             found.unwrap_or_else(|e| {
                 panic!(
                     "writer {writer}, seed {seed}: {e}\ncut at {:?}",
@@ -581,7 +585,7 @@ fn concurrent_life(seed: u64, options: &Options) {
 
 #[test]
 fn concurrent_writers_readers_and_steps() {
-    for seed in 0..14 {
+    for seed in 0..std::env::var("ROUNDS").map_or(30, |r| r.parse().unwrap()) {
         let durability = if seed % 4 == 3 {
             Durability::Written
         } else {

@@ -149,7 +149,12 @@ fn fault_at(kind: FaultKind, number: u64, actions: &[Action], steps: &[Step<'_>]
         );
     }
     let mut next = run(&disk, options());
-    let db = next.open().unwrap_or_else(|e| panic!("{what}: {e}"));
+    // A fault that still waits comes while the database is opened, and the next attempt succeeds.
+    let db = match next.open() {
+        Err(error) if !failed && error.kind() == ErrorKind::Io => next.open(),
+        other => other,
+    };
+    let db = db.unwrap_or_else(|e| panic!("{what}: {e}"));
     let found = assert_steps(&db, steps, &progress, &what);
     if found > 0 {
         let more = [

@@ -1,4 +1,9 @@
 //! What no lint checks: how the crates depend on each other, licences, links between pages, the shape of the sources.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 
 mod tidy;

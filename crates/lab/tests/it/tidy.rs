@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 /// The top folder of the repository.
 fn root() -> PathBuf {
     let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
-    lab.ancestors().nth(2).expect("crates/lab lies two folders below the top").to_owned()
+    lab.ancestors()
+        .nth(2)
+        .expect("crates/lab lies two folders below the top")
+        .to_owned()
 }
 
 /// Folders that hold nothing of ours.
@@ -21,7 +24,9 @@ const SKIPPED: [&str; 5] = ["target", ".git", "node_modules", "demo.db", "seeds"
 /// All files below `dir` whose name ends in `ending`, sorted, as paths from the top folder with `/`.
 fn files(dir: &str, ending: &str) -> Vec<String> {
     fn walk(dir: &Path, ending: &str, out: &mut Vec<PathBuf>) {
-        let Ok(entries) = fs::read_dir(dir) else { return };
+        let Ok(entries) = fs::read_dir(dir) else {
+            return;
+        };
         for entry in entries.map(Result::unwrap) {
             let (name, kind) = (entry.file_name(), entry.file_type().unwrap());
             let name = name.to_string_lossy();
@@ -37,7 +42,12 @@ fn files(dir: &str, ending: &str) -> Vec<String> {
     walk(&root.join(dir), ending, &mut out);
     let mut out: Vec<String> = out
         .iter()
-        .map(|path| path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/"))
+        .map(|path| {
+            path.strip_prefix(&root)
+                .unwrap()
+                .to_string_lossy()
+                .replace('\\', "/")
+        })
         .collect();
     out.sort();
     out

@@ -10,7 +10,10 @@ const ARROWS: [(&str, &[&str]); 6] = [
     ("headwater-codec", &[]),
     ("headwater-io", &["headwater-codec"]),
     ("headwater-engine", &["headwater-codec", "headwater-io"]),
-    ("headwater", &["headwater-codec", "headwater-io", "headwater-engine"]),
+    (
+        "headwater",
+        &["headwater-codec", "headwater-io", "headwater-engine"],
+    ),
     ("headwater-wire", &["headwater-codec"]),
     ("headwater-cli", &["headwater", "headwater-wire"]),
 ];
@@ -19,13 +22,35 @@ const LAB: &str = "lab";
 /// The crate embedders depend on, and what must never come with it.
 const EMBEDDED: &str = "headwater";
 const NOT_EMBEDDED: [&str; 16] = [
-    "arrow", "async-std", "axum", "datafusion", "futures", "h2", "http", "hyper", "mio", "native-tls", "object_store",
-    "openssl", "parquet", "reqwest", "rustls", "tokio",
+    "arrow",
+    "async-std",
+    "axum",
+    "datafusion",
+    "futures",
+    "h2",
+    "http",
+    "hyper",
+    "mio",
+    "native-tls",
+    "object_store",
+    "openssl",
+    "parquet",
+    "reqwest",
+    "rustls",
+    "tokio",
 ];
 
 /// Licences under which everything we ship may be passed on.
 const LICENCES: [&str; 9] = [
-    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "MIT", "Unicode-3.0", "Unlicense", "Zlib",
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
 ];
 
 #[test]
@@ -38,7 +63,9 @@ fn crates_depend_on_each_other_as_the_architecture_says() {
         let name = text(package, "name");
         let Some(allowed) = arrows.get(name) else {
             if name != LAB {
-                offences.push(format!("{name}: a new crate needs a line in ARROWS and one in ARCHITECTURE.md"));
+                offences.push(format!(
+                    "{name}: a new crate needs a line in ARROWS and one in ARCHITECTURE.md"
+                ));
             }
             continue;
         };
@@ -51,20 +78,37 @@ fn crates_depend_on_each_other_as_the_architecture_says() {
             }
         }
     }
-    assert_none("an arrow between crates needs a design note first", &offences);
+    assert_none(
+        "an arrow between crates needs a design note first",
+        &offences,
+    );
 }
 
 #[test]
 fn the_embedded_library_brings_no_runtime_and_no_server() {
     let metadata = Metadata::load();
-    let names: BTreeSet<&str> = metadata.shipped_with(EMBEDDED).into_iter().map(|p| text(p, "name")).collect();
-    assert!(names.contains("redb"), "the walk over dependencies found only {names:?}");
+    let names: BTreeSet<&str> = metadata
+        .shipped_with(EMBEDDED)
+        .into_iter()
+        .map(|p| text(p, "name"))
+        .collect();
+    assert!(
+        names.contains("redb"),
+        "the walk over dependencies found only {names:?}"
+    );
     let offences: Vec<String> = names
         .iter()
-        .filter(|name| NOT_EMBEDDED.iter().any(|bad| *name == bad || name.starts_with(&format!("{bad}-"))))
+        .filter(|name| {
+            NOT_EMBEDDED
+                .iter()
+                .any(|bad| *name == bad || name.starts_with(&format!("{bad}-")))
+        })
         .map(|name| format!("{name}: see `cargo tree --package {EMBEDDED} --invert {name}`"))
         .collect();
-    assert_none("crates that must not come with the embedded library", &offences);
+    assert_none(
+        "crates that must not come with the embedded library",
+        &offences,
+    );
 }
 
 #[test]
@@ -74,7 +118,11 @@ fn every_dependency_has_a_licence_we_may_pass_on() {
     for package in metadata.json["packages"].as_array().unwrap() {
         let licence = package["license"].as_str().unwrap_or("none");
         if !is_allowed(licence) {
-            offences.push(format!("{} {}: {licence}", text(package, "name"), text(package, "version")));
+            offences.push(format!(
+                "{} {}: {licence}",
+                text(package, "name"),
+                text(package, "version")
+            ));
         }
     }
     assert_none("licences that are not in LICENCES", &offences);
@@ -82,17 +130,33 @@ fn every_dependency_has_a_licence_we_may_pass_on() {
 
 #[test]
 fn licence_expressions_are_read_right() {
-    for good in ["MIT", "MIT/Apache-2.0", "GPL-3.0 OR MIT", "(MIT OR GPL-2.0) AND Unicode-3.0", "Apache-2.0 WITH LLVM-exception"] {
+    for good in [
+        "MIT",
+        "MIT/Apache-2.0",
+        "GPL-3.0 OR MIT",
+        "(MIT OR GPL-2.0) AND Unicode-3.0",
+        "Apache-2.0 WITH LLVM-exception",
+    ] {
         assert!(is_allowed(good), "{good}");
     }
-    for bad in ["none", "GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND NCSA", "MIT WITH odd-exception", "MIT OR"] {
+    for bad in [
+        "none",
+        "GPL-3.0",
+        "MIT AND GPL-3.0",
+        "(MIT OR Apache-2.0) AND NCSA",
+        "MIT WITH odd-exception",
+        "MIT OR",
+    ] {
         assert!(!is_allowed(bad), "{bad}");
     }
 }
 
 /// Evaluates an SPDX expression: true when its terms can be met with `LICENCES` alone.
 fn is_allowed(expression: &str) -> bool {
-    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let spaced = expression
+        .replace('/', " OR ")
+        .replace('(', " ( ")
+        .replace(')', " ) ");
     let tokens: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = tokens.as_slice();
     either(&mut rest) == Some(true) && rest.is_empty()
@@ -145,40 +209,77 @@ struct Metadata {
 impl Metadata {
     fn load() -> Metadata {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        let rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into())).arg("-vV").output().unwrap();
-        let version = String::from_utf8(rustc.stdout).unwrap();
-        let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");
-        let output = Command::new(cargo)
-            .current_dir(root())
-            .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", host])
+        let rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
+            .arg("-vV")
             .output()
             .unwrap();
-        assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-        Metadata { json: serde_json::from_slice(&output.stdout).unwrap() }
+        let version = String::from_utf8(rustc.stdout).unwrap();
+        let host = version
+            .lines()
+            .find_map(|line| line.strip_prefix("host: "))
+            .expect("rustc names its host");
+        let output = Command::new(cargo)
+            .current_dir(root())
+            .args([
+                "metadata",
+                "--format-version=1",
+                "--offline",
+                "--locked",
+                "--filter-platform",
+                host,
+            ])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "cargo metadata: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Metadata {
+            json: serde_json::from_slice(&output.stdout).unwrap(),
+        }
     }
 
     fn package(&self, id: &str) -> &Value {
         let packages = self.json["packages"].as_array().unwrap();
-        packages.iter().find(|p| p["id"] == id).expect("every id has a package")
+        packages
+            .iter()
+            .find(|p| p["id"] == id)
+            .expect("every id has a package")
     }
 
     fn members(&self) -> impl Iterator<Item = &Value> {
-        self.json["workspace_members"].as_array().unwrap().iter().map(|id| self.package(id.as_str().unwrap()))
+        self.json["workspace_members"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|id| self.package(id.as_str().unwrap()))
     }
 
     /// A member and everything that is linked into it, tests aside.
     fn shipped_with(&self, member: &str) -> Vec<&Value> {
         let nodes = self.json["resolve"]["nodes"].as_array().unwrap();
-        let start = self.members().find(|p| text(p, "name") == member).expect("a member of this name");
+        let start = self
+            .members()
+            .find(|p| text(p, "name") == member)
+            .expect("a member of this name");
         let mut found = BTreeSet::new();
         let mut open = vec![text(start, "id")];
         while let Some(id) = open.pop() {
             if !found.insert(id) {
                 continue;
             }
-            let node = nodes.iter().find(|n| n["id"] == id).expect("every package has a node");
+            let node = nodes
+                .iter()
+                .find(|n| n["id"] == id)
+                .expect("every package has a node");
             for dependency in node["deps"].as_array().unwrap() {
-                if dependency["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null()) {
+                if dependency["dep_kinds"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|kind| kind["kind"].is_null())
+                {
                     open.push(text(dependency, "pkg"));
                 }
             }

@@ -3,7 +3,17 @@
 use super::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 9] = ["block", "csv", "leaf", "light", "lineprotocol", "log", "meta", "segment", "tile"];
+const FORMATS: [&str; 9] = [
+    "block",
+    "csv",
+    "leaf",
+    "light",
+    "lineprotocol",
+    "log",
+    "meta",
+    "segment",
+    "tile",
+];
 
 #[test]
 fn every_format_has_a_page() {
@@ -18,7 +28,10 @@ fn every_format_has_a_page() {
         }
     }
     for page in files("docs/format", ".md") {
-        if !FORMATS.iter().any(|format| page == format!("docs/format/{format}.md")) {
+        if !FORMATS
+            .iter()
+            .any(|format| page == format!("docs/format/{format}.md"))
+        {
             offences.push(format!("{page} is not in FORMATS of tidy/pages.rs"));
         }
     }
@@ -45,11 +58,19 @@ fn links_between_pages_lead_somewhere() {
             if path.contains("://") || path.starts_with("mailto:") {
                 continue;
             }
-            let target = if path.is_empty() { page.clone() } else { resolved(&page, path) };
+            let target = if path.is_empty() {
+                page.clone()
+            } else {
+                resolved(&page, path)
+            };
             if !root().join(&target).exists() {
-                offences.push(format!("{page}: `{link}` leads to {target}, which is not there"));
+                offences.push(format!(
+                    "{page}: `{link}` leads to {target}, which is not there"
+                ));
             } else if !anchor.is_empty() && !anchors(&read(&target)).any(|a| a == anchor) {
-                offences.push(format!("{page}: `{link}` names a heading that {target} has not"));
+                offences.push(format!(
+                    "{page}: `{link}` names a heading that {target} has not"
+                ));
             }
         }
     }
@@ -59,12 +80,18 @@ fn links_between_pages_lead_somewhere() {
 #[test]
 fn pages_that_comments_name_exist() {
     let mut offences = Vec::new();
-    for source in files("crates", ".rs").into_iter().chain(files("fuzz", ".rs")) {
+    for source in files("crates", ".rs")
+        .into_iter()
+        .chain(files("fuzz", ".rs"))
+    {
         for (number, line) in read(&source).lines().enumerate() {
             if !line.trim_start().starts_with("//") {
                 continue;
             }
-            for named in line.match_indices("docs/").filter_map(|(at, _)| page_name(line.get(at..)?)) {
+            for named in line
+                .match_indices("docs/")
+                .filter_map(|(at, _)| page_name(line.get(at..)?))
+            {
                 if !root().join(named).is_file() {
                     offences.push(format!("{source}:{}: {named} is not there", number + 1));
                 }
@@ -77,7 +104,10 @@ fn pages_that_comments_name_exist() {
 /// `docs/format/log.md` at the front of a text; `None` for a list like `docs/format/{log,meta}.md`.
 fn page_name(text: &str) -> Option<&str> {
     let end = text.find(".md")? + 3;
-    text.get(..end).filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)))
+    text.get(..end).filter(|name| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c))
+    })
 }
 
 /// Targets of `[text](target)` outside code.
@@ -104,10 +134,16 @@ fn links(text: &str) -> Vec<&str> {
 
 /// The headings of a page as the anchors that lead to them.
 fn anchors(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.lines().filter(|line| line.starts_with('#')).map(|line| {
-        let title = line.trim_start_matches('#').trim().to_lowercase();
-        title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
-    })
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+                .map(|c| if c == ' ' { '-' } else { c })
+                .collect()
+        })
 }
 
 /// A path relative to a page, as a path from the top folder.
@@ -126,10 +162,19 @@ fn resolved(page: &str, path: &str) -> String {
 
 #[test]
 fn links_are_found_and_resolved() {
-    assert_eq!(links("see [a](b.md#c), `[not](this)`\n```\n[nor](that)\n```\n[d](../e)"), ["b.md#c", "../e"]);
-    assert_eq!(resolved("docs/format/log.md", "../decisions/a.md"), "docs/decisions/a.md");
+    assert_eq!(
+        links("see [a](b.md#c), `[not](this)`\n```\n[nor](that)\n```\n[d](../e)"),
+        ["b.md#c", "../e"]
+    );
+    assert_eq!(
+        resolved("docs/format/log.md", "../decisions/a.md"),
+        "docs/decisions/a.md"
+    );
     assert_eq!(resolved("README.md", "docs/README.md"), "docs/README.md");
-    assert_eq!(anchors("# A title, *here*\n").next().as_deref(), Some("a-title-here"));
+    assert_eq!(
+        anchors("# A title, *here*\n").next().as_deref(),
+        Some("a-title-here")
+    );
     assert_eq!(page_name("docs/format/log.md."), Some("docs/format/log.md"));
     assert_eq!(page_name("docs/format/{log,meta}.md"), None);
 }

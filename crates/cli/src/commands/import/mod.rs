@@ -1,0 +1,169 @@
+//! `headwater import`: files into a database.
+//!
+//! One thread reads and parses, the other writes; several batches are on their way to the medium at once.
+
+mod pipeline;
+mod source;
+mod summary;
+
+use crate::arguments::{parse_delimiter, parse_duration};
+use crate::failure::Failure;
+use crate::output::RowFormat;
+use crate::store::DbArgs;
+use clap::{Args, ValueEnum};
+use headwater::{Duplicates, Durability};
+use headwater_wire::lineprotocol::Precision;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Import CSV or line protocol, plain, gzip or zstd
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Good lines are always stored. Refused ones are counted by reason, and the first ten are shown with their numbers.
+The exit code is 0 when anything was stored, 1 when lines were refused and nothing was stored, or with --strict
+when any line was refused. An empty cell is no value; once --null is given, it is an empty string in text columns.
+
+Examples:
+  headwater import --db ./data --table weather --time time_hour --tag origin --null NA weather.csv.gz
+  headwater import --db ./data --table plant --time 'when:%d.%m.%Y %H:%M:%S@Europe/Berlin' --tag device plant.csv
+  zcat points.lp.gz | headwater import --db ./data --format lp -")]
+pub(crate) struct Import {
+    #[command(flatten)]
+    pub(super) db: DbArgs,
+
+    /// Format of the files
+    #[arg(long, value_enum, default_value_t = RowFormat::Csv)]
+    pub(super) format: RowFormat,
+
+    /// Table to store into (CSV)
+    #[arg(long, value_name = "NAME")]
+    pub(super) table: Option<String>,
+
+    /// Column of the time; FORMAT is s, ms, us, ns, rfc3339 or STRFTIME[@ZONE] (CSV)
+    #[arg(long, value_name = "COLUMN[:FORMAT]")]
+    pub(super) time: Option<String>,
+
+    /// Column that names the device; may be repeated (CSV)
+    #[arg(long = "tag", value_name = "COLUMN")]
+    pub(super) tags: Vec<String>,
+
+    /// Column to store; TYPE is f64, i64, u64, bool, string or bytes; none = every other column (CSV)
+    #[arg(long = "field", value_name = "COLUMN[:TYPE]")]
+    pub(super) fields: Vec<String>,
+
+    /// Type of a column, without choosing the columns to store (CSV)
+    #[arg(long = "type", value_name = "COLUMN:TYPE")]
+    pub(super) types: Vec<String>,
+
+    /// Text that means there is no value; may be repeated (CSV)
+    #[arg(long = "null", value_name = "TEXT")]
+    pub(super) null_texts: Vec<String>,
+
+    /// Character between cells, or tab (CSV)
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = ",")]
+    pub(super) delimiter: u8,
+
+    /// Unit of the stamps: ns, us, ms, s, or auto = by the size of each (line protocol)
+    #[arg(long, value_name = "UNIT", value_parser = parse_precision, default_value = "auto")]
+    pub(super) precision: Precision,
+
+    /// Same device, same time: the last value of each field counts, or all are kept
+    #[arg(long, value_enum)]
+    pub(super) duplicates: Option<DuplicatesArg>,
+
+    /// synced survives a power cut, written a crash of the program; 100ms = synced that often
+    #[arg(long, value_name = "WHEN", value_parser = parse_durability, default_value = "synced")]
+    pub(super) durability: Durability,
+
+    /// Fail when any line is refused
+    #[arg(long)]
+    pub(super) strict: bool,
+
+    /// Store nothing; show the types of the columns and the lines that would be refused
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    /// Files to import; - is stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// As [`Duplicates`], for the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DuplicatesArg {
+    // The later write wins, field by field
+    Last,
+    // Both are kept
+    Keep,
+}
+
+impl From<DuplicatesArg> for Duplicates {
+    fn from(argument: DuplicatesArg) -> Self {
+        match argument {
+            DuplicatesArg::Last => Duplicates::Last,
+            DuplicatesArg::Keep => Duplicates::Keep,
+        }
+    }
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    Precision::from_name(text).ok_or_else(|| "expected ns, us, ms, s or auto".to_owned())
+}
+
+fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "synced" => Ok(Durability::Synced),
+        "written" => Ok(Durability::Written),
+        text => match parse_duration(text) {
+            Ok(nanos) => Ok(Durability::Every(Duration::from_nanos(
+                nanos.unsigned_abs(),
+            ))),
+            Err(_) => Err("expected synced, written or an interval such as 100ms".to_owned()),
+        },
+    }
+}
+
+impl Import {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        self.check_mapping()?;
+        let summary = pipeline::run(&self)?;
+        summary.print(self.dry_run);
+        let is_failure = if self.strict {
+            summary.refused() > 0
+        } else {
+            summary.refused() > 0 && summary.rows == 0
+        };
+        if is_failure {
+            Err(Failure::Reported)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// CSV needs a mapping, line protocol must not have one.
+    fn check_mapping(&self) -> Result<(), Failure> {
+        match self.format {
+            RowFormat::Csv if self.table.is_none() => Err(Failure::usage(
+                "CSV needs --table NAME, the table to store into",
+            )),
+            RowFormat::Csv if self.time.is_none() => Err(Failure::usage(
+                "CSV needs --time COLUMN[:FORMAT], the column that holds the time",
+            )),
+            RowFormat::Csv => Ok(()),
+            RowFormat::Lp => {
+                let has_mapping = self.table.is_some()
+                    || self.time.is_some()
+                    || !(self.tags.is_empty()
+                        && self.fields.is_empty()
+                        && self.types.is_empty()
+                        && self.null_texts.is_empty());
+                if has_mapping {
+                    return Err(Failure::usage(
+                        "line protocol names its own tables, tags, fields and times: leave out --table --time --tag --field --type --null",
+                    ));
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A file as a sequence of parsed batches.
+
+use super::Import;
+use crate::failure::Failure;
+use crate::grid::{Heading, render};
+use crate::input::Input;
+use crate::output::RowFormat;
+use headwater::{FieldSpec, FieldType, Timestamp};
+use headwater_wire::ParsedBatch;
+use headwater_wire::csv::{CsvOptions, CsvParser};
+use headwater_wire::lineprotocol::{LineStream, ParserOptions};
+use indicatif::ProgressBar;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Rows of a batch: few enough to keep memory small, enough to make a sync worth while.
+const BATCH_ROWS_MAX: usize = 16_384;
+
+type Reader = Measured<Box<dyn Read + Send>>;
+
+/// Reads one file.
+pub(super) enum Source {
+    Csv {
+        parser: Box<CsvParser<Reader>>,
+        file: String,
+    },
+    LineProtocol {
+        stream: Box<LineStream<Reader>>,
+        file: String,
+        batch_bytes: usize,
+    },
+}
+
+impl Source {
+    /// `bytes_read` counts what comes out of the decompressor.
+    pub(super) fn open(
+        import: &Import,
+        path: &Path,
+        input: Input,
+        bar: ProgressBar,
+        bytes_read: Arc<AtomicU64>,
+    ) -> Result<Source, Failure> {
+        let file = path.display().to_string();
+        let inner = input
+            .decompressed(bar)
+            .map_err(|error| Failure::failed(format!("cannot read {file}: {error}")))?;
+        let reader = Measured { inner, bytes_read };
+        // A batch of columns takes up to four times its text.
+        let batch_bytes = (import.db.memory / 32).clamp(32 << 10, 1 << 20);
+        match import.format {
+            RowFormat::Csv => {
+                let mut options = import.csv_options();
+                options.batch_bytes_max = batch_bytes;
+                options.cached_name_bytes_max = import.db.memory / 8;
+                let parser = CsvParser::new(reader, options)
+                    .map_err(|error| Failure::of_csv(&file, &error))?;
+                let parser = Box::new(parser);
+                Ok(Source::Csv { parser, file })
+            }
+            RowFormat::Lp => {
+                let mut options = ParserOptions::new(now());
+                options.precision = import.precision;
+                options.cached_name_bytes_max = import.db.memory / 8;
+                Ok(Source::LineProtocol {
+                    stream: Box::new(LineStream::new(reader, options)),
+                    file,
+                    batch_bytes,
+                })
+            }
+        }
+    }
+
+    /// The next batch; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<ParsedBatch>, Failure> {
+        match self {
+            Source::Csv { parser, file } => parser
+                .next_batch(BATCH_ROWS_MAX)
+                .map_err(|error| Failure::of_csv(file, &error)),
+            Source::LineProtocol {
+                stream,
+                file,
+                batch_bytes,
+            } => stream
+                .next_batch(*batch_bytes)
+                .map_err(|error| Failure::failed(format!("cannot read {file}: {error}"))),
+        }
+    }
+
+    /// What the columns were taken for.
+    pub(super) fn columns(&self) -> Columns {
+        match self {
+            Source::LineProtocol { .. } => Columns::default(),
+            Source::Csv { parser, .. } => Columns {
+                fields: parser
+                    .fields()
+                    .map(|(name, field_type)| (name.to_owned(), field_type))
+                    .collect(),
+                suspects: parser
+                    .suspects()
+                    .map(|(column, text)| (column.to_owned(), text.to_owned()))
+                    .collect(),
+            },
+        }
+    }
+}
+
+/// The columns of a CSV file that become fields.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// Names, and types where they are known.
+    pub(super) fields: Vec<(String, Option<FieldType>)>,
+    /// Columns and the one text that makes them strings.
+    suspects: Vec<(String, String)>,
+}
+
+impl Columns {
+    /// The fields with a known type.
+    pub(super) fn specs(&self) -> Vec<FieldSpec> {
+        self.fields
+            .iter()
+            .filter_map(|(name, field_type)| {
+                Some(FieldSpec {
+                    name: name.clone(),
+                    field_type: (*field_type)?,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn table(&self) -> String {
+        let rows: Vec<Vec<String>> = self
+            .fields
+            .iter()
+            .map(|(name, field_type)| {
+                let shown = field_type.map_or("no value yet", FieldType::name);
+                vec![name.clone(), shown.to_owned()]
+            })
+            .collect();
+        render(&[Heading::text("column"), Heading::text("type")], &rows)
+    }
+
+    /// Says which columns are strings only because of a mark for absent values.
+    pub(super) fn warn(&self) {
+        let mut texts: Vec<&str> = self
+            .suspects
+            .iter()
+            .map(|(_, text)| text.as_str())
+            .collect();
+        texts.sort_unstable();
+        texts.dedup();
+        for text in texts {
+            let columns: Vec<&str> = self
+                .suspects
+                .iter()
+                .filter(|(_, other)| other == text)
+                .map(|(column, _)| column.as_str())
+                .collect();
+            eprintln!(
+                "note: stored as text because of `{text}` among numbers: {}; if it means there is no value, give --null '{text}'",
+                columns.join(", ")
+            );
+        }
+    }
+}
+
+impl Import {
+    fn csv_options(&self) -> CsvOptions {
+        let mut options = CsvOptions::new(
+            self.table.clone().unwrap_or_default(),
+            self.time.clone().unwrap_or_default(),
+        );
+        options.tags = self.tags.clone();
+        options.fields = (!self.fields.is_empty()).then(|| self.fields.clone());
+        options.types = self.types.clone();
+        options.null_texts = self.null_texts.clone();
+        options.delimiter = self.delimiter;
+        options
+    }
+}
+
+/// The clock, for lines without a time.
+fn now() -> Timestamp {
+    let nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
+    Timestamp::from_nanos(nanos)
+}
+
+/// Counts the bytes that pass.
+pub(super) struct Measured<R> {
+    inner: R,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Measured<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(out)?;
+        self.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

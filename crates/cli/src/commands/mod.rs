@@ -1,0 +1,22 @@
+//! One file per command: its arguments, and what it does.
+
+pub(crate) mod aggregate;
+pub(crate) mod check;
+pub(crate) mod compact;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod last;
+pub(crate) mod plot;
+pub(crate) mod scan;
+pub(crate) mod stat;
+pub(crate) mod table;
+pub(crate) mod tile;
+
+/// A cell of CSV output, in quotes where needed.
+fn csv_cell(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}

@@ -1,0 +1,215 @@
+//! `headwater stat`: sizes, counts and write amplification.
+
+use crate::failure::Failure;
+use crate::grid::{Heading, bytes, grouped, render};
+use crate::output::{print, print_json};
+use crate::store::DbArgs;
+use clap::{Args, ValueEnum};
+use headwater::{Duplicates, Stats, TableInfo};
+use serde::Serialize;
+
+/// Show sizes, counts and write amplification
+#[derive(Debug, Args)]
+#[command(after_help = "\
+wa_events is events written to leaves per event accepted; wa_bytes is bytes written, log, leaves, index and metadata
+together, per byte accepted (8 for a time or number, 1 for a boolean, the length of text).")]
+pub(crate) struct Stat {
+    #[command(flatten)]
+    db: DbArgs,
+
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t = StatFormat::Table)]
+    format: StatFormat,
+}
+
+/// How the figures are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StatFormat {
+    // For reading
+    Table,
+    // For programs
+    Json,
+}
+
+impl Stat {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let db = self.db.open_existing()?;
+        let stats = db.stats()?;
+        let tables = db.tables();
+        match self.format {
+            StatFormat::Json => print_json(&Figures::of(&stats)),
+            StatFormat::Table => print(&text(&stats, &tables)),
+        }
+    }
+}
+
+/// The figures under their stable names.
+#[derive(Serialize)]
+struct Figures {
+    events: u64,
+    streams: u64,
+    tables: u64,
+    partitions: u64,
+    leaves: u64,
+    late_runs: u64,
+    disk_bytes: u64,
+    segment_bytes: u64,
+    log_bytes: u64,
+    dead_bytes: u64,
+    bytes_per_event: f64,
+    wa_events: f64,
+    wa_bytes: f64,
+    events_accepted: u64,
+    bytes_accepted: u64,
+    events_in_memory: u64,
+    events_written: u64,
+    events_flush: u64,
+    events_merge: u64,
+    events_late_run: u64,
+    events_fold: u64,
+    events_compaction: u64,
+    bytes_log: u64,
+    bytes_leaf: u64,
+    bytes_index: u64,
+    bytes_meta: u64,
+    flushes: u64,
+    merges: u64,
+}
+
+impl Figures {
+    fn of(stats: &Stats) -> Figures {
+        Figures {
+            events: stats.events,
+            streams: stats.streams,
+            tables: stats.tables,
+            partitions: stats.partitions,
+            leaves: stats.leaves,
+            late_runs: stats.late_runs,
+            disk_bytes: stats.disk_bytes,
+            segment_bytes: stats.segment_bytes,
+            log_bytes: stats.log_bytes,
+            dead_bytes: stats.dead_bytes,
+            bytes_per_event: stats.bytes_per_event(),
+            wa_events: stats.wa_events(),
+            wa_bytes: stats.wa_bytes(),
+            events_accepted: stats.events_accepted,
+            bytes_accepted: stats.bytes_accepted,
+            events_in_memory: stats.events_in_memory,
+            events_written: stats.events_written(),
+            events_flush: stats.events_flush,
+            events_merge: stats.events_merge,
+            events_late_run: stats.events_late_run,
+            events_fold: stats.events_fold,
+            events_compaction: stats.events_compaction,
+            bytes_log: stats.bytes_log,
+            bytes_leaf: stats.bytes_leaf,
+            bytes_index: stats.bytes_index,
+            bytes_meta: stats.bytes_meta,
+            flushes: stats.flushes,
+            merges: stats.merges,
+        }
+    }
+}
+
+fn text(stats: &Stats, tables: &[TableInfo]) -> String {
+    let line = |name: &str, value: String, note: String| vec![name.to_owned(), value, note];
+    let rows = vec![
+        line(
+            "events",
+            grouped(stats.events),
+            format!("{} in memory", grouped(stats.events_in_memory)),
+        ),
+        line(
+            "streams",
+            grouped(stats.streams),
+            format!("in {} tables", grouped(stats.tables)),
+        ),
+        line(
+            "partitions",
+            grouped(stats.partitions),
+            format!(
+                "{} leaves, {} late runs",
+                grouped(stats.leaves),
+                grouped(stats.late_runs)
+            ),
+        ),
+        line(
+            "on disk",
+            bytes(stats.disk_bytes),
+            format!(
+                "segments {}, log {}, dead {}",
+                bytes(stats.segment_bytes),
+                bytes(stats.log_bytes),
+                bytes(stats.dead_bytes)
+            ),
+        ),
+        line(
+            "per event",
+            format!("{:.2} B", stats.bytes_per_event()),
+            "segments / events".to_owned(),
+        ),
+        line(
+            "wa_events",
+            format!("{:.3}", stats.wa_events()),
+            format!(
+                "flush {}, merge {}, late runs {}, folds {}, compaction {}",
+                grouped(stats.events_flush),
+                grouped(stats.events_merge),
+                grouped(stats.events_late_run),
+                grouped(stats.events_fold),
+                grouped(stats.events_compaction)
+            ),
+        ),
+        line(
+            "wa_bytes",
+            format!("{:.3}", stats.wa_bytes()),
+            format!(
+                "log {}, leaves {}, index {}, metadata {}",
+                bytes(stats.bytes_log),
+                bytes(stats.bytes_leaf),
+                bytes(stats.bytes_index),
+                bytes(stats.bytes_meta)
+            ),
+        ),
+    ];
+    let mut out = render(
+        &[Heading::text(""), Heading::number(""), Heading::text("")],
+        &rows,
+    );
+    out = out.trim_start_matches('\n').to_owned();
+    if !tables.is_empty() {
+        out.push('\n');
+        out.push_str(&table_list(tables));
+    }
+    out
+}
+
+/// One line per table.
+pub(super) fn table_list(tables: &[TableInfo]) -> String {
+    let headings = [
+        Heading::text("table"),
+        Heading::number("streams"),
+        Heading::number("fields"),
+        Heading::text("tags"),
+        Heading::text("duplicates"),
+        Heading::number("leaf"),
+    ];
+    let rows: Vec<Vec<String>> = tables
+        .iter()
+        .map(|table| {
+            vec![
+                table.name.clone(),
+                grouped(table.streams),
+                table.fields.len().to_string(),
+                table.tags.join(","),
+                duplicates_name(table.duplicates).to_owned(),
+                table.leaf_events.to_string(),
+            ]
+        })
+        .collect();
+    render(&headings, &rows)
+}
+
+pub(super) fn duplicates_name(duplicates: Duplicates) -> &'static str {
+    duplicates.name()
+}

@@ -1,0 +1,58 @@
+//! How a command fails.
+
+use headwater_wire::csv::CsvError;
+use std::fmt::Display;
+use std::io;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line asks for something that cannot be: exit code 2.
+    Usage(String),
+    /// It could not be done: exit code 1.
+    Failed(String),
+    /// As [`Failure::Failed`], and everything about it was said already.
+    Reported,
+    /// Nobody reads the output any more: not a failure at all.
+    ClosedPipe,
+}
+
+impl Failure {
+    pub(crate) fn failed(message: impl Display) -> Failure {
+        Failure::Failed(message.to_string())
+    }
+
+    pub(crate) fn usage(message: impl Display) -> Failure {
+        Failure::Usage(message.to_string())
+    }
+
+    /// The failure of one input file.
+    pub(crate) fn of_csv(file: &str, error: &CsvError) -> Failure {
+        let message = format!("{file}: {error}");
+        match error {
+            CsvError::NoSuchColumn { .. }
+            | CsvError::GivenTwice { .. }
+            | CsvError::FieldType { .. }
+            | CsvError::TimeFormat { .. }
+            | CsvError::TimeUnclear { .. } => Failure::Usage(message),
+            _ => Failure::Failed(message),
+        }
+    }
+}
+
+impl From<headwater::Error> for Failure {
+    fn from(error: headwater::Error) -> Self {
+        Failure::failed(error)
+    }
+}
+
+/// Errors of stdout; other files name themselves.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Failure::ClosedPipe
+        } else {
+            Failure::Failed(format!("cannot write the output: {error}"))
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Data on stdout.
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    // Aligned columns, for reading
+    Table,
+    // JSON, for programs
+    Json,
+    // CSV with a header line
+    Csv,
+}
+
+/// How rows of events are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RowFormat {
+    // Comma-separated values
+    Csv,
+    // InfluxDB line protocol
+    Lp,
+}
+
+/// Collects bytes for stdout. [`Output::finish`] must be called last.
+pub(crate) struct Output {
+    inner: BufWriter<StdoutLock<'static>>,
+    /// Rows not handed on yet.
+    pub(crate) buffer: Vec<u8>,
+}
+
+impl Output {
+    pub(crate) fn new() -> Output {
+        Output {
+            inner: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Hands on what is in the buffer once it is large.
+    pub(crate) fn pass_on(&mut self) -> Result<(), Failure> {
+        if self.buffer.len() >= 1 << 16 {
+            self.inner.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.inner.write_all(&self.buffer)?;
+        self.inner.flush()?;
+        Ok(())
+    }
+}
+
+/// Prints a whole text.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints a value as JSON on lines of its own.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::failed)?;
+    print(&format!("{text}\n"))
+}

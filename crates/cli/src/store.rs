@@ -1,0 +1,34 @@
+//! Opening the database a command works on.
+
+use crate::arguments::parse_size;
+use crate::failure::Failure;
+use clap::Args;
+use headwater::{Database, Options};
+use std::path::PathBuf;
+
+/// Which database, and how much memory it may take.
+#[derive(Debug, Args)]
+pub(crate) struct DbArgs {
+    /// Directory of the database
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
+    pub(crate) db: PathBuf,
+
+    /// Memory for events, caches and flushes
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
+    pub(crate) memory: usize,
+}
+
+impl DbArgs {
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::new(&self.db);
+        options.memory_budget_bytes = self.memory;
+        options
+    }
+
+    /// Opens a database that must be there.
+    pub(crate) fn open_existing(&self) -> Result<Database, Failure> {
+        let mut options = self.options();
+        options.must_exist = true;
+        Ok(Database::open(options)?)
+    }
+}

@@ -1,0 +1,275 @@
+//! `headwater import`.
+
+use crate::support::{Bench, text};
+use std::io::Write;
+
+const WEATHER: &str = "\
+time,station,temp,wind,note
+2013-01-01T06:00:00Z,EWR,39.02,10,clear
+2013-01-01T07:00:00Z,EWR,39.9,NA,
+2013-01-01T06:00:00Z,JFK,40.1,12,\"rain, light\"
+";
+
+#[test]
+fn csv_is_stored_by_device_and_time() {
+    let bench = Bench::new();
+    let ran = bench
+        .import_csv(WEATHER, &["--tag", "station", "--null", "NA"])
+        .ok();
+    assert!(ran.stdout.is_empty());
+    assert!(
+        ran.stderr.contains("stored 3 rows from 4 lines"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(
+        bench.run("export", &["--table", "t"]).ok().stdout,
+        "\
+time,station,temp,wind,note
+2013-01-01T06:00:00Z,EWR,39.02,10,clear
+2013-01-01T07:00:00Z,EWR,39.9,,
+2013-01-01T06:00:00Z,JFK,40.1,12,\"rain, light\"
+"
+    );
+}
+
+#[test]
+fn a_mark_for_absent_values_is_pointed_out() {
+    let ran = Bench::new().import_csv(WEATHER, &["--tag", "station"]).ok();
+    assert!(
+        ran.stderr.contains("`NA` among numbers: wind") && ran.stderr.contains("--null 'NA'"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn compressed_files_are_told_by_their_first_bytes() {
+    let bench = Bench::new();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"time,v\n1000000000,1\n").unwrap();
+    let gzip = bench.file("a", gzip.finish().unwrap());
+    let zstd = bench.file(
+        "b",
+        zstd::encode_all(&b"time,v\n1000000001,2\n"[..], 1).unwrap(),
+    );
+    let plain = bench.file("c.gz", "time,v\n1000000002,3\n");
+    let files = [text(&gzip), text(&zstd), text(&plain)];
+    bench
+        .run(
+            "import",
+            &[&["--table", "t", "--time", "time:s"], &files[..]].concat(),
+        )
+        .ok();
+    assert_eq!(
+        bench.exported("t"),
+        "time,v\n1000000000000000000,1\n1000000001000000000,2\n1000000002000000000,3\n"
+    );
+}
+
+#[test]
+fn a_truncated_gzip_file_fails_and_keeps_what_was_read() {
+    let bench = Bench::new();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut state = 1u64;
+    gzip.write_all(b"time,v\n").unwrap();
+    for i in 0..200_000u64 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        gzip.write_all(format!("{},{}\n", 1_000_000_000 + i, state >> 40).as_bytes())
+            .unwrap();
+    }
+    let bytes = gzip.finish().unwrap();
+    let file = bench.file("cut.gz", &bytes[..bytes.len() / 2]);
+    let ran = bench.run("import", &["--table", "t", "--time", "time:s", text(&file)]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.contains("cut.gz") && ran.stderr.contains("rows were stored before the failure"),
+        "{}",
+        ran.stderr
+    );
+    assert!(bench.exported("t").lines().count() > 10_000);
+}
+
+#[test]
+fn refused_lines_are_counted_and_shown_with_their_numbers() {
+    let bench = Bench::new();
+    let ran = bench.import_csv(
+        "time,v\n1000000000,1\nnoon,2\n1000000001,x\n1000000002,3,4\n1000000003,5\n",
+        &["--field", "v:i64"],
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for part in [
+        "stored 2 rows",
+        "3 lines were refused",
+        "E_FIELDS",
+        "line 3: E_TIME: expected the time in seconds since 1970, found `noon`",
+        "line 4: E_TYPE: column `v` is declared i64",
+        "line 5: E_FIELDS: expected 2 cells as in the header, found 3",
+    ] {
+        assert!(ran.stderr.contains(part), "{part}\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn strict_imports_fail_on_refused_lines_and_so_do_those_without_any_row() {
+    let bench = Bench::new();
+    assert_eq!(
+        bench
+            .import_csv("time,v\n1000000000,1\nnoon,2\n", &["--strict"])
+            .code,
+        1
+    );
+    assert_eq!(bench.exported("t"), "time,v\n1000000000000000000,1\n");
+    let file = bench.file("bad.csv", "time,v\nnoon,2\n");
+    assert_eq!(
+        bench
+            .run("import", &["--table", "t", "--time", "time:s", text(&file)])
+            .code,
+        1
+    );
+}
+
+#[test]
+fn lines_the_engine_refuses_have_their_numbers_too() {
+    let bench = Bench::new();
+    bench.run("table create", &["t", "--field", "v:i64"]).ok();
+    let ran = bench.import_lines("t v=1i 1\n\nt v=\"text\" 2\nt w=1 3\n");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("line 3: E_TYPE"), "{}", ran.stderr);
+    assert_eq!(bench.exported("t"), "time,v,w\n1,1,\n3,,1.0\n");
+}
+
+#[test]
+fn integers_widen_and_later_files_add_fields() {
+    let bench = Bench::new();
+    bench.import_csv("time,a\n1000000000,1\n", &[]).ok();
+    bench.import_csv("time,b,a\n1000000001,x,2.5\n", &[]).ok();
+    assert_eq!(
+        bench.exported("t"),
+        "time,a,b\n1000000000000000000,1.0,\n1000000001000000000,2.5,x\n"
+    );
+}
+
+#[test]
+fn duplicates_are_kept_or_replaced_as_asked() {
+    let text = "time,v\n1000000000,1\n1000000000,2\n";
+    let bench = Bench::new();
+    bench.import_csv(text, &["--duplicates", "keep"]).ok();
+    assert_eq!(bench.exported("t").lines().count(), 3);
+    let ran = bench.import_csv(text, &["--duplicates", "last"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("duplicates"), "{}", ran.stderr);
+    let bench = Bench::new();
+    bench.import_csv(text, &[]).ok();
+    assert_eq!(bench.exported("t"), "time,v\n1000000000000000000,2\n");
+}
+
+#[test]
+fn local_times_follow_their_zone() {
+    // The night of the change: 01:30 is there twice, 02:30 in spring is not.
+    let bench = Bench::new();
+    let file = bench.file(
+        "a.csv",
+        "when: local,v\n2013-11-03 00:30,1\n2013-11-03 01:30,2\n2013-03-10 02:30,3\n",
+    );
+    let ran = bench.run(
+        "import",
+        &[
+            "--table",
+            "t",
+            "--time",
+            "when: local:%Y-%m-%d %H:%M@America/New_York",
+            text(&file),
+        ],
+    );
+    assert!(
+        ran.stderr.contains("line 4: E_TIME") && ran.stderr.contains("does not exist"),
+        "{}",
+        ran.stderr
+    );
+    let out = bench.run("export", &["--table", "t"]).ok().stdout;
+    assert_eq!(
+        out,
+        "time,v\n2013-11-03T04:30:00Z,1\n2013-11-03T05:30:00Z,2\n"
+    );
+}
+
+#[test]
+fn a_dry_run_shows_columns_and_stores_nothing() {
+    let bench = Bench::new();
+    let ran = bench
+        .import_csv(WEATHER, &["--tag", "station", "--null", "NA", "--dry-run"])
+        .ok();
+    assert_eq!(
+        ran.stdout,
+        "column  type\ntemp    f64\nwind    i64\nnote    string\n"
+    );
+    assert!(ran.stderr.contains("would store 3 rows"), "{}", ran.stderr);
+    assert!(!bench.db().exists());
+}
+
+#[test]
+fn a_wrong_mapping_leaves_no_database_behind() {
+    let bench = Bench::new();
+    let file = bench.file("a.csv", "time,v\n1000000000,1\n");
+    for (arguments, part) in [
+        (vec!["--table", "t", "--time", "when"], "no column `when`"),
+        (
+            vec!["--table", "t", "--time", "time:minutes"],
+            "`minutes` is no time format",
+        ),
+        (
+            vec!["--table", "t", "--time", "time", "--tag", "device"],
+            "no column `device`",
+        ),
+        (
+            vec!["--table", "t", "--time", "time", "--field", "v:int"],
+            "`int` is no type",
+        ),
+        (vec!["--table", "t"], "--time COLUMN[:FORMAT]"),
+        (vec!["--time", "time"], "--table NAME"),
+        (
+            vec!["--format", "lp", "--table", "t"],
+            "names its own tables",
+        ),
+    ] {
+        let ran = bench.run("import", &[&arguments[..], &[text(&file)]].concat());
+        assert_eq!(ran.code, 2, "{arguments:?} {}", ran.stderr);
+        assert!(ran.stderr.contains(part), "{arguments:?} {}", ran.stderr);
+    }
+    let ran = bench.run(
+        "import",
+        &[
+            "--table",
+            "t",
+            "--time",
+            "time",
+            text(&bench.path("nowhere")),
+        ],
+    );
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("nowhere"));
+    assert!(!bench.db().exists());
+}
+
+#[test]
+fn many_rows_go_through_a_small_memory() {
+    let bench = Bench::new();
+    let mut text = String::from("time,device,a,b\n");
+    for i in 0..60_000u64 {
+        text.push_str(&format!(
+            "{},d{},{}.5,{}\n",
+            1_000_000_000 + i,
+            i % 50,
+            i,
+            i * 7
+        ));
+    }
+    bench.import_csv(&text, &["--tag", "device"]).ok();
+    let json = bench.run("stat", &["--format", "json"]).ok().json();
+    assert_eq!(json["events"], 60_000);
+    assert_eq!(json["streams"], 50);
+    bench.run("check", &[]).ok();
+}

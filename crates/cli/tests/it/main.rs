@@ -1,0 +1,15 @@
+//! Tests of the program itself, as its users run it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed test should stop where it fails"
+)]
+
+mod import;
+mod real_data;
+mod reads;
+mod round_trip;
+mod support;
+mod tables;
+mod usage;

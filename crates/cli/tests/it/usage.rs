@@ -1,0 +1,119 @@
+//! Exit codes, messages and help.
+
+use crate::support::{Bench, program};
+use std::path::Path;
+
+fn output(arguments: &[&str]) -> (i32, String, String) {
+    let output = program().args(arguments).output().unwrap();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn wrong_usage_is_code_2() {
+    for arguments in [
+        &["frobnicate"][..],
+        &[],
+        &["stat"],
+        &["stat", "--db", "x", "--format", "xml"],
+        &["export", "--db", "x"],
+        &["import", "--db", "x", "--table", "t", "--time", "time"],
+        &["aggregate", "--db", "x", "a.b", "--every", "5 minutes"],
+        &["aggregate", "--db", "x", "a.b", "--from", "yesterday"],
+        &["stat", "--db", "x", "--memory", "much"],
+    ] {
+        let (code, stdout, stderr) = output(arguments);
+        assert_eq!(code, 2, "{arguments:?}");
+        assert!(stdout.is_empty() && !stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_database_that_is_not_there_is_code_1_and_is_not_made() {
+    let bench = Bench::new();
+    for (command, arguments) in [
+        ("stat", &[][..]),
+        ("check", &[]),
+        ("last", &["t"]),
+        ("scan", &["t"]),
+        ("export", &["--table", "t"]),
+        ("tile", &["t.f", "0", "0"]),
+        ("plot", &["t.f"]),
+        ("compact", &[]),
+    ] {
+        let ran = bench.run(command, arguments);
+        assert_eq!(ran.code, 1, "{command}: {ran:?}");
+        assert!(
+            ran.stderr.contains("no database here"),
+            "{command}: {}",
+            ran.stderr
+        );
+        assert!(!bench.db().exists(), "{command}");
+    }
+}
+
+#[test]
+fn the_directory_may_come_from_the_environment() {
+    let bench = Bench::new();
+    bench.import_lines("t v=1 1\n").ok();
+    let output = program()
+        .args(["last", "t", "--format", "csv"])
+        .env("HEADWATER_DB", bench.db())
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "stream,field,time,value\nt,v,1970-01-01T00:00:00.000000001Z,1.0\n"
+    );
+}
+
+#[test]
+fn version_is_told() {
+    let (code, stdout, _) = output(&["--version"]);
+    assert_eq!((code, stdout.starts_with("headwater 0.")), (0, true));
+}
+
+/// The help is part of the promise to users. After a change on purpose: `UPDATE_HELP=1 cargo test -p headwater-cli help`.
+#[test]
+fn help_texts_are_as_they_were() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
+    for command in [
+        "",
+        "import",
+        "export",
+        "scan",
+        "last",
+        "aggregate",
+        "tile",
+        "plot",
+        "stat",
+        "check",
+        "compact",
+        "table",
+        "table create",
+        "table alter",
+        "table show",
+    ] {
+        let mut arguments: Vec<&str> = command.split_terminator(' ').collect();
+        arguments.push("--help");
+        let (code, stdout, _) = output(&arguments);
+        assert_eq!(code, 0, "{command}");
+        let name = if command.is_empty() {
+            "headwater".to_owned()
+        } else {
+            command.replace(' ', "_")
+        };
+        let path = dir.join(format!("{name}.txt"));
+        if std::env::var_os("UPDATE_HELP").is_some() {
+            std::fs::write(&path, &stdout).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            stdout, expected,
+            "help of `{command}`; UPDATE_HELP=1 accepts it"
+        );
+    }
+}
