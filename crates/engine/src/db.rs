@@ -447,11 +447,8 @@ impl Inner {
             return Ok(());
         }
         let core = &self.core;
-        let flushed = if core.log.check_failure().is_ok() {
-            core.flush_all()
-        } else {
-            Ok(())
-        };
+        let healthy = core.log.check_failure().is_ok();
+        let stored = if healthy { core.store_all() } else { Ok(()) };
         core.work.stop.store(true, Ordering::Release);
         core.log.close();
         {
@@ -464,7 +461,11 @@ impl Inner {
                 tracing::error!("a worker thread had panicked");
             }
         }
-        flushed
+        if healthy {
+            stored.and_then(|()| core.leave_log())
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -87,12 +87,24 @@ impl Core {
 
     /// Stores every event in memory.
     pub(crate) fn flush_all(&self) -> Result<()> {
+        self.store_all()?;
+        step::commit_log_cut(self)
+    }
+
+    /// As [`Core::flush_all`], at the end: the next opening finds nothing to read in the log.
+    pub(crate) fn leave_log(&self) -> Result<()> {
+        self.log.leave_file()?;
+        step::commit_log_cut(self)
+    }
+
+    /// Steps until no event is left in memory.
+    pub(crate) fn store_all(&self) -> Result<()> {
         let _no_compaction = self.compacting.lock();
         self.log.wait_published(self.log.newest())?;
         for index in self.shard_indices() {
             while self.step(index, Buffers::Both, Urgency::All)? {}
         }
-        step::commit_log_cut(self)
+        Ok(())
     }
 
     /// A partition that should be rewritten.

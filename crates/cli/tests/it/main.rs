@@ -7,8 +7,8 @@
 )]
 
 mod import;
-mod real_data;
 mod reads;
+mod real_data;
 mod round_trip;
 mod support;
 mod tables;

@@ -69,6 +69,12 @@ const OBD_2018: Mapping = Mapping {
     file: "obd_seat_leon_2018",
     rows: 1_197_761,
     streams: 39,
+    // Integers for months, then floats: the column is widened on the way.
+    types: &[
+        ("Engine Coolant Temperature [°C]", "f64"),
+        ("Engine RPM [RPM]", "f64"),
+        ("Time", "string"),
+    ],
     ..OBD_2017
 };
 
@@ -81,10 +87,7 @@ const PHONES: Mapping = Mapping {
     null: Some("NA"),
     streams: 39,
     types: &[
-        (
-            "A.Time.to.previous.Client.sequence.detection.time",
-            "i64",
-        ),
+        ("A.Time.to.previous.Client.sequence.detection.time", "i64"),
         ("C.NTP.offset", "i64"),
         ("S.Client.IP", "string"),
     ],
@@ -182,6 +185,7 @@ impl Mapping {
     fn time_argument(&self) -> String {
         match self.stamp {
             Stamp::Millis => format!("{}:ms", self.time),
+            Stamp::Nanos => format!("{}:ns", self.time),
             Stamp::Rfc3339 => format!("{}:rfc3339", self.time),
         }
     }

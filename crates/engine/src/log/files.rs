@@ -114,14 +114,7 @@ impl LogFiles {
             }
             None => self.create_file(needed.max(self.file_bytes))?,
         };
-        if let Some(old) = self.current.take() {
-            self.full.push_back(FullFile {
-                number: old.number,
-                generation: old.generation,
-                last: old.last,
-                bytes: old.bytes,
-            });
-        }
+        self.leave_current()?;
         let generation = self.next_generation;
         self.next_generation += 1;
         let header = FileHeader {
@@ -146,6 +139,20 @@ impl LogFiles {
             dirty: false,
         });
         Ok(generation)
+    }
+
+    /// Takes no more records into the current file; the next one begins another.
+    pub(crate) fn leave_current(&mut self) -> Result<()> {
+        self.sync()?;
+        if let Some(old) = self.current.take() {
+            self.full.push_back(FullFile {
+                number: old.number,
+                generation: old.generation,
+                last: old.last,
+                bytes: old.bytes,
+            });
+        }
+        Ok(())
     }
 
     fn create_file(&mut self, size: u64) -> Result<(u64, u64, Arc<dyn File>)> {

@@ -445,6 +445,12 @@ impl Log {
         self.leader.lock().files.first_generation_needed(needed)
     }
 
+    /// Leaves the current file, so that it can be freed once nothing in it is needed.
+    pub(crate) fn leave_file(&self) -> Result<()> {
+        let left = self.leader.lock().files.leave_current();
+        left.inspect_err(|error| self.latch(error.clone()))
+    }
+
     /// Frees files the metadata no longer names.
     pub(crate) fn recycle_below(&self, generation: u64) -> Result<()> {
         self.leader.lock().files.recycle_below(generation)

@@ -2,8 +2,8 @@
 //! returned is right; everything that is not damaged stays readable; nothing panics; `check` reports what reading met.
 
 use crate::support::{
-    Action, Dice, Event, Fields, Maker, Model, Run, START, Step, check, collect, read_back,
-    small_options, steps, workload,
+    Action, Dice, Event, Fields, Maker, Model, Run, START, Step, batch_of, check, collect,
+    read_back, small_options, steps, workload,
 };
 use headwater_codec::{ClosedRange, Extremes, Level, StreamName, Value};
 use headwater_engine::{AggregateSpec, Bins, Database, Error, ErrorKind, Options, ScanSpec};
@@ -444,6 +444,57 @@ fn a_damaged_leaf_stops_neither_writing_nor_storing() {
         }
     }
     assert!(reported > 8, "{reported}");
+}
+
+#[test]
+fn events_in_memory_outlive_the_footer_of_their_partition() {
+    let options = small_options();
+    let name = StreamName::new("dense", [("id", "1")]);
+    let event = |time: i64| Event {
+        stream: name.clone(),
+        time,
+        fields: Fields::from([("n".to_owned(), Value::I64(time / 1_000_000_000))]),
+    };
+    let far = START + (1 << 58);
+    let actions = [
+        Action::Write((0..400).map(|i| event(START + i * 1_000_000_000)).collect()),
+        Action::Flush,
+        Action::Write((0..20).map(|i| event(far + i)).collect()),
+    ];
+    let disk = FaultyFiles::new(1);
+    let mut run = Run::new(Arc::new(disk.clone()), &options);
+    run.play(&actions).unwrap();
+    let mut met = 0;
+    for (path, len) in disk
+        .files()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("/db/segment"))
+    {
+        let disk = disk.after_crash(1);
+        disk.flip_bit(&path, len - 3, 0).unwrap();
+        let db = Run::new(Arc::new(disk), &options).open().unwrap();
+        let late = START + 7;
+        // Without the newest partition's footer it is not known what is late: the write is refused.
+        if db.commit(batch_of(&[event(late)])).is_err() {
+            continue;
+        }
+        let (rows, errors) = collect(
+            db.snapshot()
+                .unwrap()
+                .scan(&name, &ScanSpec::default())
+                .unwrap(),
+        );
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_located(&errors[0], "footer");
+        assert!(
+            rows.iter().any(|(t, _)| *t == late),
+            "{} has {} rows",
+            path.display(),
+            rows.len()
+        );
+        met += 1;
+    }
+    assert!(met > 0);
 }
 
 #[test]

@@ -268,10 +268,6 @@ impl Model {
         model
     }
 
-    pub(crate) fn row_count(&self) -> usize {
-        self.streams.values().map(Vec::len).sum()
-    }
-
     pub(crate) fn streams(&self) -> &BTreeMap<StreamName, Vec<(i64, Fields)>> {
         &self.streams
     }

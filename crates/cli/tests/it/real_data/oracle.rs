@@ -107,7 +107,11 @@ impl<'s> Expected<'s> {
             .collect();
         let missing = (0..self.source.header().len())
             .filter(|at| *at != self.time && !tags.contains(&&self.source.header()[*at]))
-            .filter(|at| types.iter().all(|(name, _)| *name != self.source.header()[*at]))
+            .filter(|at| {
+                types
+                    .iter()
+                    .all(|(name, _)| *name != self.source.header()[*at])
+            })
             .collect();
         Comparison {
             expected: self,
@@ -165,7 +169,8 @@ impl Kind {
                 let digits = source.strip_prefix('-').unwrap_or(source).as_bytes();
                 let says_more = matches!(digits, [b'0', b'0'..=b'9', ..] | [b'+', ..] | []);
                 let bits = |text: &str| text.parse::<f64>().map(f64::to_bits);
-                !says_more && (text_is_same || bits(source).is_ok() && bits(source) == bits(exported))
+                !says_more
+                    && (text_is_same || bits(source).is_ok() && bits(source) == bits(exported))
             }
         }
     }
@@ -195,13 +200,22 @@ impl<'e> Comparison<'e, '_> {
             push_tag(&mut stream, tag, value);
         }
         if stream != self.stream || self.rows == 1 {
-            assert!(self.groups.next().is_none(), "rows missing of {}", self.stream);
+            assert!(
+                self.groups.next().is_none(),
+                "rows missing of {}",
+                self.stream
+            );
             let at = self.open.iter().position(|name| *name == stream);
-            let name = self.open.swap_remove(at.unwrap_or_else(|| panic!("no stream for {line}")));
+            let name = self
+                .open
+                .swap_remove(at.unwrap_or_else(|| panic!("no stream for {line}")));
             self.groups = Box::new(expected.groups(&expected.streams[name]));
             self.stream = stream;
         }
-        let group = self.groups.next().unwrap_or_else(|| panic!("one row too many: {line}"));
+        let group = self
+            .groups
+            .next()
+            .unwrap_or_else(|| panic!("one row too many: {line}"));
         assert_eq!(exported[0].parse(), Ok(group[0].0), "the time of {line}");
         let sources: Vec<_> = group
             .iter()
@@ -223,7 +237,9 @@ impl<'e> Comparison<'e, '_> {
             );
         }
         for at in &self.missing {
-            let is_empty = sources.iter().all(|cells| self.is_absent(&cells[*at], Kind::F64));
+            let is_empty = sources
+                .iter()
+                .all(|cells| self.is_absent(&cells[*at], Kind::F64));
             assert!(is_empty, "column {at} is not exported: {line}");
         }
     }
@@ -247,7 +263,11 @@ impl<'e> Comparison<'e, '_> {
 
     /// Ends the comparison: nothing may be left. Returns the rows.
     pub(crate) fn finish(mut self) -> usize {
-        assert!(self.groups.next().is_none(), "rows missing of {}", self.stream);
+        assert!(
+            self.groups.next().is_none(),
+            "rows missing of {}",
+            self.stream
+        );
         assert!(self.open.is_empty(), "streams missing: {:?}", self.open);
         self.rows
     }
@@ -267,6 +287,10 @@ fn numbers_are_compared_to_the_bit() {
         (Kind::I64, "-7", "-7", true),
         (Kind::Text, "a", "a ", false),
     ] {
-        assert_eq!(kind.is_same(source, exported), wanted, "{source} {exported}");
+        assert_eq!(
+            kind.is_same(source, exported),
+            wanted,
+            "{source} {exported}"
+        );
     }
 }

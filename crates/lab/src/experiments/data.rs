@@ -1,0 +1,311 @@
+//! Each file of real data: import speed, bytes per event, write amplification.
+//!
+//! A file is decompressed into memory first. Then, for every run, a new database takes it in batches of 1,000 rows with one
+//! ticket in flight and `Durability::Synced`; it is flushed, looked at, compacted, looked at again, checked and removed.
+
+use crate::{machine, table};
+use headwater::{Database, Duplicates, Options, Stats, TableSpec};
+use headwater_wire::csv::{CsvOptions, CsvParser};
+use serde::Serialize;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Options of the experiment.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Where the files are; those that are not there are left out.
+    #[arg(long, default_value = "data")]
+    dir: PathBuf,
+    /// Where databases are made; a folder of its own is made in it and removed.
+    #[arg(long, default_value = "/tmp")]
+    scratch: PathBuf,
+    /// Runs of each file.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Write the figures as JSON too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A file and how its columns are taken.
+struct Source {
+    file: &'static str,
+    time: &'static str,
+    tags: &'static [&'static str],
+    null: Option<&'static str>,
+}
+
+const SOURCES: [Source; 11] = [
+    Source {
+        file: "weather_nyc_2013",
+        time: "epoch_ms:ms",
+        tags: &["origin"],
+        null: Some("NA"),
+    },
+    Source {
+        file: "obd_seat_leon_2017",
+        time: "epoch_ms:ms",
+        tags: &["drive"],
+        null: None,
+    },
+    Source {
+        file: "obd_seat_leon_2018",
+        time: "epoch_ms:ms",
+        tags: &["drive"],
+        null: None,
+    },
+    Source {
+        file: "phones_umts_d1_d5",
+        time: "S.Client.Detection.Time:ms",
+        tags: &["S.Session.Name", "S.Device.ID"],
+        null: Some("NA"),
+    },
+    Source {
+        file: "lorawan_helium_ems",
+        time: "hotspot.reported_at:ms",
+        tags: &["dev_eui"],
+        null: None,
+    },
+    Source {
+        file: "lorawan_helium_ftd",
+        time: "hotspot.reported_at:ms",
+        tags: &["dev_eui"],
+        null: None,
+    },
+    Source {
+        file: "lorawan_helium_imst",
+        time: "hotspot.reported_at:ms",
+        tags: &["dev_eui"],
+        null: None,
+    },
+    Source {
+        file: "balloon_loggers",
+        time: "epoch_ms_logger:ms",
+        tags: &["logger"],
+        null: None,
+    },
+    Source {
+        file: "nab_real",
+        time: "epoch_ms:ms",
+        tags: &["series"],
+        null: None,
+    },
+    Source {
+        file: "usgs_quakes_2020_snapshots",
+        time: "time:rfc3339",
+        tags: &["net"],
+        null: None,
+    },
+    Source {
+        file: "usgs_quakes_2025_snapshots",
+        time: "time:rfc3339",
+        tags: &["net"],
+        null: None,
+    },
+];
+
+#[derive(Serialize)]
+struct Figures {
+    file: &'static str,
+    events: u64,
+    fields: usize,
+    csv_bytes: usize,
+    rows_per_second: f64,
+    spread_percent: (f64, f64),
+    cpu_seconds_per_million_values: f64,
+    bytes_per_event: f64,
+    bytes_per_event_compacted: f64,
+    wa_events: f64,
+    wa_bytes: f64,
+    sync_median_us: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let scratch = arguments
+        .scratch
+        .join(format!("headwater-lab-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch)?;
+    println!("{}\n", machine::describe(&scratch)?);
+    let mut all = Vec::new();
+    for source in &SOURCES {
+        let path = arguments.dir.join(format!("{}.csv.gz", source.file));
+        if !path.exists() {
+            eprintln!("{} is not there: left out", path.display());
+            continue;
+        }
+        all.push(measure(source, &path, &scratch, arguments.runs.max(1))?);
+        eprintln!("{} done", source.file);
+    }
+    std::fs::remove_dir_all(&scratch)?;
+    let rows: Vec<Vec<String>> = all.iter().map(row).collect();
+    table::print(
+        &[
+            "file",
+            "events",
+            "fields",
+            "rows/s",
+            "spread",
+            "CPU s per million values",
+            "bytes/event",
+            "compacted",
+            "CSV bytes/event",
+            "WA events",
+            "WA bytes",
+            "sync median",
+        ],
+        &rows,
+    );
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, serde_json::to_string_pretty(&all)?)?;
+    }
+    Ok(())
+}
+
+fn row(figures: &Figures) -> Vec<String> {
+    vec![
+        figures.file.to_owned(),
+        figures.events.to_string(),
+        figures.fields.to_string(),
+        format!("{:.0}", figures.rows_per_second),
+        format!(
+            "{:+.0} % … {:+.0} %",
+            figures.spread_percent.0, figures.spread_percent.1
+        ),
+        format!("{:.3}", figures.cpu_seconds_per_million_values),
+        format!("{:.2}", figures.bytes_per_event),
+        format!("{:.2}", figures.bytes_per_event_compacted),
+        format!(
+            "{:.1}",
+            figures.csv_bytes as f64 / figures.events.max(1) as f64
+        ),
+        format!("{:.3}", figures.wa_events),
+        format!("{:.3}", figures.wa_bytes),
+        format!("{:.0} µs", figures.sync_median_us),
+    ]
+}
+
+struct OneRun {
+    rows_per_second: f64,
+    cpu_seconds: f64,
+    values: u64,
+    fields: usize,
+    flushed: Stats,
+    compacted: Stats,
+}
+
+fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<Figures, Failure> {
+    let mut csv = Vec::new();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(path)?).read_to_end(&mut csv)?;
+    let mut results = Vec::new();
+    for number in 0..runs {
+        results.push(one_run(
+            source,
+            &csv,
+            &scratch.join(format!("{}-{number}", source.file)),
+        )?);
+    }
+    let (rows_per_second, least, most) =
+        table::median(results.iter().map(|r| r.rows_per_second).collect());
+    let cpu = table::median(
+        results
+            .iter()
+            .map(|r| r.cpu_seconds * 1e6 / r.values.max(1) as f64)
+            .collect(),
+    )
+    .0;
+    let sync = table::median(
+        results
+            .iter()
+            .map(|r| r.flushed.log_sync_median.as_secs_f64() * 1e6)
+            .collect(),
+    )
+    .0;
+    let Some(last) = results.last() else {
+        return Err("no run".into());
+    };
+    Ok(Figures {
+        file: source.file,
+        events: last.flushed.events,
+        fields: last.fields,
+        csv_bytes: csv.len(),
+        rows_per_second,
+        spread_percent: (least, most),
+        cpu_seconds_per_million_values: cpu,
+        bytes_per_event: last.flushed.bytes_per_event(),
+        bytes_per_event_compacted: last.compacted.bytes_per_event(),
+        wa_events: last.flushed.wa_events(),
+        wa_bytes: last.flushed.wa_bytes(),
+        sync_median_us: sync,
+    })
+}
+
+fn one_run(source: &Source, csv: &[u8], dir: &Path) -> Result<OneRun, Failure> {
+    let db = Database::open(Options::new(dir))?;
+    db.create_table(&TableSpec {
+        duplicates: Duplicates::Keep,
+        ..TableSpec::new("t")
+    })?;
+    let mut options = CsvOptions::new("t", source.time);
+    options.tags = source.tags.iter().map(|t| (*t).to_owned()).collect();
+    options.null_texts = source.null.iter().map(|n| (*n).to_owned()).collect();
+    let (start, cpu) = (Instant::now(), machine::cpu_seconds());
+    let mut parser = CsvParser::new(csv, options)?;
+    let (mut rows, mut values) = (0u64, 0u64);
+    let mut flying = None;
+    while let Some(parsed) = parser.next_batch(1000)? {
+        if let Some(refused) = parsed.refused.first() {
+            return Err(format!(
+                "{}: line {}: {}",
+                source.file, refused.line, refused.message
+            )
+            .into());
+        }
+        for entry in parsed.batch.entries() {
+            values += entry
+                .fields
+                .iter()
+                .map(|(_, c)| c.present_count() as u64)
+                .sum::<u64>();
+        }
+        let ticket = db.write(parsed.batch)?;
+        if let Some(before) = flying.replace(ticket) {
+            rows += wait(before)?;
+        }
+    }
+    if let Some(last) = flying {
+        rows += wait(last)?;
+    }
+    db.flush()?;
+    let rows_per_second = rows as f64 / start.elapsed().as_secs_f64();
+    let cpu_seconds = machine::cpu_seconds() - cpu;
+    let flushed = db.stats()?;
+    db.compact()?;
+    let compacted = db.stats()?;
+    let fields = db.tables().first().map_or(0, |t| t.fields.len());
+    db.close()?;
+    drop(db);
+    let report = headwater::check(Options::new(dir))?;
+    if !report.is_sound() {
+        return Err(format!("{}: {:?}", source.file, report.damages.first()).into());
+    }
+    std::fs::remove_dir_all(dir)?;
+    Ok(OneRun {
+        rows_per_second,
+        cpu_seconds,
+        values,
+        fields,
+        flushed,
+        compacted,
+    })
+}
+
+fn wait(ticket: headwater::Ticket) -> Result<u64, Failure> {
+    let written = ticket.wait()?;
+    match written.refused.first() {
+        Some(refused) => Err(refused.message.clone().into()),
+        None => Ok(written.accepted),
+    }
+}

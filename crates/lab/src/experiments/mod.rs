@@ -1,0 +1,3 @@
+//! One file per experiment.
+
+pub(crate) mod data;
