@@ -70,7 +70,7 @@ impl Ticket {
     pub fn wait(self) -> Result<Written> {
         if let Some(sequence) = self.sequence {
             self.core.log.wait_published(sequence)?;
-            self.core.after_write()?;
+            self.core.after_write();
         }
         Ok(Written {
             accepted: self.accepted,
@@ -80,18 +80,18 @@ impl Ticket {
 }
 
 impl Core {
-    /// Without threads, the writer does what workers would do.
-    fn after_write(&self) -> Result<()> {
+    /// Without threads, the writer does what workers would do. Its write is acknowledged: what fails here is told to the
+    /// next one that needs it, by the latch or when memory is used up.
+    fn after_write(&self) {
         if self.work.threads.load(Ordering::Acquire) {
-            return Ok(());
+            return;
         }
         let exact = matches!(self.options.flush_rule, FlushRule::LabExact { .. });
         let used = self.memory_bytes.load(Ordering::Relaxed);
         let log_max = 4 * self.options.memory_budget_bytes as u64;
-        if exact || used >= self.flush_bytes() || self.log.live_bytes() > log_max {
-            self.maintain()
-        } else {
-            Ok(())
+        let due = exact || used >= self.flush_bytes() || self.log.live_bytes() > log_max;
+        if due && let Err(error) = self.maintain() {
+            tracing::warn!(%error, "storing events in segments failed; the log has them");
         }
     }
 }

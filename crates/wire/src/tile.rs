@@ -153,8 +153,9 @@ fn mean_time_seconds(aggregate: &Aggregate) -> Option<f64> {
         return None;
     }
     let per_second = i128::from(aggregate.count) * 1_000_000_000;
-    let seconds = aggregate.time_sum.div_euclid(per_second);
-    let rest = aggregate.time_sum.rem_euclid(per_second);
+    // Toward zero, so that a time shortly before 1970 keeps its digits too.
+    let seconds = aggregate.time_sum / per_second;
+    let rest = aggregate.time_sum % per_second;
     Some(seconds as f64 + rest as f64 / per_second as f64)
 }
 
@@ -244,6 +245,8 @@ mod tests {
     fn times_before_1970_are_right() {
         let at = aggregate(2, -3_000_000_000, Extremes::None, 0);
         assert_eq!(mean_time_seconds(&at), Some(-1.5));
+        let shortly_before = aggregate(1, -1, Extremes::None, 0);
+        assert_eq!(mean_time_seconds(&shortly_before), Some(-1e-9));
         assert_eq!(mean_time_seconds(&Aggregate::EMPTY), None);
     }
 }

@@ -157,8 +157,9 @@ impl Scan {
                 None => return Ok(false),
                 Some(Segment::Between(range)) => self.spans.push_back(range),
                 Some(Segment::Partition(partition, range)) => {
+                    // Whatever is the matter with the partition, memory may hold something there.
+                    self.spans.push_back(range);
                     let Some(state) = self.view.state(&partition)? else {
-                        self.spans.push_back(range);
                         continue;
                     };
                     self.spans = self.spans_to_read(&partition, &state, range)?;

@@ -2,10 +2,11 @@
 //! Each gives a clear error; nothing acknowledged is lost; nothing panics.
 
 use crate::support::{
-    Action, Maker, Progress, Run, Step, assert_sound, batch_of, read_back, small_options, steps,
+    Action, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, read_back, small_options, steps,
     workload,
 };
-use headwater_engine::{Database, Error, ErrorKind, Options};
+use headwater_codec::{StreamName, Value};
+use headwater_engine::{Database, Error, ErrorKind, FlushRule, LatePolicy, Options};
 use headwater_io::{FaultKind, FaultyFiles};
 use std::sync::Arc;
 
@@ -106,6 +107,44 @@ fn a_full_disk_says_full_and_loses_nothing() {
         capacity += if failures % 2 == 0 { 9_973 } else { 4_099 };
     }
     assert!(failures > 20, "{failures} of {capacity}");
+}
+
+#[test]
+fn a_write_that_is_in_the_log_is_acknowledged_though_storing_it_further_fails() {
+    let options = Options {
+        flush_rule: FlushRule::LabExact { memory_events: 16 },
+        late_policy: LatePolicy::conventional(),
+        ..small_options()
+    };
+    let disk = FaultyFiles::new(9);
+    let run = Run::new(Arc::new(disk.clone()), &options);
+    let db = run.open().unwrap();
+    let event = |time: i64| Event {
+        stream: StreamName::new("m", [("device", "1")]),
+        time,
+        fields: Fields::from([("v".to_owned(), Value::F64(1.5))]),
+    };
+    for time in 0..14 {
+        db.commit(batch_of(&[event(time)])).unwrap();
+    }
+    let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
+    // The log's file has room; a segment has none.
+    disk.capacity(used);
+    for time in 14..20 {
+        assert_eq!(db.commit(batch_of(&[event(time)])).unwrap().accepted, 1);
+    }
+    let rows = |db: &Database| read_back(db).streams.values().map(Vec::len).sum::<usize>();
+    assert_eq!((rows(&db), db.stats().unwrap().partitions), (20, 0));
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Full);
+    // Attempts leave nothing behind that fills the disk further.
+    assert_eq!(disk.files().iter().map(|(_, len)| len).sum::<u64>(), used);
+    // There is space again: life goes on without opening anew.
+    disk.capacity(u64::MAX);
+    db.commit(batch_of(&[event(20)])).unwrap();
+    assert_eq!((rows(&db), db.stats().unwrap().partitions), (21, 1));
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(rows(&run.open().unwrap()), 21);
 }
 
 /// Whoever met the failure is told of it, and everybody else that the database is closed because of it.

@@ -186,7 +186,8 @@ fn columns_of_every_density_come_back() {
         } else {
             String::new()
         };
-        text.push_str(&format!("{},a,1.5,,{late},-{i},same\n", i * SECOND));
+        let time = i * SECOND;
+        text.push_str(&format!("{time},a,1.5,,{late},{},same\n", -i - 1));
     }
     let source = Source::of_text(PathBuf::from("-"), text);
     let bench = Bench::new();
@@ -207,7 +208,8 @@ fn columns_of_every_density_come_back() {
         (&whole("late")["count"], &whole("late")["min"]),
         (&1_000.into(), &11_000.into())
     );
-    assert_eq!(whole("negative")["min"], -11_999);
+    assert_eq!(whole("negative")["min"], -12_000);
+    assert_eq!(whole("negative")["max"], -1);
     assert_eq!(bench.run("aggregate", &["t,d=a.never"]).code, 1);
     // Constants and absences cost next to nothing.
     let stat = bench.run("stat", &["--format", "json"]).ok().json();

@@ -30,11 +30,14 @@ impl Stamp {
     }
 }
 
-/// `2020-02-26T20:58:51.057Z`, nothing else.
-fn rfc3339(cell: &str) -> i64 {
-    let bytes = cell.as_bytes();
-    assert!(bytes.len() == 24 && bytes[23] == b'Z', "{cell}");
-    let number = |from: usize, to: usize| cell[from..to].parse::<i64>().unwrap();
+/// `2020-02-26T20:58:51.057Z`, in UTC only. Nanoseconds since 1970.
+pub(crate) fn rfc3339(cell: &str) -> i64 {
+    let (text, fraction) = match cell.strip_suffix('Z').unwrap().split_once('.') {
+        Some((text, fraction)) => (text, fraction),
+        None => (cell.strip_suffix('Z').unwrap(), ""),
+    };
+    assert!(text.len() == 19 && fraction.len() <= 9, "{cell}");
+    let number = |from: usize, to: usize| text[from..to].parse::<i64>().unwrap();
     let (year, month, day) = (number(0, 4), number(5, 7), number(8, 10));
     // Days since 1970 of a year that begins in March, so that the leap day is its last.
     let shifted = if month > 2 { year } else { year - 1 };
@@ -46,7 +49,8 @@ fn rfc3339(cell: &str) -> i64 {
         - 1
         - 719_468;
     let seconds = days * 86_400 + number(11, 13) * 3_600 + number(14, 16) * 60 + number(17, 19);
-    (seconds * 1_000 + number(20, 23)) * 1_000_000
+    let nanos: i64 = format!("{fraction:0<9}").parse().unwrap();
+    seconds * 1_000_000_000 + nanos
 }
 
 /// A file in memory.
@@ -216,6 +220,7 @@ fn stamps_are_counted_from_1970() {
         ("2000-02-29T23:59:59.999Z", 951_868_799_999),
         ("2020-02-26T20:58:51.057Z", 1_582_750_731_057),
         ("1969-12-31T23:59:59.999Z", -1),
+        ("1900-01-01T00:00:00Z", -2_208_988_800_000),
     ] {
         assert_eq!(rfc3339(text), wanted * 1_000_000, "{text}");
     }
