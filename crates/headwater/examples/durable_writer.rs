@@ -45,7 +45,12 @@ pub(crate) fn write_until_killed(dir: &Path, durability: &str) -> Outcome {
     let db = Database::open(options)?;
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| scope.spawn({ let db = &db; move || write(db, writer) }))
+            .map(|writer| {
+                scope.spawn({
+                    let db = &db;
+                    move || write(db, writer)
+                })
+            })
             .collect();
         for writer in writers {
             writer.join().map_err(|_| "a writer panicked")??;
@@ -97,14 +102,18 @@ pub(crate) fn streams(writer: i64) -> [StreamName; 3] {
     ]
 }
 
-/// Times and values of a batch in one of its streams: from one row to thirty.
+/// Times and values of a batch in one of its streams: from one row to a hundred.
 pub(crate) fn rows(number: i64, stream: usize) -> Vec<(i64, f64)> {
     const SPREAD: i64 = 1_000_003;
-    let count = 1 + (number * 7 + stream as i64) % 30;
+    let count = 1 + (number * 7 + stream as i64) % 100;
     // A prime apart from the count of batches, so that no two batches share a time.
-    let place = if stream == 1 { number * 7_919 % SPREAD } else { number };
+    let place = if stream == 1 {
+        number * 7_919 % SPREAD
+    } else {
+        number
+    };
     (0..count)
-        .map(|row| (place * 1_000_000 + row, number as f64 + row as f64 / 32.0))
+        .map(|row| (place * 1_000_000 + row, number as f64 + row as f64 / 128.0))
         .collect()
 }
 
@@ -112,7 +121,7 @@ pub(crate) fn rows(number: i64, stream: usize) -> Vec<(i64, f64)> {
 fn batch(writer: i64, number: i64) -> Result<Batch, Box<dyn Error + Send + Sync>> {
     let mut batch = Batch::new();
     for (index, name) in streams(writer).iter().enumerate() {
-        let mut stream = batch.stream(name);
+        let stream = batch.stream(name);
         for (time, value) in rows(number, index) {
             stream.row(time, [("batch", number.into()), ("value", value.into())])?;
         }

@@ -7,6 +7,7 @@
 )]
 
 mod import;
+mod kill;
 mod reads;
 mod real_data;
 mod round_trip;

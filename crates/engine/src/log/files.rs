@@ -96,7 +96,6 @@ impl LogFiles {
     }
 
     fn begin_file(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
-        self.sync()?;
         let needed = FILE_HEADER_BYTES + bytes;
         let recycled = self
             .free

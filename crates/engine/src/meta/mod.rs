@@ -163,13 +163,10 @@ impl Meta {
         let db = match result {
             Ok(Ok(db)) => db,
             Ok(Err(error)) => {
+                let text = error.to_string();
                 let error = Error::meta(error);
                 let corrupt = error.kind() == ErrorKind::Corrupt;
-                return Err(if corrupt {
-                    damaged(error.to_string())
-                } else {
-                    error
-                });
+                return Err(if corrupt { damaged(text) } else { error });
             }
             Err(_) => return Err(damaged("pages that redb cannot read".to_owned())),
         };

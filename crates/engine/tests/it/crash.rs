@@ -279,6 +279,49 @@ fn one_buffer_flushed_when_it_is_full() {
     .run();
 }
 
+/// Batches of long text, so that memory is used up and writers store what is due.
+fn heavy_workload() -> Vec<Action> {
+    let mut maker = Maker::new(9);
+    let mut actions = vec![keeping_table()];
+    for age in 0..90 {
+        let mut events = maker.events(7, age);
+        for event in events.iter_mut().filter(|e| e.stream.table() == "m") {
+            let text = (0..260)
+                .map(|_| format!("{:08x}", maker.dice.next() >> 32))
+                .collect();
+            event.fields.insert("text".into(), Value::String(text));
+        }
+        actions.push(Action::Write(events));
+    }
+    actions
+}
+
+#[test]
+fn memory_that_is_used_up() {
+    let options = Options {
+        late_policy: LatePolicy {
+            retain_events: 6,
+            ..LatePolicy::separate(0.5)
+        },
+        log_file_bytes: 64 << 10,
+        partition_target_bytes: 64 << 10,
+        partition_bytes_max: 256 << 10,
+        ..small_options()
+    };
+    Sweep {
+        name: "heavy",
+        options,
+        actions: heavy_workload(),
+        expected: Expected {
+            late_runs: true,
+            ..Expected::default()
+        },
+        stride: 9,
+        mixtures: 1,
+    }
+    .run();
+}
+
 #[test]
 fn what_was_only_written_is_lost_from_the_end() {
     Sweep {

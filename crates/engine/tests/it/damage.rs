@@ -6,7 +6,9 @@ use crate::support::{
     read_back, small_options, steps, workload,
 };
 use headwater_codec::{ClosedRange, Extremes, Level, StreamName, Value};
-use headwater_engine::{AggregateSpec, Bins, Database, Error, ErrorKind, Options, ScanSpec};
+use headwater_engine::{
+    AggregateSpec, Bins, Database, Error, ErrorKind, FlushRule, Options, ScanSpec,
+};
 use headwater_io::FaultyFiles;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -379,6 +381,22 @@ fn flips(victim: &Victim, kind: &str, stride: u64) -> BTreeMap<String, usize> {
     outcomes
 }
 
+/// The log file that was begun last.
+fn newest_log(disk: &FaultyFiles) -> PathBuf {
+    let generation = |path: &PathBuf| {
+        let header = disk.read_file(path).unwrap();
+        header[8..16]
+            .iter()
+            .rev()
+            .fold(0u64, |n, b| n << 8 | u64::from(*b))
+    };
+    let files = disk.files().into_iter().map(|(path, _)| path);
+    files
+        .filter(|p| p.starts_with("/db/log"))
+        .max_by_key(generation)
+        .unwrap()
+}
+
 #[test]
 fn flipped_bits_in_segments() {
     let victim = rich_victim();
@@ -504,6 +522,44 @@ fn flipped_bits_in_the_log() {
     assert!(outcomes["Refused"] > 10, "{outcomes:?}");
 }
 
+#[test]
+fn the_last_record_is_missed_when_a_step_has_been_committed_since() {
+    let options = Options {
+        flush_rule: FlushRule::LabExact { memory_events: 16 },
+        ..small_options()
+    };
+    let disk = FaultyFiles::new(1);
+    let mut run = Run::new(Arc::new(disk.clone()), &options);
+    let mut db = run.open().unwrap();
+    let mut maker = Maker::new(3);
+    let (mut flushes, mut met) = (0, 0);
+    for _ in 0..60 {
+        db = run
+            .play_on(db, &[Action::Write(maker.events(1, 0))])
+            .unwrap();
+        let stats = db.stats().unwrap();
+        if std::mem::replace(&mut flushes, stats.flushes) == stats.flushes
+            || stats.events_in_memory == 0
+        {
+            continue;
+        }
+        // What other shards hold in memory is only in the log.
+        let disk = disk.after_crash(0);
+        let newest = newest_log(&disk);
+        let last = disk
+            .read_file(&newest)
+            .unwrap()
+            .iter()
+            .rposition(|b| *b != 0)
+            .unwrap();
+        disk.flip_bit(&newest, last as u64, 0).unwrap();
+        let error = Run::new(Arc::new(disk), &options).open().unwrap_err();
+        assert_located(&error, "the last record");
+        met += 1;
+    }
+    assert!(met > 2);
+}
+
 /// Places in pages of the metadata that hold something.
 fn used_places(victim: &Victim, dice: &mut Dice, per_page: u64) -> Vec<u64> {
     let content = victim.disk.read_file(META).unwrap();
@@ -556,18 +612,7 @@ fn flipped_bits_in_the_metadata_of_a_database_that_was_closed() {
 fn files_cut_short() {
     let victim = rich_victim();
     let mut dice = Dice::new(5);
-    let generation = |path: &Path| {
-        victim.disk.read_file(path).unwrap()[8..16]
-            .iter()
-            .rev()
-            .fold(0, |n, b| n << 8 | u64::from(*b))
-    };
-    let newest_log = victim
-        .files("/log/")
-        .into_iter()
-        .map(|(p, _)| p)
-        .max_by_key(|p| generation(p))
-        .unwrap();
+    let newest_log = newest_log(&victim.disk);
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for (path, len) in victim.disk.files() {
         let lengths = [

@@ -2,8 +2,8 @@
 //! Each gives a clear error; nothing acknowledged is lost; nothing panics.
 
 use crate::support::{
-    Action, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, read_back, small_options, steps,
-    workload,
+    Action, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, read_back,
+    small_options, steps, workload,
 };
 use headwater_codec::{StreamName, Value};
 use headwater_engine::{Database, Error, ErrorKind, FlushRule, LatePolicy, Options};
