@@ -1,7 +1,8 @@
 //! What every part of an open database shares.
 //!
-//! Lock order: `compacting`, then a shard's `stepping`, then `commit`, then the catalog, then a shard's `state`, then the log's state. None is held
-//! over I/O but `compacting`, `stepping` and `commit`, which only steps take.
+//! Lock order: `compacting`, then a shard's `stepping`, then `commit`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
+//! `stepping` and `commit` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
+//! while streams are defined; no other lock is held over I/O.
 
 use crate::catalog::Catalog;
 use crate::counters::Counters;

@@ -1,7 +1,7 @@
 //! Policies for late data: how memory is shared between in-order and late events, what a flush keeps back, what a merge
 //! rewrites. Choosing a policy from what arrives belongs here too, once it exists.
 //!
-//! Source: "Separation or Not" (SEP paper), sections II and III; DESIGN section 5.
+//! Source: "Separation or Not" (SEP paper), sections II and III.
 
 use crate::Error;
 

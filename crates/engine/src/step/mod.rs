@@ -1,6 +1,6 @@
 //! Steps: take events out of a shard's memory, store them in segments, commit, publish.
 //!
-//! Protocol (DESIGN section 4): 1 write every group; 2 sync the log up to the step's sequence and each file, and the directory if
+//! Protocol (docs/format/segment.md): 1 write every group; 2 sync the log up to the step's sequence and each file, and the directory if
 //! a file is new; 3 one metadata transaction; 4 publish to readers; 5 free log files.
 //! Invariants: a step takes every event of its streams and times with a sequence up to its own, which is at most the
 //! published one; each stream's cover in a partition says exactly that.

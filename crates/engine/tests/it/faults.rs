@@ -7,8 +7,9 @@ use crate::support::{
 };
 use headwater_codec::{StreamName, Value};
 use headwater_engine::{Database, Error, ErrorKind, FlushRule, LatePolicy, Options};
-use headwater_io::{FaultKind, FaultyFiles};
+use headwater_io::{FaultKind, FaultyFiles, Joiner, SystemThreads, Threads};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A workload without reopenings, so that the database at hand stays the same one.
 fn life() -> Vec<Action> {
@@ -440,4 +441,34 @@ fn a_newer_format_is_refused() {
     let error = run(&disk, options()).open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("version 2"), "{error}");
+}
+
+/// Starts so many threads, and then no more.
+#[derive(Debug)]
+struct FewThreads(AtomicUsize);
+
+impl Threads for FewThreads {
+    fn spawn(
+        &self,
+        name: &str,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<Option<Box<dyn Joiner>>> {
+        let left = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+        if left.is_err() {
+            return Err(std::io::Error::other("no more threads"));
+        }
+        SystemThreads.spawn(name, body)
+    }
+}
+
+#[test]
+fn a_database_that_gets_no_threads_lets_go_of_its_files() {
+    for threads in 0..4 {
+        let disk = FaultyFiles::new(10);
+        let mut env = run(&disk, options()).env;
+        env.threads = Arc::new(FewThreads(AtomicUsize::new(threads)));
+        let error = Database::open_in(env, small_options()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{threads}: {error}");
+        run(&disk, options()).open().unwrap_or_else(|e| panic!("{threads}: {e}"));
+    }
 }
