@@ -125,14 +125,14 @@ impl Database {
     /// As [`Database::open`].
     pub fn open_in(env: Env, options: Options) -> Result<Database> {
         let (core, recovery) = recover::open(env, options)?;
-        let core = Arc::new(core);
-        let threads = spawn_workers(&core)?;
         let inner = Inner {
-            core,
+            core: Arc::new(core),
             recovery,
-            threads: Mutex::new(threads),
+            threads: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
         };
+        // When one cannot be started, dropping `inner` ends the others.
+        spawn_workers(&inner.core, &mut inner.threads.lock())?;
         Ok(Database {
             inner: Arc::new(inner),
         })
@@ -395,8 +395,7 @@ fn table_info(core: &Core, table: &Table) -> TableInfo {
     }
 }
 
-fn spawn_workers(core: &Arc<Core>) -> Result<Vec<Box<dyn Joiner>>> {
-    let mut threads = Vec::new();
+fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>) -> Result<()> {
     let mut spawn = |name: String, body: Box<dyn FnOnce(&Core) + Send>| -> Result<()> {
         let shared = Arc::clone(core);
         let guarded = Box::new(move || {
@@ -425,7 +424,7 @@ fn spawn_workers(core: &Arc<Core>) -> Result<Vec<Box<dyn Joiner>>> {
     core.work
         .threads
         .store(!threads.is_empty(), Ordering::Release);
-    Ok(threads)
+    Ok(())
 }
 
 /// A worker that panics must not leave writers waiting for it.

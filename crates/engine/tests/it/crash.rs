@@ -9,10 +9,14 @@ use crate::support::{
 };
 use headwater_codec::{StreamName, Value};
 use headwater_engine::{Database, Durability, FlushRule, LatePolicy, Options, ScanSpec, Stats};
-use headwater_io::{Env, FaultyFiles, SeededChance, SystemClock, SystemThreads};
+use headwater_io::{
+    Env, FaultyFiles, File, Files, Lock, LockError, OpenMode, SeededChance, SystemClock, SystemThreads,
+};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// What a workload is supposed to make happen, so that the sweep proves something.
 #[derive(Clone, Copy, Debug, Default)]
@@ -641,5 +645,130 @@ fn concurrent_writers_readers_and_steps() {
                 ..small_options()
             },
         );
+    }
+}
+
+/// Files on which the log cannot be written while the gate is shut; whoever tries waits.
+#[derive(Clone, Debug)]
+struct Gated {
+    disk: FaultyFiles,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    shut: Mutex<bool>,
+    opened: Condvar,
+    metadata_synced: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct GatedFile {
+    file: Arc<dyn File>,
+    gate: Arc<Gate>,
+    is_log: bool,
+    is_metadata: bool,
+}
+
+impl File for GatedFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.is_log {
+            let shut = self.gate.shut.lock().unwrap();
+            drop(self.gate.opened.wait_while(shut, |shut| *shut).unwrap());
+        }
+        self.file.write_all_at(offset, data)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let result = self.file.sync_data();
+        if self.is_metadata {
+            self.gate.metadata_synced.fetch_add(1, Ordering::AcqRel);
+        }
+        result
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+}
+
+impl Files for Gated {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let file = self.disk.open(path, mode)?;
+        let (is_log, is_metadata) = (path.starts_with("/db/log"), path.ends_with("meta.redb"));
+        let gate = Arc::clone(&self.gate);
+        Ok(Arc::new(GatedFile { file, gate, is_log, is_metadata }))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
+        self.disk.lock(path, owner_text)
+    }
+}
+
+#[test]
+fn no_row_is_stored_in_a_type_whose_definition_may_still_be_lost() {
+    let options = Options { shards: 1, log_file_bytes: 4 << 20, ..small_options() };
+    let disk = FaultyFiles::new(1);
+    let gate = Arc::new(Gate::default());
+    let env = Env {
+        files: Arc::new(Gated { disk: disk.clone(), gate: Arc::clone(&gate) }),
+        clock: Arc::new(SystemClock::new()),
+        chance: Arc::new(SeededChance::new(1)),
+        threads: Arc::new(SystemThreads),
+    };
+    let db = Database::open_in(env, options.clone()).unwrap();
+    let event = |time: i64, fields: &[(&str, Value)]| Event {
+        stream: StreamName::new("m", [("device", "1")]),
+        time,
+        fields: fields.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+    };
+    let integers: Vec<Event> = (0..40).map(|t| event(START + t, &[("n", Value::I64(t))])).collect();
+    let widening = [event(START + 50, &[("n", Value::F64(0.5)), ("text", Value::String("x".repeat(700 << 10)))])];
+    db.commit(batch_of(&integers)).unwrap();
+    *gate.shut.lock().unwrap() = true;
+    // The definition is in force, but stays in front of the gate; the memory used up makes a worker store what came before.
+    let ticket = db.write(batch_of(&widening)).unwrap();
+    let before = gate.metadata_synced.load(Ordering::Acquire);
+    let patience = std::time::Instant::now();
+    while gate.metadata_synced.load(Ordering::Acquire) == before && patience.elapsed().as_millis() < 300 {
+        std::thread::yield_now();
+    }
+    disk.crash_now();
+    *gate.shut.lock().unwrap() = false;
+    gate.opened.notify_all();
+    assert!(ticket.wait().is_err());
+    drop(db);
+    let steps = [Step::Write(&integers), Step::Write(&widening)];
+    for seed in [0, 1, 2, 3] {
+        let db = Run::new(Arc::new(disk.after_crash(seed)), &options).open().unwrap();
+        read_back(&db).steps_found(&steps, 1, 2).unwrap();
     }
 }

@@ -453,7 +453,9 @@ impl Threads for FewThreads {
         name: &str,
         body: Box<dyn FnOnce() + Send>,
     ) -> std::io::Result<Option<Box<dyn Joiner>>> {
-        let left = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+        let left = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
         if left.is_err() {
             return Err(std::io::Error::other("no more threads"));
         }
@@ -469,6 +471,8 @@ fn a_database_that_gets_no_threads_lets_go_of_its_files() {
         env.threads = Arc::new(FewThreads(AtomicUsize::new(threads)));
         let error = Database::open_in(env, small_options()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{threads}: {error}");
-        run(&disk, options()).open().unwrap_or_else(|e| panic!("{threads}: {e}"));
+        run(&disk, options())
+            .open()
+            .unwrap_or_else(|e| panic!("{threads}: {e}"));
     }
 }
