@@ -338,7 +338,8 @@ impl Database {
     /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots stay readable.
     ///
     /// # Errors
-    /// When the last flush failed. What was acknowledged is in the log then, and comes back at the next opening.
+    /// When the last flush failed, or an earlier failure had stopped all writing. What was acknowledged is in the log then, and
+    /// comes back at the next opening.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -446,8 +447,7 @@ impl Inner {
             return Ok(());
         }
         let core = &self.core;
-        let healthy = core.log.check_failure().is_ok();
-        let stored = if healthy { core.store_all() } else { Ok(()) };
+        let stored = core.log.check_failure().and_then(|()| core.store_all());
         core.work.stop.store(true, Ordering::Release);
         core.log.close();
         {
@@ -460,11 +460,7 @@ impl Inner {
                 tracing::error!("a worker thread had panicked");
             }
         }
-        if healthy {
-            stored.and_then(|()| core.leave_log())
-        } else {
-            Ok(())
-        }
+        stored.and_then(|()| core.leave_log())
     }
 }
 

@@ -319,14 +319,28 @@ enum Outcome {
     Refused,
 }
 
+/// The log and the segments, byte for byte.
+fn data_files(disk: &FaultyFiles) -> Vec<(PathBuf, Vec<u8>)> {
+    let paths = disk.files().into_iter().map(|(path, _)| path);
+    paths
+        .filter(|p| p.starts_with("/db/log") || p.starts_with("/db/segment"))
+        .map(|p| (p.clone(), disk.read_file(&p).unwrap()))
+        .collect()
+}
+
 /// Opens and reads a damaged copy of the victim, and checks everything that must hold, whatever is damaged.
 fn examine(victim: &Victim, disk: &FaultyFiles, what: &str) -> Outcome {
     let steps = victim.steps();
     let run = Run::new(Arc::new(disk.clone()), &victim.options);
     // On a copy: a check opens the database, which settles files.
     let report = check(Arc::new(disk.after_crash(1)), &victim.options);
+    let before = data_files(disk);
     let db = match run.open() {
         Err(error) => {
+            assert!(
+                data_files(disk) == before,
+                "{what}: refused, and yet files were changed"
+            );
             assert_located(&error, what);
             assert!(
                 !report.is_sound(),
@@ -558,6 +572,39 @@ fn the_last_record_is_missed_when_a_step_has_been_committed_since() {
         met += 1;
     }
     assert!(met > 2);
+}
+
+#[test]
+fn a_database_that_does_not_open_keeps_what_it_might_be_repaired_from() {
+    let victim = rich_victim();
+    let segments = victim.files("/segment/");
+    let (longer, shorter) = (&segments[0].0, &segments[1].0);
+    // What a crash leaves: a tail behind the committed length, and a file that no commit names.
+    let crashed = victim.disk.after_crash(1);
+    let mut content = crashed.read_file(longer).unwrap();
+    content.extend([7; 100]);
+    crashed.write_file(longer, content).unwrap();
+    crashed.write_file("/db/segment/999.seg", [7; 100]).unwrap();
+    let open = |disk: &FaultyFiles| Run::new(Arc::new(disk.clone()), &victim.options).open();
+    // Settled when all else is in order.
+    let disk = crashed.after_crash(1);
+    let recovery = open(&disk).unwrap().recovery().clone();
+    assert_eq!((recovery.files_removed, recovery.files_truncated), (1, 1));
+    let damages: [&dyn Fn(&FaultyFiles); 3] = [
+        &|disk| disk.truncate_file(shorter, 10).unwrap(),
+        &|disk| disk.flip_bit(newest_log(disk), 70, 1).unwrap(),
+        &|disk| disk.truncate_file(newest_log(disk), 1000).unwrap(),
+    ];
+    for damage in damages {
+        let disk = crashed.after_crash(1);
+        damage(&disk);
+        let before = data_files(&disk);
+        assert_located(&open(&disk).unwrap_err(), "refused");
+        assert!(
+            data_files(&disk) == before,
+            "refused, and yet files were changed"
+        );
+    }
 }
 
 /// Places in pages of the metadata that hold something.

@@ -340,6 +340,16 @@ fn files_that_cannot_be_written_are_an_io_error() {
 }
 
 #[test]
+fn closing_says_when_events_could_not_be_stored() {
+    let disk = FaultyFiles::new(11);
+    let db = run(&disk, options()).open().unwrap();
+    db.commit(batch_of(&Maker::new(1).events(3, 0))).unwrap();
+    disk.fail_next(FaultKind::WriteError, 0);
+    db.commit(batch_of(&Maker::new(2).events(3, 0))).unwrap_err();
+    assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
 fn a_second_owner_is_told_about_the_first() {
     let disk = FaultyFiles::new(6);
     let first = run(&disk, options()).open().unwrap();
