@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// Where databases are made; a folder of its own is made in it and removed.
     #[arg(long, default_value = "/tmp")]
     scratch: PathBuf,
+    /// Only this file, by its name without ending; may be repeated.
+    #[arg(long)]
+    only: Vec<String>,
     /// Runs of each file.
     #[arg(long, default_value_t = 3)]
     runs: usize,
@@ -108,18 +111,36 @@ const SOURCES: [Source; 11] = [
 ];
 
 #[derive(Serialize)]
+struct Report {
+    machine: machine::Machine,
+    runs: usize,
+    files: Vec<Figures>,
+}
+
+#[derive(Serialize)]
 struct Figures {
     file: &'static str,
     events: u64,
+    streams: u64,
     fields: usize,
+    /// Values that are there.
+    values: u64,
     csv_bytes: usize,
     rows_per_second: f64,
+    values_per_second: f64,
+    /// The slowest and the fastest run, from the median.
     spread_percent: (f64, f64),
     cpu_seconds_per_million_values: f64,
     bytes_per_event: f64,
     bytes_per_event_compacted: f64,
     wa_events: f64,
     wa_bytes: f64,
+    /// Bytes written before compaction, by kind, and those accepted.
+    bytes_log: u64,
+    bytes_leaf: u64,
+    bytes_index: u64,
+    bytes_meta: u64,
+    bytes_accepted: u64,
     sync_median_us: f64,
 }
 
@@ -128,9 +149,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .scratch
         .join(format!("headwater-lab-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
-    println!("{}\n", machine::describe(&scratch)?);
+    let machine = machine::Machine::look(&scratch)?;
+    println!("{machine}\n");
     let mut all = Vec::new();
-    for source in &SOURCES {
+    let is_wanted =
+        |s: &&Source| arguments.only.is_empty() || arguments.only.iter().any(|name| name == s.file);
+    for source in SOURCES.iter().filter(is_wanted) {
         let path = arguments.dir.join(format!("{}.csv.gz", source.file));
         if !path.exists() {
             eprintln!("{} is not there: left out", path.display());
@@ -140,6 +164,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         eprintln!("{} done", source.file);
     }
     std::fs::remove_dir_all(&scratch)?;
+    if all.is_empty() {
+        return Err("there is no such file".into());
+    }
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
     table::print(
         &[
@@ -148,6 +175,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "fields",
             "rows/s",
             "spread",
+            "million values/s",
             "CPU s per million values",
             "bytes/event",
             "compacted",
@@ -159,7 +187,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         &rows,
     );
     if let Some(path) = &arguments.json {
-        std::fs::write(path, serde_json::to_string_pretty(&all)?)?;
+        let report = Report {
+            machine,
+            runs: arguments.runs.max(1),
+            files: all,
+        };
+        std::fs::write(path, serde_json::to_string_pretty(&report)?)?;
     }
     Ok(())
 }
@@ -174,6 +207,7 @@ fn row(figures: &Figures) -> Vec<String> {
             "{:+.0} % … {:+.0} %",
             figures.spread_percent.0, figures.spread_percent.1
         ),
+        format!("{:.2}", figures.values_per_second / 1e6),
         format!("{:.3}", figures.cpu_seconds_per_million_values),
         format!("{:.2}", figures.bytes_per_event),
         format!("{:.2}", figures.bytes_per_event_compacted),
@@ -229,15 +263,23 @@ fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<
     Ok(Figures {
         file: source.file,
         events: last.flushed.events,
+        streams: last.flushed.streams,
         fields: last.fields,
+        values: last.values,
         csv_bytes: csv.len(),
         rows_per_second,
+        values_per_second: rows_per_second * last.values as f64 / last.flushed.events.max(1) as f64,
         spread_percent: (least, most),
         cpu_seconds_per_million_values: cpu,
         bytes_per_event: last.flushed.bytes_per_event(),
         bytes_per_event_compacted: last.compacted.bytes_per_event(),
         wa_events: last.flushed.wa_events(),
         wa_bytes: last.flushed.wa_bytes(),
+        bytes_log: last.flushed.bytes_log,
+        bytes_leaf: last.flushed.bytes_leaf,
+        bytes_index: last.flushed.bytes_index,
+        bytes_meta: last.flushed.bytes_meta,
+        bytes_accepted: last.flushed.bytes_accepted,
         sync_median_us: sync,
     })
 }

@@ -1,4 +1,4 @@
-//! What no lint checks: how the crates depend on each other, licences, links between pages, the shape of the sources.
+//! The experiments, small; and what no lint checks: how the crates depend on each other, licences, links between pages, the shape of the sources.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,4 +6,5 @@
     reason = "tests"
 )]
 
+mod experiments;
 mod tidy;
