@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::fmt;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// What is known of the machine before a run.
@@ -57,16 +58,59 @@ fn sync_median(dir: &std::path::Path) -> std::io::Result<Duration> {
     Ok(took.get(32).copied().unwrap_or_default())
 }
 
-/// CPU seconds this process has used, over all threads.
+/// CPU seconds this process has used, over all threads, ended ones too.
 pub(crate) fn cpu_seconds() -> f64 {
-    // Fields 14 and 15 of the line are ticks of user and system time, 100 a second; the name before them may hold blanks.
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: f64 = after_name
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|t| t.parse::<f64>().ok())
-        .sum();
-    ticks / 100.0
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Measures syncs beside the rivals: appends of 4 KiB to a file that was filled before, each with its `fdatasync`.
+pub(crate) struct SyncProbe {
+    file: std::fs::File,
+    path: std::path::PathBuf,
+    at: u64,
+    took: Vec<Duration>,
+}
+
+/// Bytes of the probe's file; it begins anew at the end.
+const PROBE_BYTES: u64 = 4 << 20;
+
+impl SyncProbe {
+    pub(crate) fn new(path: std::path::PathBuf) -> std::io::Result<SyncProbe> {
+        let mut file = std::fs::File::create(&path)?;
+        file.write_all(&vec![0; PROBE_BYTES as usize])?;
+        file.sync_all()?;
+        Ok(SyncProbe {
+            file,
+            path,
+            at: 0,
+            took: Vec::new(),
+        })
+    }
+
+    /// Takes some more samples: between rounds, where they tell what the rivals met.
+    pub(crate) fn sample(&mut self, count: usize) -> std::io::Result<()> {
+        for _ in 0..count {
+            self.file.write_all_at(&[7; 4096], self.at)?;
+            self.at = (self.at + 4096) % PROBE_BYTES;
+            let start = Instant::now();
+            self.file.sync_data()?;
+            self.took.push(start.elapsed());
+        }
+        Ok(())
+    }
+
+    /// The median so far, in microseconds.
+    pub(crate) fn median_us(&self) -> f64 {
+        let samples = self.took.iter().map(|t| t.as_secs_f64() * 1e6).collect();
+        crate::table::median(samples).0
+    }
+}
+
+impl Drop for SyncProbe {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            eprintln!("lab: {}: {error}", self.path.display());
+        }
+    }
 }

@@ -5,7 +5,9 @@
 //! ```
 
 mod experiments;
+mod harness;
 mod machine;
+mod rivals;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -25,12 +27,15 @@ struct Arguments {
 enum Experiment {
     /// Import speed, bytes per event and write amplification for each file of real data.
     Data(experiments::data::Arguments),
+    /// The GOLSM paper's writes and reads, against SQLite and redb.
+    Golsm(experiments::golsm::Arguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.experiment {
         Experiment::Data(arguments) => experiments::data::run(&arguments),
+        Experiment::Golsm(arguments) => experiments::golsm::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

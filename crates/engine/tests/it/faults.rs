@@ -345,7 +345,8 @@ fn closing_says_when_events_could_not_be_stored() {
     let db = run(&disk, options()).open().unwrap();
     db.commit(batch_of(&Maker::new(1).events(3, 0))).unwrap();
     disk.fail_next(FaultKind::WriteError, 0);
-    db.commit(batch_of(&Maker::new(2).events(3, 0))).unwrap_err();
+    db.commit(batch_of(&Maker::new(2).events(3, 0)))
+        .unwrap_err();
     assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Closed);
 }
 

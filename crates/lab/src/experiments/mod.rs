@@ -1,3 +1,4 @@
 //! One file per experiment.
 
 pub(crate) mod data;
+pub(crate) mod golsm;

@@ -1,0 +1,347 @@
+//! G-1 to G-3 and G-8: windows read, and bytes per point.
+
+use super::{Arguments, BEGIN, Figures, READ_TAGS, TAGS, beat, sensor_values};
+use crate::harness::{Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, turns};
+use crate::rivals::{Open, Points, STORES, Store, Survives, Window, bytes_in};
+use crate::table;
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Serialize)]
+pub(super) struct Figure {
+    reads: String,
+    rounds: Rounds,
+    microseconds_per_read: f64,
+    /// How many times longer a read takes than our fastest contestant's.
+    times_of_first: f64,
+}
+
+/// Seconds of a written call.
+const CALL: usize = 60;
+const NARROW: i64 = 25;
+const WIDE: i64 = 8_100;
+/// G-3: windows at the end, as a dashboard of the last minutes reads them.
+const LATEST: i64 = 90;
+
+/// A store with the points in it.
+struct Filled {
+    name: String,
+    open: Open,
+    dir: PathBuf,
+    store: Option<Box<dyn Store>>,
+    /// Opened anew before each read.
+    cold: bool,
+}
+
+impl Filled {
+    fn store(&mut self) -> Result<&mut dyn Store, Failure> {
+        if self.store.is_none() {
+            self.store = Some((self.open)(&self.dir, TAGS, Survives::Process)?);
+        }
+        match &mut self.store {
+            Some(store) => Ok(store.as_mut()),
+            None => Err("no store".into()),
+        }
+    }
+}
+
+pub(super) fn run(
+    bench: &Bench,
+    arguments: &Arguments,
+    figures: &mut Figures,
+    targets: &mut Targets,
+) -> Result<(), Failure> {
+    let seconds = arguments.seconds as usize;
+    let values = sensor_values(seconds);
+    let mut stores = Vec::new();
+    for (name, open) in STORES {
+        let mut ways = vec![("", false, true)];
+        if name == "headwater" {
+            ways = vec![
+                (", memory", false, false),
+                (", cached", false, true),
+                (", cold", true, true),
+            ];
+        } else if !name.ends_with("paper") {
+            ways.push((", cold", true, true));
+        }
+        for (way, cold, drained) in ways {
+            let dir = bench.path("store");
+            let mut store = open(&dir, TAGS, Survives::Process)?;
+            fill(store.as_mut(), &values)?;
+            if drained {
+                store.drain()?;
+            }
+            if drained && !cold {
+                let bytes = bytes_of(name, &dir)?;
+                let points = (seconds * TAGS) as f64;
+                figures
+                    .bytes_per_point
+                    .push((name.to_owned(), bytes / points));
+            }
+            stores.push(Filled {
+                name: format!("{name}{way}"),
+                open,
+                dir,
+                store: (!cold).then_some(store),
+                cold,
+            });
+        }
+    }
+    let span = seconds as i64;
+    for (what, width, from, reads) in [
+        ("25 s anywhere", NARROW, 0, arguments.reads),
+        (
+            "90 s in the last 3 min",
+            LATEST,
+            span - 180,
+            arguments.reads,
+        ),
+        (
+            "8,100 s",
+            WIDE.min(span * 3 / 4),
+            0,
+            arguments.reads.div_ceil(20),
+        ),
+    ] {
+        let rounds = measure(bench, &mut stores, width, (from.max(0), span), reads)?;
+        judge(what, &rounds, targets)?;
+        let first = rounds.first().cloned().ok_or("no store")?;
+        for one in rounds {
+            figures.reads.push(Figure {
+                reads: what.to_owned(),
+                microseconds_per_read: one.seconds() * 1e6,
+                times_of_first: one.times_of(&first),
+                rounds: one,
+            });
+        }
+    }
+    print(figures);
+    for (store, bytes) in &figures.bytes_per_point {
+        if store == "headwater" {
+            targets.add("bytes a point", Bound::AtMost(8.0), "", *bytes);
+        }
+    }
+    Ok(())
+}
+
+fn fill(store: &mut dyn Store, values: &[Vec<f64>]) -> Result<(), Failure> {
+    let count = values.first().map_or(0, Vec::len);
+    let mut at = 0;
+    while at < count {
+        let end = (at + CALL).min(count);
+        let seconds: Vec<i64> = (at..end).map(|s| BEGIN + s as i64).collect();
+        let part: Vec<&[f64]> = values
+            .iter()
+            .map(|v| v.get(at..end).unwrap_or_default())
+            .collect();
+        store.write(&Window {
+            seconds: &seconds,
+            values: &part,
+        })?;
+        at = end;
+    }
+    Ok(())
+}
+
+/// Bytes that hold the points: ours without the log, which is recycled, and without the metadata's fixed size.
+fn bytes_of(name: &str, dir: &std::path::Path) -> std::io::Result<f64> {
+    let dir = if name == "headwater" {
+        dir.join("segment")
+    } else {
+        dir.to_owned()
+    };
+    Ok(bytes_in(&dir)? as f64)
+}
+
+/// One read: three tags and where it begins.
+fn place(dice: &mut Random, width: i64, (from, to): (i64, i64)) -> ([usize; READ_TAGS], i64) {
+    let mut tags: [usize; TAGS] = std::array::from_fn(|t| t);
+    dice.shuffle(&mut tags);
+    let room = (to - from - width).max(0) as u64;
+    let begin = BEGIN + from + dice.below(room + 1) as i64;
+    let [a, b, c, ..] = tags;
+    ([a, b, c], begin)
+}
+
+fn measure(
+    bench: &Bench,
+    stores: &mut [Filled],
+    width: i64,
+    span: (i64, i64),
+    reads: u64,
+) -> Result<Vec<Rounds>, Failure> {
+    let contestants = stores
+        .iter_mut()
+        .map(|filled| {
+            Contestant::new(filled.name.clone(), move |round| {
+                // Everybody reads the same places in one round.
+                let mut dice = Random::new(round as u64);
+                let mut found = Points::default();
+                let expected = (width as usize) * READ_TAGS;
+                let check = |found: &Points| -> Result<(), Failure> {
+                    if found.values.len() == expected {
+                        Ok(())
+                    } else {
+                        Err(format!("{} points of {expected}", found.values.len()).into())
+                    }
+                };
+                if !filled.cold {
+                    let store = filled.store()?;
+                    return taken(|| {
+                        for _ in 0..reads {
+                            let (tags, begin) = place(&mut dice, width, span);
+                            found.clear();
+                            store.read(&tags, begin, begin + width - 1, &mut found)?;
+                            check(&found)?;
+                        }
+                        Ok(reads)
+                    });
+                }
+                let mut all = crate::harness::Taken::default();
+                for _ in 0..reads.div_ceil(10) {
+                    let (tags, begin) = place(&mut dice, width, span);
+                    filled.store = None;
+                    let other = (0..TAGS).find(|t| !tags.contains(t)).unwrap_or(0);
+                    let store = filled.store()?;
+                    // Opens the files and reads what finds the rest; the leaves of the read stay cold.
+                    store.read(&[other], BEGIN, BEGIN, &mut found)?;
+                    found.clear();
+                    let one = taken(|| {
+                        store.read(&tags, begin, begin + width - 1, &mut found)?;
+                        Ok(1)
+                    })?;
+                    check(&found)?;
+                    all.operations += 1;
+                    all.wall_seconds += one.wall_seconds;
+                    all.cpu_seconds += one.cpu_seconds;
+                }
+                Ok(all)
+            })
+        })
+        .collect();
+    let rounds = turns(bench.rounds(), contestants)?;
+    same_points(stores, width, span)?;
+    Ok(rounds)
+}
+
+/// All stores give the same points, bit for bit.
+fn same_points(stores: &mut [Filled], width: i64, span: (i64, i64)) -> Result<(), Failure> {
+    let mut dice = Random::new(99);
+    for _ in 0..5 {
+        let (tags, begin) = place(&mut dice, width, span);
+        let mut first: Option<Points> = None;
+        for filled in stores.iter_mut() {
+            let mut found = Points::default();
+            filled
+                .store()?
+                .read(&tags, begin, begin + width - 1, &mut found)?;
+            match &first {
+                None => first = Some(found),
+                Some(first) if *first == found => {}
+                Some(_) => return Err(format!("{} gives other points", filled.name).into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge(what: &str, rounds: &[Rounds], targets: &mut Targets) -> Result<(), Failure> {
+    let find = |name: &str| {
+        rounds
+            .iter()
+            .find(|r| r.name == name)
+            .ok_or_else(|| format!("no {name}"))
+    };
+    let (memory, cached, cold) = (
+        find("headwater, memory")?,
+        find("headwater, cached")?,
+        find("headwater, cold")?,
+    );
+    let (tuned, redb) = (find("sqlite tuned")?, find("redb")?);
+    let (tuned_cold, redb_cold) = (find("sqlite tuned, cold")?, find("redb, cold")?);
+    match what {
+        "25 s anywhere" => {
+            let from = format!("read {what} × 3 tags, from memory");
+            beat(
+                targets,
+                &from,
+                &[("redb", redb.times_of(memory))],
+                2.5,
+                None,
+            );
+            beat(
+                targets,
+                &from,
+                &[("SQLite", tuned.times_of(memory))],
+                4.0,
+                None,
+            );
+            targets.add(
+                format!("read {what} × 3 tags, from cold leaves"),
+                Bound::AtMost(50.0),
+                " µs",
+                cold.seconds() * 1e6,
+            );
+        }
+        "8,100 s" => {
+            for (how, ours, redb, tuned, wanted) in [
+                ("memory", memory, redb, tuned, (15.0, 20.0)),
+                ("decoded cache", cached, redb, tuned, (15.0, 20.0)),
+                ("cold", cold, redb_cold, tuned_cold, (3.0, 4.0)),
+            ] {
+                let from = format!("read {what} × 3 tags, {how}");
+                beat(
+                    targets,
+                    &from,
+                    &[("redb", redb.times_of(ours))],
+                    wanted.0,
+                    None,
+                );
+                beat(
+                    targets,
+                    &from,
+                    &[("SQLite", tuned.times_of(ours))],
+                    wanted.1,
+                    None,
+                );
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn print(figures: &Figures) {
+    let rows: Vec<Vec<String>> = figures
+        .reads
+        .iter()
+        .map(|f| {
+            vec![
+                f.reads.clone(),
+                f.rounds.name.clone(),
+                f.rounds.time(),
+                f.rounds.spread(),
+                format!("{:.2}", f.times_of_first),
+            ]
+        })
+        .collect();
+    println!();
+    table::print(
+        &[
+            "read × 3 tags",
+            "store",
+            "a read",
+            "spread",
+            "of ours from memory",
+        ],
+        &rows,
+    );
+    let rows: Vec<Vec<String>> = figures
+        .bytes_per_point
+        .iter()
+        .map(|(name, bytes)| vec![name.clone(), format!("{bytes:.2}")])
+        .collect();
+    println!();
+    table::print(&["store", "bytes a point"], &rows);
+}

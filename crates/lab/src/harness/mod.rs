@@ -1,0 +1,21 @@
+//! What the experiments share: rivals measured in turn, medians and spreads, CPU time, targets, reports.
+//!
+//! Rivals take turns within seconds, so that whatever else the machine does falls on all of them; each round begins with
+//! another one. A figure is the median over rounds after warm-up rounds, with its smallest and largest value beside it.
+//!
+//! ```text
+//! Common (arguments) ─► Bench (scratch directory, machine) ─► turns() ─► Rounds ─► Target rows ─► table and JSON
+//! ```
+
+mod bench;
+mod random;
+mod target;
+mod turns;
+
+pub(crate) use bench::{Bench, Common};
+pub(crate) use random::Random;
+pub(crate) use target::{Bound, Targets};
+pub(crate) use turns::{Contestant, Rounds, Taken, taken, turns};
+
+/// What ends an experiment.
+pub(crate) type Failure = Box<dyn std::error::Error>;

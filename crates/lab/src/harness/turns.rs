@@ -1,0 +1,158 @@
+//! Contestants in turn, and what their rounds took.
+
+use super::Failure;
+use super::target::figure;
+use crate::machine;
+use crate::table::median;
+use serde::Serialize;
+use std::time::Instant;
+
+/// What one round of a contestant took.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Taken {
+    /// Operations done: what times are divided by.
+    pub(crate) operations: u64,
+    pub(crate) wall_seconds: f64,
+    /// Of the whole process, all threads.
+    pub(crate) cpu_seconds: f64,
+    /// Syncs, where the contestant counts them.
+    pub(crate) syncs: Option<u64>,
+}
+
+/// Measures `work`, which returns the number of its operations.
+pub(crate) fn taken(work: impl FnOnce() -> Result<u64, Failure>) -> Result<Taken, Failure> {
+    let (start, cpu) = (Instant::now(), machine::cpu_seconds());
+    let operations = work()?;
+    Ok(Taken {
+        operations,
+        wall_seconds: start.elapsed().as_secs_f64(),
+        cpu_seconds: machine::cpu_seconds() - cpu,
+        syncs: None,
+    })
+}
+
+/// One that does the same work as its rivals. It gets the number of the round, warm-up rounds included, and measures only
+/// what should count, by [`taken`].
+pub(crate) struct Contestant<'a> {
+    pub(crate) name: String,
+    pub(crate) round: Box<dyn FnMut(usize) -> Result<Taken, Failure> + 'a>,
+}
+
+impl<'a> Contestant<'a> {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        round: impl FnMut(usize) -> Result<Taken, Failure> + 'a,
+    ) -> Contestant<'a> {
+        Contestant {
+            name: name.into(),
+            round: Box::new(round),
+        }
+    }
+}
+
+/// The rounds of one contestant that count.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Rounds {
+    pub(crate) name: String,
+    pub(crate) taken: Vec<Taken>,
+}
+
+/// Lets the contestants do their rounds in turn; each round begins with the next of them.
+pub(crate) fn turns(
+    (warm_up, counted): (usize, usize),
+    mut contestants: Vec<Contestant<'_>>,
+) -> Result<Vec<Rounds>, Failure> {
+    let mut all: Vec<Rounds> = contestants
+        .iter()
+        .map(|c| Rounds {
+            name: c.name.clone(),
+            taken: Vec::with_capacity(counted),
+        })
+        .collect();
+    let count = contestants.len();
+    for round in 0..warm_up + counted {
+        for turn in 0..count {
+            let at = (turn + round) % count;
+            let (Some(contestant), Some(rounds)) = (contestants.get_mut(at), all.get_mut(at))
+            else {
+                continue;
+            };
+            let taken = (contestant.round)(round)
+                .map_err(|error| format!("{}: {error}", contestant.name))?;
+            if round >= warm_up {
+                rounds.taken.push(taken);
+            }
+        }
+    }
+    Ok(all)
+}
+
+impl Rounds {
+    fn median_of(&self, what: impl Fn(&Taken) -> f64) -> f64 {
+        median(self.taken.iter().map(what).collect()).0
+    }
+
+    /// Median seconds per operation.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.median_of(|t| t.wall_seconds / t.operations.max(1) as f64)
+    }
+
+    /// Median CPU seconds per million operations.
+    pub(crate) fn cpu_per_million(&self) -> f64 {
+        self.median_of(|t| t.cpu_seconds * 1e6 / t.operations.max(1) as f64)
+    }
+
+    /// Median syncs per operation, where they are counted.
+    pub(crate) fn syncs_per_operation(&self) -> Option<f64> {
+        self.taken
+            .iter()
+            .all(|t| t.syncs.is_some())
+            .then(|| self.median_of(|t| t.syncs.unwrap_or(0) as f64 / t.operations.max(1) as f64))
+    }
+
+    /// How far the fastest and the slowest round were from the median, in percent of the time.
+    pub(crate) fn spread_percent(&self) -> (f64, f64) {
+        let (_, least, most) = median(
+            self.taken
+                .iter()
+                .map(|t| t.wall_seconds / t.operations.max(1) as f64)
+                .collect(),
+        );
+        (least, most)
+    }
+
+    /// The spread as text.
+    pub(crate) fn spread(&self) -> String {
+        let (least, most) = self.spread_percent();
+        format!("{least:+.0} … {most:+.0} %")
+    }
+
+    /// The median time of an operation as text.
+    pub(crate) fn time(&self) -> String {
+        let seconds = self.seconds();
+        if seconds >= 1.0 {
+            format!("{} s", figure(seconds))
+        } else if seconds >= 1e-3 {
+            format!("{} ms", figure(seconds * 1e3))
+        } else {
+            format!("{} µs", figure(seconds * 1e6))
+        }
+    }
+
+    /// How many times longer an operation takes than one of `other`: the median over rounds of the two times of one round,
+    /// since what disturbs a round disturbs both.
+    pub(crate) fn times_of(&self, other: &Rounds) -> f64 {
+        ratio(self, other, |t| t.wall_seconds / t.operations.max(1) as f64)
+    }
+}
+
+/// The median over rounds of a figure of `a` divided by that of `b` in the same round.
+fn ratio(a: &Rounds, b: &Rounds, figure: impl Fn(&Taken) -> f64) -> f64 {
+    let pairs = a.taken.iter().zip(&b.taken);
+    median(
+        pairs
+            .map(|(a, b)| figure(a) / figure(b).max(f64::MIN_POSITIVE))
+            .collect(),
+    )
+    .0
+}

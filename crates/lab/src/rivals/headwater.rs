@@ -1,0 +1,101 @@
+//! Ours: a stream per tag, one field.
+
+use super::{Points, Store, Survives, Window};
+use crate::harness::Failure;
+use headwater::{
+    Batch, ClosedRange, Database, Durability, Options, ScanSpec, StreamName, StreamRows, Timestamp,
+    Values,
+};
+use std::path::Path;
+
+/// Nanoseconds of a second.
+pub(crate) const NANOS: i64 = 1_000_000_000;
+
+pub(crate) struct Headwater {
+    db: Database,
+    names: Vec<StreamName>,
+}
+
+/// The defaults, with this durability.
+pub(crate) fn options(dir: &Path, survives: Survives) -> Options {
+    let mut options = Options::new(dir);
+    options.durability = match survives {
+        Survives::PowerCut => Durability::Synced,
+        Survives::Process => Durability::Written,
+    };
+    options
+}
+
+/// The streams of some tags.
+pub(crate) fn stream_names(tags: usize) -> Vec<StreamName> {
+    (0..tags)
+        .map(|tag| StreamName::new("points", [("tag", tag.to_string())]))
+        .collect()
+}
+
+/// The points as a batch.
+pub(crate) fn point_batch(names: &[StreamName], window: &Window<'_>) -> Batch {
+    let mut batch = Batch::new();
+    for (name, values) in names.iter().zip(window.values) {
+        let mut rows = StreamRows::new(name.clone());
+        rows.times = window.seconds.iter().map(|s| s * NANOS).collect();
+        batch.push(rows.with_column("value", Values::F64(values.to_vec())));
+    }
+    batch
+}
+
+impl Headwater {
+    pub(crate) fn open(dir: &Path, tags: usize, survives: Survives) -> Result<Headwater, Failure> {
+        Ok(Headwater {
+            db: Database::open(options(dir, survives))?,
+            names: stream_names(tags),
+        })
+    }
+}
+
+impl Store for Headwater {
+    fn write(&mut self, window: &Window<'_>) -> Result<(), Failure> {
+        let written = self.db.commit(point_batch(&self.names, window))?;
+        match written.refused.first() {
+            Some(refused) => Err(refused.message.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    fn read(
+        &mut self,
+        tags: &[usize],
+        first: i64,
+        last: i64,
+        out: &mut Points,
+    ) -> Result<(), Failure> {
+        let snapshot = self.db.snapshot()?;
+        let spec = ScanSpec {
+            range: ClosedRange::new(
+                Timestamp::from_nanos(first * NANOS),
+                Timestamp::from_nanos(last * NANOS),
+            ),
+            ..ScanSpec::default()
+        };
+        for tag in tags {
+            let name = self.names.get(*tag).ok_or("no such tag")?;
+            for chunk in snapshot.scan(name, &spec)? {
+                let chunk = chunk?;
+                let Some(Values::F64(values)) = chunk.columns.first().map(|c| c.values()) else {
+                    return Err("a chunk without its column of floats".into());
+                };
+                out.seconds.extend(chunk.times.iter().map(|t| t / NANOS));
+                out.values.extend_from_slice(values);
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), Failure> {
+        Ok(self.db.flush()?)
+    }
+
+    fn syncs(&self) -> Result<Option<u64>, Failure> {
+        Ok(Some(self.db.stats()?.log_syncs))
+    }
+}

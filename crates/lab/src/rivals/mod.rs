@@ -1,0 +1,97 @@
+//! Stores that do the same work: ours, and rivals set up as well as their makers advise.
+//!
+//! The work is that of the GOLSM paper: points `(tag, time) -> f64`, written in calls that are atomic, read by a range of
+//! one tag. A later point of the same tag and time replaces the earlier one in every store.
+
+mod bytes;
+mod headwater;
+mod redb;
+mod sqlite;
+
+pub(crate) use bytes::bytes_in;
+pub(crate) use headwater::Headwater;
+pub(crate) use redb::Redb;
+pub(crate) use sqlite::{PlainSqlite, Sqlite};
+
+use crate::harness::Failure;
+use std::path::Path;
+
+/// What a write has survived when the call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survives {
+    /// A power cut: one sync a call at least.
+    PowerCut,
+    /// The end of the process, as far as the store promises that.
+    Process,
+}
+
+impl Survives {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Survives::PowerCut => "synced",
+            Survives::Process => "unsynced",
+        }
+    }
+}
+
+/// The points of one call: every tag has a value at every time.
+pub(crate) struct Window<'a> {
+    /// Seconds since 1970, rising.
+    pub(crate) seconds: &'a [i64],
+    /// For each tag, by its number, as many values as there are times.
+    pub(crate) values: &'a [&'a [f64]],
+}
+
+/// What reads give.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Points {
+    pub(crate) seconds: Vec<i64>,
+    pub(crate) values: Vec<f64>,
+}
+
+impl Points {
+    pub(crate) fn clear(&mut self) {
+        self.seconds.clear();
+        self.values.clear();
+    }
+}
+
+/// A store under test.
+pub(crate) trait Store {
+    /// Stores the points of a call, all or nothing.
+    fn write(&mut self, window: &Window<'_>) -> Result<(), Failure>;
+
+    /// Appends the points of the tags from `first` to `last`, both included, by tag as given and then by time.
+    fn read(
+        &mut self,
+        tags: &[usize],
+        first: i64,
+        last: i64,
+        out: &mut Points,
+    ) -> Result<(), Failure>;
+
+    /// Does what is left to do later: flushes, checkpoints.
+    fn drain(&mut self) -> Result<(), Failure>;
+
+    /// Syncs since opening, where they can be counted.
+    fn syncs(&self) -> Result<Option<u64>, Failure>;
+}
+
+/// How a store is made in a directory, or opened again.
+pub(crate) type Open = fn(&Path, usize, Survives) -> Result<Box<dyn Store>, Failure>;
+
+/// Every store by its name: ours first, the tuned ones, then the paper's own comparison.
+pub(crate) const STORES: [(&str, Open); 4] = [
+    ("headwater", |dir, tags, survives| {
+        Ok(Box::new(Headwater::open(dir, tags, survives)?))
+    }),
+    ("sqlite tuned", |dir, _, survives| {
+        Ok(Box::new(Sqlite::open(dir, survives)?))
+    }),
+    ("redb", |dir, _, survives| {
+        Ok(Box::new(Redb::open(dir, survives)?))
+    }),
+    ("sqlite as in the paper", |dir, _, survives| {
+        Ok(Box::new(PlainSqlite::open(dir, survives)?))
+    }),
+];

@@ -1,0 +1,151 @@
+//! SQLite, twice: tuned for this work, and as the GOLSM paper compared itself with it.
+
+use super::{Points, Store, Survives, Window};
+use crate::harness::Failure;
+use rusqlite::Connection;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Tuned: a table that is its own primary key, a write-ahead log, prepared statements, one transaction per call.
+pub(crate) struct Sqlite {
+    connection: Connection,
+}
+
+impl Sqlite {
+    pub(crate) fn open(dir: &Path, survives: Survives) -> Result<Sqlite, Failure> {
+        std::fs::create_dir_all(dir)?;
+        let connection = Connection::open(dir.join("points.sqlite"))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        let synchronous = match survives {
+            Survives::PowerCut => "FULL",
+            Survives::Process => "OFF",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        connection.execute_batch(
+            "CREATE TABLE IF NOT EXISTS points (tag INTEGER, time INTEGER, value REAL, PRIMARY KEY (tag, time)) WITHOUT ROWID",
+        )?;
+        connection.pragma_update(None, "cache_size", -65_536)?;
+        Ok(Sqlite { connection })
+    }
+}
+
+impl Store for Sqlite {
+    fn write(&mut self, window: &Window<'_>) -> Result<(), Failure> {
+        let transaction = self.connection.transaction()?;
+        {
+            let mut insert =
+                transaction.prepare_cached("INSERT OR REPLACE INTO points VALUES (?, ?, ?)")?;
+            for (tag, values) in window.values.iter().enumerate() {
+                for (second, value) in window.seconds.iter().zip(*values) {
+                    insert.execute((tag as i64, second, value))?;
+                }
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn read(
+        &mut self,
+        tags: &[usize],
+        first: i64,
+        last: i64,
+        out: &mut Points,
+    ) -> Result<(), Failure> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT time, value FROM points WHERE tag = ? AND time BETWEEN ? AND ? ORDER BY time",
+        )?;
+        for tag in tags {
+            let mut rows = select.query((*tag as i64, first, last))?;
+            while let Some(row) = rows.next()? {
+                out.seconds.push(row.get(0)?);
+                out.values.push(row.get(1)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), Failure> {
+        checkpoint(&self.connection)
+    }
+
+    fn syncs(&self) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
+}
+
+fn checkpoint(connection: &Connection) -> Result<(), Failure> {
+    let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |r| r.get(0))?;
+    if busy == 0 {
+        Ok(())
+    } else {
+        Err("a checkpoint was blocked".into())
+    }
+}
+
+/// As in the paper: a row id table with an index on each column, SQL made as text, the default journal.
+pub(crate) struct PlainSqlite {
+    connection: Connection,
+}
+
+impl PlainSqlite {
+    pub(crate) fn open(dir: &Path, survives: Survives) -> Result<PlainSqlite, Failure> {
+        std::fs::create_dir_all(dir)?;
+        let connection = Connection::open(dir.join("plain.sqlite"))?;
+        if survives == Survives::Process {
+            connection.pragma_update(None, "synchronous", "OFF")?;
+        }
+        connection.execute_batch(
+            "CREATE TABLE IF NOT EXISTS measurement (tag TEXT, time INTEGER, value REAL);
+             CREATE INDEX IF NOT EXISTS by_tag ON measurement (tag);
+             CREATE INDEX IF NOT EXISTS by_time ON measurement (time)",
+        )?;
+        Ok(PlainSqlite { connection })
+    }
+}
+
+impl Store for PlainSqlite {
+    fn write(&mut self, window: &Window<'_>) -> Result<(), Failure> {
+        let transaction = self.connection.transaction()?;
+        let mut text = String::new();
+        for (tag, values) in window.values.iter().enumerate() {
+            for (second, value) in window.seconds.iter().zip(*values) {
+                text.clear();
+                write!(
+                    text,
+                    "INSERT INTO measurement VALUES ('tag{tag}', {second}, {value:?})"
+                )?;
+                transaction.execute(&text, [])?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn read(
+        &mut self,
+        tags: &[usize],
+        first: i64,
+        last: i64,
+        out: &mut Points,
+    ) -> Result<(), Failure> {
+        for tag in tags {
+            let text = format!(
+                "SELECT time, value FROM measurement WHERE tag = 'tag{tag}' AND time >= {first} AND time <= {last} ORDER BY time"
+            );
+            let mut select = self.connection.prepare(&text)?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                out.seconds.push(row.get(0)?);
+                out.values.push(row.get(1)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn syncs(&self) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
+}
