@@ -29,6 +29,12 @@ enum Experiment {
     Data(experiments::data::Arguments),
     /// The GOLSM paper's writes and reads, against SQLite and redb.
     Golsm(experiments::golsm::Arguments),
+    /// A million points of one channel in batches, and small reads of it, against SQLite.
+    Respawn(experiments::respawn::Arguments),
+    /// The EVENT paper's streams, in order and with late events, against copying and compressing alone.
+    Events(experiments::events::Arguments),
+    /// Ten million values of a hundred devices, a device at a time or as they arrive.
+    Bulk(experiments::bulk::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +42,9 @@ fn main() -> ExitCode {
     let result = match arguments.experiment {
         Experiment::Data(arguments) => experiments::data::run(&arguments),
         Experiment::Golsm(arguments) => experiments::golsm::run(&arguments),
+        Experiment::Respawn(arguments) => experiments::respawn::run(&arguments),
+        Experiment::Events(arguments) => experiments::events::run(&arguments),
+        Experiment::Bulk(arguments) => experiments::bulk::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,7 @@
 //! One file per experiment.
 
+pub(crate) mod bulk;
 pub(crate) mod data;
+pub(crate) mod events;
 pub(crate) mod golsm;
+pub(crate) mod respawn;

@@ -15,7 +15,7 @@ mod turns;
 pub(crate) use bench::{Bench, Common};
 pub(crate) use random::Random;
 pub(crate) use target::{Bound, Targets};
-pub(crate) use turns::{Contestant, Rounds, Taken, taken, turns};
+pub(crate) use turns::{Contestant, Rounds, Taken, taken, taken_and_drained, turns};
 
 /// What ends an experiment.
 pub(crate) type Failure = Box<dyn std::error::Error>;

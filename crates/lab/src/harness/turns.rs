@@ -17,6 +17,10 @@ pub(crate) struct Taken {
     pub(crate) cpu_seconds: f64,
     /// Syncs, where the contestant counts them.
     pub(crate) syncs: Option<u64>,
+    /// Wall and CPU seconds with the work that was left for later, where that was measured.
+    pub(crate) drained_seconds: Option<(f64, f64)>,
+    /// … and with everything in the order it will have at rest, where that was measured.
+    pub(crate) settled_seconds: Option<(f64, f64)>,
 }
 
 /// Measures `work`, which returns the number of its operations.
@@ -28,6 +32,25 @@ pub(crate) fn taken(work: impl FnOnce() -> Result<u64, Failure>) -> Result<Taken
         wall_seconds: start.elapsed().as_secs_f64(),
         cpu_seconds: machine::cpu_seconds() - cpu,
         syncs: None,
+        drained_seconds: None,
+        settled_seconds: None,
+    })
+}
+
+/// As [`taken`], and goes on measuring while `drain` does what was left for later.
+pub(crate) fn taken_and_drained<S>(
+    state: &mut S,
+    work: impl FnOnce(&mut S) -> Result<u64, Failure>,
+    drain: impl FnOnce(&mut S) -> Result<(), Failure>,
+) -> Result<Taken, Failure> {
+    let first = taken(|| work(state))?;
+    let rest = taken(|| drain(state).map(|()| 0))?;
+    Ok(Taken {
+        drained_seconds: Some((
+            first.wall_seconds + rest.wall_seconds,
+            first.cpu_seconds + rest.cpu_seconds,
+        )),
+        ..first
     })
 }
 
@@ -88,6 +111,28 @@ pub(crate) fn turns(
 }
 
 impl Rounds {
+    /// The same rounds with what was left for later, where that was measured.
+    pub(crate) fn drained(&self) -> Rounds {
+        let mut drained = self.clone();
+        for one in &mut drained.taken {
+            if let Some((wall, cpu)) = one.drained_seconds {
+                (one.wall_seconds, one.cpu_seconds) = (wall, cpu);
+            }
+        }
+        drained
+    }
+
+    /// The same rounds until everything is in the order it will have at rest, where that was measured.
+    pub(crate) fn settled(&self) -> Rounds {
+        let mut settled = self.clone();
+        for one in &mut settled.taken {
+            if let Some((wall, cpu)) = one.settled_seconds {
+                (one.wall_seconds, one.cpu_seconds) = (wall, cpu);
+            }
+        }
+        settled
+    }
+
     fn median_of(&self, what: impl Fn(&Taken) -> f64) -> f64 {
         median(self.taken.iter().map(what).collect()).0
     }
@@ -95,6 +140,11 @@ impl Rounds {
     /// Median seconds per operation.
     pub(crate) fn seconds(&self) -> f64 {
         self.median_of(|t| t.wall_seconds / t.operations.max(1) as f64)
+    }
+
+    /// Median operations per second.
+    pub(crate) fn per_second(&self) -> f64 {
+        1.0 / self.seconds().max(1e-12)
     }
 
     /// Median CPU seconds per million operations.

@@ -45,11 +45,17 @@ pub(crate) fn point_batch(names: &[StreamName], window: &Window<'_>) -> Batch {
 }
 
 impl Headwater {
-    pub(crate) fn open(dir: &Path, tags: usize, survives: Survives) -> Result<Headwater, Failure> {
-        Ok(Headwater {
-            db: Database::open(options(dir, survives))?,
+    /// An open database with points of some tags.
+    pub(crate) fn with(db: Database, tags: usize) -> Headwater {
+        Headwater {
+            db,
             names: stream_names(tags),
-        })
+        }
+    }
+
+    pub(crate) fn open(dir: &Path, tags: usize, survives: Survives) -> Result<Headwater, Failure> {
+        let db = Database::open(options(dir, survives))?;
+        Ok(Headwater::with(db, tags))
     }
 }
 

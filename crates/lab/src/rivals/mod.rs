@@ -9,7 +9,7 @@ mod redb;
 mod sqlite;
 
 pub(crate) use bytes::bytes_in;
-pub(crate) use headwater::Headwater;
+pub(crate) use headwater::{Headwater, options, point_batch, stream_names};
 pub(crate) use redb::Redb;
 pub(crate) use sqlite::{PlainSqlite, Sqlite};
 

@@ -121,3 +121,95 @@ fn golsm_finds_the_same_points_in_every_store_and_judges_every_target() {
         assert!(text.contains(target["what"].as_str().unwrap()));
     }
 }
+
+/// What was measured of each target is a positive number.
+fn assert_judged(report: &serde_json::Value, targets: usize) {
+    let judged = report["targets"].as_array().unwrap();
+    assert_eq!(judged.len(), targets, "{judged:?}");
+    for target in judged {
+        assert!(target["measured"].as_f64().unwrap() > 0.0, "{target}");
+    }
+}
+
+/// The experiment compares every point with what was written.
+#[test]
+fn respawn_counts_points_syncs_and_reads() {
+    let (_, report) = lab(
+        "respawn",
+        &["--points", "20000", "--batch", "500", "--reads", "12"],
+    );
+    let ingest = report["figures"]["ingest"].as_array().unwrap();
+    assert_eq!(ingest.len(), 5);
+    for round in ingest.iter().flat_map(|r| r["taken"].as_array().unwrap()) {
+        assert_eq!(round["operations"], 20_000);
+    }
+    let syncs = |at: usize| ingest[at]["taken"][0]["syncs"].as_u64().unwrap();
+    assert_eq!(syncs(0), 40, "one in flight: a sync for each of 40 batches");
+    assert!((1..=40).contains(&syncs(1)), "eight in flight share syncs");
+    assert_eq!(syncs(2), 0, "unsynced");
+    let reads = report["figures"]["reads"].as_array().unwrap();
+    assert_eq!(reads.len(), 4);
+    assert_eq!(reads[0]["taken"][0]["operations"], 12);
+    assert_judged(&report, 3 + 1 + 4);
+}
+
+/// The experiment compares the stored rows of every order of arrival with those that were made.
+#[test]
+fn events_stores_the_same_rows_in_any_order_of_arrival() {
+    let (_, report) = lab(
+        "events",
+        &[
+            "--events", "30000", "--batch", "1000", "--places", "50", "--late", "0,10",
+        ],
+    );
+    let streams = report["figures"]["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 4);
+    for stream in streams {
+        let wa = stream["wa_events"].as_f64().unwrap();
+        if stream["late_percent"] == 0 {
+            assert_eq!(wa, 1.0, "in order, each event is stored once");
+        }
+        assert!((1.0..3.0).contains(&wa), "{stream}");
+        assert!(stream["wa_events_settled"].as_f64().unwrap() >= wa);
+        assert_eq!(stream["rounds"]["taken"][1]["operations"], 30_000);
+    }
+    assert_eq!(
+        report["figures"]["copy_and_pco"]["taken"][0]["operations"],
+        30_000
+    );
+    assert_judged(&report, 3 + 6);
+}
+
+/// The experiment compares what every device holds with what was made.
+#[test]
+fn bulk_stores_every_row_of_every_device_both_ways() {
+    let (_, report) = lab(
+        "bulk",
+        &[
+            "--devices",
+            "7",
+            "--fields",
+            "11",
+            "--values",
+            "77000",
+            "--batch",
+            "130",
+        ],
+    );
+    let ways = report["figures"]["ways"].as_array().unwrap();
+    assert_eq!(ways.len(), 4);
+    assert_eq!(report["figures"]["values"], 77_000);
+    for way in ways {
+        assert_eq!(way["wa_events"], 1.0, "{way}");
+        let taken = &way["rounds"]["taken"][0];
+        // 1,000 rows of 7 devices: 8 batches each, or 54 of all together.
+        let batches = if way["by_device"] == true { 56 } else { 54 };
+        let syncs = taken["syncs"].as_u64().unwrap();
+        if way["in_flight"] == 1 {
+            assert_eq!(syncs, batches);
+        } else {
+            assert!((1..=batches).contains(&syncs), "{way}");
+        }
+    }
+    assert_judged(&report, 8);
+}

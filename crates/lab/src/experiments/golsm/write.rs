@@ -2,7 +2,7 @@
 
 use super::{Arguments, BEGIN, Figures, TAGS, beat, sensor_values};
 use crate::harness::{
-    Bench, Bound, Contestant, Failure, Random, Rounds, Taken, Targets, taken, turns,
+    Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, taken_and_drained, turns,
 };
 use crate::machine::SyncProbe;
 use crate::rivals::{Points, STORES, Store, Survives, Window};
@@ -235,37 +235,43 @@ pub(super) fn random(
         .map(|_| BEGIN + dice.below(calls * step as u64) as i64)
         .collect();
     println!();
-    for drained in [false, true] {
-        let mut contestants = Vec::new();
-        for (name, open) in STORES.iter().take(3) {
-            for begins in [&in_order, &anywhere] {
-                // Rivals are slow: a tenth of the calls tells as much.
-                let share = if *name == "headwater" { 1 } else { 10 };
-                let windows = &windows;
-                contestants.push(Contestant::new(*name, move |_| -> Result<Taken, Failure> {
-                    let dir = bench.path("store");
-                    let mut store = open(&dir, TAGS, Survives::PowerCut)?;
-                    let calls = begins.len().div_ceil(share);
-                    let one = taken(|| {
+    let mut contestants = Vec::new();
+    for (name, open) in STORES.iter().take(3) {
+        for begins in [&in_order, &anywhere] {
+            // Rivals are slow: a tenth of the calls tells as much.
+            let share = if *name == "headwater" { 1 } else { 10 };
+            let windows = &windows;
+            contestants.push(Contestant::new(*name, move |_| {
+                let dir = bench.path("store");
+                let mut store = open(&dir, TAGS, Survives::PowerCut)?;
+                let calls = begins.len().div_ceil(share);
+                let one = taken_and_drained(
+                    &mut store,
+                    |store| {
                         for begin in begins.iter().take(calls) {
                             windows.write(store.as_mut(), *begin)?;
                         }
-                        if drained {
-                            store.drain()?;
-                        }
                         Ok(calls as u64)
-                    })?;
-                    drop(store);
-                    std::fs::remove_dir_all(dir)?;
-                    Ok(one)
-                }));
-            }
+                    },
+                    |store| store.drain(),
+                )?;
+                drop(store);
+                std::fs::remove_dir_all(dir)?;
+                Ok(one)
+            }));
         }
-        let rounds = turns(bench.rounds(), contestants)?;
-        probe.sample(8)?;
+    }
+    let rounds = turns(bench.rounds(), contestants)?;
+    probe.sample(8)?;
+    for drained in [false, true] {
         for pair in rounds.chunks(2) {
             let [linear, random] = pair else { continue };
-            let ratio = random.times_of(linear);
+            let (linear, random) = if drained {
+                (linear.drained(), random.drained())
+            } else {
+                (linear.clone(), random.clone())
+            };
+            let ratio = random.times_of(&linear);
             if linear.name == "headwater" {
                 let (what, wanted) = if drained {
                     ("random-order write against linear, drained", 3.0)
@@ -278,8 +284,8 @@ pub(super) fn random(
                 store: linear.name.clone(),
                 drained,
                 random_to_linear: ratio,
-                linear: linear.clone(),
-                random: random.clone(),
+                linear,
+                random,
             });
         }
     }
