@@ -3,7 +3,7 @@
 use crate::arguments::parse_size;
 use crate::failure::Failure;
 use clap::Args;
-use headwater::{Database, Options};
+use headwater::{Database, Options, Reader};
 use std::path::PathBuf;
 
 /// Which database, and how much memory it may take.
@@ -30,5 +30,10 @@ impl DbArgs {
         let mut options = self.options();
         options.must_exist = true;
         Ok(Database::open(options)?)
+    }
+
+    /// Opens a database that must be there to read only: also beside a process that has it open, and without changing a file.
+    pub(crate) fn open_to_read(&self) -> Result<Reader, Failure> {
+        Ok(Reader::open(self.options())?)
     }
 }

@@ -1,13 +1,14 @@
 //! Verifies everything a database holds on its medium: lengths, headers, checksums, order, and that the pyramid says what the
 //! rows say. In bounded memory: one leaf, one block of buckets at a time.
 
+use crate::care::open_core;
 use crate::core::Core;
 use crate::error::Damage;
 use crate::ids::StreamId;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{Bucket, Buckets, add_rows, from_block};
 use crate::segment::{BlockEntry, LeafEntry, Partition, StreamState};
-use crate::{Error, ErrorKind, Options, Result, recover};
+use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Aggregate, Cursor, Extremes, Level};
 use headwater_io::Env;
@@ -38,17 +39,13 @@ impl CheckReport {
     }
 }
 
-/// Checks the database in `options.dir`, which must not be open.
+/// Checks the database in `options.dir`: the state it is in when this begins. Changes nothing, and works beside its owner.
 ///
 /// # Errors
-/// When it cannot be looked at: not there, in use, an I/O error. Damage is not an error but part of the report.
+/// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast. Damage is not an error but part of the report.
 pub fn check(env: Env, options: Options) -> Result<CheckReport> {
-    let options = Options {
-        must_exist: true,
-        ..options
-    };
     let mut report = CheckReport::default();
-    let (core, recovery) = match recover::open(env, options) {
+    let (core, recovery) = match open_core(&env, &options) {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             report.damages.push(damage_of(&error));

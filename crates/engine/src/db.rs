@@ -385,7 +385,7 @@ fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {
     Ok(events)
 }
 
-fn table_info(core: &Core, table: &Table) -> TableInfo {
+pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
     TableInfo {
         name: table.name.clone(),
         duplicates: table.duplicates,

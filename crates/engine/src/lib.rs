@@ -4,6 +4,7 @@
 //! Concurrency: a [`Database`] is shared freely between threads; see `core.rs` for the order of locks.
 //! Failure: see [`Error`]; after a failed write or sync the database latches, reads go on.
 
+mod care;
 mod catalog;
 mod check;
 mod core;
@@ -31,6 +32,7 @@ mod stats;
 mod step;
 mod write;
 
+pub use care::Reader;
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
 pub use db::{Database, TableChange, Ticket, Written};

@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::error::Damage;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late::Split;
-use crate::log::{Log, RecordKind, Replayed, replay};
+use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::partitions::PartitionSet;
 use crate::segment::{Cover, Partition, Store};
@@ -72,9 +72,35 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
             .map_err(|e| Error::io("sync", part, e))?;
     }
     let meta = open_meta(&env, &options, &meta_path, exists, &log_dir, &segment_dir)?;
+    load(env, options, meta, Standing::Owner(lock))
+}
+
+/// Who opens a database.
+pub(crate) enum Standing<'a> {
+    /// Who holds its lock, and puts files right.
+    Owner(Box<dyn Lock>),
+    /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
+    Reader(&'a dyn Fn() -> Result<()>),
+}
+
+/// Builds the database on its metadata.
+pub(crate) fn load(
+    env: Env,
+    options: Options,
+    meta: Meta,
+    standing: Standing<'_>,
+) -> Result<(Core, Recovery)> {
+    let dir = options.dir.clone();
+    let meta_path = dir.join("meta.redb");
+    let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
+    let (lock, access) = match standing {
+        Standing::Owner(lock) => (Some(lock), Access::Owner),
+        Standing::Reader(nothing_freed) => (None, Access::Reader(nothing_freed)),
+    };
+    let is_owner = lock.is_some();
     let shards = usize::from(meta.shards()?.max(1));
     let cache_bytes = options.memory_budget_bytes / 4;
-    let store = Store::new(
+    let mut store = Store::new(
         Arc::clone(&env.files),
         segment_dir.clone(),
         cache_bytes,
@@ -83,7 +109,10 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
     );
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
-    verify_files(&env, &store, &partitions)?;
+    if !is_owner {
+        store.pin(partitions.iter().map(|(id, _)| *id))?;
+    }
+    verify_files(&store, &partitions)?;
     let mut sets = vec![PartitionSet::default(); shards];
     for (id, record) in &partitions {
         let set = sets.get_mut(usize::from(record.shard.0)).ok_or_else(|| {
@@ -124,12 +153,15 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
         options.log_file_size(),
         first_generation,
         step_sequence,
+        access,
         |sequence, kind, payload, path, offset| {
             replayer.record(sequence, kind, payload, path, offset)
         },
     )?;
     let (memory, events) = (replayer.memory, replayer.events);
-    settle_files(&env, &store, &partitions, &mut recovery)?;
+    if is_owner {
+        settle_files(&env, &store, &partitions, &mut recovery)?;
+    }
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
@@ -137,6 +169,9 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
     let after = replayed.last.max(step_sequence);
     let first_new_stream = catalog.pending_up_to(after).1;
     let log = Log::new(replayed, after, options.durability, Arc::clone(&env.clock));
+    if !is_owner {
+        log.refuse_writes();
+    }
     let next_segment = meta
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
@@ -158,7 +193,7 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
         work: Work::default(),
         compacting: Mutex::new(()),
         uncompactable: Mutex::new(HashSet::new()),
-        _lock: Some(lock),
+        _lock: lock,
         env,
         options,
     };
@@ -251,7 +286,6 @@ fn open_meta(
 
 /// Checks that every segment a commit names is there, as long as committed, and the one it should be.
 fn verify_files(
-    env: &Env,
     store: &Store,
     partitions: &[(crate::ids::SegmentId, PartitionRecord)],
 ) -> Result<()> {
@@ -265,13 +299,9 @@ fn verify_files(
                 found,
             })
         };
-        let file = match env.files.open(&path, OpenMode::Read) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(short("no file".into()));
-            }
-            other => other.map_err(|e| Error::io("open", &path, e))?,
+        let Some(len) = store.file_bytes(*id)? else {
+            return Err(short("no file".into()));
         };
-        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
         if len < record.committed_bytes {
             return Err(short(format!("{len} bytes")));
         }

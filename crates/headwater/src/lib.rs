@@ -24,14 +24,15 @@ pub use headwater_engine::{
     AggregateSpec, Bin, Bins, CheckReport, Comparison, Damage, Database, Duplicates, Durability,
     Error, ErrorKind, Field, FieldSpec, Filter, FlushRule, LastValue, LatePolicy, MergeScope,
     Options, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
-    REFUSED_TYPE, Recovery, Refused, Result, Scan, ScanChunk, ScanSpec, Snapshot, Split, Stats,
-    TableChange, TableInfo, TableSpec, Ticket, Written,
+    REFUSED_TYPE, Reader, Recovery, Refused, Result, Scan, ScanChunk, ScanSpec, Snapshot, Split,
+    Stats, TableChange, TableInfo, TableSpec, Ticket, Written,
 };
 
-/// Checks the database in `options.dir`, which must not be open: every byte of every committed leaf, block and footer.
+/// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and the log. Changes nothing, and
+/// works beside a process that has it open.
 ///
 /// # Errors
-/// When it cannot be looked at: not there, in use, an I/O error. Damage is not an error but part of the report.
+/// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast. Damage is not an error but part of the report.
 pub fn check(options: Options) -> Result<CheckReport> {
     headwater_engine::check(headwater_io::Env::system(), options)
 }

@@ -50,8 +50,8 @@ pub(crate) struct Aggregate {
 
 impl Aggregate {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let snapshot = db.snapshot()?;
+        let db = self.db.open_to_read()?;
+        let snapshot = db.snapshot();
         let (stream, field, _) = Address::of_field(&snapshot, &self.address)?;
         let bins = match self.every {
             None => Bins::Whole,

@@ -88,8 +88,8 @@ trait RowWriter {
 
 impl Export {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let snapshot = db.snapshot()?;
+        let db = self.db.open_to_read()?;
+        let snapshot = db.snapshot();
         let mut out = Output::new();
         let mut writer = self.writer(&snapshot, &mut out)?;
         let mut streams = snapshot.streams(&self.table, &self.filters)?;

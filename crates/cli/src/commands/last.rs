@@ -37,8 +37,8 @@ struct Row<'a> {
 
 impl Last {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let snapshot = db.snapshot()?;
+        let db = self.db.open_to_read()?;
+        let snapshot = db.snapshot();
         let address = Address::of_streams(&snapshot, &self.address)?;
         let mut found: Vec<(StreamName, Vec<LastValue>)> = Vec::new();
         for stream in address.streams {

@@ -49,8 +49,8 @@ pub(crate) struct Plot {
 
 impl Plot {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let snapshot = db.snapshot()?;
+        let db = self.db.open_to_read()?;
+        let snapshot = db.snapshot();
         for (index, address) in self.addresses.iter().enumerate() {
             if index > 0 {
                 print("\n")?;

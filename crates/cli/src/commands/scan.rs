@@ -56,8 +56,8 @@ pub(crate) struct Scan {
 
 impl Scan {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let snapshot = db.snapshot()?;
+        let db = self.db.open_to_read()?;
+        let snapshot = db.snapshot();
         let address = Address::of_streams(&snapshot, &self.address)?;
         let spec = self.spec(&snapshot, &address)?;
         let mut out = Output::new();

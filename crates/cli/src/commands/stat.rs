@@ -33,7 +33,7 @@ enum StatFormat {
 
 impl Stat {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
+        let db = self.db.open_to_read()?;
         let stats = db.stats()?;
         let tables = db.tables();
         match self.format {

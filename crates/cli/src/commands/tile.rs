@@ -51,8 +51,8 @@ fn parse_column(text: &str) -> Result<TileColumn, String> {
 
 impl Tile {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let snapshot = db.snapshot()?;
+        let db = self.db.open_to_read()?;
+        let snapshot = db.snapshot();
         let (stream, field, _) = Address::of_field(&snapshot, &self.address)?;
         let buckets = snapshot.tile(&stream, &field, self.level, self.offset)?;
         let buckets = buckets

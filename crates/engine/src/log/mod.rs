@@ -19,7 +19,7 @@ mod replay;
 pub(crate) use record::FileHeader;
 pub(crate) use record::RecordHeader;
 pub(crate) use record::RecordKind;
-pub(crate) use replay::{Replayed, replay};
+pub(crate) use replay::{Access, Replayed, replay};
 
 use crate::ids::Sequence;
 use crate::{Durability, Error, ErrorKind, Result};
@@ -418,6 +418,14 @@ impl Log {
         self.nudged.notify_all();
     }
 
+    /// Refuses every record: kind `read_only`.
+    pub(crate) fn refuse_writes(&self) {
+        self.state.lock().failed = Some(Error::new(
+            ErrorKind::ReadOnly,
+            "the database was opened read-only",
+        ));
+    }
+
     /// Refuses further records because of an error elsewhere.
     pub(crate) fn latch(&self, error: Error) {
         self.state.lock().latch(error);
@@ -489,6 +497,7 @@ impl State {
     fn check_failed(&self) -> Result<()> {
         match &self.failed {
             None => Ok(()),
+            Some(error) if error.kind() == ErrorKind::ReadOnly => Err(error.clone()),
             Some(error) => {
                 let kind = if error.kind() == ErrorKind::Full {
                     ErrorKind::Full
@@ -533,6 +542,7 @@ pub(crate) fn fuzz_file(bytes: &[u8]) {
             size,
             0,
             Sequence(0),
+            Access::Owner,
             |_, _, _, _, _| Ok(()),
         ));
     }

@@ -3,6 +3,7 @@
 //! A record that does not check out ends the log. It is a torn tail when nothing says that it once was on the medium; it is
 //! damage when a later record or file was written after everything up to it had been synced, or a step was committed that
 //! needed it. A file that should be there and is not, or is shorter than it was made, is damage too.
+//! A reader beside an owner changes nothing, and makes sure that no file was begun anew while it was read.
 //! What is read here was perhaps never synced by the process that wrote it: it is, before anything is built on it.
 
 use super::files::{FullFile, LogFiles, file_path};
@@ -28,6 +29,23 @@ pub(crate) struct Replayed {
     pub(crate) torn: Option<(PathBuf, u64)>,
 }
 
+/// Who reads the log.
+#[derive(Clone, Copy)]
+pub(crate) enum Access<'a> {
+    /// The owner of the database, who goes on behind what is read.
+    Owner,
+    /// Somebody who may read while an owner writes: changes no file. The check fails if files may have been freed since the
+    /// metadata were read.
+    Reader(&'a dyn Fn() -> Result<()>),
+}
+
+impl Access<'_> {
+    fn is_owner(self) -> bool {
+        matches!(self, Access::Owner)
+    }
+}
+
+#[derive(Clone, Copy)]
 struct Candidate {
     number: u64,
     header: FileHeader,
@@ -41,6 +59,7 @@ pub(crate) fn replay(
     file_bytes: u64,
     first_generation: u64,
     start_after: Sequence,
+    access: Access<'_>,
     mut each: impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
 ) -> Result<Replayed> {
     let mut candidates: Vec<Candidate> = Vec::new();
@@ -83,6 +102,9 @@ pub(crate) fn replay(
     }
     candidates.sort_by_key(|c| c.header.generation);
     check_complete(files, dir, &candidates, &free, first_generation)?;
+    if let Access::Reader(nothing_freed) = access {
+        nothing_freed()?;
+    }
     let mut last = candidates
         .first()
         .map_or(start_after, |c| c.header.previous);
@@ -105,12 +127,13 @@ pub(crate) fn replay(
             &mut last,
             &mut records,
             next_previous,
+            access,
             &mut each,
         )?;
         if end.torn {
             torn = Some((file_path(dir, candidate.number), end.offset));
         }
-        if next_previous.is_none() {
+        if next_previous.is_none() && access.is_owner() {
             write_again(files, &file_path(dir, candidate.number), end.offset)?;
         }
         full.push_back(FullFile {
@@ -143,7 +166,7 @@ pub(crate) fn replay(
     for (number, bytes) in free {
         if bytes == file_bytes && kept.len() < 4 {
             kept.push((number, bytes));
-        } else {
+        } else if access.is_owner() {
             let path = file_path(dir, number);
             files
                 .remove(&path)
@@ -262,7 +285,22 @@ struct End {
     torn: bool,
 }
 
+/// A file that is begun anew gets its header before any record: while the header stands, what was read was of this use.
+fn still_same(file: &dyn headwater_io::File, candidate: &Candidate, path: &Path) -> Result<()> {
+    let mut header = [0u8; FILE_HEADER_BYTES as usize];
+    file.read_exact_at(0, &mut header)
+        .map_err(|e| Error::io("read", path, e))?;
+    if FileHeader::decode(&header) == Some(candidate.header) {
+        return Ok(());
+    }
+    Err(Error::new(
+        crate::ErrorKind::Busy,
+        format!("{} was begun anew while it was read", path.display()),
+    ))
+}
+
 /// Reads one file.
+#[expect(clippy::too_many_arguments, reason = "the state of one replay")]
 fn read_file(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -270,6 +308,7 @@ fn read_file(
     last: &mut Sequence,
     records: &mut u64,
     next_previous: Option<Sequence>,
+    access: Access<'_>,
     each: &mut impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
 ) -> Result<End> {
     let path = file_path(dir, candidate.number);
@@ -279,6 +318,9 @@ fn read_file(
     let mut content = vec![0u8; usize::try_from(candidate.bytes).unwrap_or(0)];
     file.read_exact_at(0, &mut content)
         .map_err(|e| Error::io("read", &path, e))?;
+    if !access.is_owner() {
+        still_same(&*file, candidate, &path)?;
+    }
     let generation = candidate.header.generation;
     let mut offset = FILE_HEADER_BYTES as usize;
     loop {

@@ -19,7 +19,7 @@ use headwater_io::{File, Files, OpenMode};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,6 +126,9 @@ pub(crate) struct Store {
     files: Arc<dyn Files>,
     dir: PathBuf,
     open: Cache<SegmentId, Arc<dyn File>>,
+    /// Of a reader beside an owner: files held open since it looked, since the owner may remove their names.
+    pinned: Option<HashMap<SegmentId, Arc<dyn File>>>,
+    open_files_max: usize,
     states: Cache<Place, Arc<SegmentState>, Weigh>,
     leaves: Cache<Place, (Leaf, usize), Weigh>,
     columns: Cache<ColumnKey, Decoded, Weigh>,
@@ -159,6 +162,8 @@ impl Store {
             files,
             dir,
             open: Cache::new(open_files_max.max(2)),
+            pinned: None,
+            open_files_max,
             states: Cache::with_weighter(items(bytes / 8), bytes / 4, Weigh),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
@@ -192,15 +197,58 @@ impl Store {
         })
     }
 
+    /// Holds these files open from now on, as many as may be open at once.
+    pub(crate) fn pin(&mut self, ids: impl Iterator<Item = SegmentId>) -> Result<()> {
+        let mut pinned = HashMap::new();
+        for id in ids.take(self.open_files_max) {
+            let path = self.path(id);
+            match self.files.open(&path, OpenMode::Read) {
+                Ok(file) => drop(pinned.insert(id, file)),
+                // Whoever looks at its length says so.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("open", &path, error)),
+            }
+        }
+        self.pinned = Some(pinned);
+        Ok(())
+    }
+
+    fn open_path(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        let path = self.path(id);
+        self.files
+            .open(&path, OpenMode::Read)
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound if self.pinned.is_some() => Error::new(
+                    crate::ErrorKind::Busy,
+                    format!(
+                        "{} was replaced by the owner of the database meanwhile: refresh and read again, or raise open_files_max",
+                        path.display()
+                    ),
+                ),
+                _ => Error::io("open", &path, error),
+            })
+    }
+
+    /// Length of a segment's file; `None` = there is none.
+    pub(crate) fn file_bytes(&self, id: SegmentId) -> Result<Option<u64>> {
+        let path = self.path(id);
+        let pinned = self.pinned.as_ref().and_then(|p| p.get(&id)).cloned();
+        let file = match pinned.map_or_else(|| self.files.open(&path, OpenMode::Read), Ok) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|e| Error::io("open", &path, e))?,
+        };
+        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+        Ok(Some(len))
+    }
+
     fn open_file(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        if let Some(file) = self.pinned.as_ref().and_then(|p| p.get(&id)) {
+            return Ok(Arc::clone(file));
+        }
         if let Some(file) = self.open.get(&id) {
             return Ok(file);
         }
-        let path = self.path(id);
-        let file = self
-            .files
-            .open(&path, OpenMode::Read)
-            .map_err(|e| Error::io("open", &path, e))?;
+        let file = self.open_path(id)?;
         self.open.insert(id, Arc::clone(&file));
         Ok(file)
     }

@@ -13,4 +13,5 @@ mod laws;
 mod limits;
 mod model;
 mod papers;
+mod reader;
 mod support;

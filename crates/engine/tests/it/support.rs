@@ -8,7 +8,7 @@ use headwater_codec::ClosedRange;
 use headwater_codec::{Batch, FieldType, StreamName, Value};
 use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Database, Duplicates, Error, FieldSpec, Options, Scan,
-    ScanSpec, TableChange, TableSpec,
+    ScanSpec, Snapshot, TableChange, TableInfo, TableSpec,
 };
 use headwater_io::{
     Env, FaultyFiles, File, Files, Lock, LockError, ManualClock, NoThreads, OpenMode, SeededChance,
@@ -337,9 +337,13 @@ pub(crate) fn collect(scan: Scan) -> (Vec<(i64, Fields)>, Vec<Error>) {
 
 /// Reads everything, and compares the aggregates and the newest values of every stream with its rows.
 pub(crate) fn read_back(db: &Database) -> Content {
-    let snapshot = db.snapshot().unwrap();
+    read_snapshot(&db.snapshot().unwrap(), &db.tables())
+}
+
+/// As [`read_back`], of a snapshot.
+pub(crate) fn read_snapshot(snapshot: &Snapshot, tables: &[TableInfo]) -> Content {
     let mut content = Content::default();
-    for table in db.tables() {
+    for table in tables {
         let fields = table
             .fields
             .iter()

@@ -1,0 +1,9 @@
+//! Care of a database beside and after its owner: reading while another process writes, backup, repair.
+//!
+//! Invariants: what reads beside an owner takes no lock and changes no file of the database.
+
+mod look;
+mod reader;
+
+pub use reader::Reader;
+pub(crate) use reader::open_core;
