@@ -139,13 +139,16 @@ fn live(files: Arc<dyn Files>, options: &Options, actions: &[Action], counts: &[
     db.close().unwrap();
 }
 
+/// Steps acknowledged and begun when it was taken, and what it gave.
+type Look = (usize, usize, Result<Reader>);
+
 fn look_everywhere(options: &Options, actions: &[Action], stride: usize) {
     let all = steps(actions);
     let disk = FaultyFiles::new(1);
     let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let operations = Arc::new(AtomicUsize::new(0));
     // The hook must live as long as the files: it gets what it needs by value.
-    let looks: Arc<Mutex<Vec<(usize, usize, Result<Reader>)>>> = Arc::default();
+    let looks: Arc<Mutex<Vec<Look>>> = Arc::default();
     let hook: Hook = {
         let (disk, counts, looks) = (disk.clone(), Arc::clone(&counts), Arc::clone(&looks));
         let (options, operations) = (options.clone(), Arc::clone(&operations));
