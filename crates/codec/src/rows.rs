@@ -4,6 +4,9 @@ use crate::column::Column;
 use crate::value::FieldId;
 use std::ops::Range;
 
+/// What an allocator takes for each allocation besides the bytes asked for, about: a header and rounding up.
+const ALLOCATION_BYTES: usize = 16;
+
 /// Rows of one stream. `times` are nanoseconds since 1970; every column has `times.len()` rows.
 ///
 /// A field without a column is absent in every row. Columns are ordered by field.
@@ -64,6 +67,25 @@ impl Rows {
         }
     }
 
+    /// These rows and then `later`'s, in vectors no larger than they need be. Types must agree as for [`Rows::extend_from`].
+    #[must_use]
+    pub fn joined(&self, later: &Rows) -> Rows {
+        let rows = self.len() + later.len();
+        let fields = self.columns.len().max(later.columns.len());
+        let mut out = Rows {
+            times: Vec::with_capacity(rows),
+            columns: Vec::with_capacity(fields),
+        };
+        for (field, column) in &self.columns {
+            let mut copy = Column::with_capacity(column.field_type(), rows);
+            copy.extend_from(column, 0..column.len());
+            out.columns.push((*field, copy));
+        }
+        out.times.extend_from_slice(&self.times);
+        out.extend_from(later, 0..later.len());
+        out
+    }
+
     /// Rows `range` as rows of their own.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Rows {
@@ -93,15 +115,15 @@ impl Rows {
         }
     }
 
-    /// Bytes these rows occupy in memory, about.
+    /// Bytes these rows occupy in memory: what was asked of the allocator, and what it takes for itself, about.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.times.capacity() * 8
-            + self
-                .columns
-                .iter()
-                .map(|(_, c)| c.heap_bytes() + 48)
-                .sum::<usize>()
+        let slots = self.columns.capacity() * size_of::<(FieldId, Column)>();
+        let columns = self
+            .columns
+            .iter()
+            .map(|(_, c)| c.heap_bytes() + ALLOCATION_BYTES);
+        self.times.capacity() * 8 + slots + 2 * ALLOCATION_BYTES + columns.sum::<usize>()
     }
 }
 
@@ -120,6 +142,19 @@ mod tests {
                 Column::from_values(Values::I64(values.to_vec())),
             )],
         }
+    }
+
+    #[test]
+    fn joined_rows_take_no_more_memory_than_they_need() {
+        let one = rows(&[1], 5, &[10]);
+        let both = one.joined(&rows(&[2], 5, &[20])).joined(&rows(&[3], 2, &[30]));
+        assert_eq!(both.times, [1, 2, 3]);
+        assert_eq!((both.times.capacity(), both.columns.len()), (3, 2));
+        let mut grown = one.clone();
+        grown.extend_from(&rows(&[2], 5, &[20]), 0..1);
+        grown.extend_from(&rows(&[3], 2, &[30]), 0..1);
+        assert_eq!(both, grown);
+        assert!(both.heap_bytes() <= grown.heap_bytes());
     }
 
     #[test]

@@ -131,13 +131,12 @@ impl Checker<'_> {
         let record = &self.partition.record;
         let footer = record.footer_offset;
         self.expect(
-            state.events() == record.events,
+            state.sums.events == record.events,
             footer,
             format!("{} events", record.events),
-            format!("{}", state.events()),
+            format!("{}", state.sums.events),
         );
-        let mut ids: Vec<StreamId> = state.streams.keys().copied().collect();
-        ids.sort_unstable();
+        let ids: Vec<StreamId> = state.streams().ids().collect();
         let known = self.core.stream_keys(&ids)?;
         for id in ids {
             self.expect(
@@ -146,8 +145,8 @@ impl Checker<'_> {
                 "a stream the metadata knows",
                 format!("stream {}", id.0),
             );
-            if let Some(stream) = state.streams.get(&id) {
-                self.stream(stream)?;
+            if let Some(stream) = state.stream(id) {
+                self.stream(&stream)?;
             }
         }
         Ok(())

@@ -514,12 +514,8 @@ impl Replayer<'_> {
     fn watermark(&self, shard: &Shard, stream: StreamId, table: TableId) -> Result<Option<i64>> {
         let partitions = {
             let state = shard.state.lock();
-            if let Some(slot) = state
-                .streams
-                .get(&stream)
-                .filter(|s| s.memory.watermark_known)
-            {
-                return Ok(slot.memory.watermark);
+            if let Some(watermark) = state.known_watermark(stream) {
+                return Ok(watermark);
             }
             Arc::clone(&state.partitions)
         };

@@ -1,7 +1,8 @@
 //! A shard: streams that share memory and one flush worker.
 //!
 //! Invariants: a stream stays in its shard; `version` rises with every published step; `partitions` is the set as of
-//! `version`; snapshots are registered under the same lock that publishes, so a step knows which older versions are read.
+//! `version`; snapshots are registered under the same lock that publishes, so a step knows which older versions are read;
+//! a stream with nothing in memory but a watermark takes 16 bytes and its place in a map, nothing else.
 //! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
 
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
@@ -27,9 +28,10 @@ pub(crate) struct StepScratch {
 
 #[derive(Debug, Default)]
 pub(crate) struct ShardState {
-    pub(crate) streams: HashMap<StreamId, ShardStream>,
-    /// Streams with events in memory.
-    pub(crate) active: HashSet<StreamId>,
+    /// Streams with something in memory, and those whose watermark is not known or not there.
+    streams: HashMap<StreamId, Box<ShardStream>>,
+    /// Watermarks of the other streams touched since opening.
+    idle: HashMap<StreamId, i64>,
     pub(crate) bytes: usize,
     pub(crate) flank_events: usize,
     pub(crate) late_events: usize,
@@ -44,11 +46,20 @@ pub(crate) struct ShardState {
     pub(crate) busy: HashSet<SegmentId>,
 }
 
-/// A stream touched since opening.
+/// What a stream with events in memory takes besides them: its [`ShardStream`] and its place in a map.
+const ACTIVE_BYTES: usize = size_of::<ShardStream>() + 48;
+
+/// A stream with something in memory.
 #[derive(Debug)]
 pub(crate) struct ShardStream {
     pub(crate) table: TableId,
     pub(crate) memory: StreamMemory,
+}
+
+/// What a stream's events take in memory, and the stream for having any.
+fn bytes_of(memory: &StreamMemory) -> usize {
+    let active = if memory.rows() > 0 { ACTIVE_BYTES } else { 0 };
+    memory.bytes + active
 }
 
 impl Shard {
@@ -73,30 +84,65 @@ impl ShardState {
         table: TableId,
         change: impl FnOnce(&mut StreamMemory) -> T,
     ) -> (T, isize) {
-        let slot = self.streams.entry(stream).or_insert_with(|| ShardStream {
-            table,
-            memory: StreamMemory::default(),
+        let idle = &mut self.idle;
+        let slot = self.streams.entry(stream).or_insert_with(|| {
+            let mut memory = StreamMemory::default();
+            memory.watermark = idle.remove(&stream);
+            memory.watermark_known = memory.watermark.is_some();
+            Box::new(ShardStream { table, memory })
         });
         let memory = &mut slot.memory;
-        let (bytes, flank, late) = (memory.bytes, memory.flank_rows, memory.late_rows);
+        let (bytes, flank, late) = (bytes_of(memory), memory.flank_rows, memory.late_rows);
         let result = change(memory);
-        self.bytes = self.bytes + memory.bytes - bytes;
+        let bytes_now = bytes_of(memory);
+        self.bytes = self.bytes + bytes_now - bytes;
         self.flank_events = self.flank_events + memory.flank_rows - flank;
         self.late_events = self.late_events + memory.late_rows - late;
-        let change = memory.bytes as isize - bytes as isize;
-        if memory.rows() > 0 {
-            self.active.insert(stream);
-        } else {
-            self.active.remove(&stream);
+        self.rest(stream);
+        (result, bytes_now as isize - bytes as isize)
+    }
+
+    /// Keeps only the watermark of a stream when there is nothing else to it.
+    fn rest(&mut self, stream: StreamId) {
+        let memory = self.streams.get(&stream).map(|s| &s.memory);
+        if let Some(memory) = memory
+            && memory.rows() == 0
+            && !memory.has_retired()
+            && let (true, Some(watermark)) = (memory.watermark_known, memory.watermark)
+        {
+            self.streams.remove(&stream);
+            self.idle.insert(stream, watermark);
+            // A table for many streams is not kept for few.
+            if self.streams.len() < self.streams.capacity() / 8 {
+                self.streams.shrink_to(self.streams.len() * 2);
+            }
         }
-        (result, change)
+    }
+
+    /// The watermark of a stream, if it is known: `Some(None)` = nothing is stored.
+    pub(crate) fn known_watermark(&self, stream: StreamId) -> Option<Option<i64>> {
+        if let Some(watermark) = self.idle.get(&stream) {
+            return Some(Some(*watermark));
+        }
+        let memory = &self.streams.get(&stream)?.memory;
+        memory.watermark_known.then_some(memory.watermark)
+    }
+
+    /// What a stream holds in memory, if anything.
+    pub(crate) fn memory(&self, stream: StreamId) -> Option<&StreamMemory> {
+        self.streams.get(&stream).map(|s| &s.memory)
+    }
+
+    /// Streams with events in memory, in no order.
+    pub(crate) fn active(&self) -> impl Iterator<Item = (StreamId, &ShardStream)> {
+        let all = self.streams.iter().map(|(stream, slot)| (*stream, &**slot));
+        all.filter(|(_, slot)| slot.memory.rows() > 0)
     }
 
     /// The smallest sequence of an event in memory.
     pub(crate) fn first_sequence(&self) -> Option<Sequence> {
-        self.active
-            .iter()
-            .filter_map(|s| self.streams.get(s)?.memory.first_sequence())
+        self.active()
+            .filter_map(|(_, slot)| slot.memory.first_sequence())
             .min()
     }
 
@@ -122,17 +168,19 @@ impl ShardState {
             .first_key_value()
             .map_or(u64::MAX, |(v, _)| *v);
         let before = self.bytes;
-        let mut retired = std::mem::take(&mut self.retired);
-        retired.retain(|stream| {
-            let Some(slot) = self.streams.get_mut(stream) else {
-                return false;
+        for stream in std::mem::take(&mut self.retired) {
+            let Some(slot) = self.streams.get_mut(&stream) else {
+                continue;
             };
             let bytes = slot.memory.bytes;
             slot.memory.purge_retired(oldest);
             self.bytes = self.bytes + slot.memory.bytes - bytes;
-            slot.memory.has_retired()
-        });
-        self.retired = retired;
+            if slot.memory.has_retired() {
+                self.retired.push(stream);
+            } else {
+                self.rest(stream);
+            }
+        }
         before - self.bytes
     }
 

@@ -97,6 +97,20 @@ impl Column {
         }
     }
 
+    /// An empty column with room for `rows` values (of text: for their ends).
+    #[must_use]
+    pub fn with_capacity(field_type: FieldType, rows: usize) -> Column {
+        let mut column = Column::new(field_type);
+        match &mut column.values {
+            Values::F64(v) => v.reserve_exact(rows),
+            Values::I64(v) => v.reserve_exact(rows),
+            Values::U64(v) => v.reserve_exact(rows),
+            Values::Bool(v) => v.reserve_exact(rows),
+            Values::String(v) | Values::Bytes(v) => v.reserve_exact(rows),
+        }
+        column
+    }
+
     /// A column in which every row is absent.
     #[must_use]
     pub fn absent(field_type: FieldType, rows: usize) -> Column {

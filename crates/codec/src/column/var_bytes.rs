@@ -27,6 +27,11 @@ impl VarBytes {
         }
     }
 
+    /// Makes room for the ends of `strings` more strings, and no more than that.
+    pub fn reserve_exact(&mut self, strings: usize) {
+        self.ends.reserve_exact(strings);
+    }
+
     /// From the end of each string in `bytes`. `None` when the ends fall or the last is not the end of the bytes.
     #[must_use]
     pub fn from_parts(ends: Vec<u32>, bytes: Vec<u8>) -> Option<Self> {

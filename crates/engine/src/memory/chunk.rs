@@ -4,6 +4,9 @@ use crate::ids::Sequence;
 use headwater_codec::Rows;
 use std::sync::Arc;
 
+/// What a chunk takes besides its rows: itself, its counters and its place in a list, with the allocator's share.
+const OWN_BYTES: usize = size_of::<Chunk>() + 48;
+
 /// Sequences of the rows of a chunk.
 #[derive(Clone, Debug)]
 pub(crate) enum Sequences {
@@ -54,7 +57,7 @@ impl Chunk {
         } else {
             0
         };
-        let bytes = rows.heap_bytes() + rows.len() * per_row + 160;
+        let bytes = rows.heap_bytes() + rows.len() * per_row + OWN_BYTES;
         Some(Arc::new(Chunk {
             rows,
             sequences,
@@ -109,12 +112,7 @@ impl Chunk {
         if self.rows.columns.iter().any(widened) {
             return None;
         }
-        let mut rows = Rows {
-            times: Vec::with_capacity(self.len() + later.len()),
-            columns: Vec::new(),
-        };
-        rows.extend_from(&self.rows, 0..self.len());
-        rows.extend_from(&later.rows, 0..later.len());
+        let rows = self.rows.joined(&later.rows);
         let sequences = match (&self.sequences, &later.sequences) {
             (Sequences::One(a), Sequences::One(b)) if a == b => Sequences::One(*a),
             (a, b) => Sequences::Many(

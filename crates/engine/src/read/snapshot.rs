@@ -125,9 +125,8 @@ impl Snapshot {
         let chunks = shard
             .state
             .lock()
-            .streams
-            .get(&stream)
-            .map(|s| s.memory.visible(*version))
+            .memory(stream)
+            .map(|m| m.visible(*version))
             .unwrap_or_default();
         Ok(StreamView {
             core: Arc::clone(&self.core),

@@ -36,13 +36,7 @@ impl StreamView {
 
     /// What a partition holds of the stream.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Arc<StreamState>>> {
-        Ok(self
-            .core
-            .store
-            .state(partition)?
-            .streams
-            .get(&self.stream)
-            .cloned())
+        Ok(self.core.store.state(partition)?.stream(self.stream))
     }
 }
 

@@ -339,7 +339,7 @@ impl StreamDelta {
         (first, self.added.last().map_or(0, |l| l.last))
     }
 
-    fn encode(&self, group_offset: u64, footer: Sequence, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, group_offset: u64, footer: Sequence, out: &mut Vec<u8>) {
         let mut flags = 0;
         let mut set = |yes: bool, flag: u8| {
             if yes {
@@ -406,7 +406,7 @@ impl StreamDelta {
         }
     }
 
-    fn decode(
+    pub(super) fn decode(
         stream: StreamId,
         group_offset: u64,
         footer: Sequence,

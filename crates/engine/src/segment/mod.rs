@@ -4,6 +4,7 @@
 //! names it; a segment's state is the fold of its footers; ids are never used twice.
 //! Format: docs/format/segment.md.
 
+mod directory;
 mod format;
 mod group;
 pub(crate) mod pyramid;

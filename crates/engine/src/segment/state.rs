@@ -4,15 +4,16 @@
 //! sorted by level and bucket; blocks of the base level cover every row of the main run.
 //! Concurrency: immutable; a group makes a new state that shares what did not change.
 
+use super::directory::{Change, Directory};
 use super::format::{BlockEntry, Footer, LeafEntry, StreamDelta};
 use crate::catalog::Table;
 use crate::ids::StreamId;
 use headwater_codec::{ClosedRange, Level};
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// What a segment holds of one stream.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StreamState {
     pub(crate) main: Vec<LeafEntry>,
     /// Oldest first; a later run's event wins over an earlier run's and over the main run's.
@@ -105,7 +106,7 @@ impl StreamState {
         leaves + self.blocks.iter().map(|b| u64::from(b.bytes)).sum::<u64>()
     }
 
-    fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let leaves = self.main.len() + self.late.iter().map(Vec::len).sum::<usize>();
         size_of::<StreamState>()
             + leaves * size_of::<LeafEntry>()
@@ -118,13 +119,64 @@ impl StreamState {
 /// What a segment holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentState {
-    pub(crate) streams: HashMap<StreamId, Arc<StreamState>>,
+    streams: Directory,
     /// The newest table definition written to this segment.
     pub(crate) table: Option<Table>,
     pub(crate) groups: u32,
-    pub(crate) live_bytes: u64,
     pub(crate) footer_bytes: u64,
-    pub(crate) weight: usize,
+    pub(crate) sums: Sums,
+}
+
+/// Sums over the streams of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) events: u64,
+    /// Leaves of main runs.
+    pub(crate) leaves: u64,
+    pub(crate) late_runs: u64,
+    /// Bytes of leaves and blocks that something refers to.
+    pub(crate) live_bytes: u64,
+}
+
+impl Sums {
+    fn of(state: &StreamState) -> Sums {
+        Sums {
+            events: state.rows(),
+            leaves: state.main.len() as u64,
+            late_runs: state.late.len() as u64,
+            live_bytes: state.live_bytes(),
+        }
+    }
+
+    fn replace(&mut self, old: Sums, new: Sums) {
+        let replaced = |sum: u64, old: u64, new: u64| (sum + new).saturating_sub(old);
+        self.events = replaced(self.events, old.events, new.events);
+        self.leaves = replaced(self.leaves, old.leaves, new.leaves);
+        self.late_runs = replaced(self.late_runs, old.late_runs, new.late_runs);
+        self.live_bytes = replaced(self.live_bytes, old.live_bytes, new.live_bytes);
+    }
+}
+
+/// A change of a footer, which also keeps the sums.
+struct Counted<'a> {
+    delta: &'a StreamDelta,
+    sums: &'a Cell<Sums>,
+}
+
+impl Change for Counted<'_> {
+    fn stream(&self) -> StreamId {
+        self.delta.stream
+    }
+
+    fn apply(&self, old: Option<&StreamState>) -> StreamState {
+        let mut state = old.cloned().unwrap_or_default();
+        let before = Sums::of(&state);
+        state.apply(self.delta);
+        let mut sums = self.sums.get();
+        sums.replace(before, Sums::of(&state));
+        self.sums.set(sums);
+        state
+    }
 }
 
 impl SegmentState {
@@ -136,14 +188,12 @@ impl SegmentState {
     }
 
     pub(crate) fn apply(&mut self, footer: &Footer, footer_bytes: u64) {
-        for delta in &footer.streams {
-            let slot = self.streams.entry(delta.stream).or_default();
-            let (weight, live) = (slot.weight(), slot.live_bytes());
-            let state = Arc::make_mut(slot);
-            state.apply(delta);
-            self.weight = (self.weight + state.weight()).saturating_sub(weight);
-            self.live_bytes = (self.live_bytes + state.live_bytes()).saturating_sub(live);
-        }
+        let sums = Cell::new(self.sums);
+        let counted = |delta| Counted { delta, sums: &sums };
+        let mut changes: Vec<Counted<'_>> = footer.streams.iter().map(counted).collect();
+        changes.sort_by_key(|c| c.delta.stream);
+        self.streams.change(&changes);
+        self.sums = sums.get();
         if let Some(table) = &footer.table {
             self.table = Some(table.clone());
         }
@@ -151,15 +201,18 @@ impl SegmentState {
         self.footer_bytes += footer_bytes;
     }
 
-    pub(crate) fn events(&self) -> u64 {
-        self.streams.values().map(|s| s.rows()).sum()
+    /// What it holds of a stream.
+    pub(crate) fn stream(&self, stream: StreamId) -> Option<Arc<StreamState>> {
+        self.streams.get(stream)
     }
 
-    pub(crate) fn leaf_count(&self) -> u64 {
-        self.streams.values().map(|s| s.main.len() as u64).sum()
+    /// Its streams, by number.
+    pub(crate) fn streams(&self) -> &Directory {
+        &self.streams
     }
 
-    pub(crate) fn late_run_count(&self) -> u64 {
-        self.streams.values().map(|s| s.late.len() as u64).sum()
+    /// Bytes of memory, about.
+    pub(crate) fn weight(&self) -> usize {
+        size_of::<SegmentState>() + self.streams.weight()
     }
 }

@@ -97,7 +97,7 @@ struct Weigh;
 
 impl Weighter<Place, Arc<SegmentState>> for Weigh {
     fn weight(&self, _: &Place, state: &Arc<SegmentState>) -> u64 {
-        state.weight as u64 + 256
+        state.weight() as u64 + 256
     }
 }
 impl Weighter<Place, (Leaf, usize)> for Weigh {
@@ -369,7 +369,7 @@ impl Store {
             state.apply(&footer, u64::from(bytes));
         }
         let state = Arc::new(state);
-        if state.weight as u64 > self.states.capacity() / 4 {
+        if state.weight() as u64 > self.states.capacity() / 4 {
             self.keep(place, Arc::clone(&state));
         }
         self.states.insert(place, Arc::clone(&state));

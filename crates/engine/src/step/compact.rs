@@ -142,7 +142,7 @@ fn target_spans(core: &Core, partition: &Partition, state: &SegmentState) -> Vec
         return vec![own];
     }
     let holds = |range: &ClosedRange| {
-        state.streams.values().any(|s| {
+        state.streams().iter().any(|(_, s)| {
             s.main
                 .iter()
                 .chain(s.late.iter().flatten())
@@ -182,14 +182,9 @@ fn write_span(
     let guard = RemoveUnlessKept::new(&file, true);
     let mut hints = EncodeHints::default();
     let mut shared = SharedLeaves::new(table.leaf_events as usize);
-    let mut ids: Vec<StreamId> = state.streams.keys().copied().collect();
-    ids.sort_unstable();
     let range = span.range();
     let mut deltas: Vec<StreamDelta> = Vec::new();
-    for stream in ids {
-        let Some(stream_state) = state.streams.get(&stream) else {
-            continue;
-        };
+    for (stream, stream_state) in state.streams().iter() {
         let mut delta = StreamDelta {
             stream,
             ..StreamDelta::default()
@@ -202,7 +197,7 @@ fn write_span(
             top: span.level,
         };
         let rows = rewriting.stream(
-            stream_state,
+            &stream_state,
             &mut group,
             &mut hints,
             &mut shared,

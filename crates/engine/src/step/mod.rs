@@ -186,13 +186,11 @@ fn take(
     let (mut candidates, shard_bytes) = {
         let state = shard.state.lock();
         let candidates: Vec<Candidate> = state
-            .active
-            .iter()
-            .filter_map(|stream| {
-                let slot = state.streams.get(stream)?;
+            .active()
+            .filter_map(|(stream, slot)| {
                 let memory = &slot.memory;
                 Some(Candidate {
-                    stream: *stream,
+                    stream,
                     table: slot.table,
                     watermark: memory.watermark,
                     bytes: memory.bytes,
@@ -254,7 +252,7 @@ fn take(
             }
             let chunks: Vec<Arc<Chunk>> = {
                 let state = shard.state.lock();
-                let memory = state.streams.get(&candidate.stream).map(|s| &s.memory);
+                let memory = state.memory(candidate.stream);
                 memory.map_or_else(Vec::new, |m| {
                     m.flank.iter().chain(&m.late).cloned().collect()
                 })
@@ -503,8 +501,8 @@ fn write_group(
         let Some(one) = taken.get(part.taken) else {
             continue;
         };
-        let known = state.streams.get(&one.stream);
-        let stream_state = known.map_or(&nothing, |s| &**s);
+        let known = state.stream(one.stream);
+        let stream_state = known.as_deref().unwrap_or(&nothing);
         let mut delta = StreamDelta {
             stream: one.stream,
             ..StreamDelta::default()
@@ -551,7 +549,7 @@ fn write_group(
     let (footer, finished) = group.finish(previous, sequence, table, deltas)?;
     let next = state.with_footer(&footer, u64::from(finished.footer_bytes));
     for (stream, _, _, watermark) in &mut streams {
-        *watermark = next.streams.get(stream).and_then(|s| s.watermark());
+        *watermark = next.stream(*stream).and_then(|s| s.watermark());
     }
     let partition = Arc::new(Partition {
         record: record(&header, sequence, &next, finished),
@@ -610,11 +608,11 @@ fn record(
         footer_offset: finished.footer_offset,
         footer_bytes: finished.footer_bytes,
         sequence,
-        events: state.events(),
-        live_bytes: state.live_bytes,
+        events: state.sums.events,
+        live_bytes: state.sums.live_bytes,
         groups: state.groups,
-        leaves: state.leaf_count(),
-        late_runs: state.late_run_count(),
+        leaves: state.sums.leaves,
+        late_runs: state.sums.late_runs,
     }
 }
 
@@ -641,7 +639,7 @@ fn attach_keys(core: &Core, state: &SegmentState, deltas: &mut [StreamDelta]) ->
     let new: Vec<StreamId> = deltas
         .iter()
         .map(|d| d.stream)
-        .filter(|s| !state.streams.contains_key(s))
+        .filter(|s| !state.streams().contains(*s))
         .collect();
     if new.is_empty() {
         return Ok(());

@@ -72,11 +72,7 @@ impl Core {
         loop {
             let (version, partitions) = {
                 let mut state = shard.state.lock();
-                if state
-                    .streams
-                    .get(&stream)
-                    .is_some_and(|s| s.memory.watermark_known)
-                {
+                if state.known_watermark(stream).is_some() {
                     return Ok(());
                 }
                 if stream.0 >= self.first_new_stream || state.partitions.of(table).is_empty() {
@@ -108,7 +104,7 @@ pub(crate) fn stored_watermark(
 ) -> Result<Option<i64>> {
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition)?;
-        if let Some(watermark) = segment.streams.get(&stream).and_then(|s| s.watermark()) {
+        if let Some(watermark) = segment.stream(stream).and_then(|s| s.watermark()) {
             return Ok(Some(watermark));
         }
     }
