@@ -13,6 +13,8 @@ use std::sync::Arc;
 const LEVEL_MAX: i32 = 34;
 /// Fewer events than this in a span say nothing about the rate there.
 const DENSE_EVENTS: usize = 256;
+/// Neither do events at fewer instants than this: many devices that report at the same time look infinitely dense.
+const DENSE_INSTANTS: usize = 8;
 
 /// The partitions of one shard.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +124,7 @@ pub(crate) fn choose_span(
         let to = times.partition_point(|t| *t <= range.last.as_nanos());
         let inside = times.get(from..to).unwrap_or_default();
         let now = inside.len() as f64 * bytes_per_event;
-        let expected = if inside.len() < DENSE_EVENTS {
+        let expected = if inside.len() < DENSE_EVENTS || !has_instants(inside, DENSE_INSTANTS) {
             now
         } else {
             let quarter = |q: usize| inside.get(inside.len() * q / 4).copied().unwrap_or(middle);
@@ -137,6 +139,19 @@ pub(crate) fn choose_span(
         }
     }
     chosen
+}
+
+/// True when sorted times show at least this many instants.
+fn has_instants(times: &[i64], count: usize) -> bool {
+    let mut rest = times;
+    (0..count).all(|_| {
+        let Some(first) = rest.first() else {
+            return false;
+        };
+        let next = rest.partition_point(|t| t <= first);
+        rest = rest.get(next..).unwrap_or_default();
+        true
+    })
 }
 
 #[cfg(test)]
@@ -168,6 +183,18 @@ mod tests {
         assert!(
             !span.range().overlaps(&other) && span.range().contains(Timestamp::from_nanos(1 << 60))
         );
+    }
+
+    #[test]
+    fn devices_that_report_at_one_instant_do_not_look_dense() {
+        // Many streams have one event each in memory, at the same second: that is no rate of gigabytes a second.
+        let times = vec![19_000 * DAY; 50_000];
+        assert_eq!(choose_span(&times, &[], 24.0, 128 << 20).level.get(), 34);
+        // With some seconds of them the rate is known: 1.2 MB/s take 107 s for 128 MiB.
+        let times: Vec<i64> = (0..500_000)
+            .map(|i| 19_000 * DAY + i / 50_000 * 1_000_000_000)
+            .collect();
+        assert_eq!(choose_span(&times, &[], 24.0, 128 << 20).level.get(), 6);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod format;
 mod group;
 pub(crate) mod pyramid;
 mod state;
+mod states;
 mod store;
 
 #[cfg(any(test, fuzzing))]

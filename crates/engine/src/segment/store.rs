@@ -7,6 +7,7 @@
 
 use super::format::{BlockEntry, Cover, Footer, HEADER_BYTES, LeafEntry, SegmentHeader};
 use super::state::SegmentState;
+use super::states::States;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::memory::in_table_type;
@@ -19,7 +20,7 @@ use headwater_io::{File, Files, OpenMode};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,11 +96,6 @@ enum Decoded {
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<Place, Arc<SegmentState>> for Weigh {
-    fn weight(&self, _: &Place, state: &Arc<SegmentState>) -> u64 {
-        state.weight() as u64 + 256
-    }
-}
 impl Weighter<Place, (Leaf, usize)> for Weigh {
     fn weight(&self, _: &Place, leaf: &(Leaf, usize)) -> u64 {
         leaf.1 as u64 + 256
@@ -129,12 +125,10 @@ pub(crate) struct Store {
     /// Of a reader beside an owner: files held open since it looked, since the owner may remove their names.
     pinned: Option<HashMap<SegmentId, Arc<dyn File>>>,
     open_files_max: usize,
-    states: Cache<Place, Arc<SegmentState>, Weigh>,
+    states: States,
     leaves: Cache<Place, (Leaf, usize), Weigh>,
     columns: Cache<ColumnKey, Decoded, Weigh>,
     blocks: Cache<Place, Arc<BucketBlock>, Weigh>,
-    newest: Mutex<VecDeque<(Place, Arc<SegmentState>)>>,
-    newest_max: usize,
     damaged: Mutex<HashSet<Place>>,
     pub(crate) counters: ReadCounters,
 }
@@ -164,12 +158,10 @@ impl Store {
             open: Cache::new(open_files_max.max(2)),
             pinned: None,
             open_files_max,
-            states: Cache::with_weighter(items(bytes / 8), bytes / 4, Weigh),
+            states: States::new(cache_bytes / 4, 2 * shards.max(1)),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
             blocks: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
-            newest: Mutex::new(VecDeque::new()),
-            newest_max: 2 * shards.max(1),
             damaged: Mutex::new(HashSet::new()),
             counters: ReadCounters::default(),
         }
@@ -253,9 +245,10 @@ impl Store {
         Ok(file)
     }
 
-    /// Forgets the open file of a segment that is about to go.
+    /// Forgets the open file and the states of a segment that is about to go.
     pub(crate) fn forget(&self, id: SegmentId) {
         self.open.remove(&id);
+        self.states.forget(id);
     }
 
     fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
@@ -339,17 +332,8 @@ impl Store {
 
     /// The state of a partition.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Arc<SegmentState>> {
-        let place = Place(partition.id(), partition.record.footer_offset);
-        if let Some(state) = self.states.get(&place) {
-            return Ok(state);
-        }
-        let newest = self
-            .newest
-            .lock()
-            .iter()
-            .find(|(p, _)| *p == place)
-            .map(|(_, s)| Arc::clone(s));
-        if let Some(state) = newest {
+        let key = (partition.id(), partition.record.footer_offset);
+        if let Some(state) = self.states.get(key) {
             return Ok(state);
         }
         // From the newest to the oldest only the places are kept: a footer of many streams is large.
@@ -369,28 +353,14 @@ impl Store {
             state.apply(&footer, u64::from(bytes));
         }
         let state = Arc::new(state);
-        if state.weight() as u64 > self.states.capacity() / 4 {
-            self.keep(place, Arc::clone(&state));
-        }
-        self.states.insert(place, Arc::clone(&state));
+        self.states.put(key, Arc::clone(&state));
         Ok(state)
     }
 
-    /// Remembers the state of a partition that a step just made. The newest ones are kept however large they are: the next
-    /// step will need them.
+    /// Remembers the state of a partition that a step just made: the next step will need it.
     pub(crate) fn put_state(&self, partition: &Partition, state: Arc<SegmentState>) {
-        let place = Place(partition.id(), partition.record.footer_offset);
-        self.keep(place, Arc::clone(&state));
-        self.states.insert(place, state);
-    }
-
-    fn keep(&self, place: Place, state: Arc<SegmentState>) {
-        let mut newest = self.newest.lock();
-        newest.retain(|(p, _)| p.0 != place.0);
-        newest.push_back((place, state));
-        if newest.len() > self.newest_max {
-            newest.pop_front();
-        }
+        let key = (partition.id(), partition.record.footer_offset);
+        self.states.put(key, state);
     }
 
     /// Covers with a sequence above `after`.
