@@ -147,7 +147,9 @@ mod tests {
     #[test]
     fn joined_rows_take_no_more_memory_than_they_need() {
         let one = rows(&[1], 5, &[10]);
-        let both = one.joined(&rows(&[2], 5, &[20])).joined(&rows(&[3], 2, &[30]));
+        let both = one
+            .joined(&rows(&[2], 5, &[20]))
+            .joined(&rows(&[3], 2, &[30]));
         assert_eq!(both.times, [1, 2, 3]);
         assert_eq!((both.times.capacity(), both.columns.len()), (3, 2));
         let mut grown = one.clone();

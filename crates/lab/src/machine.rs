@@ -114,3 +114,11 @@ impl Drop for SyncProbe {
         }
     }
 }
+
+/// The most memory that was resident in this process at any time, in bytes (`VmHWM`); 0 where the kernel does not tell.
+pub(crate) fn peak_resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.trim().strip_suffix("kB"));
+    kib.and_then(|k| k.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}

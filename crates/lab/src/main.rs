@@ -35,6 +35,10 @@ enum Experiment {
     Events(experiments::events::Arguments),
     /// Ten million values of a hundred devices, a device at a time or as they arrive.
     Bulk(experiments::bulk::Arguments),
+    /// Peak memory with many events and with many streams, and opening after a kill.
+    Memory(experiments::memory::Arguments),
+    #[command(hide = true)]
+    MemoryChild(experiments::memory::ChildArguments),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,8 @@ fn main() -> ExitCode {
         Experiment::Respawn(arguments) => experiments::respawn::run(&arguments),
         Experiment::Events(arguments) => experiments::events::run(&arguments),
         Experiment::Bulk(arguments) => experiments::bulk::run(&arguments),
+        Experiment::Memory(arguments) => experiments::memory::run(&arguments),
+        Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

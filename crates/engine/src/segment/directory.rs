@@ -328,12 +328,20 @@ mod tests {
         }
         for (directory, map) in &versions {
             assert!(directory.ids().map(|s| s.0).eq(map.keys().copied()));
-            assert!(directory.pages.iter().all(|p| (1..=PAGE_STREAMS).contains(&p.ids.len())));
+            assert!(
+                directory
+                    .pages
+                    .iter()
+                    .all(|p| (1..=PAGE_STREAMS).contains(&p.ids.len()))
+            );
             for ((stream, state), (id, leaves)) in directory.iter().zip(map) {
                 assert_eq!((stream.0, &state.main), (*id, leaves));
                 assert_eq!(directory.get(stream).unwrap().main, *leaves);
             }
-            assert!(!directory.contains(StreamId(1 << 20)) && directory.get(StreamId(1 << 20)).is_none());
+            assert!(
+                !directory.contains(StreamId(1 << 20))
+                    && directory.get(StreamId(1 << 20)).is_none()
+            );
             let pages: usize = directory.pages.iter().map(|p| p.weight()).sum();
             assert_eq!(directory.weight, pages);
         }
@@ -347,7 +355,12 @@ mod tests {
         let before = directory.clone();
         directory.change(&[Add(500, leaf(1)), Add(9_999, leaf(2))]);
         let same = |(a, b): (&Arc<Page>, &Arc<Page>)| Arc::ptr_eq(a, b);
-        let shared = before.pages.iter().zip(&directory.pages).filter(|p| same(*p)).count();
+        let shared = before
+            .pages
+            .iter()
+            .zip(&directory.pages)
+            .filter(|p| same(*p))
+            .count();
         assert_eq!((before.pages.len(), shared), (157, 155));
         // A small stream takes little.
         assert!(directory.weight() < 60 * 10_000, "{}", directory.weight());

@@ -141,6 +141,9 @@ mod tests {
         let left = |s| tiny.get((SegmentId(s), 64)).is_some();
         assert_eq!([0, 1, 2, 3, 4].map(left), [false, false, false, true, true]);
         let inner = tiny.inner.lock();
-        assert_eq!(inner.bytes, inner.states.values().map(|k| k.bytes).sum::<usize>());
+        assert_eq!(
+            inner.bytes,
+            inner.states.values().map(|k| k.bytes).sum::<usize>()
+        );
     }
 }

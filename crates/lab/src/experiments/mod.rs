@@ -4,4 +4,5 @@ pub(crate) mod bulk;
 pub(crate) mod data;
 pub(crate) mod events;
 pub(crate) mod golsm;
+pub(crate) mod memory;
 pub(crate) mod respawn;

@@ -35,17 +35,23 @@ pub(crate) struct Bench {
 impl Bench {
     /// Makes the directory and prints what the figures depend on.
     pub(crate) fn new(name: &'static str, common: &Common) -> Result<Bench, Failure> {
+        let bench = Bench::once(name, common)?;
+        println!(
+            "medians of {} rounds after {} to warm up, rivals in turn\n",
+            common.rounds.max(1),
+            common.warm_up
+        );
+        Ok(bench)
+    }
+
+    /// As [`Bench::new`], for an experiment that does everything once.
+    pub(crate) fn once(name: &'static str, common: &Common) -> Result<Bench, Failure> {
         let scratch = common
             .scratch
             .join(format!("headwater-lab-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let machine = Machine::look(&scratch)?;
         println!("{name}: {machine}");
-        println!(
-            "medians of {} rounds after {} to warm up, rivals in turn\n",
-            common.rounds.max(1),
-            common.warm_up
-        );
         Ok(Bench {
             name,
             common: common.clone(),

@@ -213,3 +213,36 @@ fn bulk_stores_every_row_of_every_device_both_ways() {
     }
     assert_judged(&report, 8);
 }
+
+/// The processes check that every event and every newest value is there after the kill.
+#[test]
+fn memory_fills_kills_and_reopens() {
+    let (text, report) = lab(
+        "memory",
+        &[
+            "--events",
+            "200000",
+            "--devices",
+            "5",
+            "--streams",
+            "3000",
+            "--rounds-each",
+            "4",
+        ],
+    );
+    let cases = report["figures"].as_array().unwrap();
+    let names: Vec<&str> = cases.iter().map(|c| c["case"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["events-64", "events-16", "streams-64", "streams-16"]
+    );
+    for (case, events) in cases.iter().zip([200_000, 200_000, 12_000, 12_000]) {
+        for task in ["fill", "open", "last"] {
+            assert_eq!(case[task]["events"], events, "{text}");
+            assert!(case[task]["peak_bytes"].as_u64().unwrap() > 1 << 20);
+        }
+        // Killed, so the log has what was not yet flushed.
+        assert!(case["open"]["replayed"].as_u64().unwrap() > 0);
+    }
+    assert_judged(&report, 4 * 2 + 2);
+}
