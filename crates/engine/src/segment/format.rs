@@ -102,7 +102,7 @@ impl LeafEntry {
 
     /// This stream's share of the leaf's bytes.
     pub(crate) fn share_bytes(&self) -> u64 {
-        u64::from(self.bytes) * u64::from(self.count) / u64::from(self.leaf_rows.max(1))
+        (u64::from(self.bytes) * u64::from(self.count)).div_ceil(u64::from(self.leaf_rows.max(1)))
     }
 }
 

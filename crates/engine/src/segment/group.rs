@@ -126,7 +126,7 @@ impl GroupWriter {
         })
     }
 
-    /// Writes the footer and hands everything to the file. Not yet synced.
+    /// Writes the footer and hands everything to the file. Not yet synced. What is put next begins a further group.
     pub(crate) fn finish(
         &mut self,
         previous: Option<(u64, u32)>,
@@ -147,12 +147,13 @@ impl GroupWriter {
         self.write_out()?;
         let footer_bytes =
             u32::try_from(bytes.len()).map_err(|_| Error::internal("a footer of 4 GiB"))?;
+        self.group_offset = footer_offset + u64::from(footer_bytes);
         Ok((
             footer,
             FinishedGroup {
                 footer_offset,
                 footer_bytes,
-                end: footer_offset + u64::from(footer_bytes),
+                end: self.group_offset,
             },
         ))
     }

@@ -122,7 +122,6 @@ pub(crate) struct SegmentState {
     streams: Directory,
     /// The newest table definition written to this segment.
     pub(crate) table: Option<Table>,
-    pub(crate) groups: u32,
     pub(crate) footer_bytes: u64,
     pub(crate) sums: Sums,
 }
@@ -197,7 +196,6 @@ impl SegmentState {
         if let Some(table) = &footer.table {
             self.table = Some(table.clone());
         }
-        self.groups += 1;
         self.footer_bytes += footer_bytes;
     }
 

@@ -19,7 +19,9 @@ use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
-use crate::segment::{Cover, Partition, SegmentHeader, SegmentState, StreamDelta, StreamState};
+use crate::segment::{
+    Cover, FinishedGroup, Partition, SegmentHeader, SegmentState, StreamDelta, StreamState,
+};
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
 use headwater_codec::{ClosedRange, Level, Rows};
@@ -29,6 +31,8 @@ use std::sync::atomic::Ordering;
 
 /// Partitions smaller than this are not worth rewriting for their dead bytes.
 const BYTES_MIN: u64 = 64 << 10;
+/// A rewriting of more streams is written as several groups, so that it holds the changes of so many at once.
+const GROUP_STREAMS: usize = 4096;
 /// Groups after which a partition of small leaves is rewritten.
 const SMALL_LEAF_GROUPS: u32 = 64;
 
@@ -184,6 +188,22 @@ fn write_span(
     let mut shared = SharedLeaves::new(table.leaf_events as usize);
     let range = span.range();
     let mut deltas: Vec<StreamDelta> = Vec::new();
+    let sequence: Sequence = old.record.sequence;
+    let mut next = SegmentState::default();
+    let mut finished: Option<FinishedGroup> = None;
+    let mut close = |group: &mut super::GroupWriter,
+                     hints: &mut EncodeHints,
+                     shared: &mut SharedLeaves,
+                     mut deltas: Vec<StreamDelta>| {
+        attach_shared(shared.finish(group, hints)?, &mut deltas);
+        attach_keys(core, &SegmentState::default(), &mut deltas)?;
+        let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
+        let definition = previous.is_none().then(|| (**table).clone());
+        let (footer, written) = group.finish(previous, sequence, definition, deltas)?;
+        next.apply(&footer, u64::from(written.footer_bytes));
+        finished = Some(written);
+        Ok::<_, Error>(written)
+    };
     for (stream, stream_state) in state.streams().iter() {
         let mut delta = StreamDelta {
             stream,
@@ -214,13 +234,17 @@ fn write_span(
         if rows > 0 || !delta.covers.is_empty() {
             deltas.push(delta);
         }
+        if deltas.len() >= GROUP_STREAMS {
+            let whole = std::mem::take(&mut deltas);
+            close(&mut group, &mut hints, &mut shared, whole)?;
+        }
     }
-    attach_shared(shared.finish(&mut group, &mut hints)?, &mut deltas);
-    attach_keys(core, &SegmentState::default(), &mut deltas)?;
-    let sequence: Sequence = old.record.sequence;
-    let (footer, finished) = group.finish(None, sequence, Some((**table).clone()), deltas)?;
-    let next = SegmentState::default().with_footer(&footer, u64::from(finished.footer_bytes));
-    let record = record(&header, sequence, &next, finished);
+    let finished = close(&mut group, &mut hints, &mut shared, deltas)?;
+    // To the policy it is one group, however many it took.
+    let record = PartitionRecord {
+        groups: 1,
+        ..record(&header, sequence, &next, finished)
+    };
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     let partition = Arc::new(Partition {

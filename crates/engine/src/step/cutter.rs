@@ -163,13 +163,13 @@ impl SharedLeaves {
         Ok(())
     }
 
-    /// Writes what is left and gives every entry.
+    /// Writes what is left and gives every entry since the last time.
     pub(crate) fn finish(
-        mut self,
+        &mut self,
         group: &mut GroupWriter,
         hints: &mut EncodeHints,
     ) -> Result<Vec<(StreamId, Destination, LeafEntry)>> {
         self.write(group, hints)?;
-        Ok(self.entries)
+        Ok(std::mem::take(&mut self.entries))
     }
 }

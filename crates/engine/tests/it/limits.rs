@@ -74,8 +74,10 @@ fn many_streams(streams: u64, rounds: i64, budget: usize) {
         (stats.streams, stats.events),
         (streams, streams * rounds as u64)
     );
-    // The budget, 160 bytes a stream, and as much again for what the allocator and the test itself hold.
-    let allowed = 2 * (budget as u64 + 160 * streams) + (48 << 20);
+    // Nearly all of these files is footers; to rewrite them again and again would gain nothing.
+    assert!(stats.events_compaction <= stats.events, "{stats:?}");
+    // The budget, 160 bytes a stream, a quarter on top for what the allocator cannot use, and what the test itself holds.
+    let allowed = (budget as u64 + 160 * streams) * 5 / 4 + (32 << 20);
     assert!(used <= allowed, "{used} bytes resident, {allowed} allowed");
     for id in [0, 1, streams / 2, streams - 1] {
         assert_eq!(count(&db, &sensor(id)), rounds as u64);
