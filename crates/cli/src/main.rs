@@ -58,6 +58,8 @@ enum Command {
     Plot(commands::plot::Plot),
     Stat(commands::stat::Stat),
     Check(commands::check::Check),
+    Backup(commands::backup::Backup),
+    Restore(commands::restore::Restore),
     Compact(commands::compact::Compact),
     Table(commands::table::Table),
 }
@@ -74,6 +76,8 @@ impl Command {
             Command::Plot(command) => command.run(),
             Command::Stat(command) => command.run(),
             Command::Check(command) => command.run(),
+            Command::Backup(command) => command.run(),
+            Command::Restore(command) => command.run(),
             Command::Compact(command) => command.run(),
             Command::Table(command) => command.run(),
         }

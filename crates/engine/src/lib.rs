@@ -32,7 +32,7 @@ mod stats;
 mod step;
 mod write;
 
-pub use care::Reader;
+pub use care::{BackupReport, Reader, backup, restore, verify_backup};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
 pub use db::{Database, TableChange, Ticket, Written};

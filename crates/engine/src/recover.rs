@@ -200,7 +200,7 @@ pub(crate) fn load(
     Ok((core, recovery))
 }
 
-fn take_lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
+pub(crate) fn take_lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
     let path = dir.join("lock");
     env.files
         .lock(&path, &format!("pid {}", std::process::id()))
@@ -276,7 +276,7 @@ fn open_meta(
         .files
         .open(path, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", path, e))?;
-    let meta = Meta::create(path, file, options.shards)?;
+    let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
     let dir = options.dir.as_path();
     env.files
         .sync_dir(dir)

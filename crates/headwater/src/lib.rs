@@ -21,11 +21,11 @@ pub use headwater_codec::{
     StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
 };
 pub use headwater_engine::{
-    AggregateSpec, Bin, Bins, CheckReport, Comparison, Damage, Database, Duplicates, Durability,
-    Error, ErrorKind, Field, FieldSpec, Filter, FlushRule, LastValue, LatePolicy, MergeScope,
-    Options, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
-    REFUSED_TYPE, Reader, Recovery, Refused, Result, Scan, ScanChunk, ScanSpec, Snapshot, Split,
-    Stats, TableChange, TableInfo, TableSpec, Ticket, Written,
+    AggregateSpec, BackupReport, Bin, Bins, CheckReport, Comparison, Damage, Database, Duplicates,
+    Durability, Error, ErrorKind, Field, FieldSpec, Filter, FlushRule, LastValue, LatePolicy,
+    MergeScope, Options, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS,
+    REFUSED_STRING, REFUSED_TYPE, Reader, Recovery, Refused, Result, Scan, ScanChunk, ScanSpec,
+    Snapshot, Split, Stats, TableChange, TableInfo, TableSpec, Ticket, Written,
 };
 
 /// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and the log. Changes nothing, and
@@ -35,4 +35,45 @@ pub use headwater_engine::{
 /// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast. Damage is not an error but part of the report.
 pub fn check(options: Options) -> Result<CheckReport> {
     headwater_engine::check(headwater_io::Env::system(), options)
+}
+
+/// Backs the database in `options.dir` up into a folder: one state of it, with everything acknowledged before this call. Works
+/// beside a process that has it open, and without one; a process that has it open may also call [`Database::backup`]. Into a
+/// folder that holds an older backup of the same database, only what is new is copied, and the older one counts until the new
+/// one is whole.
+///
+/// ```
+/// use headwater::{Database, Options};
+/// let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(Options::new(dir.path().join("db")))?;
+/// headwater::backup(&Options::new(dir.path().join("db")), &dir.path().join("backup"))?;
+/// let restored = Options::new(dir.path().join("restored"));
+/// assert!(headwater::restore(&dir.path().join("backup"), &restored)?.is_sound());
+/// Database::open(restored)?;
+/// # Ok::<(), headwater::Error>(())
+/// ```
+///
+/// # Errors
+/// `not_found` without a database, `invalid` when the folder holds something else or backups of another database, `locked` while
+/// another backup into it runs, `busy` when the owner changes the database too fast, `corrupt`, `full`, `io`. The older backup is
+/// still good then.
+pub fn backup(options: &Options, to: &std::path::Path) -> Result<BackupReport> {
+    headwater_engine::backup(&headwater_io::Env::system(), options, to)
+}
+
+/// Checks the backup in a folder: the checksum of every file, and all that [`check`] checks of a database.
+///
+/// # Errors
+/// `not_found` without a backup, `io`. Damage is not an error but part of the report.
+pub fn verify_backup(dir: &std::path::Path) -> Result<CheckReport> {
+    headwater_engine::verify_backup(&headwater_io::Env::system(), dir)
+}
+
+/// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`, and checks all of it.
+///
+/// # Errors
+/// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of the backup is not what was
+/// backed up, `full`, `io`. Damage found by the check is part of the report.
+pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport> {
+    headwater_engine::restore(&headwater_io::Env::system(), from, options)
 }

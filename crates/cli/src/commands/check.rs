@@ -6,8 +6,9 @@ use crate::output::print;
 use crate::progress::spinner;
 use crate::store::DbArgs;
 use clap::Args;
+use headwater::CheckReport;
 
-/// Check every file of a database that is not open elsewhere
+/// Check every file of a database, also beside a process that has it open
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit code 0 when the database is sound, 1 when it is damaged or cannot be looked at. Each damaged part is one line on
@@ -22,25 +23,29 @@ impl Check {
         let spinner = spinner("checking");
         let report = headwater::check(self.db.options());
         spinner.finish_and_clear();
-        let report = report?;
-        let looked_at = format!(
-            "{} segments, {} leaves, {} blocks, {} rows, {} log records",
-            grouped(report.segments),
-            grouped(report.leaves),
-            grouped(report.blocks),
-            grouped(report.rows),
-            grouped(report.log_records)
-        );
-        if report.is_sound() {
-            return print(&format!("sound: {looked_at}\n"));
-        }
-        for damage in &report.damages {
-            print(&format!("damaged: {damage}\n"))?;
-        }
-        eprintln!(
-            "headwater: {} damaged parts in {looked_at}",
-            grouped(report.damages.len() as u64)
-        );
-        Err(Failure::Reported)
+        print_report(&report?)
     }
+}
+
+/// Prints what a check found; fails if it is damage.
+pub(super) fn print_report(report: &CheckReport) -> Result<(), Failure> {
+    let looked_at = format!(
+        "{} segments, {} leaves, {} blocks, {} rows, {} log records",
+        grouped(report.segments),
+        grouped(report.leaves),
+        grouped(report.blocks),
+        grouped(report.rows),
+        grouped(report.log_records)
+    );
+    if report.is_sound() {
+        return print(&format!("sound: {looked_at}\n"));
+    }
+    for damage in &report.damages {
+        print(&format!("damaged: {damage}\n"))?;
+    }
+    eprintln!(
+        "headwater: {} damaged parts in {looked_at}",
+        grouped(report.damages.len() as u64)
+    );
+    Err(Failure::Reported)
 }

@@ -1,12 +1,14 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod aggregate;
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod last;
 pub(crate) mod plot;
+pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod stat;
 pub(crate) mod table;

@@ -48,21 +48,21 @@ impl Dice {
     }
 }
 
-fn kill(mut child: Child) {
+pub(crate) fn kill(mut child: Child) {
     // SIGKILL: nothing in the process runs any more.
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 /// `check` reads the files as the killed process left them.
-fn check(db: &Path, round: usize) {
+pub(crate) fn check(db: &Path, round: usize) {
     let ran = program().arg("check").arg("--db").arg(db).output().unwrap();
     let text = String::from_utf8_lossy(&ran.stdout);
     let errors = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "round {round}: {text}{errors}");
 }
 
-fn open(db: &Path) -> Database {
+pub(crate) fn open(db: &Path) -> Database {
     let mut options = Options::new(db);
     options.memory_budget_bytes = 4 << 20;
     Database::open(options).unwrap()
@@ -220,7 +220,7 @@ fn acknowledged_batches_survive_kills() {
 }
 
 /// Rows of the line protocol, numbered without holes, in turns to three devices.
-fn line(number: u64) -> String {
+pub(crate) fn line(number: u64) -> String {
     let device = number % IMPORT_STREAMS;
     let time = 1_700_000_000_000_000_000 + number * 1_000_000;
     format!(
@@ -232,7 +232,7 @@ fn line(number: u64) -> String {
 const IMPORT_STREAMS: u64 = 3;
 /// What an import may have taken in without having stored it: 16 batches of 32 KiB (one in the parser, one on its way, two in
 /// the queue, one in the writer, nine unacknowledged), the reader's buffers and the pipe.
-const UNACKNOWLEDGED_BYTES_MAX: u64 = 16 * (32 << 10) + 3 * (64 << 10);
+pub(crate) const UNACKNOWLEDGED_BYTES_MAX: u64 = 16 * (32 << 10) + 3 * (64 << 10);
 
 /// Imports rows from `first` on and kills the import. Returns a number below which every row was acknowledged.
 fn import_and_kill(db: &Path, durability: &str, first: u64, dice: &mut Dice) -> u64 {
@@ -267,7 +267,7 @@ fn import_and_kill(db: &Path, durability: &str, first: u64, dice: &mut Dice) -> 
 }
 
 /// The number of rows, which are those from 0 on without holes.
-fn rows_without_holes(db: &Database, round: usize) -> u64 {
+pub(crate) fn rows_without_holes(db: &Database, round: usize) -> u64 {
     let snapshot = db.snapshot().unwrap();
     let spec = AggregateSpec {
         range: ClosedRange::ALL,

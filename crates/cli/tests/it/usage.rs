@@ -91,6 +91,8 @@ fn help_texts_are_as_they_were() {
         "plot",
         "stat",
         "check",
+        "backup",
+        "restore",
         "compact",
         "table",
         "table create",

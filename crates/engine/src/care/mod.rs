@@ -2,8 +2,10 @@
 //!
 //! Invariants: what reads beside an owner takes no lock and changes no file of the database.
 
+mod backup;
 mod look;
 mod reader;
 
+pub use backup::{BackupReport, backup, restore, verify_backup};
 pub use reader::Reader;
 pub(crate) use reader::open_core;

@@ -15,11 +15,12 @@ mod files;
 mod record;
 mod replay;
 
+pub(crate) use files::file_path as log_path;
 #[cfg(test)]
 pub(crate) use record::FileHeader;
 pub(crate) use record::RecordHeader;
 pub(crate) use record::RecordKind;
-pub(crate) use replay::{Access, Replayed, replay};
+pub(crate) use replay::{Access, LogEnd, Replayed, replay};
 
 use crate::ids::Sequence;
 use crate::{Durability, Error, ErrorKind, Result};

@@ -14,7 +14,7 @@ use crate::error::Damage;
 use crate::ids::Sequence;
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
-use headwater_io::{Files, OpenMode};
+use headwater_io::{File, Files, OpenMode};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,26 @@ pub(crate) struct Replayed {
     pub(crate) records: u64,
     /// File and offset of a torn tail, and the bytes after it that hold something.
     pub(crate) torn: Option<(PathBuf, u64)>,
+    /// Where the records of each file end, oldest first.
+    pub(crate) ends: Vec<LogEnd>,
+}
+
+/// Where the records of a log file end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) number: u64,
+    pub(crate) generation: u64,
+    pub(crate) offset: u64,
+    /// Length of the file, as its header says it.
+    pub(crate) file_bytes: u64,
+    header: FileHeader,
+}
+
+impl LogEnd {
+    /// Fails with `busy` when the file was begun anew since.
+    pub(crate) fn check_current(&self, file: &dyn File, path: &Path) -> Result<()> {
+        still_same(file, &self.header, path)
+    }
 }
 
 /// Who reads the log.
@@ -111,6 +131,7 @@ pub(crate) fn replay(
     let mut full = VecDeque::new();
     let mut records = 0;
     let mut torn = None;
+    let mut ends = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {
         if candidate.header.previous > last && index > 0 {
             return Err(missing(
@@ -136,6 +157,13 @@ pub(crate) fn replay(
         if next_previous.is_none() && access.is_owner() {
             write_again(files, &file_path(dir, candidate.number), end.offset)?;
         }
+        ends.push(LogEnd {
+            number: candidate.number,
+            generation: candidate.header.generation,
+            offset: end.offset,
+            file_bytes: candidate.header.bytes,
+            header: candidate.header,
+        });
         full.push_back(FullFile {
             number: candidate.number,
             generation: candidate.header.generation,
@@ -191,6 +219,7 @@ pub(crate) fn replay(
         last,
         records,
         torn,
+        ends,
     })
 }
 
@@ -286,11 +315,11 @@ struct End {
 }
 
 /// A file that is begun anew gets its header before any record: while the header stands, what was read was of this use.
-fn still_same(file: &dyn headwater_io::File, candidate: &Candidate, path: &Path) -> Result<()> {
+fn still_same(file: &dyn File, expected: &FileHeader, path: &Path) -> Result<()> {
     let mut header = [0u8; FILE_HEADER_BYTES as usize];
     file.read_exact_at(0, &mut header)
         .map_err(|e| Error::io("read", path, e))?;
-    if FileHeader::decode(&header) == Some(candidate.header) {
+    if FileHeader::decode(&header) == Some(*expected) {
         return Ok(());
     }
     Err(Error::new(
@@ -319,7 +348,7 @@ fn read_file(
     file.read_exact_at(0, &mut content)
         .map_err(|e| Error::io("read", &path, e))?;
     if !access.is_owner() {
-        still_same(&*file, candidate, &path)?;
+        still_same(&*file, &candidate.header, &path)?;
     }
     let generation = candidate.header.generation;
     let mut offset = FILE_HEADER_BYTES as usize;

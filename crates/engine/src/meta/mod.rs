@@ -81,7 +81,12 @@ fn write_again(file: &dyn File) -> io::Result<()> {
 
 impl Meta {
     /// Makes a new metadata file in `file`, which is empty.
-    pub(crate) fn create(path: &Path, file: Arc<dyn File>, shards: u16) -> Result<Meta> {
+    pub(crate) fn create(
+        path: &Path,
+        file: Arc<dyn File>,
+        shards: u16,
+        identity: u64,
+    ) -> Result<Meta> {
         let written = Arc::new(AtomicU64::new(0));
         let db = redb::Builder::new()
             .set_cache_size(CACHE_BYTES)
@@ -101,6 +106,7 @@ impl Meta {
             state
                 .insert("shards", u64::from(shards))
                 .map_err(Error::meta)?;
+            state.insert("identity", identity).map_err(Error::meta)?;
             transaction.open_table(TABLES).map_err(Error::meta)?;
             transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
             transaction.open_table(STREAMS).map_err(Error::meta)?;
@@ -210,6 +216,11 @@ impl Meta {
     pub(crate) fn shards(&self) -> Result<u16> {
         let shards = self.state("shards")?.unwrap_or(1);
         u16::try_from(shards).map_err(|_| self.damaged("a shard count below 65536", shards))
+    }
+
+    /// A random number given when the database was made, by which backups know it; 0 = it has none.
+    pub(crate) fn identity(&self) -> Result<u64> {
+        Ok(self.state("identity")?.unwrap_or(0))
     }
 
     pub(crate) fn step_sequence(&self) -> Result<Sequence> {

@@ -6,6 +6,7 @@
     reason = "tests"
 )]
 
+mod backup;
 mod crash;
 mod damage;
 mod faults;

@@ -3,7 +3,8 @@
 use super::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 9] = [
+const FORMATS: [&str; 10] = [
+    "backup",
     "block",
     "csv",
     "leaf",
