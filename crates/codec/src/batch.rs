@@ -7,12 +7,26 @@
 use crate::column::{Column, Values};
 use crate::value::{FieldType, Value};
 use std::collections::HashMap;
+use std::sync::Arc;
 
-/// Names a stream: a table and its tags, sorted by key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamName {
+/// Names a stream: a table and its tags, sorted by key. A clone shares the text, so that naming a stream in every batch is
+/// cheap.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamName(Arc<Parts>);
+
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Parts {
     table: String,
     tags: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for StreamName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamName")
+            .field("table", &self.0.table)
+            .field("tags", &self.0.tags)
+            .finish()
+    }
 }
 
 impl StreamName {
@@ -33,28 +47,29 @@ impl StreamName {
         tags.reverse();
         tags.sort_by(|a, b| a.0.cmp(&b.0));
         tags.dedup_by(|a, b| a.0 == b.0);
-        StreamName {
+        StreamName(Arc::new(Parts {
             table: table.into(),
             tags,
-        }
+        }))
     }
 
     /// The table.
     #[must_use]
     pub fn table(&self) -> &str {
-        &self.table
+        &self.0.table
     }
 
     /// The tags, sorted by key.
     #[must_use]
     pub fn tags(&self) -> &[(String, String)] {
-        &self.tags
+        &self.0.tags
     }
 
     /// The value of one tag.
     #[must_use]
     pub fn tag(&self, key: &str) -> Option<&str> {
-        self.tags
+        self.0
+            .tags
             .iter()
             .find(|(k, _)| k == key)
             .map(|(_, v)| v.as_str())
@@ -108,8 +123,8 @@ impl std::fmt::Display for StreamName {
             }
             Ok(())
         }
-        escaped(f, &self.table, &[',', ' ', '\\'])?;
-        for (key, value) in &self.tags {
+        escaped(f, &self.0.table, &[',', ' ', '\\'])?;
+        for (key, value) in &self.0.tags {
             f.write_str(",")?;
             escaped(f, key, &[',', '=', ' ', '\\'])?;
             f.write_str("=")?;

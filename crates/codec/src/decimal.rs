@@ -54,11 +54,9 @@ pub(crate) fn single(value: f64) -> Option<(u8, i64)> {
     (0..=MAX_PLACES).find_map(|places| Some((places, to_integer(value, places)?)))
 }
 
-/// Floats as integers, and those that are none.
+/// What is to be known besides the integers.
 pub(crate) struct Decimals {
     pub(crate) places: u8,
-    /// One per value; an exception repeats the integer before it.
-    pub(crate) integers: Vec<i64>,
     /// Index and bits of the values that are no decimals, rising.
     pub(crate) exceptions: Vec<(u32, u64)>,
 }
@@ -68,8 +66,9 @@ const SAMPLE: usize = 32;
 /// One value in so many may be an exception.
 const EXCEPTION_SHARE: usize = 8;
 
-/// `values` as decimals, or `None` when too many are none.
-pub(crate) fn decimals(values: &[f64]) -> Option<Decimals> {
+/// `values` as decimals, or `None` when too many are none. `integers` then holds one per value; an exception repeats the
+/// integer before it. What it held before is gone, so that one vector serves many columns.
+pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decimals> {
     let allowed = values.len() / EXCEPTION_SHARE;
     let mut places = 0;
     let step = (values.len() / SAMPLE).max(1);
@@ -84,18 +83,15 @@ pub(crate) fn decimals(values: &[f64]) -> Option<Decimals> {
     if odd * EXCEPTION_SHARE > seen * 2 {
         return None;
     }
-    let mut integers = vec![0i64; values.len()];
+    integers.clear();
+    integers.resize(values.len(), 0);
     let mut exceptions = Vec::new();
     let mut from = 0;
     loop {
         let power = power(places)?;
-        from = convert(values, &mut integers, from, power);
+        from = convert(values, integers, from, power);
         let Some(value) = values.get(from) else {
-            return Some(Decimals {
-                places,
-                integers,
-                exceptions,
-            });
+            return Some(Decimals { places, exceptions });
         };
         match places_of(*value, places) {
             Some(more) if more > places => {
@@ -148,10 +144,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn restored(found: &Decimals) -> Vec<u64> {
+    /// As [`super::decimals`], with the integers beside it.
+    fn decimals(values: &[f64]) -> Option<(Decimals, Vec<i64>)> {
+        let mut integers = vec![7; 3];
+        super::decimals(values, &mut integers).map(|found| (found, integers))
+    }
+
+    fn restored((found, integers): &(Decimals, Vec<i64>)) -> Vec<u64> {
         let power = power(found.places).unwrap();
-        let mut bits: Vec<u64> = found
-            .integers
+        let mut bits: Vec<u64> = integers
             .iter()
             .map(|i| from_integer(*i, power).to_bits())
             .collect();
@@ -171,8 +172,8 @@ mod tests {
             .map(|v| if v == 0.0 { 0.0 } else { v })
             .collect();
         let found = decimals(&values).unwrap();
-        assert_eq!(found.places, 2);
-        assert!(found.exceptions.is_empty());
+        assert_eq!(found.0.places, 2);
+        assert!(found.0.exceptions.is_empty());
         assert_eq!(
             restored(&found),
             values.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
@@ -186,7 +187,7 @@ mod tests {
         values[50] = -0.0;
         values[99] = f64::INFINITY;
         let found = decimals(&values).unwrap();
-        assert_eq!(found.exceptions.len(), 3);
+        assert_eq!(found.0.exceptions.len(), 3);
         assert_eq!(
             restored(&found),
             values.iter().map(|v| v.to_bits()).collect::<Vec<_>>()

@@ -99,13 +99,13 @@ impl Rows {
         }
     }
 
-    /// The rows at `indices`, in that order.
+    /// The rows at `indices`, in that order. Each is the index of a row.
     #[must_use]
     pub fn gather(&self, indices: &[u32]) -> Rows {
         Rows {
             times: indices
                 .iter()
-                .filter_map(|i| self.times.get(*i as usize).copied())
+                .map(|i| self.times.get(*i as usize).copied().unwrap_or_default())
                 .collect(),
             columns: self
                 .columns

@@ -309,14 +309,14 @@ impl Column {
         out
     }
 
-    /// The rows at `indices`, in that order.
+    /// The rows at `indices`, in that order. Each is the index of a row.
     #[must_use]
     pub fn gather(&self, indices: &[u32]) -> Column {
         macro_rules! pick {
             ($v:expr) => {
                 indices
                     .iter()
-                    .filter_map(|i| $v.get(*i as usize).copied())
+                    .map(|i| $v.get(*i as usize).copied().unwrap_or_default())
                     .collect()
             };
         }

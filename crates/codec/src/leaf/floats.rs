@@ -11,7 +11,8 @@ const PCO_FROM: usize = 96;
 
 /// Appends the payload of at least one value and returns its codec.
 pub(super) fn put(values: &[f64], pages: &Pages, hint: &mut ColumnHint, out: &mut Vec<u8>) -> u8 {
-    if let Some(found) = decimals(values) {
+    let mut whole = Vec::new();
+    if let Some(found) = decimals(values, &mut whole) {
         out.put_u8(found.places);
         out.put_varint(found.exceptions.len() as u64);
         let mut before = 0;
@@ -20,7 +21,7 @@ pub(super) fn put(values: &[f64], pages: &Pages, hint: &mut ColumnHint, out: &mu
             out.put_u64(*bits);
             before = *index;
         }
-        return codec::DECIMAL | integers::put(&found.integers, pages, &mut hint.integers, out);
+        return codec::DECIMAL | integers::put(&whole, pages, &mut hint.integers, out);
     }
     if let Some((first, rest)) = values.split_first()
         && rest.iter().all(|v| v.to_bits() == first.to_bits())

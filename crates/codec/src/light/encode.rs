@@ -18,7 +18,9 @@ const DICTIONARY_MAX: usize = 255;
 pub(super) fn rows(rows: &Rows, out: &mut Vec<u8>) {
     out.put_varint(rows.len() as u64);
     out.put_varint(rows.columns.len() as u64);
-    times(&rows.times, out);
+    // Integers of one column after the other.
+    let mut integers = Vec::new();
+    times(&rows.times, &mut integers, out);
     let mut next = 0u64;
     for (FieldId(field), value) in &rows.columns {
         let field = u64::from(*field);
@@ -29,11 +31,11 @@ pub(super) fn rows(rows: &Rows, out: &mut Vec<u8>) {
         );
         out.put_varint(field - next);
         next = field + 1;
-        column(value, out);
+        column(value, &mut integers, out);
     }
 }
 
-fn times(times: &[i64], out: &mut Vec<u8>) {
+fn times(times: &[i64], integers: &mut Vec<i64>, out: &mut Vec<u8>) {
     if times.is_empty() {
         return;
     }
@@ -44,14 +46,15 @@ fn times(times: &[i64], out: &mut Vec<u8>) {
     out.put_u8(unit as u8);
     match UNITS.get(unit) {
         Some(divisor) if unit > 0 => {
-            let scaled: Vec<i64> = times.iter().map(|t| t / divisor).collect();
-            put_integers(&scaled, out);
+            integers.clear();
+            integers.extend(times.iter().map(|t| t / divisor));
+            put_integers(integers, out);
         }
         _ => put_integers(times, out),
     }
 }
 
-fn column(column: &Column, out: &mut Vec<u8>) {
+fn column(column: &Column, integers: &mut Vec<i64>, out: &mut Vec<u8>) {
     let values = compact(column);
     let partial = column.presence().filter(|_| !values.is_empty());
     let head = column.field_type() as u8 | u8::from(partial.is_some()) << 3;
@@ -62,14 +65,15 @@ fn column(column: &Column, out: &mut Vec<u8>) {
     }
     let codec = match &*values {
         empty if empty.is_empty() => codec::ABSENT,
-        Values::F64(v) => floats(v, out),
+        Values::F64(v) => floats(v, integers, out),
         Values::I64(v) => {
             put_integers(v, out);
             codec::INTEGERS
         }
         Values::U64(v) => {
-            let signed: Vec<i64> = v.iter().map(|v| *v as i64).collect();
-            put_integers(&signed, out);
+            integers.clear();
+            integers.extend(v.iter().map(|v| *v as i64));
+            put_integers(integers, out);
             codec::INTEGERS
         }
         Values::Bool(v) => bools(v, out),
@@ -80,7 +84,7 @@ fn column(column: &Column, out: &mut Vec<u8>) {
     }
 }
 
-fn floats(values: &[f64], out: &mut Vec<u8>) -> u8 {
+fn floats(values: &[f64], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
     // One row is the common small write: the same bytes as below without taking memory.
     if let [value] = values {
         if let Some((places, integer)) = single(*value) {
@@ -91,7 +95,7 @@ fn floats(values: &[f64], out: &mut Vec<u8>) -> u8 {
         out.put_u64(value.to_bits());
         return codec::REPEATED;
     }
-    if let Some(found) = decimals(values) {
+    if let Some(found) = decimals(values, integers) {
         out.put_u8(found.places);
         let codec = if found.exceptions.is_empty() {
             codec::DECIMALS
@@ -105,7 +109,7 @@ fn floats(values: &[f64], out: &mut Vec<u8>) -> u8 {
             }
             codec::DECIMALS_EXCEPT
         };
-        put_integers(&found.integers, out);
+        put_integers(integers, out);
         return codec;
     }
     if let Some((first, rest)) = values.split_first()

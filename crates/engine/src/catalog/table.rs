@@ -163,7 +163,8 @@ impl Table {
 
 /// Checks a name of a table, tag or field.
 pub(crate) fn check_name(what: &str, name: &str) -> crate::Result<()> {
-    if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
+    let plain = name.bytes().all(|b| (b' '..0x7f).contains(&b));
+    if name.is_empty() || name.len() > 255 || (!plain && name.chars().any(char::is_control)) {
         return Err(Error::invalid(format!(
             "{what} name {name:?}: expected 1 to 255 bytes without control characters"
         )));

@@ -1,4 +1,4 @@
-//! Immutable rows in memory, each row with the sequence of its write.
+//! Rows in memory, each row with the sequence of its write. What a reader or a step holds never changes.
 
 use crate::ids::Sequence;
 use headwater_codec::Rows;
@@ -52,13 +52,7 @@ impl Chunk {
             Sequences::Many(v) => (*v.iter().min()?, *v.iter().max()?),
         };
         let sorted = rows.times.is_sorted();
-        let per_row = if matches!(sequences, Sequences::Many(_)) {
-            8
-        } else {
-            0
-        };
-        let bytes = rows.heap_bytes() + rows.len() * per_row + OWN_BYTES;
-        Some(Arc::new(Chunk {
+        let mut chunk = Chunk {
             rows,
             sequences,
             first_sequence,
@@ -67,8 +61,10 @@ impl Chunk {
             last_time,
             sorted,
             born,
-            bytes,
-        }))
+            bytes: 0,
+        };
+        chunk.bytes = chunk.heap_bytes();
+        Some(Arc::new(chunk))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -101,6 +97,48 @@ impl Chunk {
         Chunk::new(self.rows.gather(&picked), sequences, born)
     }
 
+    /// Appends the rows of one write, if every field still has the type it has here; false, and nothing happened, if not.
+    pub(crate) fn append(&mut self, rows: &Rows, sequence: Sequence) -> bool {
+        let (Some(first), Some(newest)) = (rows.times.first(), self.rows.times.last()) else {
+            return rows.is_empty();
+        };
+        let fits = rows.columns.iter().all(|(field, column)| {
+            let mine = self.rows.column(*field);
+            mine.is_none_or(|c| c.field_type() == column.field_type())
+        });
+        if !fits {
+            return false;
+        }
+        self.sorted &= newest <= first && rows.times.is_sorted();
+        for time in &rows.times {
+            self.first_time = self.first_time.min(*time);
+            self.last_time = self.last_time.max(*time);
+        }
+        let before = self.len();
+        self.rows.extend_from(rows, 0..rows.len());
+        if !matches!(self.sequences, Sequences::One(s) if s == sequence) {
+            if let Sequences::One(s) = self.sequences {
+                self.sequences = Sequences::Many(vec![s; before]);
+            }
+            if let Sequences::Many(all) = &mut self.sequences {
+                all.resize(before + rows.len(), sequence);
+            }
+        }
+        self.first_sequence = self.first_sequence.min(sequence);
+        self.last_sequence = self.last_sequence.max(sequence);
+        self.bytes = self.heap_bytes();
+        true
+    }
+
+    /// Bytes this chunk occupies, about.
+    fn heap_bytes(&self) -> usize {
+        let sequences = match &self.sequences {
+            Sequences::One(_) => 0,
+            Sequences::Many(all) => all.capacity() * 8,
+        };
+        self.rows.heap_bytes() + sequences + OWN_BYTES
+    }
+
     /// Both chunks' rows, `self` first. `None` when a field was widened between them.
     pub(crate) fn joined(&self, later: &Chunk) -> Option<Arc<Chunk>> {
         let widened = |(field, column): &(headwater_codec::FieldId, headwater_codec::Column)| {
@@ -123,5 +161,41 @@ impl Chunk {
             ),
         };
         Chunk::new(rows, sequences, self.born)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_codec::{Column, FieldId, Values};
+
+    fn rows(times: &[i64], values: Values) -> Rows {
+        Rows {
+            times: times.to_vec(),
+            columns: vec![(FieldId(3), Column::from_values(values))],
+        }
+    }
+
+    #[test]
+    fn appended_rows_keep_their_sequence_and_move_the_bounds() {
+        let first = rows(&[5, 7], Values::I64(vec![50, 70]));
+        let mut chunk = Chunk::new(first, Sequences::One(Sequence(4)), 0).unwrap();
+        let mine = Arc::get_mut(&mut chunk).unwrap();
+        let before = mine.bytes;
+        assert!(mine.append(&rows(&[7, 9], Values::I64(vec![71, 90])), Sequence(6)));
+        assert!(mine.sorted && mine.bytes > before);
+        assert!(mine.append(&rows(&[2], Values::I64(vec![20])), Sequence(5)));
+        assert!(!mine.sorted);
+        assert_eq!((mine.first_time, mine.last_time), (2, 9));
+        assert_eq!(
+            (mine.first_sequence, mine.last_sequence),
+            (Sequence(4), Sequence(6))
+        );
+        let sequences: Vec<u64> = (0..5).map(|row| mine.sequences.get(row).0).collect();
+        assert_eq!(sequences, [4, 4, 6, 6, 5]);
+        // A field of another type is for a chunk of its own.
+        assert!(!mine.append(&rows(&[11], Values::F64(vec![0.5])), Sequence(7)));
+        assert_eq!(mine.len(), 5);
     }
 }

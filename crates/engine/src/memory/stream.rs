@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a chunk each.
 const JOIN_ROWS: usize = 512;
+/// A chunk that nobody else holds takes rows until it has so many.
+const APPEND_ROWS: usize = 2048;
 
 /// What one stream holds in memory.
 ///
@@ -40,6 +42,9 @@ impl StreamMemory {
         let sequences = Sequences::One(sequence);
         let all_in_order = rows.times.iter().all(|t| self.is_in_order(*t));
         if !separate || all_in_order {
+            if self.append(&rows, sequence) {
+                return self.bytes as isize - before;
+            }
             if let Some(chunk) = Chunk::new(rows, sequences, 0) {
                 self.push(chunk, true);
             }
@@ -53,6 +58,23 @@ impl StreamMemory {
             }
         }
         self.bytes as isize - before
+    }
+
+    /// Adds rows to the newest chunk of the flank, if no reader or step holds it: small writes then cost a copy and no chunk.
+    fn append(&mut self, rows: &Rows, sequence: Sequence) -> bool {
+        let Some(chunk) = self.flank.last_mut().and_then(Arc::get_mut) else {
+            return false;
+        };
+        let before = chunk.bytes;
+        if chunk.born != 0
+            || chunk.len() + rows.len() > APPEND_ROWS
+            || !chunk.append(rows, sequence)
+        {
+            return false;
+        }
+        self.bytes = self.bytes + chunk.bytes - before;
+        self.flank_rows += rows.len();
+        true
     }
 
     fn push(&mut self, chunk: Arc<Chunk>, in_order: bool) {

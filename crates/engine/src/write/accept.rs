@@ -13,12 +13,25 @@ use std::sync::Arc;
 /// Rows of an entry that are still good.
 struct Accepting {
     entry: usize,
+    rows: usize,
+    /// One per row; empty as long as all are good.
     good: Vec<bool>,
     refused: Vec<Refused>,
 }
 
 impl Accepting {
+    fn is_good(&self, row: usize) -> bool {
+        self.good.get(row).is_none_or(|good| *good)
+    }
+
+    fn any_good(&self) -> bool {
+        (self.good.is_empty() && self.rows > 0) || self.good.contains(&true)
+    }
+
     fn refuse(&mut self, row: usize, code: &'static str, message: impl FnOnce() -> String) {
+        if self.good.is_empty() {
+            self.good.resize(self.rows, true);
+        }
         if let Some(good) = self.good.get_mut(row)
             && *good
         {
@@ -51,8 +64,8 @@ pub(super) struct Checked {
     pub(super) table: Arc<Table>,
     pub(super) name: StreamName,
     pub(super) rows: Rows,
-    /// The rows' places in the entry.
-    pub(super) kept: Vec<usize>,
+    /// The rows' places in the entry; `None` = all of them.
+    pub(super) kept: Option<Vec<usize>>,
 }
 
 /// Checks one entry against its table; defines the table and new fields. `None` when no row of it is good.
@@ -70,7 +83,8 @@ pub(super) fn check_entry(
     } = entry;
     let mut accepting = Accepting {
         entry: index,
-        good: vec![true; times.len()],
+        rows: times.len(),
+        good: Vec::new(),
         refused: Vec::new(),
     };
     if let Some((field, column)) = fields.iter().find(|(_, c)| c.len() != times.len()) {
@@ -80,45 +94,40 @@ pub(super) fn check_entry(
             times.len()
         )));
     }
-    check_names(&name, &fields, &mut accepting);
-    check_times(core, &times, &mut accepting);
-    check_strings(core, &fields, &mut accepting);
-    let table = match cache.take().filter(|t| t.name == name.table()) {
+    let mut table = match cache.take().filter(|t| t.name == name.table()) {
         Some(table) => Some(table),
         None => core.catalog.table_named(name.table()),
     };
-    let mut table = table;
+    // What is defined has good names.
+    let fits = table.as_ref().is_some_and(|t| fits(t, &fields));
+    check_tags(&name, &mut accepting);
+    if !fits {
+        check_names(&name, &fields, &mut accepting);
+    }
+    check_times(core, &times, &mut accepting);
+    check_strings(core, &fields, &mut accepting);
     let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
-    if accepting.good.iter().any(|g| *g) {
-        let fits = table.as_ref().is_some_and(|t| {
-            fields.iter().all(|(n, c)| {
-                t.field_id(n)
-                    .and_then(|id| t.field(id))
-                    .is_some_and(|f| f.field_type == c.field_type())
-            })
-        });
+    if accepting.any_good() {
         if !fits {
-            table = Some(define_fields(core, name.table(), &fields, &accepting.good)?);
+            table = Some(define_fields(core, name.table(), &fields, &accepting)?);
         }
         if let Some(table) = &table {
-            for (field, column) in fields {
-                if let Some(column) = fit_column(core, table, &field, column, &mut accepting) {
+            for (at, (field, column)) in fields.into_iter().enumerate() {
+                let place = field_at(table, at, &field);
+                if let Some(column) = fit_column(core, table, place, &field, column, &mut accepting)
+                {
                     columns.push(column);
                 }
             }
         }
     }
     cache.clone_from(&table);
-    let kept: Vec<usize> = accepting
-        .good
-        .iter()
-        .enumerate()
-        .filter(|(_, g)| **g)
-        .map(|(i, _)| i)
-        .collect();
-    let all = kept.len() == times.len();
+    let kept: Option<Vec<usize>> = (!accepting.good.is_empty()).then(|| {
+        let good = accepting.good.iter().enumerate();
+        good.filter(|(_, g)| **g).map(|(i, _)| i).collect()
+    });
     refused.append(&mut accepting.refused);
-    let Some(table) = table.filter(|_| !kept.is_empty()) else {
+    let Some(table) = table.filter(|_| accepting.any_good()) else {
         return Ok(None);
     };
     columns.sort_by_key(|(f, _)| *f);
@@ -131,7 +140,7 @@ pub(super) fn check_entry(
         )));
     }
     let mut rows = Rows { times, columns };
-    if !all {
+    if let Some(kept) = &kept {
         let picked: Vec<u32> = kept.iter().map(|k| *k as u32).collect();
         rows = rows.gather(&picked);
     }
@@ -144,8 +153,25 @@ pub(super) fn check_entry(
     }))
 }
 
-fn check_names(name: &StreamName, fields: &[(String, Column)], accepting: &mut Accepting) {
-    let mut problem = check_name("table", name.table()).err();
+/// The field of this name. Entries mostly have their fields in the table's order, so the one at the same place is tried first.
+fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> {
+    match table.fields.get(at) {
+        Some(field) if field.name == name => u32::try_from(at).ok().map(FieldId),
+        _ => table.field_id(name),
+    }
+}
+
+/// True when the table has all these fields with these types.
+fn fits(table: &Table, fields: &[(String, Column)]) -> bool {
+    fields.iter().enumerate().all(|(at, (name, column))| {
+        field_at(table, at, name)
+            .and_then(|id| table.field(id))
+            .is_some_and(|f| f.field_type == column.field_type())
+    })
+}
+
+fn check_tags(name: &StreamName, accepting: &mut Accepting) {
+    let mut problem = None;
     for (key, value) in name.tags() {
         problem = problem.or(check_name("tag", key).err());
         if value.len() > 4096 {
@@ -155,7 +181,15 @@ fn check_names(name: &StreamName, fields: &[(String, Column)], accepting: &mut A
         }
     }
     if let Some(problem) = problem {
-        for row in 0..accepting.good.len() {
+        for row in 0..accepting.rows {
+            accepting.refuse(row, REFUSED_NAME, || problem.to_string());
+        }
+    }
+}
+
+fn check_names(name: &StreamName, fields: &[(String, Column)], accepting: &mut Accepting) {
+    if let Err(problem) = check_name("table", name.table()) {
+        for row in 0..accepting.rows {
             accepting.refuse(row, REFUSED_NAME, || problem.to_string());
         }
     }
@@ -202,13 +236,13 @@ fn define_fields(
     core: &Core,
     name: &str,
     fields: &[(String, Column)],
-    good: &[bool],
+    accepting: &Accepting,
 ) -> Result<Arc<Table>> {
     let wanted: Vec<(&String, FieldType)> = fields
         .iter()
         .filter(|(n, c)| {
             check_name("field", n).is_ok()
-                && (0..c.len()).any(|r| good.get(r) == Some(&true) && c.is_present(r))
+                && (0..c.len()).any(|r| accepting.is_good(r) && c.is_present(r))
         })
         .map(|(n, c)| (n, c.field_type()))
         .collect();
@@ -250,14 +284,12 @@ fn define_fields(
 fn fit_column(
     core: &Core,
     table: &Table,
+    place: Option<FieldId>,
     name: &str,
     column: Column,
     accepting: &mut Accepting,
 ) -> Option<(FieldId, Column)> {
-    let Some((id, field)) = table
-        .field_id(name)
-        .and_then(|id| Some((id, table.field(id)?)))
-    else {
+    let Some((id, field)) = place.and_then(|id| Some((id, table.field(id)?))) else {
         accepting.refuse_present(&column, REFUSED_FIELDS, || {
             format!(
                 "field `{name}`: the table has {} fields already, the most allowed",

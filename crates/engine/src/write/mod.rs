@@ -69,8 +69,8 @@ struct Unresolved {
     key: Vec<u8>,
     rows: Rows,
     entry: usize,
-    /// The rows' places in the entry.
-    kept: Vec<usize>,
+    /// The rows' places in the entry; `None` = all of them.
+    kept: Option<Vec<usize>>,
 }
 
 /// The rows of a batch by stream.
@@ -231,11 +231,17 @@ fn define_streams(
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 unresolved.retain(|new| {
                     if new.table.id == table {
-                        refused.extend(new.kept.iter().map(|row| Refused {
-                            entry: new.entry,
-                            row: *row,
-                            code: REFUSED_STREAMS,
-                            message: error.to_string(),
+                        refused.extend((0..new.rows.len()).map(|row| {
+                            Refused {
+                                entry: new.entry,
+                                row: new
+                                    .kept
+                                    .as_ref()
+                                    .and_then(|kept| kept.get(row).copied())
+                                    .unwrap_or(row),
+                                code: REFUSED_STREAMS,
+                                message: error.to_string(),
+                            }
                         }));
                     }
                     new.table.id != table

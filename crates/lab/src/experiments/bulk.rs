@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Rows of a batch.
     #[arg(long, default_value_t = 1_000)]
     batch: usize,
+    /// Only ways whose name holds this, such as `arrive` or `8 in`.
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
 const BEGIN: i64 = 1_700_000_000_000_000_000;
@@ -147,10 +150,10 @@ impl Fleet {
                     .filter_map(|r| arrived.times.get(*r as usize).copied())
                     .collect();
                 for (field, name) in self.fields.iter().enumerate() {
-                    let values = rows
-                        .iter()
-                        .filter_map(|r| arrived.values.get(*r as usize * fields + field).copied())
-                        .collect();
+                    let mut values = Vec::with_capacity(rows.len());
+                    for row in rows.iter() {
+                        values.extend(arrived.values.get(*row as usize * fields + field));
+                    }
                     out.fields
                         .push((name.clone(), Column::from_values(Values::F64(values))));
                 }
@@ -248,19 +251,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let fleet = Fleet::new(arguments);
     let arrivals = fleet.arrivals();
     let probe = RefCell::new(SyncProbe::new(bench.path("probe"))?);
-    let ways = [(true, 1), (true, 8), (false, 1), (false, 8)];
+    let name = |(by_device, in_flight): (bool, usize)| {
+        let way = if by_device {
+            "one device a batch"
+        } else {
+            "as they arrive"
+        };
+        format!("{way}, {in_flight} in flight")
+    };
+    let mut ways = vec![(true, 1), (true, 8), (false, 1), (false, 8)];
+    ways.retain(|way| name(*way).contains(&arguments.only));
+    if ways.is_empty() {
+        return Err(format!("there is no way `{}`", arguments.only).into());
+    }
     let ends: Vec<RefCell<Stats>> = ways.iter().map(|_| RefCell::default()).collect();
     let contestants = ways
         .iter()
         .zip(&ends)
         .map(|((by_device, in_flight), end)| {
-            let way = if *by_device {
-                "one device a batch"
-            } else {
-                "as they arrive"
-            };
             let (bench, fleet, arrivals, probe) = (&bench, &fleet, &arrivals, &probe);
-            Contestant::new(format!("{way}, {in_flight} in flight"), move |round| {
+            Contestant::new(name((*by_device, *in_flight)), move |round| {
                 let dir = bench.path("headwater");
                 let mut db = Database::open(options(&dir, Survives::PowerCut))?;
                 let mut syncs = 0;
