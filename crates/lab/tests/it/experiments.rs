@@ -105,7 +105,8 @@ fn golsm_finds_the_same_points_in_every_store_and_judges_every_target() {
             };
             assert!(expected.contains(&calls), "{write}");
             if ours && write["durability"] == "synced" && write["width_seconds"] == 5 {
-                assert_eq!(round["syncs"], 300, "one sync a call");
+                let syncs = round["syncs"].as_u64().unwrap();
+                assert!((300..=302).contains(&syncs), "one sync a call: {round}");
             }
             if ours && write["durability"] == "unsynced" {
                 assert_eq!(round["syncs"], 0);
@@ -144,8 +145,9 @@ fn respawn_counts_points_syncs_and_reads() {
         assert_eq!(round["operations"], 20_000);
     }
     let syncs = |at: usize| ingest[at]["taken"][0]["syncs"].as_u64().unwrap();
-    assert_eq!(syncs(0), 40, "one in flight: a sync for each of 40 batches");
-    assert!((1..=40).contains(&syncs(1)), "eight in flight share syncs");
+    // The definitions of table and stream may be synced by themselves, when the log's own thread is the first to see them.
+    assert!((40..=42).contains(&syncs(0)), "a sync for each batch");
+    assert!((1..=42).contains(&syncs(1)), "eight in flight share syncs");
     assert_eq!(syncs(2), 0, "unsynced");
     let reads = report["figures"]["reads"].as_array().unwrap();
     assert_eq!(reads.len(), 4);
@@ -205,11 +207,10 @@ fn bulk_stores_every_row_of_every_device_both_ways() {
         // 1,000 rows of 7 devices: 8 batches each, or 54 of all together.
         let batches = if way["by_device"] == true { 56 } else { 54 };
         let syncs = taken["syncs"].as_u64().unwrap();
-        if way["in_flight"] == 1 {
-            assert_eq!(syncs, batches);
-        } else {
-            assert!((1..=batches).contains(&syncs), "{way}");
-        }
+        // Definitions may be synced by themselves: of the table, and of streams that are new in a batch.
+        let definitions = 1 + 7;
+        let least = if way["in_flight"] == 1 { batches } else { 1 };
+        assert!((least..=batches + definitions).contains(&syncs), "{way}");
     }
     assert_judged(&report, 8);
 }
