@@ -35,6 +35,8 @@ enum Experiment {
     Events(experiments::events::Arguments),
     /// Ten million values of a hundred devices, a device at a time or as they arrive.
     Bulk(experiments::bulk::Arguments),
+    /// Tiles of one channel at every level and size, overviews beside SQLite, ingest by store and batch size.
+    Tiles(experiments::tiles::Arguments),
     /// Peak memory with many events and with many streams, and opening after a kill.
     Memory(experiments::memory::Arguments),
     #[command(hide = true)]
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Experiment::Respawn(arguments) => experiments::respawn::run(&arguments),
         Experiment::Events(arguments) => experiments::events::run(&arguments),
         Experiment::Bulk(arguments) => experiments::bulk::run(&arguments),
+        Experiment::Tiles(arguments) => experiments::tiles::run(&arguments),
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
         Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };

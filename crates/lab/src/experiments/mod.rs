@@ -6,3 +6,4 @@ pub(crate) mod events;
 pub(crate) mod golsm;
 pub(crate) mod memory;
 pub(crate) mod respawn;
+pub(crate) mod tiles;

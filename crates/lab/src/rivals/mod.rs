@@ -11,7 +11,7 @@ mod sqlite;
 pub(crate) use bytes::bytes_in;
 pub(crate) use headwater::{Headwater, options, point_batch, stream_names};
 pub(crate) use redb::Redb;
-pub(crate) use sqlite::{PlainSqlite, Sqlite};
+pub(crate) use sqlite::{Overview, PlainSqlite, Sqlite};
 
 use crate::harness::Failure;
 use std::path::Path;

@@ -29,6 +29,29 @@ impl Sqlite {
     }
 }
 
+/// Bucket number, count, least, greatest, mean.
+pub(crate) type Overview = Vec<(i64, i64, f64, f64, f64)>;
+
+impl Sqlite {
+    /// The first tag in buckets of 2^level seconds.
+    pub(crate) fn overview(&self, first: i64, last: i64, level: u32) -> Result<Overview, Failure> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT time >> ?, count(*), min(value), max(value), avg(value) FROM points
+             WHERE tag = 0 AND time BETWEEN ? AND ? GROUP BY 1 ORDER BY 1",
+        )?;
+        let rows = select.query_map((level, first, last), |row| {
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+            ))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
 impl Store for Sqlite {
     fn write(&mut self, window: &Window<'_>) -> Result<(), Failure> {
         let transaction = self.connection.transaction()?;

@@ -47,6 +47,12 @@ fn data_gives_a_table_and_json() {
         number("rows_per_second") > 0.0 && number("sync_median_us") > 0.0,
         "{file}"
     );
+    // The same rows in Parquet; weather is numbers but for the tail numbers of aircraft.
+    assert!(
+        number("parquet_bytes_per_event") > 5.0 && number("text_percent") < 50.0,
+        "{file}"
+    );
+    assert_judged(&report, 1);
 }
 
 /// Runs an experiment in the scratch directory and gives what it printed and its JSON report.
@@ -246,4 +252,48 @@ fn memory_fills_kills_and_reopens() {
         assert!(case["open"]["replayed"].as_u64().unwrap() > 0);
     }
     assert_judged(&report, 4 * 2 + 2);
+}
+
+/// The experiment compares overviews with SQLite's, and the count of every tile with the seconds it spans.
+#[test]
+fn tiles_count_every_point_and_agree_with_sqlite() {
+    let (_, report) = lab(
+        "tiles",
+        &[
+            "--points",
+            "20000",
+            "--large",
+            "50000",
+            "--tiles",
+            "15",
+            "--overviews",
+            "1000,20000",
+            "--batches",
+            "10,1000",
+            "--batch-points",
+            "3000",
+        ],
+    );
+    let figures = &report["figures"];
+    let tiles = figures["tiles"].as_array().unwrap();
+    assert_eq!(tiles.len(), 7);
+    for kind in tiles {
+        assert_eq!(kind["tiles"], 2 * 15, "two rounds: {kind}");
+    }
+    let growth = figures["growth"].as_array().unwrap();
+    let points: Vec<u64> = growth
+        .iter()
+        .map(|g| g["points"].as_u64().unwrap())
+        .collect();
+    assert_eq!(points, [5_000; 10]);
+    let overviews = figures["overviews"].as_array().unwrap();
+    assert_eq!(
+        overviews.len(),
+        2 * 2 + 1,
+        "sizes, stores, the larger store"
+    );
+    let batches = figures["batches"].as_array().unwrap();
+    let operations = |at: usize| batches[at]["taken"][0]["operations"].as_u64().unwrap();
+    assert_eq!([0, 1, 2, 3].map(operations), [3_000; 4]);
+    assert_judged(&report, 2 + 4 + 3 + 1 + 1 + 2 + 1);
 }

@@ -41,12 +41,13 @@ const NOT_EMBEDDED: [&str; 16] = [
 ];
 
 /// Licences under which everything we ship may be passed on.
-const LICENCES: [&str; 9] = [
+const LICENCES: [&str; 10] = [
     "0BSD",
     "Apache-2.0",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
+    "CC0-1.0",
     "MIT",
     "Unicode-3.0",
     "Unlicense",

@@ -1,15 +1,19 @@
-//! Each file of real data: import speed, bytes per event, write amplification.
+//! Each file of real data: import speed, bytes per event beside Parquet, write amplification.
 //!
 //! A file is decompressed into memory first. Then, for every run, a new database takes it in batches of 1,000 rows with one
 //! ticket in flight and `Durability::Synced`; it is flushed, looked at, compacted, looked at again, checked and removed.
+//! Of the first run the same rows are written as Parquet too.
 
+use crate::harness::{Bound, Targets};
 use crate::{machine, table};
-use headwater::{Database, Duplicates, Options, Stats, TableSpec};
+use headwater::{Database, Duplicates, Options, Stats, TableSpec, Values};
 use headwater_wire::csv::{CsvOptions, CsvParser};
 use serde::Serialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+mod parquet;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -115,6 +119,7 @@ struct Report {
     machine: machine::Machine,
     runs: usize,
     files: Vec<Figures>,
+    targets: Targets,
 }
 
 #[derive(Serialize)]
@@ -133,6 +138,9 @@ struct Figures {
     cpu_seconds_per_million_values: f64,
     bytes_per_event: f64,
     bytes_per_event_compacted: f64,
+    parquet_bytes_per_event: f64,
+    /// Text in the rows, of all bytes of values and times.
+    text_percent: f64,
     wa_events: f64,
     wa_bytes: f64,
     /// Bytes written before compaction, by kind, and those accepted.
@@ -179,6 +187,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "CPU s per million values",
             "bytes/event",
             "compacted",
+            "Parquet + zstd",
+            "text",
             "CSV bytes/event",
             "WA events",
             "WA bytes",
@@ -186,15 +196,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ],
         &rows,
     );
+    let targets = judge(&all);
+    targets.print();
     if let Some(path) = &arguments.json {
         let report = Report {
             machine,
             runs: arguments.runs.max(1),
             files: all,
+            targets,
         };
         std::fs::write(path, serde_json::to_string_pretty(&report)?)?;
     }
     Ok(())
+}
+
+/// Text makes up more than this of files in which strings dominate.
+const TEXT_PERCENT: f64 = 50.0;
+
+fn judge(files: &[Figures]) -> Targets {
+    let mut targets = Targets::default();
+    for file in files {
+        let text = file.text_percent > TEXT_PERCENT;
+        let kind = if text { "mostly text" } else { "numeric" };
+        targets.add(
+            format!("{} ({kind}): bytes per event, of Parquet + zstd", file.file),
+            Bound::AtMost(if text { 1.2 } else { 1.0 }),
+            " ×",
+            file.bytes_per_event_compacted / file.parquet_bytes_per_event.max(f64::MIN_POSITIVE),
+        );
+    }
+    targets
 }
 
 fn row(figures: &Figures) -> Vec<String> {
@@ -211,6 +242,8 @@ fn row(figures: &Figures) -> Vec<String> {
         format!("{:.3}", figures.cpu_seconds_per_million_values),
         format!("{:.2}", figures.bytes_per_event),
         format!("{:.2}", figures.bytes_per_event_compacted),
+        format!("{:.2}", figures.parquet_bytes_per_event),
+        format!("{:.0} %", figures.text_percent),
         format!(
             "{:.1}",
             figures.csv_bytes as f64 / figures.events.max(1) as f64
@@ -228,6 +261,9 @@ struct OneRun {
     fields: usize,
     flushed: Stats,
     compacted: Stats,
+    text_bytes: u64,
+    /// Of the first run only.
+    parquet_bytes: Option<u64>,
 }
 
 fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<Figures, Failure> {
@@ -239,6 +275,7 @@ fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<
             source,
             &csv,
             &scratch.join(format!("{}-{number}", source.file)),
+            number == 0,
         )?);
     }
     let (rows_per_second, least, most) =
@@ -273,6 +310,9 @@ fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<
         cpu_seconds_per_million_values: cpu,
         bytes_per_event: last.flushed.bytes_per_event(),
         bytes_per_event_compacted: last.compacted.bytes_per_event(),
+        parquet_bytes_per_event: results.iter().find_map(|r| r.parquet_bytes).unwrap_or(0) as f64
+            / last.flushed.events.max(1) as f64,
+        text_percent: last.text_bytes as f64 * 100.0 / last.flushed.bytes_accepted.max(1) as f64,
         wa_events: last.flushed.wa_events(),
         wa_bytes: last.flushed.wa_bytes(),
         bytes_log: last.flushed.bytes_log,
@@ -284,7 +324,7 @@ fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<
     })
 }
 
-fn one_run(source: &Source, csv: &[u8], dir: &Path) -> Result<OneRun, Failure> {
+fn one_run(source: &Source, csv: &[u8], dir: &Path, with_parquet: bool) -> Result<OneRun, Failure> {
     let db = Database::open(Options::new(dir))?;
     db.create_table(&TableSpec {
         duplicates: Duplicates::Keep,
@@ -295,7 +335,7 @@ fn one_run(source: &Source, csv: &[u8], dir: &Path) -> Result<OneRun, Failure> {
     options.null_texts = source.null.iter().map(|n| (*n).to_owned()).collect();
     let (start, cpu) = (Instant::now(), machine::cpu_seconds());
     let mut parser = CsvParser::new(csv, options)?;
-    let (mut rows, mut values) = (0u64, 0u64);
+    let (mut rows, mut values, mut text_bytes) = (0u64, 0u64, 0u64);
     let mut flying = None;
     while let Some(parsed) = parser.next_batch(1000)? {
         if let Some(refused) = parsed.refused.first() {
@@ -306,11 +346,12 @@ fn one_run(source: &Source, csv: &[u8], dir: &Path) -> Result<OneRun, Failure> {
             .into());
         }
         for entry in parsed.batch.entries() {
-            values += entry
-                .fields
-                .iter()
-                .map(|(_, c)| c.present_count() as u64)
-                .sum::<u64>();
+            for (_, column) in &entry.fields {
+                values += column.present_count() as u64;
+                if let Values::String(text) = column.values() {
+                    text_bytes += text.bytes().len() as u64;
+                }
+            }
         }
         let ticket = db.write(parsed.batch)?;
         if let Some(before) = flying.replace(ticket) {
@@ -326,6 +367,14 @@ fn one_run(source: &Source, csv: &[u8], dir: &Path) -> Result<OneRun, Failure> {
     let flushed = db.stats()?;
     db.compact()?;
     let compacted = db.stats()?;
+    let mut parquet_bytes = None;
+    if with_parquet {
+        let (bytes, written) = parquet::size_of(&db, "t")?;
+        if written != rows {
+            return Err(format!("{}: {written} rows in Parquet, not {rows}", source.file).into());
+        }
+        parquet_bytes = Some(bytes);
+    }
     let fields = db.tables().first().map_or(0, |t| t.fields.len());
     db.close()?;
     drop(db);
@@ -341,6 +390,8 @@ fn one_run(source: &Source, csv: &[u8], dir: &Path) -> Result<OneRun, Failure> {
         fields,
         flushed,
         compacted,
+        text_bytes,
+        parquet_bytes,
     })
 }
 
