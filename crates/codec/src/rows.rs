@@ -86,6 +86,14 @@ impl Rows {
         out
     }
 
+    /// Drops the rows from `count` on.
+    pub fn truncate(&mut self, count: usize) {
+        self.times.truncate(count);
+        for (_, column) in &mut self.columns {
+            column.truncate(count);
+        }
+    }
+
     /// Rows `range` as rows of their own.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Rows {
@@ -102,6 +110,27 @@ impl Rows {
     /// The rows at `indices`, in that order. Each is the index of a row.
     #[must_use]
     pub fn gather(&self, indices: &[u32]) -> Rows {
+        const STRETCH_ROWS: usize = 8;
+        let stretches = indices.chunk_by(|a, b| a + 1 == *b);
+        if stretches.clone().count() * STRETCH_ROWS <= indices.len() {
+            // Mostly neighbours: whole stretches are copied.
+            let mut out = Rows {
+                times: Vec::with_capacity(indices.len()),
+                columns: Vec::with_capacity(self.columns.len()),
+            };
+            for (field, column) in &self.columns {
+                let empty = Column::with_capacity(column.field_type(), indices.len());
+                out.columns.push((*field, empty));
+            }
+            for stretch in stretches {
+                let from = stretch.first().map_or(0, |i| *i as usize);
+                out.extend_from(self, from..from + stretch.len());
+            }
+            for (_, column) in &mut out.columns {
+                column.simplify();
+            }
+            return out;
+        }
         Rows {
             times: indices
                 .iter()
@@ -170,5 +199,25 @@ mod tests {
         assert_eq!(values(5), [some(10), some(20), None, None]);
         assert_eq!(all.slice(1..3).gather(&[1]).times, [4]);
         assert!(all.column(FieldId(3)).is_none());
+    }
+
+    #[test]
+    fn picking_neighbours_gives_what_picking_each_gives() {
+        let times: Vec<i64> = (0..100).collect();
+        let mut all = rows(&times[..60], 1, &times[..60]);
+        all.extend_from(&rows(&times[60..], 4, &times[60..]), 0..40);
+        let stretches: Vec<u32> = (3..40).chain(10..30).chain(50..90).collect();
+        let every_other: Vec<u32> = (0..100).step_by(2).collect();
+        for indices in [stretches, every_other, (0..20).collect(), Vec::new()] {
+            let picked = all.gather(&indices);
+            let expected: Vec<i64> = indices.iter().map(|i| i64::from(*i)).collect();
+            assert_eq!(picked.times, expected);
+            for (field, column) in &picked.columns {
+                let one_by_one = all.column(*field).unwrap().gather(&indices);
+                assert_eq!(column.to_values(), one_by_one.to_values());
+                let absent = column.present_count() < column.len();
+                assert_eq!(column.presence().is_some(), absent);
+            }
+        }
     }
 }

@@ -98,6 +98,15 @@ impl Bitmap {
         self.clear_slack();
     }
 
+    /// Drops the bits from `count` on.
+    pub fn truncate(&mut self, count: usize) {
+        if count < self.len {
+            self.len = count;
+            self.words.truncate(count.div_ceil(64));
+            self.clear_slack();
+        }
+    }
+
     /// Appends bits `range` of `other`; bits beyond its end are clear.
     pub fn extend_from(&mut self, other: &Bitmap, range: Range<usize>) {
         let mut at = range.start;

@@ -300,6 +300,15 @@ impl Column {
         }
     }
 
+    /// Drops the rows from `count` on.
+    pub fn truncate(&mut self, count: usize) {
+        each!(&mut self.values, v => v.truncate(count));
+        if let Some(bits) = &mut self.presence {
+            bits.truncate(count);
+        }
+        self.simplify();
+    }
+
     /// Rows `range` as a column of their own.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Column {

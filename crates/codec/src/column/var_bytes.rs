@@ -119,6 +119,13 @@ impl VarBytes {
         }
     }
 
+    /// Drops the strings from `count` on.
+    pub fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
+        self.bytes
+            .truncate(self.ends.last().map_or(0, |end| *end as usize));
+    }
+
     /// Appends a string. The bytes of one column stay below 4 GiB because a batch is at most 16 MiB and a leaf is bounded.
     pub fn push(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);

@@ -7,7 +7,9 @@
 //! Failure: none; nothing here does I/O.
 
 mod chunk;
+mod sort;
 mod stream;
 
 pub(crate) use chunk::Chunk;
-pub(crate) use stream::{StreamMemory, in_table_type, merge_equal_times, sorted_rows};
+pub(crate) use sort::{in_table_type, merge_equal_times, sorted_rows};
+pub(crate) use stream::StreamMemory;

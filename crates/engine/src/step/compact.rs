@@ -298,7 +298,7 @@ impl Rewriting<'_> {
             match &mut pyramid {
                 Some(pyramid) => {
                     pyramid.push_rows(&rows, group, delta)?;
-                    cutter.push(rows, group, hints)?;
+                    cutter.push(&rows, group, hints)?;
                 }
                 None => {
                     held.extend_from(&rows, 0..rows.len());
@@ -306,7 +306,7 @@ impl Rewriting<'_> {
                         let mut begun = PyramidWriter::new(self.base(state, &held), self.top);
                         let rows = std::mem::take(&mut held);
                         begun.push_rows(&rows, group, delta)?;
-                        cutter.push(rows, group, hints)?;
+                        cutter.push(&rows, group, hints)?;
                         pyramid = Some(begun);
                     }
                 }
@@ -325,7 +325,7 @@ impl Rewriting<'_> {
                 if held.len() as u64 >= self.rows_min() {
                     self.small_pyramid(state, &held, group, delta)?;
                 }
-                cutter.push(held, group, hints)?;
+                cutter.push(&held, group, hints)?;
             }
         }
         delta.added.extend(cutter.finish(group, hints)?);

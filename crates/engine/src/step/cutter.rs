@@ -31,35 +31,25 @@ impl LeafCutter {
 
     pub(crate) fn push(
         &mut self,
-        rows: Rows,
+        rows: &Rows,
         group: &mut GroupWriter,
         hints: &mut EncodeHints,
     ) -> Result<()> {
-        if self.rows.is_empty() {
-            self.rows = rows;
-        } else {
-            let count = rows.len();
-            self.rows.extend_from(&rows, 0..count);
-        }
-        if self.rows.len() < self.size {
-            return Ok(());
-        }
+        // Rows are copied a leaf at a time, which stays in the processor's cache.
         let mut start = 0;
-        while self.rows.len() - start >= self.size {
-            let end = start + self.size;
-            if start == 0 && end == self.rows.len() {
-                self.leaves.push(group.put_leaf(&self.rows, hints)?);
+        while start < rows.len() {
+            let end = (start + self.size - self.rows.len()).min(rows.len());
+            if end - start == self.size && end == rows.len() && start == 0 {
+                self.leaves.push(group.put_leaf(rows, hints)?);
             } else {
-                self.leaves
-                    .push(group.put_leaf(&self.rows.slice(start..end), hints)?);
+                self.rows.extend_from(rows, start..end);
+                if self.rows.len() == self.size {
+                    self.leaves.push(group.put_leaf(&self.rows, hints)?);
+                    self.rows = Rows::default();
+                }
             }
             start = end;
         }
-        self.rows = if start == self.rows.len() {
-            Rows::default()
-        } else {
-            self.rows.slice(start..self.rows.len())
-        };
         Ok(())
     }
 

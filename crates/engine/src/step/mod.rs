@@ -305,7 +305,7 @@ fn take_stream(
     if all.is_empty() {
         return (ClosedRange::EMPTY, Rows::default());
     }
-    let rows = sorted_rows(chunks, &all, sequence, table, None);
+    let mut rows = sorted_rows(chunks, &all, sequence, table, None);
     if buffers == Buffers::Late || (retain == 0 && !whole_leaves) {
         return (all, rows);
     }
@@ -317,14 +317,8 @@ fn take_stream(
         return (range, Rows::default());
     }
     let end = rows.times.partition_point(|t| *t <= range.last.as_nanos());
-    (
-        range,
-        if end == rows.len() {
-            rows
-        } else {
-            rows.slice(0..end)
-        },
-    )
+    rows.truncate(end);
+    (range, rows)
 }
 
 /// Divides what was taken over partitions, at most [`PARTITIONS_MAX`] of them, the oldest first.

@@ -242,7 +242,7 @@ fn write_late_run(
             .push(stream, Destination::LateRun, late, out.group, out.hints);
     }
     let mut cutter = LeafCutter::balanced(late.len(), context.leaf_events());
-    cutter.push(late.clone(), out.group, out.hints)?;
+    cutter.push(late, out.group, out.hints)?;
     delta.late_runs.push(cutter.finish(out.group, out.hints)?);
     Ok(())
 }
@@ -297,7 +297,7 @@ fn append_leaves(
             .push(stream, Destination::Main, rows, out.group, out.hints);
     }
     let mut cutter = LeafCutter::new(context.leaf_events());
-    cutter.push(rows.clone(), out.group, out.hints)?;
+    cutter.push(rows, out.group, out.hints)?;
     delta.added.extend(cutter.finish(out.group, out.hints)?);
     Ok(())
 }
@@ -427,7 +427,7 @@ fn merge(
                 all.extend_from(&rows, 0..rows.len());
             }
             newest = last_row(&rows);
-            cutter.push(rows, out.group, out.hints)?;
+            cutter.push(&rows, out.group, out.hints)?;
         }
         overlay = merge.into_overlay();
         delta.added.extend(cutter.finish(out.group, out.hints)?);

@@ -1,0 +1,497 @@
+//! Rows of a stream's chunks, sorted by time and then arrival.
+//!
+//! Work is done by stretches: rows that stand one behind the other in a chunk and are in order. They are dealt to a few piles
+//! that rise by time, as they come: events in order make one pile, bursts of late ones another, and only what fits none is
+//! sorted row by row (the idea of patience sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The
+//! piles are merged then, and whole stretches are copied.
+
+use super::chunk::{Chunk, Sequences};
+use crate::catalog::Table;
+use crate::ids::Sequence;
+use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, Values};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Piles that rise by time before the rest is sorted.
+const PILES: usize = 3;
+
+/// A row: its time, its write, its chunk, its place there. Rows are put in this order. Within one write rows keep their
+/// order; one write's rows of a stream may stand in several chunks only after a cut by time, so equal times never do.
+type Key = (i64, Sequence, u32, u32);
+
+/// Rows that stand one behind the other in a chunk and are in order; at least one.
+#[derive(Clone, Debug)]
+struct Stretch {
+    chunk: u32,
+    rows: Range<u32>,
+}
+
+/// Sorts the rows of chunks that lie in `range` with a sequence up to `sequence`, by time and then arrival, with every
+/// column in the type the table has now. With `duplicates = last`, rows of one time are merged field by field.
+pub(crate) fn sorted_rows(
+    chunks: &[Arc<Chunk>],
+    range: &ClosedRange,
+    sequence: Sequence,
+    table: &Table,
+    fields: Option<&[FieldId]>,
+) -> Rows {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    let mut chunks: Vec<&Chunk> = chunks
+        .iter()
+        .map(|c| &**c)
+        .filter(|c| c.first_sequence <= sequence && c.first_time <= last && c.last_time >= first)
+        .collect();
+    chunks.sort_by_key(|c| (c.first_time, c.first_sequence));
+    let stretches = in_order(&chunks, first, last, sequence).unwrap_or_else(|| {
+        // As they came: a chunk with one very late event would else stand far in front, and its others with it.
+        chunks.sort_by_key(|c| c.first_sequence);
+        let sorting = Sorting { chunks: &chunks };
+        sorting.all(first, last, sequence)
+    });
+    let rows = assembled(&chunks, &stretches, table, fields);
+    if table.keeps_duplicates() {
+        rows
+    } else {
+        merge_equal_times(rows)
+    }
+}
+
+/// The rows of each chunk that lie in the range, if they only have to be put one after the other.
+fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Option<Vec<Stretch>> {
+    let apart = |w: &[&Chunk]| matches!(w, [a, b] if a.last_time < b.first_time);
+    if !chunks.windows(2).all(apart) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(chunks.len());
+    for (index, chunk) in (0u32..).zip(chunks) {
+        if !chunk.sorted {
+            return None;
+        }
+        let seen = match &chunk.sequences {
+            _ if chunk.last_sequence <= sequence => chunk.len(),
+            Sequences::Many(all) if all.is_sorted() => all.partition_point(|s| *s <= sequence),
+            _ => return None,
+        };
+        let times = chunk.rows.times.get(..seen).unwrap_or_default();
+        let from = times.partition_point(|t| *t < first) as u32;
+        let to = times.partition_point(|t| *t <= last) as u32;
+        if from < to {
+            out.push(Stretch {
+                chunk: index,
+                rows: from..to,
+            });
+        }
+    }
+    Some(out)
+}
+
+/// Puts the rows of chunks in order.
+struct Sorting<'a> {
+    chunks: &'a [&'a Chunk],
+}
+
+impl Sorting<'_> {
+    fn key(&self, chunk: u32, row: u32) -> Key {
+        let Some(found) = self.chunks.get(chunk as usize) else {
+            return (i64::MAX, Sequence::default(), chunk, row);
+        };
+        let time = found.rows.times.get(row as usize);
+        let time = time.copied().unwrap_or(i64::MAX);
+        (time, found.sequences.get(row as usize), chunk, row)
+    }
+
+    fn first(&self, stretch: &Stretch) -> Key {
+        self.key(stretch.chunk, stretch.rows.start)
+    }
+
+    fn last(&self, stretch: &Stretch) -> Key {
+        self.key(stretch.chunk, stretch.rows.end - 1)
+    }
+
+    /// Rows of a stretch before `key`.
+    fn split(&self, stretch: &Stretch, key: Key) -> u32 {
+        let (mut low, mut high) = (stretch.rows.start, stretch.rows.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.key(stretch.chunk, middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// All rows in the range, in their order.
+    fn all(&self, first: i64, last: i64, sequence: Sequence) -> Vec<Stretch> {
+        let mut piles: [Vec<Stretch>; PILES] = Default::default();
+        let mut rest: Vec<Key> = Vec::new();
+        for (index, chunk) in (0u32..).zip(self.chunks) {
+            self.stretches(index, chunk, first, last, sequence, |stretch| {
+                self.deal(stretch, &mut piles, &mut rest);
+            });
+        }
+        rest.sort_unstable();
+        let mut sorted: Vec<Stretch> = Vec::with_capacity(rest.len());
+        for (_, _, chunk, row) in rest {
+            put(&mut sorted, chunk, row..row + 1);
+        }
+        for pile in piles.iter().rev() {
+            sorted = self.merged(&sorted, pile);
+        }
+        sorted
+    }
+
+    /// Calls `give` with the stretches of a chunk's rows that count.
+    fn stretches(
+        &self,
+        index: u32,
+        chunk: &Chunk,
+        first: i64,
+        last: i64,
+        sequence: Sequence,
+        mut give: impl FnMut(Stretch),
+    ) {
+        let mut from: Option<u32> = None;
+        let mut before = (i64::MIN, Sequence::default());
+        let mut end = |from: &mut Option<u32>, row: u32| {
+            if let Some(start) = from.take() {
+                give(Stretch {
+                    chunk: index,
+                    rows: start..row,
+                });
+            }
+        };
+        for (row, time) in (0u32..).zip(&chunk.rows.times) {
+            let now = (*time, chunk.sequences.get(row as usize));
+            if *time < first || *time > last || now.1 > sequence {
+                end(&mut from, row);
+                continue;
+            }
+            if now < before {
+                end(&mut from, row);
+            }
+            from.get_or_insert(row);
+            before = now;
+        }
+        end(&mut from, chunk.len() as u32);
+    }
+
+    /// Puts a stretch on the first pile it continues; what lies before the top of a pile goes on to the next.
+    fn deal(&self, stretch: Stretch, piles: &mut [Vec<Stretch>; PILES], rest: &mut Vec<Key>) {
+        let mut left = stretch;
+        for pile in piles {
+            let from = match pile.last() {
+                Some(top) => {
+                    let top = self.last(top);
+                    if self.last(&left) < top {
+                        continue;
+                    }
+                    self.split(&left, top)
+                }
+                None => left.rows.start,
+            };
+            put(pile, left.chunk, from..left.rows.end);
+            left.rows.end = from;
+            if left.rows.is_empty() {
+                return;
+            }
+        }
+        let chunk = left.chunk;
+        rest.extend(left.rows.map(|row| self.key(chunk, row)));
+    }
+
+    /// Two lists that rise, as one.
+    fn merged(&self, a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+        let mut out: Vec<Stretch> = Vec::with_capacity(a.len() + b.len());
+        let (mut a, mut b) = (a.iter().cloned(), b.iter().cloned());
+        let (mut low, mut high) = (a.next(), b.next());
+        while let (Some(x), Some(y)) = (&mut low, &mut high) {
+            let (smaller, other) = if self.first(x) < self.first(y) {
+                (x, &*y)
+            } else {
+                (y, &*x)
+            };
+            let bound = self.first(other);
+            let to = if self.last(smaller) < bound {
+                smaller.rows.end
+            } else {
+                self.split(smaller, bound)
+            };
+            put(&mut out, smaller.chunk, smaller.rows.start..to);
+            smaller.rows.start = to;
+            if low.as_ref().is_some_and(|s| s.rows.is_empty()) {
+                low = a.next();
+            }
+            if high.as_ref().is_some_and(|s| s.rows.is_empty()) {
+                high = b.next();
+            }
+        }
+        for stretch in low.into_iter().chain(a).chain(high).chain(b) {
+            put(&mut out, stretch.chunk, stretch.rows);
+        }
+        out
+    }
+}
+
+/// Appends rows to a list; rows that go on where the last stretch ends become part of it.
+fn put(list: &mut Vec<Stretch>, chunk: u32, rows: Range<u32>) {
+    match list.last_mut() {
+        Some(last) if last.chunk == chunk && last.rows.end == rows.start => {
+            last.rows.end = rows.end;
+        }
+        _ => list.push(Stretch { chunk, rows }),
+    }
+}
+
+/// Copies stretches one behind the other; fields that a chunk lacks are absent there.
+fn assembled(
+    chunks: &[&Chunk],
+    stretches: &[Stretch],
+    table: &Table,
+    fields: Option<&[FieldId]>,
+) -> Rows {
+    let count = stretches.iter().map(|s| s.rows.len()).sum();
+    let mut times = Vec::with_capacity(count);
+    let rows = |s: &Stretch| s.rows.start as usize..s.rows.end as usize;
+    for stretch in stretches {
+        let chunk = chunks.get(stretch.chunk as usize);
+        let theirs = chunk.and_then(|c| c.rows.times.get(rows(stretch)));
+        times.extend_from_slice(theirs.unwrap_or_default());
+    }
+    let mut wanted: Vec<(FieldId, FieldType)> = Vec::new();
+    for (field, column) in chunks.iter().flat_map(|c| &c.rows.columns) {
+        if fields.is_none_or(|w| w.contains(field))
+            && let Err(at) = wanted.binary_search_by_key(field, |(f, _)| *f)
+        {
+            let known = table.field(*field).map(|f| f.field_type);
+            wanted.insert(at, (*field, known.unwrap_or(column.field_type())));
+        }
+    }
+    let columns = wanted.into_iter().map(|(field, field_type)| {
+        let theirs: Vec<Option<&Column>> = chunks.iter().map(|c| c.rows.column(field)).collect();
+        if let Some(values) = numbers(&theirs, stretches, field_type, count) {
+            return (field, Column::from_values(values));
+        }
+        let mut column = Column::with_capacity(field_type, count);
+        for stretch in stretches {
+            match theirs.get(stretch.chunk as usize) {
+                Some(Some(theirs)) => column.extend_from(theirs, rows(stretch)),
+                _ => column.push_absent(stretch.rows.len()),
+            }
+        }
+        column.simplify();
+        (field, column)
+    });
+    let columns = columns.collect();
+    Rows { times, columns }
+}
+
+/// The values of a column of numbers that are all there and of one type; `None` for any other.
+fn numbers(
+    theirs: &[Option<&Column>],
+    stretches: &[Stretch],
+    field_type: FieldType,
+    count: usize,
+) -> Option<Values> {
+    macro_rules! copied {
+        ($variant:path) => {{
+            let mut slices = Vec::with_capacity(theirs.len());
+            for column in theirs {
+                match (
+                    column.map(Column::values),
+                    column.and_then(Column::presence),
+                ) {
+                    (Some($variant(values)), None) => slices.push(values.as_slice()),
+                    _ => return None,
+                }
+            }
+            let mut out = Vec::with_capacity(count);
+            for stretch in stretches {
+                let rows = stretch.rows.start as usize..stretch.rows.end as usize;
+                let slice = slices.get(stretch.chunk as usize)?.get(rows)?;
+                if let [one] = slice {
+                    out.push(*one);
+                } else {
+                    out.extend_from_slice(slice);
+                }
+            }
+            Some($variant(out))
+        }};
+    }
+    match field_type {
+        FieldType::F64 => copied!(Values::F64),
+        FieldType::I64 => copied!(Values::I64),
+        FieldType::U64 => copied!(Values::U64),
+        FieldType::Bool | FieldType::String | FieldType::Bytes => None,
+    }
+}
+
+/// The column in the type the table has for the field.
+pub(crate) fn in_table_type(column: Column, table: &Table, field: FieldId) -> Column {
+    match table.field(field) {
+        Some(f) if f.field_type == FieldType::F64 && column.field_type() == FieldType::I64 => {
+            column.widened_to_f64()
+        }
+        _ => column,
+    }
+}
+
+/// Merges rows of one time, the later over the earlier, field by field. Rows are sorted by time, then arrival.
+pub(crate) fn merge_equal_times(rows: Rows) -> Rows {
+    if rows.times.windows(2).all(|w| matches!(w, [a, b] if a < b)) {
+        return rows;
+    }
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for (row, time) in rows.times.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if rows.times.get(group.start) == Some(time) => group.end = row + 1,
+            _ => groups.push(row..row + 1),
+        }
+    }
+    let times = groups
+        .iter()
+        .filter_map(|g| rows.times.get(g.start).copied())
+        .collect();
+    let columns = rows
+        .columns
+        .iter()
+        .map(|(field, column)| {
+            let picked: Vec<u32> = groups
+                .iter()
+                .map(|g| {
+                    g.clone()
+                        .rev()
+                        .find(|r| column.is_present(*r))
+                        .unwrap_or(g.end - 1) as u32
+                })
+                .collect();
+            (*field, column.gather(&picked))
+        })
+        .collect();
+    Rows { times, columns }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::catalog::{Duplicates, Field};
+    use crate::ids::TableId;
+    use headwater_codec::{Value, Values};
+    use proptest::prelude::*;
+
+    fn table(duplicates: Duplicates) -> Table {
+        let field = |name: &str, field_type| Field {
+            name: name.to_owned(),
+            field_type,
+        };
+        Table {
+            id: TableId(0),
+            name: "t".to_owned(),
+            duplicates,
+            leaf_events: 16,
+            fields: vec![field("a", FieldType::F64), field("b", FieldType::I64)],
+        }
+    }
+
+    /// A row as the tests see it: time, sequence, and the fields' values.
+    type Plain = (i64, u64, Option<Value>, Option<Value>);
+
+    fn plain(chunks: &[Arc<Chunk>]) -> Vec<Plain> {
+        let mut all = Vec::new();
+        for chunk in chunks {
+            let value = |field, row| {
+                let column = chunk.rows.column(FieldId(field))?;
+                match column.get(row)?.to_owned() {
+                    Value::I64(v) if field == 0 => Some(Value::F64(v as f64)),
+                    other => Some(other),
+                }
+            };
+            for row in 0..chunk.len() {
+                let time = chunk.rows.times[row];
+                let sequence = chunk.sequences.get(row).0;
+                all.push((time, sequence, value(0, row), value(1, row)));
+            }
+        }
+        all
+    }
+
+    fn found(rows: &Rows) -> Vec<(i64, Option<Value>, Option<Value>)> {
+        let value = |field, row| Some(rows.column(FieldId(field))?.get(row)?.to_owned());
+        (0..rows.len())
+            .map(|row| (rows.times[row], value(0, row), value(1, row)))
+            .collect()
+    }
+
+    /// Writes of some rows each: times, and which columns they have (both, only the first, its integers before widening).
+    fn writes() -> impl Strategy<Value = Vec<(Vec<i64>, u8)>> {
+        let near = (0i64..40, prop::collection::vec(0i64..6, 1..12)).prop_map(|(at, steps)| {
+            let mut at = at;
+            steps
+                .iter()
+                .map(|s| {
+                    at += s;
+                    at
+                })
+                .collect::<Vec<i64>>()
+        });
+        let any = prop::collection::vec(0i64..60, 1..6);
+        prop::collection::vec((prop_oneof![3 => near, 1 => any], 0u8..3), 1..12)
+    }
+
+    proptest! {
+        #[test]
+        fn rows_come_in_the_order_of_a_plain_sort(
+            writes in writes(),
+            bounds in (0i64..80, 0i64..80),
+            seen in 0u64..14,
+            as_one in any::<bool>(),
+        ) {
+            let mut chunks: Vec<Arc<Chunk>> = Vec::new();
+            for (number, (times, kind)) in writes.iter().enumerate() {
+                let sequence = Sequence(number as u64 + 1);
+                let whole: Vec<i64> = times.iter().map(|t| t * 100 + number as i64).collect();
+                let floats = whole.iter().map(|v| *v as f64).collect();
+                let first = if *kind == 2 { Values::I64(whole.clone()) } else { Values::F64(floats) };
+                let mut columns = vec![(FieldId(0), Column::from_values(first))];
+                if *kind == 0 {
+                    columns.push((FieldId(1), Column::from_values(Values::I64(whole))));
+                }
+                let rows = Rows { times: times.clone(), columns };
+                let appended = as_one
+                    && chunks
+                        .last_mut()
+                        .and_then(Arc::get_mut)
+                        .is_some_and(|chunk| chunk.append(&rows, sequence));
+                if !appended {
+                    chunks.extend(Chunk::new(rows, Sequences::One(sequence), 0));
+                }
+            }
+            let range = ClosedRange::nanos(bounds.0.min(bounds.1), bounds.0.max(bounds.1));
+            let mut expected: Vec<Plain> = plain(&chunks)
+                .into_iter()
+                .filter(|(time, s, ..)| {
+                    range.first.as_nanos() <= *time && *time <= range.last.as_nanos() && *s <= seen
+                })
+                .collect();
+            // Stable: rows of one write keep their order.
+            expected.sort_by_key(|(time, s, ..)| (*time, *s));
+            let rows = sorted_rows(&chunks, &range, Sequence(seen), &table(Duplicates::Keep), None);
+            let kept: Vec<_> = expected.iter().map(|(t, _, a, b)| (*t, a.clone(), b.clone())).collect();
+            prop_assert_eq!(found(&rows), kept);
+            let mut last: Vec<(i64, Option<Value>, Option<Value>)> = Vec::new();
+            for (time, _, a, b) in expected {
+                match last.last_mut().filter(|(t, ..)| *t == time) {
+                    Some(slot) => {
+                        slot.1 = a.or(slot.1.take());
+                        slot.2 = b.or(slot.2.take());
+                    }
+                    None => last.push((time, a, b)),
+                }
+            }
+            let rows = sorted_rows(&chunks, &range, Sequence(seen), &table(Duplicates::Last), None);
+            prop_assert_eq!(found(&rows), last);
+        }
+    }
+}
