@@ -4,6 +4,7 @@ use clap::Args;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::durations::parse_duration_ns;
 use headwater_wire::instant::parse_instant;
+use std::time::Duration;
 
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     parse_instant(text).map_err(|error| error.to_string())
@@ -35,6 +36,18 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
         .ok()
         .and_then(|n| n.checked_mul(unit))
         .ok_or_else(|| "expected a size such as 64MiB, 64MB or 65536".to_owned())
+}
+
+/// How long something lives: a duration, or `forever`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime(pub(crate) Option<Duration>);
+
+pub(crate) fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
+    if text == "forever" {
+        return Ok(Lifetime(None));
+    }
+    let ns = parse_duration(text).map_err(|error| format!("{error}; or `forever`"))?;
+    Ok(Lifetime(Some(Duration::from_nanos(ns.unsigned_abs()))))
 }
 
 /// `TAG=VALUE`.

@@ -61,6 +61,7 @@ enum Command {
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
     Compact(commands::compact::Compact),
+    Delete(commands::delete::Delete),
     Table(commands::table::Table),
 }
 
@@ -79,6 +80,7 @@ impl Command {
             Command::Backup(command) => command.run(),
             Command::Restore(command) => command.run(),
             Command::Compact(command) => command.run(),
+            Command::Delete(command) => command.run(),
             Command::Table(command) => command.run(),
         }
     }

@@ -1,19 +1,20 @@
 //! What every part of an open database shares.
 //!
-//! Lock order: `compacting`, then a shard's `stepping`, then `commit`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
+//! Lock order: `compacting`, then a shard's `stepping`, then `commit`, then `door`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
 //! `stepping` and `commit` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
 //! while streams are defined; no other lock is held over I/O.
 
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::ids::{Sequence, ShardIndex};
+use crate::life::ClockGuard;
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::segment::Store;
 use crate::shard::Shard;
 use crate::{Options, Result};
 use headwater_io::{Env, Lock};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -36,8 +37,16 @@ pub(crate) struct Core {
     /// Serializes commits, so that definitions reach the metadata in the order of the log.
     pub(crate) commit: Mutex<CommitState>,
     pub(crate) work: Work,
+    pub(crate) clock_guard: ClockGuard,
+    /// A day since 1970 UTC, and bytes written for compaction on it.
+    pub(crate) compacted: Mutex<(u64, u64)>,
     /// Held while partitions are rewritten: they take no groups meanwhile, so a flush of everything waits for it.
     pub(crate) compacting: Mutex<()>,
+    /// Held for reading while a write is checked against what has ended and gets its number; held for writing while
+    /// something is ended. So no row is accepted for what is gone.
+    pub(crate) door: RwLock<()>,
+    /// Rises when a delete has been put before every shard, and before its record is published.
+    pub(crate) deletes: AtomicU64,
     /// Partitions with damage, which a rewrite would lose.
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
     pub(crate) _lock: Option<Box<dyn Lock>>,
@@ -113,9 +122,14 @@ impl Core {
             .iter()
             .filter_map(|s| s.state.lock().first_sequence())
             .min();
+        let deletes = self
+            .shards
+            .iter()
+            .filter_map(|s| s.state.lock().tombstones.first().map(|t| t.sequence))
+            .min();
         let defined = self.catalog.first_pending();
         let mut needed = Sequence(published.0 + 1);
-        for sequence in [in_memory, defined].into_iter().flatten() {
+        for sequence in [in_memory, deletes, defined].into_iter().flatten() {
             needed = needed.min(sequence);
         }
         needed

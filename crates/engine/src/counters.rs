@@ -15,10 +15,12 @@ pub(crate) enum Cause {
     Fold,
     /// A partition rewritten or split.
     Compaction,
+    /// The rest of a leaf of which some rows were deleted.
+    Delete,
 }
 
 /// Names under which counters are kept, in the order of the fields of [`Counters`].
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "events_accepted",
     "bytes_accepted",
     "events_flush",
@@ -26,6 +28,7 @@ const NAMES: [&str; 13] = [
     "events_late_run",
     "events_fold",
     "events_compaction",
+    "events_delete",
     "bytes_log",
     "bytes_leaf",
     "bytes_index",
@@ -33,6 +36,13 @@ const NAMES: [&str; 13] = [
     "merges",
     "flushes",
 ];
+
+/// Kept beside the counters: the wall clock at the last commit, ns since 1970.
+pub(crate) const CLOCK: &str = "clock_ns";
+/// … the day since 1970 UTC of the newest compaction.
+pub(crate) const COMPACTION_DAY: &str = "compaction_day";
+/// … the bytes written for compaction on that day.
+pub(crate) const COMPACTION_DAY_BYTES: &str = "compaction_day_bytes";
 
 /// The counters. Each is a sum since the database was made, as of the last step, plus what came since.
 #[derive(Debug, Default)]
@@ -50,12 +60,12 @@ impl Counters {
     accessors! {
         events_accepted = 0,
         bytes_accepted = 1,
-        bytes_log = 7,
-        bytes_leaf = 8,
-        bytes_index = 9,
-        bytes_meta = 10,
-        merges = 11,
-        flushes = 12,
+        bytes_log = 8,
+        bytes_leaf = 9,
+        bytes_index = 10,
+        bytes_meta = 11,
+        merges = 12,
+        flushes = 13,
     }
 
     pub(crate) fn load(&self, saved: &std::collections::BTreeMap<String, u64>) {
@@ -94,17 +104,17 @@ impl Counters {
     }
 
     pub(crate) fn bytes(&self, log: u64, leaf: u64, index: u64, meta: u64) {
-        self.add(7, log);
-        self.add(8, leaf);
-        self.add(9, index);
-        self.add(10, meta);
+        self.add(8, log);
+        self.add(9, leaf);
+        self.add(10, index);
+        self.add(11, meta);
     }
 
     pub(crate) fn count_merge(&self) {
-        self.add(11, 1);
+        self.add(12, 1);
     }
 
     pub(crate) fn count_flush(&self) {
-        self.add(12, 1);
+        self.add(13, 1);
     }
 }

@@ -1,19 +1,21 @@
 //! The open database, as embedders hold it.
 
-use crate::catalog::{Duplicates, Field, Table, TableInfo, TableSpec, check_name};
+use crate::catalog::{Duplicates, Field, Life, Table, TableInfo, TableSpec, check_name};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex};
 use crate::late::FlushRule;
+use crate::life::DeleteSpec;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::stats::Stats;
 use crate::write::{self, Refused};
 use crate::{Error, Options, Result};
-use headwater_codec::Batch;
+use headwater_codec::{Batch, Timestamp};
 use headwater_io::{Env, Joiner};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A database. Cheap to clone; all clones are the same database, which is closed with the last of them or by
 /// [`Database::close`].
@@ -244,6 +246,11 @@ impl Database {
                 duplicates: spec.duplicates,
                 leaf_events,
                 fields,
+                life: Life {
+                    retention_ns: life_ns("retention", spec.retention)?,
+                    raw_ns: life_ns("raw_for", spec.raw_for)?,
+                    ..Life::FOREVER
+                },
             }),
         };
         self.define(&spec.name, change)
@@ -279,6 +286,12 @@ impl Database {
                 }
                 table.duplicates = duplicates;
             }
+            if let Some(retention) = change.retention {
+                table.life.retention_ns = life_ns("retention", retention)?;
+            }
+            if let Some(raw_for) = change.raw_for {
+                table.life.raw_ns = life_ns("raw_for", raw_for)?;
+            }
             for field in &change.add_fields {
                 check_name("field", &field.name)?;
                 add_field(&mut table, field)?;
@@ -292,6 +305,34 @@ impl Database {
             Ok(table)
         };
         self.define(name, alter)
+    }
+
+    /// Deletes the events of a range: those written before this call. Later writes to the range stay. It is in force for every
+    /// later snapshot when this returns; space is freed a little later. Gives the number of streams concerned.
+    ///
+    /// In a stretch of which only aggregates are kept, a bucket at the edge of the range stays as it was.
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
+    pub fn delete(&self, spec: &DeleteSpec) -> Result<u64> {
+        self.core().delete(spec)
+    }
+
+    /// Drops the streams of a table that have these tags, and all their events. A later write with the same tags makes a new
+    /// stream. Gives their number.
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `invalid` without tags, `full`, `io`, `closed`.
+    pub fn drop_streams(&self, table: &str, tags: &[(String, String)]) -> Result<u64> {
+        self.core().drop_streams(table, tags)
+    }
+
+    /// Drops a table with all its streams and events. Its name is free then.
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `full`, `io`, `closed`.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.core().drop_table(name)
     }
 
     fn define(
@@ -361,6 +402,10 @@ pub struct TableChange {
     pub leaf_events: Option<u32>,
     /// Another treatment of equal timestamps; only before the first write.
     pub duplicates: Option<Duplicates>,
+    /// Another retention; `Some(None)` = rows are kept for ever. What is gone does not come back.
+    pub retention: Option<Option<Duration>>,
+    /// Another life of rows before only their aggregates are kept; `Some(None)` = for ever.
+    pub raw_for: Option<Option<Duration>>,
     /// Fields to add; an i64 field may be given as f64, which widens it.
     pub add_fields: Vec<crate::FieldSpec>,
 }
@@ -394,6 +439,29 @@ fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {
     Ok(events)
 }
 
+/// The shortest life that can be set.
+const LIFE_MIN: Duration = Duration::from_secs(1);
+
+fn life_ns(what: &str, wanted: Option<Duration>) -> Result<Option<i64>> {
+    let Some(wanted) = wanted else {
+        return Ok(None);
+    };
+    match i64::try_from(wanted.as_nanos()) {
+        Ok(ns) if wanted >= LIFE_MIN => Ok(Some(ns)),
+        _ => Err(Error::invalid(format!(
+            "{what} must be 1 s to 292 years, found {wanted:?}"
+        ))),
+    }
+}
+
+fn duration(ns: i64) -> Duration {
+    Duration::from_nanos(ns.unsigned_abs())
+}
+
+fn horizon(at: i64) -> Option<Timestamp> {
+    (at > i64::MIN).then(|| Timestamp::from_nanos(at))
+}
+
 pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
     TableInfo {
         name: table.name.clone(),
@@ -402,6 +470,10 @@ pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
         tags: core.catalog.tag_keys(table.id),
         fields: table.fields.clone(),
         streams: core.catalog.stream_count(table.id),
+        retention: table.life.retention_ns.map(duration),
+        raw_for: table.life.raw_ns.map(duration),
+        cut: horizon(table.life.cut),
+        aged_to: horizon(table.life.aged_to),
     }
 }
 

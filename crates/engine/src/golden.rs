@@ -1,7 +1,8 @@
 //! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
 
-use crate::catalog::{Duplicates, Field, StreamRecord, Table};
+use crate::catalog::{Duplicates, Field, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
+use crate::life::DeleteRecord;
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
 use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, SegmentHeader, StreamDelta};
@@ -47,7 +48,29 @@ fn table() -> Table {
                 field_type: t,
             })
             .collect(),
+        life: Life {
+            retention_ns: Some(86_400_000_000_000),
+            raw_ns: None,
+            cut: 1_700_000_000_000_000_000,
+            aged_to: i64::MIN,
+            expires: true,
+            dropped: false,
+        },
     }
+}
+
+/// Bytes that an earlier version wrote.
+fn old(name: &str) -> Vec<u8> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(format!("{name}.hex"));
+    let text: String = std::fs::read_to_string(path)
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    (0..text.len() / 2)
+        .map(|i| u8::from_str_radix(&text[i * 2..i * 2 + 2], 16).unwrap())
+        .collect()
 }
 
 fn stream_key() -> Box<[u8]> {
@@ -113,6 +136,34 @@ fn a_table_definition() {
 }
 
 #[test]
+fn definitions_without_lives_are_still_read() {
+    let before = Table {
+        life: Life::FOREVER,
+        ..table()
+    };
+    let bytes = old("table_v1");
+    assert_eq!(Table::decode(&mut Cursor::new(&bytes)), Ok(before.clone()));
+    let footer_before = Footer {
+        table: Some(before),
+        ..footer()
+    };
+    assert_eq!(Footer::decode(&old("footer_table_v1")), Ok(footer_before));
+}
+
+#[test]
+fn a_delete() {
+    let record = DeleteRecord {
+        table: TableId(3),
+        streams: Some([StreamId(7), StreamId(300)].into()),
+        range: ClosedRange::nanos(-1, 1_700_000_000_000_000_000),
+        drops_streams: false,
+    };
+    let bytes = record.encode();
+    check("delete", &bytes);
+    assert_eq!(DeleteRecord::decode(&mut Cursor::new(&bytes)), Ok(record));
+}
+
+#[test]
 fn a_stream_record() {
     let record = StreamRecord {
         id: StreamId(7),
@@ -128,7 +179,7 @@ fn a_stream_record() {
 
 #[test]
 fn a_partition_record() {
-    let record = PartitionRecord {
+    let before = PartitionRecord {
         table: TableId(3),
         shard: ShardIndex(1),
         level: Level::clamped(21),
@@ -142,6 +193,19 @@ fn a_partition_record() {
         groups: 12,
         leaves: 6_000,
         late_runs: 3,
+        aged: false,
+        expires_first: None,
+        expires_last: None,
+    };
+    assert_eq!(
+        PartitionRecord::decode(&old("partition_v1")),
+        Ok(before.clone())
+    );
+    let record = PartitionRecord {
+        aged: true,
+        expires_first: Some(-1),
+        expires_last: Some(1_700_000_000_000_000_000),
+        ..before
     };
     let bytes = record.encode();
     check("partition", &bytes);

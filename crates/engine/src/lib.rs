@@ -18,6 +18,7 @@ pub mod fuzzing;
 mod golden;
 mod ids;
 mod late;
+mod life;
 mod log;
 mod maintain;
 mod memory;
@@ -38,6 +39,7 @@ pub use check::{CheckReport, check};
 pub use db::{Database, TableChange, Ticket, Written};
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use late::{FlushRule, LatePolicy, MergeScope, Split};
+pub use life::DeleteSpec;
 pub use options::{Durability, Options};
 pub use read::{
     AggregateSpec, Bin, Bins, Comparison, Filter, LastValue, Scan, ScanChunk, ScanSpec, Snapshot,
@@ -45,6 +47,6 @@ pub use read::{
 pub use recover::Recovery;
 pub use stats::Stats;
 pub use write::{
-    REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE,
-    Refused,
+    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
+    REFUSED_TYPE, Refused,
 };

@@ -32,6 +32,9 @@ impl Core {
 
     /// Flushes a shard if it is its turn. True when it did something.
     pub(crate) fn flush_if_due(&self, index: ShardIndex) -> Result<bool> {
+        if self.has_ended(index)? && step::sweep(self, index)? {
+            return Ok(true);
+        }
         let (view, bytes) = self.view(index)?;
         let policy = &self.options.late_policy;
         if let FlushRule::LabExact { .. } = self.options.flush_rule {
@@ -60,6 +63,22 @@ impl Core {
         Ok(false)
     }
 
+    /// True when a sweep has something to look for.
+    fn has_ended(&self, index: ShardIndex) -> Result<bool> {
+        let state = self.shard(index)?.state.lock();
+        Ok(state.ending || !state.tombstones.is_empty())
+    }
+
+    /// Carries out everything that was deleted, dropped or outlived.
+    pub(crate) fn sweep_all(&self) -> Result<()> {
+        for index in self.shard_indices() {
+            if self.has_ended(index)? {
+                step::sweep(self, index)?;
+            }
+        }
+        Ok(())
+    }
+
     fn step(&self, index: ShardIndex, buffers: Buffers, urgency: Urgency) -> Result<bool> {
         let result = step::run_step(self, index, buffers, urgency);
         *self.work.step_error.lock() = result.as_ref().err().cloned();
@@ -69,6 +88,7 @@ impl Core {
     /// Does what is due, on the caller: for databases without threads.
     pub(crate) fn maintain(&self) -> Result<()> {
         self.log.wait_published(self.log.newest())?;
+        self.move_horizons()?;
         loop {
             let mut progress = false;
             for index in self.shard_indices() {
@@ -115,6 +135,7 @@ impl Core {
                 .partitions
                 .all()
                 .filter(|p| !state.busy.contains(&p.id()) && !self.is_uncompactable(p.id()))
+                .filter(|p| thorough || self.may_compact(p.record.live_bytes))
                 .find(|p| step::compaction_wanted(self, &p.record, thorough))
                 .map(|p| p.id());
             found.map(|id| (index, id))
@@ -141,16 +162,25 @@ impl Core {
 
     /// Rewrites every partition that would become tidier.
     pub(crate) fn compact_all(&self) -> Result<()> {
-        while let Some((index, id)) = self.compaction_due(true) {
-            match step::compact_partition(self, index, id) {
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    self.uncompactable.lock().insert(id);
+        // A partition that was split may be due for aging, in parts.
+        loop {
+            self.move_horizons()?;
+            self.sweep_all()?;
+            let mut rewritten = false;
+            while let Some((index, id)) = self.compaction_due(true) {
+                rewritten = true;
+                match step::compact_partition(self, index, id) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        self.uncompactable.lock().insert(id);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
+            }
+            if !rewritten {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     fn stopped(&self) -> bool {
@@ -185,6 +215,12 @@ impl Core {
     /// The life of the worker that compacts.
     pub(crate) fn compaction_worker(&self) {
         while !self.stopped() {
+            if self.log.check_failure().is_ok()
+                && let Err(error) = self.move_horizons()
+            {
+                tracing::warn!(%error, "retention or aging could not go on; it will be tried again");
+                self.wait_for_work();
+            }
             match self.compaction_due(false) {
                 Some((index, id)) if self.log.check_failure().is_ok() => {
                     if !self.compact(index, id) {

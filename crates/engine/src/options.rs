@@ -46,6 +46,16 @@ pub struct Options {
     pub bucket_events: u32,
     /// A partition with this many groups is compacted. Default 256.
     pub groups_max: u32,
+    /// Most bytes a second that compaction writes, for media that wear out or are slow; `None` = no limit.
+    pub compaction_bytes_per_second: Option<u64>,
+    /// Most bytes a day (UTC) that compaction writes of its own accord, one partition always being allowed; `None` = no limit.
+    /// Calls to [`crate::Database::compact`] count, and are always done.
+    pub compaction_bytes_per_day: Option<u64>,
+    /// A clock that jumps forward by more than this is not believed for a while: retention, aging and expiry wait. Default
+    /// 1 day.
+    pub clock_jump_max: Duration,
+    /// How long a clock that jumped must be steady before it is believed. Default 1 hour.
+    pub clock_settle: Duration,
     /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
     pub log_file_bytes: u64,
     /// Longest wait for memory before a write says busy. Default 5 s.
@@ -82,6 +92,10 @@ impl Options {
             leaf_events: 2048,
             bucket_events: 128,
             groups_max: 256,
+            compaction_bytes_per_second: None,
+            compaction_bytes_per_day: None,
+            clock_jump_max: Duration::from_secs(86_400),
+            clock_settle: Duration::from_secs(3600),
             log_file_bytes: 0,
             busy_timeout: Duration::from_secs(5),
             batch_bytes_max: 16 << 20,
@@ -124,6 +138,10 @@ impl Options {
             "bucket_events must be 4 to 4096",
         )?;
         check(self.groups_max >= 2, "groups_max must be at least 2")?;
+        check(
+            self.compaction_bytes_per_second.is_none_or(|b| b >= 1024),
+            "compaction_bytes_per_second must be at least 1024",
+        )?;
         self.late_policy.validate()
     }
 

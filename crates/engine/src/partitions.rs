@@ -105,16 +105,17 @@ impl Span {
 /// The span of a new partition for the middle one of `times` (sorted, none owned by a partition).
 ///
 /// The widest dyadic span that meets no other and is expected to close at or below `target_bytes`, taking the rate of events
-/// from the middle half of those in the span, so that a few stray times do not blur it.
+/// from the middle half of those in the span, so that a few stray times do not blur it. No wider than `level_max`.
 pub(crate) fn choose_span(
     times: &[i64],
     taken: &[ClosedRange],
     bytes_per_event: f64,
     target_bytes: u64,
+    level_max: Option<i32>,
 ) -> Span {
     let middle = times.get(times.len() / 2).copied().unwrap_or(0);
     let mut chosen = Span::at(-20, middle);
-    for level in (-20..=LEVEL_MAX).rev() {
+    for level in (-20..=level_max.map_or(LEVEL_MAX, |m| m.min(LEVEL_MAX))).rev() {
         let span = Span::at(level, middle);
         let range = span.range();
         if taken.iter().any(|t| t.overlaps(&range)) {
@@ -166,20 +167,25 @@ mod tests {
             .map(|i| 19_000 * DAY + i * 1_000_000_000)
             .collect();
         // 10 bytes a second: 128 MiB take 155 days; the widest span below that is 2^23 s = 97 days.
-        let span = choose_span(&times, &[], 10.0, 128 << 20);
+        let span = choose_span(&times, &[], 10.0, 128 << 20, None);
         assert_eq!(span.level.get(), 23);
         // A few stray times change nothing.
         let mut stray = vec![i64::MIN, -5, 0];
         stray.extend(&times);
         stray.push(i64::MAX);
-        assert_eq!(choose_span(&stray, &[], 10.0, 128 << 20), span);
+        assert_eq!(choose_span(&stray, &[], 10.0, 128 << 20, None), span);
     }
 
     #[test]
     fn few_events_get_the_widest_span_that_is_free() {
-        assert_eq!(choose_span(&[5 * DAY], &[], 10.0, 1 << 20).level.get(), 34);
+        assert_eq!(
+            choose_span(&[5 * DAY], &[], 10.0, 1 << 20, None)
+                .level
+                .get(),
+            34
+        );
         let other = Span::at(20, 0).range();
-        let span = choose_span(&[1 << 60], &[other], 10.0, 1 << 20);
+        let span = choose_span(&[1 << 60], &[other], 10.0, 1 << 20, None);
         assert!(
             !span.range().overlaps(&other) && span.range().contains(Timestamp::from_nanos(1 << 60))
         );
@@ -189,17 +195,36 @@ mod tests {
     fn devices_that_report_at_one_instant_do_not_look_dense() {
         // Many streams have one event each in memory, at the same second: that is no rate of gigabytes a second.
         let times = vec![19_000 * DAY; 50_000];
-        assert_eq!(choose_span(&times, &[], 24.0, 128 << 20).level.get(), 34);
+        assert_eq!(
+            choose_span(&times, &[], 24.0, 128 << 20, None).level.get(),
+            34
+        );
         // With some seconds of them the rate is known: 1.2 MB/s take 107 s for 128 MiB.
         let times: Vec<i64> = (0..500_000)
             .map(|i| 19_000 * DAY + i / 50_000 * 1_000_000_000)
             .collect();
-        assert_eq!(choose_span(&times, &[], 24.0, 128 << 20).level.get(), 6);
+        assert_eq!(
+            choose_span(&times, &[], 24.0, 128 << 20, None).level.get(),
+            6
+        );
+    }
+
+    #[test]
+    fn a_largest_level_is_kept_to() {
+        assert_eq!(
+            choose_span(&[5 * DAY], &[], 10.0, 1 << 20, Some(17))
+                .level
+                .get(),
+            17
+        );
     }
 
     #[test]
     fn without_a_target_there_is_one_partition() {
         let times: Vec<i64> = (0..100_000).map(|i| i * 1_000).collect();
-        assert_eq!(choose_span(&times, &[], 100.0, u64::MAX).level.get(), 34);
+        assert_eq!(
+            choose_span(&times, &[], 100.0, u64::MAX, None).level.get(),
+            34
+        );
     }
 }

@@ -9,10 +9,11 @@
 
 use crate::catalog::{Catalog, Definition, StreamRecord, Table};
 use crate::core::{CommitState, Core, Work};
-use crate::counters::Counters;
+use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late::Split;
+use crate::life::{ClockGuard, DeleteRecord};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::partitions::PartitionSet;
@@ -22,7 +23,7 @@ use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError, Rows, Timestamp};
 use headwater_io::{Env, Lock, LockError, OpenMode};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -131,7 +132,18 @@ pub(crate) fn load(
     let catalog = Catalog::new();
     catalog.load(&meta)?;
     let counters = Counters::default();
-    counters.load(&meta.counters()?);
+    let saved = meta.counters()?;
+    counters.load(&saved);
+    let remembered = |name: &str| saved.get(name).copied();
+    let clock_guard = ClockGuard::new(
+        options.clock_jump_max,
+        options.clock_settle,
+        remembered(CLOCK).and_then(|ns| i64::try_from(ns).ok()),
+    );
+    let compacted = (
+        remembered(COMPACTION_DAY).unwrap_or(0),
+        remembered(COMPACTION_DAY_BYTES).unwrap_or(0),
+    );
     let shards: Vec<Shard> = sets.into_iter().map(Shard::new).collect();
     let first_generation = meta.log_first_generation()?;
     let step_sequence = meta.step_sequence()?;
@@ -169,7 +181,16 @@ pub(crate) fn load(
     let after = replayed.last.max(step_sequence);
     let first_new_stream = catalog.pending_up_to(after).1;
     let log = Log::new(replayed, after, options.durability, Arc::clone(&env.clock));
-    if !is_owner {
+    if is_owner {
+        meta.forget_dropped(log.sequence_before(first_generation))?;
+        if recovery.log_records == 0 {
+            for table in meta.tables()?.iter().filter(|t| t.life.dropped) {
+                if !partitions.iter().any(|(_, r)| r.table == table.id) {
+                    meta.forget_streams_of(table.id)?;
+                }
+            }
+        }
+    } else {
         log.refuse_writes();
     }
     let next_segment = meta
@@ -191,7 +212,11 @@ pub(crate) fn load(
             ..CommitState::default()
         }),
         work: Work::default(),
+        clock_guard,
+        compacted: Mutex::new(compacted),
         compacting: Mutex::new(()),
+        door: RwLock::new(()),
+        deletes: AtomicU64::new(0),
         uncompactable: Mutex::new(HashSet::new()),
         _lock: lock,
         env,
@@ -407,6 +432,17 @@ impl Replayer<'_> {
                 }
                 Ok(())
             }
+            Some(RecordKind::Delete) => {
+                let record = DeleteRecord::decode(&mut cursor).map_err(damaged)?;
+                let tombstone = record.tombstone(sequence);
+                for shard in self.shards {
+                    shard.state.lock().add_tombstone(&tombstone);
+                }
+                if record.drops_streams {
+                    self.drop_streams(sequence, &record)?;
+                }
+                Ok(())
+            }
             Some(RecordKind::Write) => {
                 let count = cursor
                     .varint_up_to(payload.len() as u64, "entry count")
@@ -471,7 +507,9 @@ impl Replayer<'_> {
             }
             rows.gather(&kept)
         };
-        let (table, shard) = self.place(stream, path, offset)?;
+        let Some((table, shard)) = self.place(stream, path, offset)? else {
+            return Ok(());
+        };
         let Some(shard) = self.shards.get(usize::from(shard.0)) else {
             return Err(Error::internal(
                 "replay: a stream of a shard that is not there",
@@ -490,16 +528,38 @@ impl Replayer<'_> {
         Ok(())
     }
 
+    fn drop_streams(&mut self, sequence: Sequence, record: &DeleteRecord) -> Result<()> {
+        for stream in record.streams.as_deref().unwrap_or_default() {
+            if self.catalog.is_dropped(*stream) {
+                continue;
+            }
+            let pending = self.catalog.pending_stream(*stream);
+            let known = match pending {
+                Some(record) => Some(record),
+                None => self.meta.streams([*stream])?.pop(),
+            };
+            if let Some(known) = known {
+                self.catalog
+                    .replay(self.meta, sequence, Definition::Dropped(known))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a stream's events belong; nowhere if it is gone.
     fn place(
         &mut self,
         stream: StreamId,
         path: &Path,
         offset: u64,
-    ) -> Result<(TableId, ShardIndex)> {
+    ) -> Result<Option<(TableId, ShardIndex)>> {
         if let Some(place) = self.streams.get(&stream) {
-            return Ok(*place);
+            return Ok(Some(*place));
         }
         let Some(record) = self.meta.streams([stream])?.pop() else {
+            if self.catalog.is_dropped(stream) {
+                return Ok(None);
+            }
             return Err(Error::damage(Damage {
                 file: path.to_owned(),
                 offset,
@@ -508,7 +568,7 @@ impl Replayer<'_> {
             }));
         };
         self.streams.insert(stream, (record.table, record.shard));
-        Ok((record.table, record.shard))
+        Ok(Some((record.table, record.shard)))
     }
 
     fn watermark(&self, shard: &Shard, stream: StreamId, table: TableId) -> Result<Option<i64>> {

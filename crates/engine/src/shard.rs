@@ -6,6 +6,7 @@
 //! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
 
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::life::Tombstone;
 use crate::memory::StreamMemory;
 use crate::partitions::PartitionSet;
 use headwater_codec::leaf::EncodeHints;
@@ -37,6 +38,10 @@ pub(crate) struct ShardState {
     pub(crate) late_events: usize,
     pub(crate) version: u64,
     pub(crate) partitions: Arc<PartitionSet>,
+    /// Deletes not yet carried out in every partition and in memory, by sequence.
+    pub(crate) tombstones: Arc<Vec<Tombstone>>,
+    /// Something of a table may have ended: a sweep has to look.
+    pub(crate) ending: bool,
     /// Sequence of the newest published step.
     pub(crate) step_sequence: Sequence,
     /// Open snapshots by the version they see.
@@ -48,6 +53,14 @@ pub(crate) struct ShardState {
 
 /// What a stream with events in memory takes besides them: its [`ShardStream`] and its place in a map.
 const ACTIVE_BYTES: usize = size_of::<ShardStream>() + 48;
+
+/// What a snapshot keeps of a shard.
+#[derive(Clone, Debug)]
+pub(crate) struct ShardSnapshot {
+    pub(crate) version: u64,
+    pub(crate) partitions: Arc<PartitionSet>,
+    pub(crate) tombstones: Arc<Vec<Tombstone>>,
+}
 
 /// A stream with something in memory.
 #[derive(Debug)]
@@ -67,6 +80,7 @@ impl Shard {
         let state = ShardState {
             partitions: Arc::new(partitions),
             version: 1,
+            ending: true,
             ..ShardState::default()
         };
         Shard {
@@ -147,9 +161,13 @@ impl ShardState {
     }
 
     /// Registers a snapshot of the present version.
-    pub(crate) fn open_snapshot(&mut self) -> (u64, Arc<PartitionSet>) {
+    pub(crate) fn open_snapshot(&mut self) -> ShardSnapshot {
         *self.snapshots.entry(self.version).or_default() += 1;
-        (self.version, Arc::clone(&self.partitions))
+        ShardSnapshot {
+            version: self.version,
+            partitions: Arc::clone(&self.partitions),
+            tombstones: Arc::clone(&self.tombstones),
+        }
     }
 
     /// Forgets a snapshot. Returns the bytes of memory that nobody can see any more.
@@ -186,6 +204,10 @@ impl ShardState {
 
     pub(crate) fn has_snapshots(&self) -> bool {
         !self.snapshots.is_empty()
+    }
+
+    pub(crate) fn add_tombstone(&mut self, tombstone: &Tombstone) {
+        Arc::make_mut(&mut self.tombstones).push(tombstone.clone());
     }
 
     pub(crate) fn note_retired(&mut self, stream: StreamId) {

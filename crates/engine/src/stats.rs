@@ -49,6 +49,8 @@ pub struct Stats {
     pub events_fold: u64,
     /// … compaction and splits.
     pub events_compaction: u64,
+    /// … deletes that took part of a leaf.
+    pub events_delete: u64,
     /// Bytes written to the log.
     pub bytes_log: u64,
     /// Bytes of leaves written.
@@ -86,6 +88,7 @@ impl Stats {
             + self.events_late_run
             + self.events_fold
             + self.events_compaction
+            + self.events_delete
     }
 
     /// Events written to leaves per event accepted: the papers' write amplification. 0 before the first event.
@@ -157,6 +160,7 @@ impl Stats {
         stats.events_late_run = counters.events_by_cause(Cause::LateRun);
         stats.events_fold = counters.events_by_cause(Cause::Fold);
         stats.events_compaction = counters.events_by_cause(Cause::Compaction);
+        stats.events_delete = counters.events_by_cause(Cause::Delete);
         stats.flushes = counters.flushes();
         stats.merges = counters.merges();
         let reads = &core.store.counters;

@@ -4,6 +4,7 @@ pub(crate) mod aggregate;
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compact;
+pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod last;

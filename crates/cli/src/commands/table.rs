@@ -2,13 +2,17 @@
 
 use super::import::DuplicatesArg;
 use super::stat::{duplicates_name, table_list};
+use crate::arguments::{Lifetime, parse_lifetime};
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::output::{print, print_json};
 use crate::store::DbArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use headwater::{Database, Duplicates, FieldSpec, FieldType, TableChange, TableInfo, TableSpec};
+use headwater_wire::durations::format_duration_ns;
+use headwater_wire::instant::format_instant;
 use serde::Serialize;
+use std::time::Duration;
 
 /// Declare, change and show tables
 #[derive(Debug, Args)]
@@ -23,6 +27,8 @@ enum Action {
     Create(Create),
     /// Add fields, widen an i64 field to f64, change settings
     Alter(Alter),
+    /// Drop a table with everything in it
+    Drop(DropTable),
     /// List the tables, or the fields of one
     Show(Show),
 }
@@ -40,6 +46,28 @@ struct Settings {
     /// Events of a full leaf
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(16..=65_536))]
     leaf_events: Option<u32>,
+
+    /// Rows older than this are removed: 30d, 1y, or forever
+    #[arg(long, value_name = "AGE", value_parser = parse_lifetime)]
+    retention: Option<Lifetime>,
+
+    /// Rows older than this are removed and leave their aggregates, so that tiles stay: 30d, 1y, or forever
+    #[arg(long, value_name = "AGE", value_parser = parse_lifetime)]
+    raw_for: Option<Lifetime>,
+}
+
+#[derive(Debug, Args)]
+struct DropTable {
+    #[command(flatten)]
+    db: DbArgs,
+
+    /// Name of the table
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Yes, with all its events
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -110,6 +138,7 @@ impl Table {
         match self.action {
             Action::Create(action) => action.run(),
             Action::Alter(action) => action.run(),
+            Action::Drop(action) => action.run(),
             Action::Show(action) => action.run(),
         }
     }
@@ -125,6 +154,8 @@ impl Create {
             .settings
             .duplicates
             .map_or(Duplicates::Last, Duplicates::from);
+        spec.retention = self.settings.retention.and_then(|l| l.0);
+        spec.raw_for = self.settings.raw_for.and_then(|l| l.0);
         db.create_table(&spec)?;
         db.close()?;
         Ok(())
@@ -137,14 +168,38 @@ impl Alter {
         let change = TableChange {
             leaf_events: self.settings.leaf_events,
             duplicates: self.settings.duplicates.map(Duplicates::from),
+            retention: self.settings.retention.map(|l| l.0),
+            raw_for: self.settings.raw_for.map(|l| l.0),
             add_fields: self.settings.fields,
         };
         if change == TableChange::default() {
             return Err(Failure::usage(
-                "nothing to change: give --field, --duplicates or --leaf-events",
+                "nothing to change: give --field, --duplicates, --leaf-events, --retention or --raw-for",
             ));
         }
         db.alter_table(&self.name, &change)?;
+        db.close()?;
+        Ok(())
+    }
+}
+
+impl DropTable {
+    fn run(self) -> Result<(), Failure> {
+        let db = self.db.open_existing()?;
+        let streams = db
+            .tables()
+            .iter()
+            .find(|t| t.name == self.name)
+            .map(|t| t.streams);
+        if let Some(streams) = streams
+            && !self.yes
+        {
+            return Err(Failure::failed(format!(
+                "table `{}` has {streams} streams: to drop them with all their events, add --yes",
+                self.name
+            )));
+        }
+        db.drop_table(&self.name)?;
         db.close()?;
         Ok(())
     }
@@ -156,6 +211,14 @@ struct ShownTable {
     duplicates: &'static str,
     leaf_events: u32,
     streams: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aged_to: Option<String>,
     tags: Vec<String>,
     fields: Vec<ShownField>,
 }
@@ -167,6 +230,10 @@ struct ShownField {
     type_name: &'static str,
 }
 
+fn lifetime(life: Duration) -> String {
+    format_duration_ns(i64::try_from(life.as_nanos()).unwrap_or(i64::MAX))
+}
+
 impl ShownTable {
     fn of(info: &TableInfo) -> ShownTable {
         ShownTable {
@@ -174,6 +241,10 @@ impl ShownTable {
             duplicates: duplicates_name(info.duplicates),
             leaf_events: info.leaf_events,
             streams: info.streams,
+            retention: info.retention.map(lifetime),
+            cut: info.cut.map(format_instant),
+            raw_for: info.raw_for.map(lifetime),
+            aged_to: info.aged_to.map(format_instant),
             tags: info.tags.clone(),
             fields: info
                 .fields
@@ -204,6 +275,18 @@ impl Show {
         let mut text = table_list(&tables);
         if self.name.is_some() {
             for table in &tables {
+                let shown = ShownTable::of(table);
+                let lines = [
+                    ("retention", shown.retention),
+                    ("nothing before", shown.cut),
+                    ("rows for", shown.raw_for),
+                    ("only aggregates before", shown.aged_to),
+                ];
+                for (name, value) in lines {
+                    if let Some(value) = value {
+                        text.push_str(&format!("\n{name}: {value}"));
+                    }
+                }
                 let rows: Vec<Vec<String>> = table
                     .fields
                     .iter()

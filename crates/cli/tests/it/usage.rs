@@ -94,10 +94,12 @@ fn help_texts_are_as_they_were() {
         "backup",
         "restore",
         "compact",
+        "delete",
         "table",
         "table create",
         "table alter",
         "table show",
+        "table drop",
     ] {
         let mut arguments: Vec<&str> = command.split_terminator(' ').collect();
         arguments.push("--help");

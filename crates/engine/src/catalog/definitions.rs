@@ -7,7 +7,7 @@ use crate::meta::Meta;
 use crate::{Error, Result};
 use headwater_codec::Cursor;
 use parking_lot::RwLock;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub(crate) enum Definition {
     Table(Arc<Table>),
     Stream(StreamRecord),
+    /// The stream is gone; its number is never given again.
+    Dropped(StreamRecord),
 }
 
 /// All definitions.
@@ -38,6 +40,10 @@ struct State {
     known: HashMap<KeyHash, StreamId>,
     pending: Vec<(Sequence, Definition)>,
     pending_keys: HashMap<Box<[u8]>, StreamRecord>,
+    /// Streams dropped since opening, or before and still in the log.
+    dropped_ids: HashSet<StreamId>,
+    /// Those dropped since opening, which older snapshots still find, by sequence.
+    dropped: Vec<(Sequence, StreamRecord)>,
 }
 
 /// A keyed hash of key bytes.
@@ -59,6 +65,7 @@ impl Catalog {
             state.put_table(Arc::new(table));
         }
         state.next_stream = next_stream;
+        state.dropped_ids = meta.dropped()?.into_iter().map(|(_, r)| r.id).collect();
         for (table, count) in meta.stream_counts()? {
             if let Some(slot) = state.stream_counts.get_mut(table.0 as usize) {
                 *slot = count;
@@ -87,8 +94,11 @@ impl Catalog {
         state.tables.get(id.0 as usize).cloned()
     }
 
+    /// All tables there are.
     pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
-        self.state.read().tables.clone()
+        let state = self.state.read();
+        let alive = state.tables.iter().filter(|t| !t.life.dropped);
+        alive.cloned().collect()
     }
 
     pub(crate) fn tag_keys(&self, table: TableId) -> Vec<String> {
@@ -157,11 +167,113 @@ impl Catalog {
                 return Ok(Some(record.id));
             }
         }
-        let found = meta.find_stream(key)?;
-        if let Some(id) = found {
-            self.state.write().known.insert(hash, id);
+        let Some(id) = meta.find_stream(key)? else {
+            return Ok(None);
+        };
+        let mut state = self.state.write();
+        if state.dropped_ids.contains(&id) {
+            // The metadata do not know it yet. A successor would be among those pending.
+            return Ok(state.pending_keys.get(key).map(|r| r.id));
         }
-        Ok(found)
+        state.known.insert(hash, id);
+        Ok(Some(id))
+    }
+
+    /// As [`Catalog::find_stream`], for a snapshot that sees `sequence`: it still finds what was dropped later.
+    pub(crate) fn find_stream_at(
+        &self,
+        meta: &Meta,
+        key: &[u8],
+        sequence: Sequence,
+    ) -> Result<Option<StreamId>> {
+        {
+            let state = self.state.read();
+            let dropped = state.dropped.iter();
+            if let Some((_, record)) = dropped
+                .filter(|(s, r)| *s > sequence && *r.key == *key)
+                .min_by_key(|(s, _)| *s)
+            {
+                return Ok(Some(record.id));
+            }
+        }
+        self.find_stream(meta, key)
+    }
+
+    /// The streams of a table as a snapshot with this sequence sees them, by tags; `None` = as they are now.
+    pub(crate) fn streams_of(
+        &self,
+        meta: &Meta,
+        table: TableId,
+        at: Option<Sequence>,
+    ) -> Result<Vec<StreamRecord>> {
+        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        let mut records = self.pending_streams(table);
+        records.extend(meta.streams_of(table)?);
+        let state = self.state.read();
+        records.retain(|r| !state.dropped_ids.contains(&r.id));
+        if let Some(at) = at {
+            let later = state
+                .dropped
+                .iter()
+                .filter(|(s, r)| *s > at && r.table == table);
+            records.extend(later.map(|(_, r)| r.clone()));
+        }
+        drop(state);
+        records.sort_by(|a, b| (&a.key, a.id).cmp(&(&b.key, b.id)));
+        records.dedup_by_key(|r| r.id);
+        Ok(records)
+    }
+
+    /// Takes streams out of the catalog. `enqueue` puts the delete that drops them into the log.
+    pub(crate) fn drop_streams(
+        &self,
+        records: Vec<StreamRecord>,
+        enqueue: impl FnOnce() -> Result<Sequence>,
+    ) -> Result<Sequence> {
+        let mut state = self.state.write();
+        let sequence = enqueue()?;
+        for record in records {
+            state.drop_stream(self.hash(&record.key), sequence, record, true);
+        }
+        Ok(sequence)
+    }
+
+    /// True when a stream that was found a while ago is gone.
+    pub(crate) fn any_dropped(&self, mut streams: impl Iterator<Item = StreamId>) -> bool {
+        let state = self.state.read();
+        !state.dropped_ids.is_empty() && streams.any(|s| state.dropped_ids.contains(&s))
+    }
+
+    /// True for a stream that is gone.
+    pub(crate) fn is_dropped(&self, stream: StreamId) -> bool {
+        self.state.read().dropped_ids.contains(&stream)
+    }
+
+    /// A stream defined since the last step.
+    pub(crate) fn pending_stream(&self, stream: StreamId) -> Option<StreamRecord> {
+        let state = self.state.read();
+        state
+            .pending_keys
+            .values()
+            .find(|r| r.id == stream)
+            .cloned()
+    }
+
+    /// Keys of dropped streams not yet in the metadata.
+    pub(crate) fn pending_dropped(&self) -> Vec<StreamRecord> {
+        let state = self.state.read();
+        let records = state.pending.iter().filter_map(|(_, d)| match d {
+            Definition::Dropped(record) => Some(record.clone()),
+            _ => None,
+        });
+        records.collect()
+    }
+
+    /// Forgets what only snapshots could still ask for, when there are none.
+    pub(crate) fn forget_dropped(&self) {
+        if !self.state.read().dropped.is_empty() {
+            self.state.write().dropped.clear();
+        }
     }
 
     /// Defines the streams behind `keys`, none of which was found; one log record for all that are really new.
@@ -181,7 +293,9 @@ impl Catalog {
             let defined = state.known.contains_key(&self.hash(key))
                 || state.pending_keys.contains_key(key)
                 || records.iter().rev().take(4).any(|r| r.key == *key)
-                || meta.find_stream(key)?.is_some();
+                || meta
+                    .find_stream(key)?
+                    .is_some_and(|id| !state.dropped_ids.contains(&id));
             if defined {
                 continue;
             }
@@ -230,18 +344,27 @@ impl Catalog {
                 let known = state.tables.get(table.id.0 as usize);
                 // Fields are only added and types only widened, so the definition with more of them is the newer one;
                 // the log is replayed in order, so an older record than the metadata's is followed by the newer ones.
-                if known.is_some_and(|known| known.fields.len() > table.fields.len()) {
+                if known.is_some_and(|known| {
+                    known.fields.len() > table.fields.len() || known.life.dropped
+                }) {
                     return Ok(());
                 }
                 state.put_table(Arc::clone(table));
             }
             Definition::Stream(record) => {
-                if state.pending_keys.contains_key(&record.key)
-                    || meta.find_stream(&record.key)?.is_some()
-                {
+                let known = state.pending_keys.contains_key(&record.key)
+                    || meta
+                        .find_stream(&record.key)?
+                        .is_some_and(|id| !state.dropped_ids.contains(&id));
+                if known || state.dropped_ids.contains(&record.id) {
                     return Ok(());
                 }
                 state.put_stream(self.hash(&record.key), record.clone());
+            }
+            Definition::Dropped(record) => {
+                let hash = self.hash(&record.key);
+                state.drop_stream(hash, sequence, record.clone(), false);
+                return Ok(());
             }
         }
         state.pending.push((sequence, definition));
@@ -249,13 +372,13 @@ impl Catalog {
     }
 
     /// Definitions up to `sequence` that the metadata does not hold yet, and the next free stream number.
-    pub(crate) fn pending_up_to(&self, sequence: Sequence) -> (Vec<Definition>, u32) {
+    pub(crate) fn pending_up_to(&self, sequence: Sequence) -> (Vec<(Sequence, Definition)>, u32) {
         let state = self.state.read();
         let pending = state
             .pending
             .iter()
             .filter(|(s, _)| *s <= sequence)
-            .map(|(_, d)| d.clone())
+            .cloned()
             .collect();
         (pending, state.next_stream)
     }
@@ -268,7 +391,12 @@ impl Catalog {
             if *s > sequence {
                 return true;
             }
-            if let Definition::Stream(record) = definition {
+            if let Definition::Stream(record) = definition
+                && state
+                    .pending_keys
+                    .get(&record.key)
+                    .is_some_and(|r| r.id == record.id)
+            {
                 state.pending_keys.remove(&record.key);
             }
             false
@@ -313,9 +441,40 @@ impl Catalog {
 }
 
 impl State {
+    fn drop_stream(
+        &mut self,
+        hash: [u32; 3],
+        sequence: Sequence,
+        record: StreamRecord,
+        seen_by_snapshots: bool,
+    ) {
+        if self.known.get(&hash) == Some(&record.id) {
+            self.known.remove(&hash);
+        }
+        if self
+            .pending_keys
+            .get(&record.key)
+            .is_some_and(|r| r.id == record.id)
+        {
+            self.pending_keys.remove(&record.key);
+        }
+        if let Some(count) = self.stream_counts.get_mut(record.table.0 as usize) {
+            *count = count.saturating_sub(1);
+        }
+        self.dropped_ids.insert(record.id);
+        if seen_by_snapshots {
+            self.dropped.push((sequence, record.clone()));
+        }
+        self.pending.push((sequence, Definition::Dropped(record)));
+    }
+
     fn put_table(&mut self, table: Arc<Table>) {
         let at = table.id.0 as usize;
-        self.table_ids.insert(table.name.clone(), table.id);
+        if !table.life.dropped {
+            self.table_ids.insert(table.name.clone(), table.id);
+        } else if self.table_ids.get(&table.name) == Some(&table.id) {
+            self.table_ids.remove(&table.name);
+        }
         if at < self.tables.len() {
             if let Some(slot) = self.tables.get_mut(at) {
                 *slot = table;

@@ -2,7 +2,8 @@
 
 use crate::Error;
 use crate::ids::TableId;
-use headwater_codec::{Cursor, DecodeError, FieldId, FieldType, PutBytes};
+use headwater_codec::{Cursor, DecodeError, FieldId, FieldType, PutBytes, Timestamp};
+use std::time::Duration;
 
 /// What happens when a stream gets two events with one timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -42,6 +43,88 @@ pub(crate) struct Table {
     pub(crate) duplicates: Duplicates,
     pub(crate) leaf_events: u32,
     pub(crate) fields: Vec<Field>,
+    pub(crate) life: Life,
+}
+
+/// How long a table's rows live, and how far that has gone. Horizons never move back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// Rows older than this go, ns.
+    pub(crate) retention_ns: Option<i64>,
+    /// Rows older than this go and leave their aggregates, ns.
+    pub(crate) raw_ns: Option<i64>,
+    /// Nothing before this instant exists any more.
+    pub(crate) cut: i64,
+    /// Rows before this instant are or will be only aggregates; no more come there.
+    pub(crate) aged_to: i64,
+    /// Some write carried an expiry.
+    pub(crate) expires: bool,
+    /// The table is gone; only its number is still taken.
+    pub(crate) dropped: bool,
+}
+
+impl Life {
+    /// For ever.
+    pub(crate) const FOREVER: Life = Life {
+        retention_ns: None,
+        raw_ns: None,
+        cut: i64::MIN,
+        aged_to: i64::MIN,
+        expires: false,
+        dropped: false,
+    };
+
+    /// The earliest instant at which a row may be written.
+    pub(crate) fn floor(&self) -> i64 {
+        self.cut.max(self.aged_to)
+    }
+
+    /// The largest level of a partition: at most an eighth of the shortest life, so that whole partitions can go.
+    pub(crate) fn level_max(&self) -> Option<i32> {
+        let shortest = match (self.retention_ns, self.raw_ns) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        Some(level_below(shortest / 8))
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(self.expires) | u8::from(self.dropped) << 1);
+        out.put_varint(self.retention_ns.unwrap_or(0).unsigned_abs());
+        out.put_varint(self.raw_ns.unwrap_or(0).unsigned_abs());
+        out.put_i64(self.cut);
+        out.put_i64(self.aged_to);
+    }
+
+    fn decode(cursor: &mut Cursor<'_>) -> Result<Life, DecodeError> {
+        let flags = cursor.u8("table flags")?;
+        if flags > 3 {
+            return Err(cursor.fail("table flags 0 to 3"));
+        }
+        let mut duration = |what| -> Result<Option<i64>, DecodeError> {
+            let ns = cursor.varint(what)?;
+            let ns = i64::try_from(ns).map_err(|_| cursor.fail("a duration below 2^63 ns"))?;
+            Ok(Some(ns).filter(|n| *n > 0))
+        };
+        Ok(Life {
+            retention_ns: duration("retention")?,
+            raw_ns: duration("raw life")?,
+            cut: cursor.i64("retention cut")?,
+            aged_to: cursor.i64("aged to")?,
+            expires: flags & 1 != 0,
+            dropped: flags & 2 != 0,
+        })
+    }
+}
+
+/// The largest level whose buckets are not wider than `ns`.
+pub(crate) fn level_below(ns: i64) -> i32 {
+    (-20..=34)
+        .rev()
+        .find(|level| {
+            headwater_codec::Level::clamped(*level).bucket_start_wide(1) <= i128::from(ns)
+        })
+        .unwrap_or(-20)
 }
 
 /// What [`crate::Database::tables`] tells about a table.
@@ -59,6 +142,14 @@ pub struct TableInfo {
     pub fields: Vec<Field>,
     /// Number of streams.
     pub streams: u64,
+    /// Rows older than this are removed; `None` = never.
+    pub retention: Option<Duration>,
+    /// Rows older than this are removed and leave their aggregates; `None` = never.
+    pub raw_for: Option<Duration>,
+    /// Nothing before this instant exists any more, and nothing can be written there.
+    pub cut: Option<Timestamp>,
+    /// No rows can be written before this instant: it is, or will shortly be, known by its aggregates only.
+    pub aged_to: Option<Timestamp>,
 }
 
 /// A field to declare.
@@ -81,6 +172,10 @@ pub struct TableSpec {
     pub leaf_events: Option<u32>,
     /// Fields to declare; more may come with writes.
     pub fields: Vec<FieldSpec>,
+    /// Rows older than this are removed; `None` = never.
+    pub retention: Option<Duration>,
+    /// Rows older than this are removed and leave their aggregates; `None` = never.
+    pub raw_for: Option<Duration>,
 }
 
 impl TableSpec {
@@ -91,11 +186,14 @@ impl TableSpec {
             duplicates: Duplicates::Last,
             leaf_events: None,
             fields: Vec::new(),
+            retention: None,
+            raw_for: None,
         }
     }
 }
 
-const VERSION: u8 = 1;
+/// Version 1 had no lives.
+const VERSION: u8 = 2;
 
 impl Table {
     pub(crate) fn field_id(&self, name: &str) -> Option<FieldId> {
@@ -125,11 +223,13 @@ impl Table {
             out.put_u8(field.field_type as u8);
             out.put_prefixed(field.name.as_bytes());
         }
+        self.life.encode(out);
     }
 
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Table, DecodeError> {
-        if cursor.u8("table version")? != VERSION {
-            return Err(cursor.fail("table definition version 1"));
+        let version = cursor.u8("table version")?;
+        if !(1..=VERSION).contains(&version) {
+            return Err(cursor.fail("table definition version 1 or 2"));
         }
         let id = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
         let name = cursor.text("table name")?.to_owned();
@@ -151,12 +251,18 @@ impl Table {
                 field_type,
             });
         }
+        let life = if version == 1 {
+            Life::FOREVER
+        } else {
+            Life::decode(cursor)?
+        };
         Ok(Table {
             id: TableId(id as u32),
             name,
             duplicates,
             leaf_events,
             fields,
+            life,
         })
     }
 }

@@ -22,13 +22,20 @@ pub(crate) enum RecordKind {
     Table = 2,
     /// Definitions of new streams.
     Streams = 3,
+    /// Removal of events with smaller sequences, perhaps of their streams too.
+    Delete = 4,
 }
 
 impl RecordKind {
     pub(crate) fn from_number(number: u8) -> Option<RecordKind> {
-        [RecordKind::Write, RecordKind::Table, RecordKind::Streams]
-            .into_iter()
-            .find(|k| *k as u8 == number)
+        [
+            RecordKind::Write,
+            RecordKind::Table,
+            RecordKind::Streams,
+            RecordKind::Delete,
+        ]
+        .into_iter()
+        .find(|k| *k as u8 == number)
     }
 }
 

@@ -392,6 +392,7 @@ mod tests {
             duplicates,
             leaf_events: 16,
             fields: vec![field("a", FieldType::F64), field("b", FieldType::I64)],
+            life: crate::catalog::Life::FOREVER,
         }
     }
 

@@ -182,6 +182,57 @@ impl StreamMemory {
         }
     }
 
+    /// Removes the events for which `stays` says no. `version` is the shard's new one; with `keep_retired` readers of older
+    /// versions still see what was removed. False when nothing was removed.
+    pub(crate) fn remove_deleted(
+        &mut self,
+        stays: &impl Fn(i64, Sequence) -> bool,
+        version: u64,
+        keep_retired: bool,
+    ) -> bool {
+        let mut removed = false;
+        for in_order in [true, false] {
+            let list = if in_order {
+                std::mem::take(&mut self.flank)
+            } else {
+                std::mem::take(&mut self.late)
+            };
+            let mut left = Vec::with_capacity(list.len());
+            for chunk in list {
+                let count = (0..chunk.len())
+                    .zip(&chunk.rows.times)
+                    .filter(|(row, time)| stays(**time, chunk.sequences.get(*row)))
+                    .count();
+                if count == chunk.len() {
+                    left.push(chunk);
+                    continue;
+                }
+                removed = true;
+                let gone = chunk.len() - count;
+                if in_order {
+                    self.flank_rows -= gone;
+                } else {
+                    self.late_rows -= gone;
+                }
+                let born = if keep_retired { version } else { 0 };
+                let part = chunk.select(born, stays);
+                self.bytes += part.as_ref().map_or(0, |p| p.bytes);
+                left.extend(part);
+                if keep_retired {
+                    self.retired.push((version, chunk));
+                } else {
+                    self.bytes -= chunk.bytes;
+                }
+            }
+            if in_order {
+                self.flank = left;
+            } else {
+                self.late = left;
+            }
+        }
+        removed
+    }
+
     /// Drops what only readers of versions below `oldest` could see.
     pub(crate) fn purge_retired(&mut self, oldest: u64) {
         let bytes = &mut self.bytes;

@@ -32,6 +32,8 @@ const STREAMS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("streams")
 const STREAM_COUNTS: TableDefinition<'_, u32, u64> = TableDefinition::new("stream_counts");
 const TAG_KEYS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tag_keys");
 const PARTITIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("partitions");
+/// Streams that are gone while the log may still hold events of them: the sequence of their end, then their record.
+const DROPPED: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("dropped");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 
 /// The version of the whole set of formats that this build reads and writes.
@@ -53,7 +55,7 @@ pub(crate) struct Meta {
 #[derive(Debug, Default)]
 pub(crate) struct MetaChange {
     pub(crate) step_sequence: Sequence,
-    pub(crate) definitions: Vec<Definition>,
+    pub(crate) definitions: Vec<(Sequence, Definition)>,
     pub(crate) next_stream: u32,
     pub(crate) partitions: Vec<(SegmentId, PartitionRecord)>,
     pub(crate) removed: Vec<SegmentId>,
@@ -114,6 +116,7 @@ impl Meta {
             transaction.open_table(TAG_KEYS).map_err(Error::meta)?;
             transaction.open_table(PARTITIONS).map_err(Error::meta)?;
             transaction.open_table(COUNTERS).map_err(Error::meta)?;
+            transaction.open_table(DROPPED).map_err(Error::meta)?;
         }
         transaction.commit().map_err(Error::meta)?;
         Ok(meta)
@@ -368,6 +371,71 @@ impl Meta {
         Ok(out)
     }
 
+    /// Streams dropped, each with the sequence of its end, as far as they have not been forgotten.
+    pub(crate) fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = match transaction.open_table(DROPPED) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let mut out = Vec::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (_, value) = entry.map_err(Error::meta)?;
+            out.push(self.dropped_record(value.value())?);
+        }
+        Ok(out)
+    }
+
+    fn dropped_record(&self, bytes: &[u8]) -> Result<(Sequence, StreamRecord)> {
+        let mut cursor = Cursor::new(bytes);
+        let read = |e: headwater_codec::DecodeError| self.damaged(e.expected, "a dropped stream");
+        let sequence = cursor.varint("sequence").map_err(read)?;
+        let record = StreamRecord::decode(&mut cursor).map_err(read)?;
+        Ok((Sequence(sequence), record))
+    }
+
+    /// Forgets streams dropped up to a sequence: nothing in the log or in segments mentions them any more.
+    pub(crate) fn forget_dropped(&self, up_to: Sequence) -> Result<()> {
+        let gone: Vec<StreamId> = self
+            .dropped()?
+            .into_iter()
+            .filter(|(s, _)| *s <= up_to)
+            .map(|(_, r)| r.id)
+            .collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        {
+            let mut table = transaction.open_table(DROPPED).map_err(Error::meta)?;
+            for id in gone {
+                table.remove(id.0).map_err(Error::meta)?;
+            }
+        }
+        transaction.commit().map_err(Error::meta)
+    }
+
+    /// Forgets the streams of a table that was dropped and of which nothing is left.
+    pub(crate) fn forget_streams_of(&self, table: TableId) -> Result<()> {
+        let records = self.streams_of(table)?;
+        if records.is_empty() {
+            return Ok(());
+        }
+        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        {
+            let mut ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+            let mut streams = transaction.open_table(STREAMS).map_err(Error::meta)?;
+            let mut counts = transaction.open_table(STREAM_COUNTS).map_err(Error::meta)?;
+            for record in records {
+                ids.remove(&*record.key).map_err(Error::meta)?;
+                streams.remove(record.id.0).map_err(Error::meta)?;
+            }
+            counts.insert(table.0, 0).map_err(Error::meta)?;
+        }
+        transaction.commit().map_err(Error::meta)
+    }
+
     /// Commits a step: all of it, or nothing.
     pub(crate) fn commit(&self, change: &MetaChange) -> Result<()> {
         let transaction = self.db.begin_write().map_err(Error::meta)?;
@@ -426,7 +494,7 @@ impl Meta {
     fn commit_definitions(
         &self,
         transaction: &redb::WriteTransaction,
-        definitions: &[Definition],
+        definitions: &[(Sequence, Definition)],
     ) -> Result<()> {
         if definitions.is_empty() {
             return Ok(());
@@ -437,11 +505,30 @@ impl Meta {
         let mut counts = transaction.open_table(STREAM_COUNTS).map_err(Error::meta)?;
         let mut tag_keys = transaction.open_table(TAG_KEYS).map_err(Error::meta)?;
         let mut bytes = Vec::new();
-        let mut added: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut dropped = transaction.open_table(DROPPED).map_err(Error::meta)?;
+        let mut added: BTreeMap<u32, i64> = BTreeMap::new();
         let mut seen_keys: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
-        for definition in definitions {
+        for (sequence, definition) in definitions {
             bytes.clear();
             match definition {
+                Definition::Dropped(record) => {
+                    bytes.put_varint(sequence.0);
+                    record.encode(&mut bytes);
+                    let known = streams.remove(record.id.0).map_err(Error::meta)?.is_some();
+                    let successor = ids
+                        .get(&*record.key)
+                        .map_err(Error::meta)?
+                        .is_some_and(|id| id.value() != record.id.0);
+                    if !successor {
+                        ids.remove(&*record.key).map_err(Error::meta)?;
+                    }
+                    dropped
+                        .insert(record.id.0, bytes.as_slice())
+                        .map_err(Error::meta)?;
+                    if known {
+                        *added.entry(record.table.0).or_default() -= 1;
+                    }
+                }
                 Definition::Table(table) => {
                     table.encode(&mut bytes);
                     tables
@@ -476,7 +563,9 @@ impl Meta {
                 .get(table)
                 .map_err(Error::meta)?
                 .map_or(0, |v| v.value());
-            counts.insert(table, old + count).map_err(Error::meta)?;
+            counts
+                .insert(table, old.saturating_add_signed(count))
+                .map_err(Error::meta)?;
         }
         Ok(())
     }

@@ -21,7 +21,18 @@ pub(crate) struct PartitionRecord {
     pub(crate) groups: u32,
     pub(crate) leaves: u64,
     pub(crate) late_runs: u64,
+    /// The rows have gone and left their buckets.
+    pub(crate) aged: bool,
+    /// The smallest expiry of any value; `None` = no value has one.
+    pub(crate) expires_first: Option<i64>,
+    /// From this instant on every value has expired; `None` = some never do.
+    pub(crate) expires_last: Option<i64>,
 }
+
+const VERSION: u8 = 2;
+const AGED: u64 = 1;
+const EXPIRES_FIRST: u64 = 2;
+const EXPIRES_LAST: u64 = 4;
 
 impl PartitionRecord {
     /// The instants the partition owns.
@@ -30,7 +41,7 @@ impl PartitionRecord {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![1u8];
+        let mut out = vec![VERSION];
         out.put_varint(u64::from(self.table.0));
         out.put_varint(u64::from(self.shard.0));
         out.put_signed(i64::from(self.level.get()));
@@ -48,13 +59,24 @@ impl PartitionRecord {
         ] {
             out.put_varint(value);
         }
+        let mut flags = if self.aged { AGED } else { 0 };
+        flags |= self.expires_first.map_or(0, |_| EXPIRES_FIRST);
+        flags |= self.expires_last.map_or(0, |_| EXPIRES_LAST);
+        out.put_varint(flags);
+        for instant in [self.expires_first, self.expires_last]
+            .into_iter()
+            .flatten()
+        {
+            out.put_i64(instant);
+        }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<PartitionRecord, DecodeError> {
         let mut cursor = Cursor::new(bytes);
-        if cursor.u8("partition record version")? != 1 {
-            return Err(cursor.fail("partition record version 1"));
+        let version = cursor.u8("partition record version")?;
+        if !(1..=VERSION).contains(&version) {
+            return Err(cursor.fail("partition record version 1 or 2"));
         }
         let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")? as u32;
         let shard = cursor.varint_up_to(u64::from(u16::MAX), "shard")? as u16;
@@ -63,7 +85,7 @@ impl PartitionRecord {
             return Err(cursor.fail("a level in -20 to 40"));
         };
         let bucket = cursor.signed("bucket")?;
-        let record = PartitionRecord {
+        let mut record = PartitionRecord {
             table: TableId(table),
             shard: ShardIndex(shard),
             level,
@@ -77,7 +99,23 @@ impl PartitionRecord {
             groups: cursor.varint_up_to(u64::from(u32::MAX), "groups")? as u32,
             leaves: cursor.varint("leaves")?,
             late_runs: cursor.varint("late runs")?,
+            aged: false,
+            expires_first: None,
+            expires_last: None,
         };
+        if version > 1 {
+            let flags = cursor.varint("partition flags")?;
+            if flags & !(AGED | EXPIRES_FIRST | EXPIRES_LAST) != 0 {
+                return Err(cursor.fail("partition flags 0 to 7"));
+            }
+            record.aged = flags & AGED != 0;
+            if flags & EXPIRES_FIRST != 0 {
+                record.expires_first = Some(cursor.i64("first expiry")?);
+            }
+            if flags & EXPIRES_LAST != 0 {
+                record.expires_last = Some(cursor.i64("last expiry")?);
+            }
+        }
         cursor.finish()?;
         Ok(record)
     }

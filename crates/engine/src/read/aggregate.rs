@@ -4,7 +4,7 @@
 
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
-use super::walk::{Visit, Walk};
+use super::walk::{Seen, Visit, Walk};
 use crate::{Error, Result};
 use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Rows, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -32,7 +32,8 @@ pub struct AggregateSpec {
     pub range: ClosedRange,
     /// The bins.
     pub bins: Bins,
-    /// Give the first and the last value of each bin too; this reads every row of the range.
+    /// Give the first and the last value of each bin too; this reads every row of the range. Where only aggregates are kept there
+    /// is neither.
     pub first_last: bool,
 }
 
@@ -119,7 +120,9 @@ pub(crate) fn aggregate(
             collector.add(rows);
             ends.add(rows, field, &spec.bins);
         });
-        whole.map(|()| collector.bins)?
+        whole?;
+        add_aged(view, field, spec, &mut collector)?;
+        collector.bins
     } else {
         by_bin(view, field, spec)?
     };
@@ -180,6 +183,16 @@ impl Collector {
             .merge(aggregate);
     }
 
+    /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
+    fn add_final(&mut self, seen: &Seen<'_>) {
+        if let Some(aggregate) = seen.aggregate(self.field)
+            && let Some(time) = aggregate.mean_time()
+            && seen.counts_at(time)
+        {
+            self.merge(self.spec.of(time), &aggregate);
+        }
+    }
+
     fn add(&mut self, rows: &Rows) {
         let Some(column) = rows.column(self.field) else {
             return;
@@ -216,7 +229,7 @@ fn walk_rows(
         let span = partition.record.span().intersect(range);
         done.memory_before(&memory, Some(&span), each);
         let sources = match view.state(&partition)? {
-            Some(state) => run_sources(&partition, &state, &span),
+            Some(state) => run_sources(view, &partition, &state, &span),
             None => Vec::new(),
         };
         merged(view, field, span, sources, &memory, each)?;
@@ -283,6 +296,40 @@ fn merged(
     Ok(())
 }
 
+/// Adds the buckets of what has been aged, for which there are no rows.
+fn add_aged(
+    view: &StreamView,
+    field: FieldId,
+    spec: &AggregateSpec,
+    collector: &mut Collector,
+) -> Result<()> {
+    for partition in view.partitions_in(&spec.range) {
+        let Some(state) = view.state(&partition)?.filter(|s| s.is_aged()) else {
+            continue;
+        };
+        let span = partition.record.span().intersect(&spec.range);
+        let Some(walk) = Walk::new(view, &partition, &state, span, &[])? else {
+            continue;
+        };
+        let bins = spec.bins;
+        walk.run(&mut |seen| {
+            if seen.is_final {
+                collector.add_final(seen);
+                return Visit::Done;
+            }
+            let bin = bins.of(seen.span.first.as_nanos());
+            if bins.of(seen.span.last.as_nanos()) != bin {
+                return Visit::Descend;
+            }
+            if let Some(aggregate) = seen.aggregate(field) {
+                collector.merge(bin, &aggregate);
+            }
+            Visit::Done
+        })?;
+    }
+    Ok(())
+}
+
 /// The aggregates of a field by bin number.
 pub(crate) fn by_bin(
     view: &StreamView,
@@ -302,13 +349,18 @@ pub(crate) fn by_bin(
             })?;
             continue;
         };
-        let walk = Walk::new(view, &partition, &state, span, &memory.times)?
-            .filter(|walk| walk.base().bucket_start_wide(1) <= spec.bins.width_ns());
+        let walk = Walk::new(view, &partition, &state, span, &memory.times)?.filter(|walk| {
+            walk.is_aged() || walk.base().bucket_start_wide(1) <= spec.bins.width_ns()
+        });
         let to_read = match walk {
             None => vec![span],
             Some(walk) => {
                 let bins = spec.bins;
                 walk.run(&mut |seen| {
+                    if seen.is_final {
+                        collector.add_final(seen);
+                        return Visit::Done;
+                    }
                     let bin = bins.of(seen.span.first.as_nanos());
                     if bins.of(seen.span.last.as_nanos()) != bin {
                         return Visit::Descend;
@@ -321,7 +373,7 @@ pub(crate) fn by_bin(
             }
         };
         for part in to_read {
-            let sources = run_sources(&partition, &state, &part);
+            let sources = run_sources(view, &partition, &state, &part);
             merged(view, field, part, sources, &memory, &mut |rows| {
                 collector.add(rows)
             })?;

@@ -149,7 +149,13 @@ fn main_run(
     field: FieldId,
     best: &mut Best,
 ) -> Result<()> {
-    if let Some(bytes) = &state.last_row {
+    let hidden = view.hidden(partition);
+    if let Some(bytes) = &state.last_row
+        && !state
+            .main
+            .last()
+            .is_some_and(|l| hidden.touches(&ClosedRange::nanos(l.last, l.last)))
+    {
         let rows = decode_rows(&mut Cursor::new(bytes)).map_err(|e| {
             crate::Error::decode(partition.file.path(), partition.record.footer_offset, e)
         })?;
@@ -206,7 +212,7 @@ fn backwards(
 ) -> Result<bool> {
     let fields = [field];
     for leaf in leaves.iter().rev() {
-        let sources = vec![Source::leaves(partition.id(), [*leaf])];
+        let sources = vec![Source::leaves(partition.id(), [*leaf]).without(view.hidden(partition))];
         let mut merge = Merge::new(
             &view.core.store,
             &view.table,

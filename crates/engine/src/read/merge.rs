@@ -8,18 +8,52 @@
 use crate::Result;
 use crate::catalog::Table;
 use crate::ids::SegmentId;
+use crate::life::{holds, overlapping, swallows};
 use crate::memory::merge_equal_times;
 use crate::segment::{LeafEntry, Store};
 use headwater_codec::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Rows handed out at once, about.
 pub(crate) const CHUNK_ROWS: usize = 2048;
+
+/// Stretches of time whose stored events do not exist any more; sorted, apart.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hidden(pub(crate) Arc<[ClosedRange]>);
+
+impl Hidden {
+    /// True when no event of the range exists.
+    pub(crate) fn swallows(&self, range: &ClosedRange) -> bool {
+        swallows(&self.0, range)
+    }
+
+    pub(crate) fn touches(&self, range: &ClosedRange) -> bool {
+        !overlapping(&self.0, range).is_empty()
+    }
+
+    /// The rows that exist.
+    fn remaining(&self, rows: Rows) -> Rows {
+        let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
+            return rows;
+        };
+        if !self.touches(&ClosedRange::nanos(*first, *last)) {
+            return rows;
+        }
+        let picked: Vec<u32> = (0u32..)
+            .zip(&rows.times)
+            .filter(|(_, time)| !holds(&self.0, **time))
+            .map(|(row, _)| row)
+            .collect();
+        rows.gather(&picked)
+    }
+}
 
 /// One sorted sequence of rows: leaves still to be read, and rows at hand.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     leaves: VecDeque<(SegmentId, LeafEntry)>,
+    hidden: Hidden,
     rows: Rows,
     at: usize,
 }
@@ -28,9 +62,8 @@ impl Source {
     /// Rows at hand.
     pub(crate) fn rows(rows: Rows) -> Source {
         Source {
-            leaves: VecDeque::new(),
             rows,
-            at: 0,
+            ..Source::default()
         }
     }
 
@@ -41,9 +74,14 @@ impl Source {
     ) -> Source {
         Source {
             leaves: leaves.into_iter().map(|l| (segment, l)).collect(),
-            rows: Rows::default(),
-            at: 0,
+            ..Source::default()
         }
+    }
+
+    /// Leaves out the events of the leaves that lie in these stretches.
+    pub(crate) fn without(mut self, hidden: Hidden) -> Source {
+        self.hidden = hidden;
+        self
     }
 
     /// True when every row was handed out.
@@ -97,10 +135,10 @@ impl<'a> Merge<'a> {
             let Some((segment, entry)) = source.leaves.pop_front() else {
                 return Ok(());
             };
-            if !entry.range().overlaps(&self.range) {
+            if !entry.range().overlaps(&self.range) || source.hidden.swallows(&entry.range()) {
                 continue;
             }
-            source.rows = read_leaf(
+            let rows = read_leaf(
                 self.store,
                 segment,
                 &entry,
@@ -108,6 +146,7 @@ impl<'a> Merge<'a> {
                 self.fields,
                 self.table,
             )?;
+            source.rows = source.hidden.remaining(rows);
             source.at = 0;
         }
         Ok(())

@@ -142,7 +142,7 @@ impl Scan {
         loop {
             if let Some(span) = self.spans.pop_front() {
                 let mut sources = match &self.partition {
-                    Some((partition, state)) => run_sources(partition, state, &span),
+                    Some((partition, state)) => run_sources(&self.view, partition, state, &span),
                     None => Vec::new(),
                 };
                 let memory = self.memory_in(&span);
@@ -176,7 +176,7 @@ impl Scan {
         state: &StreamState,
         range: ClosedRange,
     ) -> Result<VecDeque<ClosedRange>> {
-        if self.conditions.is_empty() {
+        if self.conditions.is_empty() || state.is_aged() {
             return Ok([range].into());
         }
         let Some(walk) = Walk::new(&self.view, partition, state, range, &self.memory.times)? else {

@@ -6,11 +6,13 @@ use super::scan::{Scan, ScanSpec};
 use super::view::StreamView;
 use crate::catalog::{Table, decode_stream_key, stream_key};
 use crate::core::Core;
-use crate::ids::Sequence;
-use crate::partitions::PartitionSet;
+use crate::ids::{Sequence, StreamId};
+use crate::memory::Chunk;
+use crate::shard::ShardSnapshot;
 use crate::{Error, Result};
-use headwater_codec::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName};
+use headwater_codec::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A consistent view of everything acknowledged before it was opened, over all shards; it never changes. While it is open the
 /// files and the memory it sees are kept, so hold it for a query, not for a day.
@@ -18,15 +20,15 @@ use std::sync::Arc;
 pub struct Snapshot {
     core: Arc<Core>,
     sequence: Sequence,
-    shards: Vec<(u64, Arc<PartitionSet>)>,
+    shards: Vec<ShardSnapshot>,
     tables: Vec<Arc<Table>>,
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut freed = 0;
-        for (shard, (version, _)) in self.core.shards.iter().zip(&self.shards) {
-            freed += shard.state.lock().close_snapshot(*version);
+        for (shard, seen) in self.core.shards.iter().zip(&self.shards) {
+            freed += shard.state.lock().close_snapshot(seen.version);
         }
         if freed > 0 {
             self.core.memory_changed(-(freed as isize));
@@ -36,19 +38,26 @@ impl Drop for Snapshot {
 
 impl Snapshot {
     pub(crate) fn open(core: Arc<Core>) -> Snapshot {
-        // Shards first, the sequence after: every step in the shards' versions is at or below the sequence then.
-        let shards = core
-            .shards
-            .iter()
-            .map(|s| s.state.lock().open_snapshot())
-            .collect();
-        let sequence = core.log.published();
-        let tables = core.catalog.tables();
-        Snapshot {
-            core,
-            sequence,
-            shards,
-            tables,
+        loop {
+            let deletes = core.deletes.load(Ordering::Acquire);
+            // Shards first, the sequence after: every step in the shards' versions is at or below the sequence then.
+            let shards: Vec<ShardSnapshot> = core
+                .shards
+                .iter()
+                .map(|s| s.state.lock().open_snapshot())
+                .collect();
+            let sequence = core.log.published();
+            let tables = core.catalog.tables();
+            let snapshot = Snapshot {
+                core: Arc::clone(&core),
+                sequence,
+                shards,
+                tables,
+            };
+            // A delete that came in between may be at or below the sequence and yet unknown to a shard's list.
+            if core.deletes.load(Ordering::Acquire) == deletes {
+                return snapshot;
+            }
         }
     }
 
@@ -95,11 +104,10 @@ impl Snapshot {
     /// `not_found` without such a table.
     pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
         let table = self.table(table)?;
-        // Pending ones first: a commit in between moves them to the metadata, never away from both.
-        let mut records = self.core.catalog.pending_streams(table.id);
-        records.extend(self.core.meta.streams_of(table.id)?);
-        records.sort_by(|a, b| a.key.cmp(&b.key));
-        records.dedup_by_key(|r| r.id);
+        let catalog = &self.core.catalog;
+        let mut records = catalog.streams_of(&self.core.meta, table.id, Some(self.sequence))?;
+        // One that was dropped since and its successor have one name.
+        records.dedup_by(|b, a| a.key == b.key);
         let mut out = Vec::new();
         for record in records {
             let name = decode_stream_key(&table.name, &record.key)
@@ -115,27 +123,46 @@ impl Snapshot {
         let table = Arc::clone(self.table(name.table())?);
         let mut key = Vec::new();
         stream_key(table.id, name.tags(), &mut key);
-        let stream = self.core.catalog.find_stream(&self.core.meta, &key)?;
+        let stream = self
+            .core
+            .catalog
+            .find_stream_at(&self.core.meta, &key, self.sequence)?;
         let stream = stream.ok_or_else(|| Error::not_found(format!("no stream `{name}`")))?;
         let shard_index = self.core.shard_of(&key);
         let shard = self.core.shard(shard_index)?;
-        let Some((version, partitions)) = self.shards.get(usize::from(shard_index.0)) else {
+        let Some(seen) = self.shards.get(usize::from(shard_index.0)) else {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
         let chunks = shard
             .state
             .lock()
             .memory(stream)
-            .map(|m| m.visible(*version))
+            .map(|m| m.visible(seen.version))
             .unwrap_or_default();
+        let deletes = self.deletes(seen, &table, stream);
         Ok(StreamView {
             core: Arc::clone(&self.core),
+            sequence: self.sequence,
+            partitions: Arc::clone(&seen.partitions),
+            chunks: remaining(chunks, &table, &deletes),
             table,
             stream,
-            sequence: self.sequence,
-            partitions: Arc::clone(partitions),
-            chunks,
+            deletes,
         })
+    }
+
+    /// What is deleted of a stream and perhaps still there, by sequence.
+    fn deletes(
+        &self,
+        seen: &ShardSnapshot,
+        table: &Table,
+        stream: StreamId,
+    ) -> Vec<(Sequence, ClosedRange)> {
+        seen.tombstones
+            .iter()
+            .filter(|t| t.sequence <= self.sequence && t.concerns(table.id, stream))
+            .map(|t| (t.sequence, t.range))
+            .collect()
     }
 
     /// The fields of a stream's table, in the order they were added.
@@ -208,4 +235,39 @@ impl Snapshot {
         aggregate::by_bin(&view, field, &spec)
             .map(|bins| bins.into_iter().map(|(b, a)| (b as i64, a)).collect())
     }
+}
+
+/// The chunks without the events that are deleted or before the table's cut.
+fn remaining(
+    chunks: Vec<Arc<Chunk>>,
+    table: &Table,
+    deletes: &[(Sequence, ClosedRange)],
+) -> Vec<Arc<Chunk>> {
+    let cut = table.life.cut;
+    if deletes.is_empty() && cut == i64::MIN {
+        return chunks;
+    }
+    let gone = |time: i64, sequence: Sequence| {
+        time < cut
+            || deletes
+                .iter()
+                .any(|(s, range)| sequence < *s && range.contains(Timestamp::from_nanos(time)))
+    };
+    let concerned = |chunk: &Chunk| {
+        let times = ClosedRange::nanos(chunk.first_time, chunk.last_time);
+        chunk.first_time < cut
+            || deletes
+                .iter()
+                .any(|(s, range)| chunk.first_sequence < *s && range.overlaps(&times))
+    };
+    chunks
+        .into_iter()
+        .filter_map(|chunk| {
+            if concerned(&chunk) {
+                chunk.select(chunk.born, |t, s| !gone(t, s))
+            } else {
+                Some(chunk)
+            }
+        })
+        .collect()
 }

@@ -4,9 +4,10 @@ use crate::Result;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
+use crate::life::union;
 use crate::memory::{Chunk, sorted_rows};
 use crate::partitions::PartitionSet;
-use crate::read::merge::Source;
+use crate::read::merge::{Hidden, Source};
 use crate::segment::{Partition, StreamState};
 use headwater_codec::{ClosedRange, FieldId, Rows};
 use std::sync::Arc;
@@ -17,7 +18,10 @@ pub(crate) struct StreamView {
     pub(crate) stream: StreamId,
     pub(crate) sequence: Sequence,
     pub(crate) partitions: Arc<PartitionSet>,
+    /// Without what is deleted.
     pub(crate) chunks: Vec<Arc<Chunk>>,
+    /// What is deleted and perhaps still in a partition.
+    pub(crate) deletes: Vec<(Sequence, ClosedRange)>,
 }
 
 impl StreamView {
@@ -34,6 +38,24 @@ impl StreamView {
             .collect()
     }
 
+    /// Stretches of a partition whose stored events do not exist any more; sorted, apart.
+    pub(crate) fn hidden(&self, partition: &Partition) -> Hidden {
+        let cut = self.table.life.cut;
+        if self.deletes.is_empty() && cut == i64::MIN {
+            return Hidden::default();
+        }
+        let span = partition.record.span();
+        let since = self
+            .deletes
+            .iter()
+            .filter(|(sequence, _)| *sequence > partition.record.sequence)
+            .map(|(_, range)| range.intersect(&span));
+        let before_cut = cut
+            .checked_sub(1)
+            .map(|last| ClosedRange::nanos(i64::MIN, last).intersect(&span));
+        Hidden(union(since.chain(before_cut).collect()).into())
+    }
+
     /// What a partition holds of the stream.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Arc<StreamState>>> {
         Ok(self.core.store.state(partition)?.stream(self.stream))
@@ -42,11 +64,13 @@ impl StreamView {
 
 /// The runs of a stream in a partition as merge sources, oldest first; only leaves that meet the range.
 pub(crate) fn run_sources(
+    view: &StreamView,
     partition: &Partition,
     state: &StreamState,
     range: &ClosedRange,
 ) -> Vec<Source> {
     let id = partition.id();
+    let hidden = view.hidden(partition);
     let from = state
         .main
         .partition_point(|l| l.last < range.first.as_nanos());
@@ -54,7 +78,7 @@ pub(crate) fn run_sources(
         .main
         .partition_point(|l| l.first <= range.last.as_nanos());
     let main = state.main.get(from..to.max(from)).unwrap_or_default();
-    let mut sources = vec![Source::leaves(id, main.iter().copied())];
+    let mut sources = vec![Source::leaves(id, main.iter().copied()).without(hidden.clone())];
     for run in &state.late {
         let inside: Vec<_> = run
             .iter()
@@ -62,7 +86,7 @@ pub(crate) fn run_sources(
             .copied()
             .collect();
         if !inside.is_empty() {
-            sources.push(Source::leaves(id, inside));
+            sources.push(Source::leaves(id, inside).without(hidden.clone()));
         }
     }
     sources

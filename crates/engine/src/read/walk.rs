@@ -2,10 +2,11 @@
 //!
 //! Invariants: every row of the main run in the range is either in a bucket the visitor took or skipped, or in a base bucket
 //! that is handed back for reading; buckets that late runs or memory touch, and buckets not wholly inside the range, are
-//! always handed back; levels above the base are not trusted where they are stale.
+//! always handed back; levels above the base are not trusted where they are stale. Where the rows have been aged away, base
+//! buckets are shown as they are, also those that are only partly asked for.
 //! Failure: a damaged block is replaced by reading the rows behind it.
 
-use super::merge::Merge;
+use super::merge::{Hidden, Merge};
 use super::view::{StreamView, run_sources};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, Partition, StreamState};
@@ -27,12 +28,22 @@ pub(crate) enum Visit {
 /// One bucket shown to the visitor.
 pub(crate) struct Seen<'a> {
     pub(crate) span: ClosedRange,
+    /// There are no rows behind it any more: what to do with it must be decided now.
+    pub(crate) is_final: bool,
+    range: &'a ClosedRange,
+    hidden: &'a Hidden,
     block: &'a BucketBlock,
     index: usize,
     view: &'a StreamView,
 }
 
 impl Seen<'_> {
+    /// True when events of this instant are asked for and exist.
+    pub(crate) fn counts_at(&self, time: i64) -> bool {
+        let instant = ClosedRange::nanos(time, time);
+        self.range.overlaps(&instant) && !self.hidden.touches(&instant)
+    }
+
     /// The aggregate of a field, in the type the table has now.
     pub(crate) fn aggregate(&self, field: FieldId) -> Option<Aggregate> {
         let at = self
@@ -51,9 +62,12 @@ pub(crate) struct Walk<'a> {
     partition: &'a Partition,
     state: &'a StreamState,
     base: Level,
+    aged: bool,
     range: ClosedRange,
     /// Base buckets that late runs or memory touch.
     dirty: BTreeSet<i64>,
+    /// Where stored events do not exist any more.
+    hidden: Hidden,
     /// Base buckets whose rows must be read.
     to_read: BTreeSet<i64>,
     /// Ranges to read whole, where a block is damaged.
@@ -83,8 +97,10 @@ impl<'a> Walk<'a> {
             partition,
             state,
             base,
+            aged: state.is_aged(),
             range,
             dirty,
+            hidden: view.hidden(partition),
             to_read: BTreeSet::new(),
             damaged: Vec::new(),
         }))
@@ -92,6 +108,11 @@ impl<'a> Walk<'a> {
 
     pub(crate) fn base(&self) -> Level {
         self.base
+    }
+
+    /// True when the rows have gone and left their buckets.
+    pub(crate) fn is_aged(&self) -> bool {
+        self.aged
     }
 
     /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and apart.
@@ -215,14 +236,26 @@ impl<'a> Walk<'a> {
             {
                 continue;
             }
+            if self.hidden.swallows(&span) {
+                // What memory or late runs hold there is read as dirty buckets.
+                continue;
+            }
             let whole = self.range.first <= span.first && span.last <= self.range.last;
-            let known = whole && !self.is_dirty(&span);
+            let known = whole && !self.is_dirty(&span) && !self.hidden.touches(&span);
+            let is_final = self.aged && level == self.base;
             let seen = Seen {
                 span,
+                is_final,
+                range: &self.range,
+                hidden: &self.hidden,
                 block,
                 index,
                 view: self.view,
             };
+            if is_final {
+                visit(&seen);
+                continue;
+            }
             if known && visit(&seen) == Visit::Done {
                 continue;
             }
@@ -284,7 +317,7 @@ fn late_times(
         return Ok(Vec::new());
     }
     let mut out = Vec::new();
-    let sources = run_sources(partition, state, range).split_off(1);
+    let sources = run_sources(view, partition, state, range).split_off(1);
     let mut merge = Merge::new(&view.core.store, &view.table, *range, Some(&[]), sources);
     while let Some(rows) = merge.next_rows()? {
         out.push(rows.times);

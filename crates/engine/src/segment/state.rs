@@ -39,6 +39,11 @@ impl StreamState {
                 .sum::<u64>()
     }
 
+    /// True when the rows have gone and left their buckets.
+    pub(crate) fn is_aged(&self) -> bool {
+        self.main.is_empty() && self.late.is_empty() && !self.blocks.is_empty()
+    }
+
     /// Newest time in the main run.
     pub(crate) fn watermark(&self) -> Option<i64> {
         self.main.last().map(|l| l.last)
@@ -202,6 +207,16 @@ impl SegmentState {
     /// What it holds of a stream.
     pub(crate) fn stream(&self, stream: StreamId) -> Option<Arc<StreamState>> {
         self.streams.get(stream)
+    }
+
+    /// True when nothing is left in it, neither rows nor buckets.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sums.events == 0 && self.sums.live_bytes == 0
+    }
+
+    /// True when the rows have gone and left their buckets.
+    pub(crate) fn is_aged(&self) -> bool {
+        self.sums.events == 0 && self.sums.live_bytes > 0
     }
 
     /// Its streams, by number.

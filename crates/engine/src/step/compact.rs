@@ -22,6 +22,7 @@ use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{
     Cover, FinishedGroup, Partition, SegmentHeader, SegmentState, StreamDelta, StreamState,
 };
+use crate::shard::Shard;
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
 use headwater_codec::{ClosedRange, Level, Rows};
@@ -41,13 +42,19 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
     if matches!(core.options.flush_rule, FlushRule::LabExact { .. }) {
         return false;
     }
+    let Some(table) = core.catalog.table(record.table) else {
+        return false;
+    };
+    if record.aged || record.events == 0 {
+        return false;
+    }
+    if is_too_wide(&table, record.level) {
+        return true;
+    }
     if thorough {
         return record.groups > 1 || record.late_runs > 0;
     }
-    let leaf_events = core
-        .catalog
-        .table(record.table)
-        .map_or(2048, |t| u64::from(t.leaf_events));
+    let leaf_events = u64::from(table.leaf_events);
     let dead = record.committed_bytes.saturating_sub(record.live_bytes);
     let splits =
         record.committed_bytes > core.options.partition_bytes_max && record.level > Level::MIN;
@@ -59,8 +66,38 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
         || (record.groups >= SMALL_LEAF_GROUPS && record.events < record.leaves * leaf_events / 8)
 }
 
-/// Rewrites the partition with this segment, if it is still there.
+/// True when rows of the partition could not be outlived in time, because it spans too much of it.
+fn is_too_wide(table: &Table, level: Level) -> bool {
+    table
+        .life
+        .level_max()
+        .is_some_and(|most| level.get() > most && level > Level::MIN)
+}
+
+/// What a rewriting is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Compaction,
+    /// The rows go, their buckets stay.
+    Aging,
+}
+
+/// Rewrites the partition with this segment, if it is still there, at the rate that is set.
 pub(crate) fn compact_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
+    rewrite_partition(core, index, id, Purpose::Compaction)
+}
+
+/// Leaves only the buckets of a partition's rows. Nothing of it may be in memory, and no more may come.
+pub(crate) fn age_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
+    rewrite_partition(core, index, id, Purpose::Aging)
+}
+
+fn rewrite_partition(
+    core: &Core,
+    index: ShardIndex,
+    id: SegmentId,
+    purpose: Purpose,
+) -> Result<bool> {
     let _alone = core.compacting.lock();
     let shard = core.shard(index)?;
     let partition = {
@@ -75,12 +112,17 @@ pub(crate) fn compact_partition(core: &Core, index: ShardIndex, id: SegmentId) -
         }
         partition
     };
-    let result = rewrite(core, index, &partition);
+    let result = rewrite(core, index, &partition, purpose);
     shard.state.lock().busy.remove(&id);
     result.map(|()| true)
 }
 
-fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result<()> {
+fn rewrite(
+    core: &Core,
+    index: ShardIndex,
+    partition: &Arc<Partition>,
+    purpose: Purpose,
+) -> Result<()> {
     let shard = core.shard(index)?;
     let table = core
         .catalog
@@ -96,11 +138,23 @@ fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result
     {
         covers.entry(stream).or_default().push(cover);
     }
-    let spans = target_spans(core, partition, &state);
+    let spans = match purpose {
+        Purpose::Compaction => target_spans(core, &table, partition, &state),
+        Purpose::Aging => vec![Span {
+            level: partition.record.level,
+            bucket: partition.record.bucket,
+        }],
+    };
+    let job = Job {
+        core,
+        old: partition,
+        table: &table,
+        purpose,
+    };
     let mut written = Vec::with_capacity(spans.len());
     let mut result = Ok(());
     for span in spans {
-        match write_span(core, index, partition, &table, &state, &covers, span) {
+        match job.write_span(index, &state, &covers, span) {
             Ok(one) => written.push(one),
             Err(error) => {
                 result = Err(error);
@@ -110,6 +164,11 @@ fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result
     }
     let _step = shard.stepping.lock();
     let sequence = partition.record.sequence;
+    if purpose == Purpose::Aging && is_to_be_erased(shard, partition) {
+        // Buckets could not be rid of the events any more: the delete goes first.
+        discard(&written);
+        return Ok(());
+    }
     if let Err(error) = result.and_then(|()| make_durable(core, sequence, &written)) {
         discard(&written);
         if error.kind() == crate::ErrorKind::Io || error.kind() == crate::ErrorKind::Internal {
@@ -136,13 +195,27 @@ fn rewrite(core: &Core, index: ShardIndex, partition: &Arc<Partition>) -> Result
     free_log(core)
 }
 
+/// True when a delete concerns the partition and has not been carried out in it.
+fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
+    let record = &partition.record;
+    shard.state.lock().tombstones.iter().any(|t| {
+        t.sequence > record.sequence && t.table == record.table && t.range.overlaps(&record.span())
+    })
+}
+
 /// The partition's own span, or the parts it is split into: the first halves that both hold something.
-fn target_spans(core: &Core, partition: &Partition, state: &SegmentState) -> Vec<Span> {
+fn target_spans(
+    core: &Core,
+    table: &Table,
+    partition: &Partition,
+    state: &SegmentState,
+) -> Vec<Span> {
     let own = Span {
         level: partition.record.level,
         bucket: partition.record.bucket,
     };
-    if partition.record.live_bytes <= core.options.partition_bytes_max {
+    let too_large = partition.record.live_bytes > core.options.partition_bytes_max;
+    if !too_large && !is_too_wide(table, own.level) {
         return vec![own];
     }
     let holds = |range: &ClosedRange| {
@@ -155,6 +228,9 @@ fn target_spans(core: &Core, partition: &Partition, state: &SegmentState) -> Vec
     };
     let mut span = own;
     while let Some([low, high]) = span.halves() {
+        if !too_large && !is_too_wide(table, span.level) {
+            return vec![span];
+        }
         match (holds(&low.range()), holds(&high.range())) {
             (true, true) => return vec![low, high],
             (true, false) => span = low,
@@ -165,100 +241,115 @@ fn target_spans(core: &Core, partition: &Partition, state: &SegmentState) -> Vec
     vec![own]
 }
 
-fn write_span(
-    core: &Core,
-    index: ShardIndex,
-    old: &Partition,
-    table: &Arc<Table>,
-    state: &SegmentState,
-    covers: &HashMap<StreamId, Vec<Cover>>,
-    span: Span,
-) -> Result<Written> {
-    let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
-    let header = SegmentHeader {
-        id,
-        table: table.id,
-        shard: index,
-        level: span.level,
-        bucket: span.bucket,
-    };
-    let (mut group, file) = open_group(core, id, None, &header)?;
-    let guard = RemoveUnlessKept::new(&file, true);
-    let mut hints = EncodeHints::default();
-    let mut shared = SharedLeaves::new(table.leaf_events as usize);
-    let range = span.range();
-    let mut deltas: Vec<StreamDelta> = Vec::new();
-    let sequence: Sequence = old.record.sequence;
-    let mut next = SegmentState::default();
-    let mut finished: Option<FinishedGroup> = None;
-    let mut close = |group: &mut super::GroupWriter,
-                     hints: &mut EncodeHints,
-                     shared: &mut SharedLeaves,
-                     mut deltas: Vec<StreamDelta>| {
-        attach_shared(shared.finish(group, hints)?, &mut deltas);
-        attach_keys(core, &SegmentState::default(), &mut deltas)?;
-        let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
-        let definition = previous.is_none().then(|| (**table).clone());
-        let (footer, written) = group.finish(previous, sequence, definition, deltas)?;
-        next.apply(&footer, u64::from(written.footer_bytes));
-        finished = Some(written);
-        Ok::<_, Error>(written)
-    };
-    for (stream, stream_state) in state.streams().iter() {
-        let mut delta = StreamDelta {
-            stream,
-            ..StreamDelta::default()
-        };
-        let rewriting = Rewriting {
+/// What is rewritten, and for what.
+struct Job<'a> {
+    core: &'a Core,
+    old: &'a Partition,
+    table: &'a Arc<Table>,
+    purpose: Purpose,
+}
+
+impl Job<'_> {
+    fn write_span(
+        &self,
+        index: ShardIndex,
+        state: &SegmentState,
+        covers: &HashMap<StreamId, Vec<Cover>>,
+        span: Span,
+    ) -> Result<Written> {
+        let Job {
             core,
             old,
             table,
-            range,
-            top: span.level,
+            purpose,
+        } = *self;
+        let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
+        let header = SegmentHeader {
+            id,
+            table: table.id,
+            shard: index,
+            level: span.level,
+            bucket: span.bucket,
         };
-        let rows = rewriting.stream(
-            &stream_state,
-            &mut group,
-            &mut hints,
-            &mut shared,
-            &mut delta,
-        )?;
-        let kept = covers.get(&stream).map(Vec::as_slice).unwrap_or_default();
-        delta.covers.extend(kept.iter().filter_map(|c| {
-            let cut = c.range.intersect(&range);
-            (!cut.is_empty()).then_some(Cover {
-                sequence: c.sequence,
-                range: cut,
-            })
-        }));
-        if rows > 0 || !delta.covers.is_empty() {
-            deltas.push(delta);
+        let (mut group, file) = open_group(core, id, None, &header)?;
+        let guard = RemoveUnlessKept::new(&file, true);
+        let mut hints = EncodeHints::default();
+        let mut shared = SharedLeaves::new(table.leaf_events as usize);
+        let range = span.range();
+        let mut deltas: Vec<StreamDelta> = Vec::new();
+        let sequence: Sequence = old.record.sequence;
+        let mut next = SegmentState::default();
+        let mut finished: Option<FinishedGroup> = None;
+        let mut close = |group: &mut super::GroupWriter,
+                         hints: &mut EncodeHints,
+                         shared: &mut SharedLeaves,
+                         mut deltas: Vec<StreamDelta>| {
+            attach_shared(shared.finish(group, hints)?, &mut deltas);
+            attach_keys(core, &SegmentState::default(), &mut deltas)?;
+            let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
+            let definition = previous.is_none().then(|| (**table).clone());
+            let (footer, written) = group.finish(previous, sequence, definition, deltas)?;
+            next.apply(&footer, u64::from(written.footer_bytes));
+            finished = Some(written);
+            Ok::<_, Error>(written)
+        };
+        for (stream, stream_state) in state.streams().iter() {
+            let mut delta = StreamDelta {
+                stream,
+                ..StreamDelta::default()
+            };
+            let rewriting = Rewriting {
+                core,
+                old,
+                table,
+                range,
+                top: span.level,
+                purpose,
+            };
+            let rows = rewriting.stream(
+                &stream_state,
+                &mut group,
+                &mut hints,
+                &mut shared,
+                &mut delta,
+            )?;
+            let kept = covers.get(&stream).map(Vec::as_slice).unwrap_or_default();
+            delta.covers.extend(kept.iter().filter_map(|c| {
+                let cut = c.range.intersect(&range);
+                (!cut.is_empty()).then_some(Cover {
+                    sequence: c.sequence,
+                    range: cut,
+                })
+            }));
+            if rows > 0 || !delta.covers.is_empty() {
+                deltas.push(delta);
+            }
+            if deltas.len() >= GROUP_STREAMS {
+                let whole = std::mem::take(&mut deltas);
+                close(&mut group, &mut hints, &mut shared, whole)?;
+            }
         }
-        if deltas.len() >= GROUP_STREAMS {
-            let whole = std::mem::take(&mut deltas);
-            close(&mut group, &mut hints, &mut shared, whole)?;
-        }
+        let finished = close(&mut group, &mut hints, &mut shared, deltas)?;
+        // To the policy it is one group, however many it took.
+        let record = PartitionRecord {
+            groups: 1,
+            ..record(&header, sequence, &next, finished)
+        };
+        core.counters
+            .bytes(0, group.bytes.leaf, group.bytes.index, 0);
+        let partition = Arc::new(Partition {
+            record,
+            file: guard.keep(),
+        });
+        Ok(Written {
+            partition,
+            state: Arc::new(next),
+            group,
+            is_new: true,
+            rows: 0,
+            streams: Vec::new(),
+        })
     }
-    let finished = close(&mut group, &mut hints, &mut shared, deltas)?;
-    // To the policy it is one group, however many it took.
-    let record = PartitionRecord {
-        groups: 1,
-        ..record(&header, sequence, &next, finished)
-    };
-    core.counters
-        .bytes(0, group.bytes.leaf, group.bytes.index, 0);
-    let partition = Arc::new(Partition {
-        record,
-        file: guard.keep(),
-    });
-    Ok(Written {
-        partition,
-        state: Arc::new(next),
-        group,
-        is_new: true,
-        rows: 0,
-        streams: Vec::new(),
-    })
 }
 
 struct Rewriting<'a> {
@@ -267,6 +358,7 @@ struct Rewriting<'a> {
     table: &'a Table,
     range: ClosedRange,
     top: Level,
+    purpose: Purpose,
 }
 
 impl Rewriting<'_> {
@@ -292,13 +384,27 @@ impl Rewriting<'_> {
         let mut pyramid: Option<PyramidWriter> = None;
         let mut held = Rows::default();
         let mut cutter = LeafCutter::new(self.table.leaf_events as usize);
-        while let Some(rows) = merge.next_rows()? {
+        let cut = self.table.life.cut;
+        let ages = self.purpose == Purpose::Aging;
+        while let Some(mut rows) = merge.next_rows()? {
+            let gone = rows.times.partition_point(|t| *t < cut);
+            if gone > 0 {
+                rows = rows.slice(gone..rows.len());
+            }
+            if rows.is_empty() {
+                continue;
+            }
             count += rows.len() as u64;
-            delta.last_row = last_row(&rows);
+            if !ages {
+                delta.last_row = last_row(&rows);
+            }
+            let before = group.bytes.leaf;
             match &mut pyramid {
                 Some(pyramid) => {
                     pyramid.push_rows(&rows, group, delta)?;
-                    cutter.push(&rows, group, hints)?;
+                    if !ages {
+                        cutter.push(&rows, group, hints)?;
+                    }
                 }
                 None => {
                     held.extend_from(&rows, 0..rows.len());
@@ -306,14 +412,19 @@ impl Rewriting<'_> {
                         let mut begun = PyramidWriter::new(self.base(state, &held), self.top);
                         let rows = std::mem::take(&mut held);
                         begun.push_rows(&rows, group, delta)?;
-                        cutter.push(&rows, group, hints)?;
+                        if !ages {
+                            cutter.push(&rows, group, hints)?;
+                        }
                         pyramid = Some(begun);
                     }
                 }
             }
+            self.core.note_compacted(group.bytes.leaf - before);
         }
         match pyramid {
             Some(pyramid) => pyramid.finish(group, delta)?,
+            None if held.is_empty() => {}
+            None if ages => self.small_pyramid(state, &held, group, delta)?,
             None if held.len() <= shared.rows_max() => {
                 delta.last_row = None;
                 if held.len() as u64 >= self.rows_min() {

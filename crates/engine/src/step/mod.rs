@@ -12,14 +12,18 @@
 
 mod compact;
 mod cutter;
+mod erase;
 mod plan;
 mod stream_op;
+mod sweep;
 
-pub(crate) use compact::{compact_partition, compaction_wanted};
+pub(crate) use compact::{age_partition, compact_partition, compaction_wanted};
 pub(crate) use plan::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
+pub(crate) use sweep::sweep;
 
 use crate::catalog::Table;
 use crate::core::Core;
+use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::late::{FlushRule, Split};
 use crate::memory::{Chunk, sorted_rows};
@@ -93,6 +97,8 @@ pub(crate) fn run_step(
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
+    // First of all: nothing may be stored beside events that a delete up to this sequence removes.
+    sweep::sweep_up_to(core, index, shard, &mut scratch, sequence)?;
     let taken = take(core, shard, buffers, urgency, sequence)?;
     if taken.is_empty() {
         return Ok(false);
@@ -431,7 +437,13 @@ fn add_new_spans(
         }
         let sampled: Vec<i64> = times.iter().step_by(stride).copied().collect();
         let existing: Vec<ClosedRange> = spans.iter().map(|(r, _)| *r).collect();
-        let span = choose_span(&sampled, &existing, per_event * stride as f64, target_bytes);
+        let span = choose_span(
+            &sampled,
+            &existing,
+            per_event * stride as f64,
+            target_bytes,
+            table.life.level_max(),
+        );
         let range = span.range();
         let before = times.len();
         times.retain(|t| !range.contains(Timestamp::from_nanos(*t)));
@@ -612,6 +624,9 @@ fn record(
         groups: 0,
         leaves: state.sums.leaves,
         late_runs: state.sums.late_runs,
+        aged: state.is_aged(),
+        expires_first: None,
+        expires_last: None,
     }
 }
 
@@ -669,6 +684,13 @@ impl Core {
         if let Some((_, accepted)) = saved.first_mut() {
             *accepted = accepted.saturating_sub(waiting);
         }
+        let (day, bytes) = *self.compacted.lock();
+        let now = self.env.clock.now().as_nanos().max(0).unsigned_abs();
+        saved.extend([
+            (CLOCK, now),
+            (COMPACTION_DAY, day),
+            (COMPACTION_DAY_BYTES, bytes),
+        ]);
         saved
     }
 
@@ -686,6 +708,15 @@ impl Core {
         }
         for record in self.meta.streams(missing)? {
             keys.insert(record.id, record.key);
+        }
+        if keys.len() < streams.len() {
+            // Gone, and yet there are events that a delete has not reached.
+            let dropped = self.meta.dropped()?.into_iter().map(|(_, record)| record);
+            for record in self.catalog.pending_dropped().into_iter().chain(dropped) {
+                if streams.contains(&record.id) {
+                    keys.insert(record.id, record.key);
+                }
+            }
         }
         Ok(keys)
     }

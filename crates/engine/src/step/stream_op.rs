@@ -50,11 +50,11 @@ enum LatePlan {
 }
 
 impl OpContext<'_> {
-    fn leaf_events(&self) -> usize {
+    pub(super) fn leaf_events(&self) -> usize {
         self.table.leaf_events as usize
     }
 
-    fn target(&self) -> PyramidTarget<'_> {
+    pub(super) fn target(&self) -> PyramidTarget<'_> {
         PyramidTarget {
             store: self.store,
             segment: self.segment,

@@ -2,8 +2,11 @@
 //!
 //! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now.
 
-use super::{REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TYPE, Refused};
-use crate::catalog::{Field, Table, check_name};
+use super::{
+    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TYPE,
+    Refused,
+};
+use crate::catalog::{Field, Life, Table, check_name};
 use crate::core::Core;
 use crate::ids::TableId;
 use crate::{Error, Result};
@@ -106,6 +109,9 @@ pub(super) fn check_entry(
     }
     check_times(core, &times, &mut accepting);
     check_strings(core, &fields, &mut accepting);
+    if let Some(table) = &table {
+        check_ended(table, &times, &mut accepting);
+    }
     let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
     if accepting.any_good() {
         if !fits {
@@ -213,6 +219,28 @@ fn check_times(core: &Core, times: &[i64], accepting: &mut Accepting) {
     }
 }
 
+/// Nothing can be added to what retention or aging has ended.
+fn check_ended(table: &Table, times: &[i64], accepting: &mut Accepting) {
+    let life = &table.life;
+    let floor = life.floor();
+    if floor == i64::MIN {
+        return;
+    }
+    for (row, time) in times.iter().enumerate().filter(|(_, t)| **t < floor) {
+        accepting.refuse(row, REFUSED_ENDED, || {
+            let what = if *time < life.cut {
+                "the retention of table"
+            } else {
+                "the stretch of which only aggregates are kept in table"
+            };
+            format!(
+                "timestamp {time} lies before {floor}, where {what} `{}` ended: raise the setting before sending older data",
+                table.name
+            )
+        });
+    }
+}
+
 fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Accepting) {
     let max = core.options.string_bytes_max;
     for (field, column) in fields {
@@ -253,6 +281,7 @@ fn define_fields(
             duplicates: crate::Duplicates::Last,
             leaf_events: core.options.leaf_events,
             fields: Vec::new(),
+            life: Life::FOREVER,
         });
         for (field, field_type) in &wanted {
             let room = table.fields.len() < core.options.fields_max;

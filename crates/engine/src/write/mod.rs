@@ -38,6 +38,8 @@ pub struct Refused {
 
 /// The value has another type than the field.
 pub const REFUSED_TYPE: &str = "E_TYPE";
+/// The timestamp lies before what the table keeps: its retention or its aging has passed it.
+pub const REFUSED_ENDED: &str = "E_TIME_ENDED";
 /// The timestamp lies too far in the future.
 pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
 /// A name or a value is longer than allowed.
@@ -133,8 +135,13 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         payload.put_varint(u64::from(one.stream.0));
         encode_rows(&one.rows, &mut payload);
     }
-    let sequence = core.log.enqueue(RecordKind::Write, payload, true)?;
-    insert(core, sequence, prepared);
+    let sequence = {
+        let _door = core.door.read();
+        check_still_there(core, &prepared)?;
+        let sequence = core.log.enqueue(RecordKind::Write, payload, true)?;
+        insert(core, sequence, prepared);
+        sequence
+    };
     core.log.inserted(sequence);
     core.counters.accepted(accepted, raw_bytes as u64);
     wake_workers(core);
@@ -143,6 +150,40 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         refused,
         accepted,
     })
+}
+
+/// What the batch was checked against may have been ended since: nothing of it is stored then, and the writer tries again.
+fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
+    let mut checked: Option<(TableId, crate::catalog::Life)> = None;
+    for one in prepared {
+        let life = match checked {
+            Some((id, life)) if id == one.table => life,
+            _ => {
+                let table = core.catalog.table(one.table);
+                let life = table
+                    .map(|t| t.life)
+                    .ok_or_else(|| Error::internal("a write to no table"))?;
+                checked = Some((one.table, life));
+                life
+            }
+        };
+        let floor = life.floor();
+        let ended =
+            life.dropped || (floor > i64::MIN && one.rows.times.iter().any(|time| *time < floor));
+        if ended {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "the table was dropped, or its retention or aging moved, while the batch was checked: write it again",
+            ));
+        }
+    }
+    if core.catalog.any_dropped(prepared.iter().map(|p| p.stream)) {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "a stream was dropped while the batch was checked: write it again",
+        ));
+    }
+    Ok(())
 }
 
 /// Checks every entry and finds or defines its stream.

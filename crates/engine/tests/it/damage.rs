@@ -80,7 +80,7 @@ fn rich_victim() -> Victim {
         fields: Fields::from([("n".to_owned(), Value::I64(-7))]),
     }]));
     let mut maker = Maker::new(32);
-    let tail = (0..12)
+    let tail = (0..14)
         .map(|_| Action::Write(maker.events(7, 90)))
         .collect();
     victim(options, actions, tail)
@@ -595,11 +595,12 @@ fn a_database_that_does_not_open_keeps_what_it_might_be_repaired_from() {
         &|disk| disk.flip_bit(newest_log(disk), 70, 1).unwrap(),
         &|disk| disk.truncate_file(newest_log(disk), 1000).unwrap(),
     ];
-    for damage in damages {
+    for (which, damage) in damages.iter().enumerate() {
         let disk = crashed.after_crash(1);
         damage(&disk);
         let before = data_files(&disk);
-        assert_located(&open(&disk).unwrap_err(), "refused");
+        let error = open(&disk).expect_err(&format!("damage {which}"));
+        assert_located(&error, "refused");
         assert!(
             data_files(&disk) == before,
             "refused, and yet files were changed"

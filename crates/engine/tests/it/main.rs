@@ -11,6 +11,7 @@ mod crash;
 mod damage;
 mod faults;
 mod laws;
+mod life;
 mod limits;
 mod model;
 mod papers;

@@ -5,8 +5,8 @@ use headwater_codec::{
     Value, ValueRef,
 };
 use headwater_engine::{
-    AggregateSpec, Bins, CheckReport, Comparison, Database, Duplicates, FieldSpec, Filter,
-    FlushRule, LatePolicy, MergeScope, Options, ScanSpec, Snapshot, Stats, TableSpec,
+    AggregateSpec, Bins, CheckReport, Comparison, Database, DeleteSpec, Duplicates, FieldSpec,
+    Filter, FlushRule, LatePolicy, MergeScope, Options, ScanSpec, Snapshot, Stats, TableSpec,
 };
 use headwater_io::{Env, NoThreads};
 use std::collections::BTreeMap;
@@ -171,10 +171,10 @@ impl World {
             })
             .collect();
         db.create_table(&TableSpec {
-            name: "t".into(),
             duplicates: setup.duplicates,
             leaf_events: Some(32),
             fields,
+            ..TableSpec::new("t")
         })
         .unwrap();
         let times = (0..if setup.tall { 2 } else { 5 })
@@ -228,6 +228,52 @@ impl World {
         assert!(written.refused.is_empty(), "{:?}", written.refused);
     }
 
+    /// Deletes a range, of one stream or of all, or drops a stream.
+    fn delete(&mut self) {
+        let names: Vec<StreamName> = self.model.keys().cloned().collect();
+        let Some(name) = names.get(self.random.below(names.len().max(1) as u64) as usize) else {
+            return;
+        };
+        let tags = name.tags().to_vec();
+        if self.random.chance(6) {
+            assert_eq!(self.db().drop_streams("t", &tags).unwrap(), 1);
+            self.model.remove(name);
+            return;
+        }
+        let range = match self.model.get(name) {
+            Some(stream) if !stream.rows.is_empty() && self.random.chance(98) => {
+                // Mostly a few rows.
+                let random = &mut self.random;
+                if random.chance(20) {
+                    random_range(random, stream)
+                } else {
+                    let from = random.below(stream.rows.len() as u64) as usize;
+                    let to = (from + random.below(25) as usize).min(stream.rows.len() - 1);
+                    let late = random.below(2) as i64;
+                    ClosedRange::nanos(stream.rows[from].0.saturating_add(late), stream.rows[to].0)
+                }
+            }
+            _ => ClosedRange::ALL,
+        };
+        let all = self.random.chance(20);
+        let spec = DeleteSpec {
+            table: "t".into(),
+            tags: if all { Vec::new() } else { tags },
+            range,
+        };
+        if range.is_empty() {
+            self.db().delete(&spec).unwrap_err();
+            return;
+        }
+        self.db().delete(&spec).unwrap();
+        for (other, stream) in &mut self.model {
+            if all || other == name {
+                let inside = |t: i64| range.contains(Timestamp::from_nanos(t));
+                stream.rows.retain(|(t, _)| !inside(*t));
+            }
+        }
+    }
+
     fn reopen(&mut self) {
         self.db.take().unwrap().close().unwrap();
         self.db = Some(Database::open_in(self.env.clone(), options(&self.setup)).unwrap());
@@ -235,7 +281,8 @@ impl World {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..=79 => self.write(),
+            0..=75 => self.write(),
+            76..=79 => self.delete(),
             80..=89 => self.db().flush().unwrap(),
             90..=92 => self.reopen(),
             93 => self.db().compact().unwrap(),
@@ -245,6 +292,9 @@ impl World {
                 // What is written, flushed and compacted while a snapshot is open does not change it.
                 for _ in 0..self.random.below(4) {
                     self.write();
+                }
+                if self.random.chance(30) {
+                    self.delete();
                 }
                 self.db().flush().unwrap();
                 if self.random.chance(30) {
@@ -268,6 +318,10 @@ pub(crate) fn check(
     }
     for (name, stream) in model {
         check_scan(snapshot, name, stream, ClosedRange::ALL);
+        if stream.rows.is_empty() {
+            assert!(snapshot.last(name).unwrap().is_empty(), "{name}");
+            continue;
+        }
         let range = random_range(random, stream);
         check_scan(snapshot, name, stream, range);
         check_filter(snapshot, name, stream, range, random);
@@ -652,6 +706,7 @@ struct Happened {
     late_run: u64,
     folded: u64,
     compacted: u64,
+    cut: u64,
     blocks: u64,
     partitions: u64,
 }
@@ -662,6 +717,7 @@ impl Happened {
         self.late_run += stats.events_late_run;
         self.folded += stats.events_fold;
         self.compacted += stats.events_compaction;
+        self.cut += stats.events_delete;
         self.partitions = self.partitions.max(stats.partitions);
         self.blocks += report.blocks;
     }
@@ -722,7 +778,10 @@ fn random_operations_equal_a_sorted_map() {
         "{happened:?}"
     );
     assert!(
-        happened.compacted > 1000 && happened.blocks > 100 && happened.partitions > 5,
+        happened.compacted > 1000
+            && happened.cut > 1000
+            && happened.blocks > 100
+            && happened.partitions > 5,
         "{happened:?}"
     );
 }
@@ -730,7 +789,11 @@ fn random_operations_equal_a_sorted_map() {
 #[test]
 fn long_random_operations_equal_a_sorted_map() {
     let mut happened = Happened::default();
-    for (seed, duplicates) in [(77, Duplicates::Last), (78, Duplicates::Keep)] {
+    for (seed, duplicates) in [
+        (77, Duplicates::Last),
+        (78, Duplicates::Keep),
+        (79, Duplicates::Last),
+    ] {
         let setup = Setup {
             duplicates,
             policy: LatePolicy::default(),
@@ -738,7 +801,7 @@ fn long_random_operations_equal_a_sorted_map() {
             late_runs_max: 3,
             tall: true,
         };
-        happened.add(run(seed, 300, setup));
+        happened.add(run(seed, 400, setup));
     }
     println!("{happened:?}");
     assert!(

@@ -4,11 +4,10 @@
 //! A workload is a list of [`Action`]s. Those that change what a reader sees are numbered as *steps*, in the order in which the
 //! log gets them, so "what is there" is a number: the model after that many steps.
 
-use headwater_codec::ClosedRange;
-use headwater_codec::{Batch, FieldType, StreamName, Value};
+use headwater_codec::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use headwater_engine::{
-    AggregateSpec, Bins, CheckReport, Database, Duplicates, Error, FieldSpec, Options, Scan,
-    ScanSpec, Snapshot, TableChange, TableInfo, TableSpec,
+    AggregateSpec, Bins, CheckReport, Database, DeleteSpec, Duplicates, Error, ErrorKind,
+    FieldSpec, Options, Scan, ScanSpec, Snapshot, TableChange, TableInfo, TableSpec,
 };
 use headwater_io::{
     Env, FaultyFiles, File, Files, Lock, LockError, ManualClock, NoThreads, OpenMode, SeededChance,
@@ -68,6 +67,12 @@ pub(crate) enum Action {
     Write(Vec<Event>),
     /// As many steps as batches: all in flight, then waited for.
     Burst(Vec<Vec<Event>>),
+    /// A step: deletes events.
+    Delete(DeleteSpec),
+    /// A step: drops the streams of a table that have these tags.
+    DropStreams(String, Vec<(String, String)>),
+    /// A step: drops a table.
+    DropTable(String),
     Flush,
     Compact,
     Reopen,
@@ -172,6 +177,21 @@ impl<'a> Run<'a> {
                         self.progress.acknowledged += 1;
                     }
                 }
+                Action::Delete(spec) => {
+                    self.progress.submitted += 1;
+                    unless_gone(db.delete(spec))?;
+                    self.progress.acknowledged += 1;
+                }
+                Action::DropStreams(table, tags) => {
+                    self.progress.submitted += 1;
+                    unless_gone(db.drop_streams(table, tags))?;
+                    self.progress.acknowledged += 1;
+                }
+                Action::DropTable(table) => {
+                    self.progress.submitted += 1;
+                    unless_gone(db.drop_table(table))?;
+                    self.progress.acknowledged += 1;
+                }
                 Action::Flush => {
                     db.flush()?;
                     self.progress.flushed = self.progress.acknowledged;
@@ -189,6 +209,14 @@ impl<'a> Run<'a> {
             }
         }
         Ok(db)
+    }
+}
+
+/// What was dropped before cannot be dropped or deleted again, and nothing changes.
+fn unless_gone<T>(result: Result<T, Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other.map(drop),
     }
 }
 
@@ -257,6 +285,23 @@ impl Model {
             }
             Step::Alter(table, change) => self.add_fields(table, &change.add_fields),
             Step::Write(events) => self.write(events),
+            Step::Delete(spec) => {
+                for (name, rows) in &mut self.streams {
+                    let named = spec.tags.iter().all(|(k, v)| name.tag(k) == Some(v));
+                    if name.table() == spec.table && named {
+                        rows.retain(|(t, _)| !spec.range.contains(Timestamp::from_nanos(*t)));
+                    }
+                }
+            }
+            Step::DropStreams(table, tags) => {
+                self.streams.retain(|name, _| {
+                    name.table() != *table || !tags.iter().all(|(k, v)| name.tag(k) == Some(v))
+                });
+            }
+            Step::DropTable(table) => {
+                self.streams.retain(|name, _| name.table() != *table);
+                self.tables.remove(*table);
+            }
         }
     }
 
@@ -279,6 +324,9 @@ pub(crate) enum Step<'a> {
     Create(&'a TableSpec),
     Alter(&'a str, &'a TableChange),
     Write(&'a [Event]),
+    Delete(&'a DeleteSpec),
+    DropStreams(&'a str, &'a [(String, String)]),
+    DropTable(&'a str),
 }
 
 /// The steps of a workload, in order.
@@ -290,6 +338,9 @@ pub(crate) fn steps(actions: &[Action]) -> Vec<Step<'_>> {
             Action::Alter(table, change) => out.push(Step::Alter(table, change)),
             Action::Write(events) => out.push(Step::Write(events)),
             Action::Burst(batches) => out.extend(batches.iter().map(|b| Step::Write(b))),
+            Action::Delete(spec) => out.push(Step::Delete(spec)),
+            Action::DropStreams(table, tags) => out.push(Step::DropStreams(table, tags)),
+            Action::DropTable(table) => out.push(Step::DropTable(table)),
             Action::Flush | Action::Compact | Action::Reopen => {}
         }
     }
@@ -602,6 +653,38 @@ impl Maker {
         }
     }
 
+    /// A delete, now and then of a whole stream or table.
+    pub(crate) fn delete(&mut self) -> Action {
+        let names: Vec<StreamName> = self.clocks.keys().cloned().collect();
+        let Some(name) = names.get(self.dice.below(names.len().max(1) as u64) as usize) else {
+            return Action::Flush;
+        };
+        let (table, tags) = (name.table().to_owned(), name.tags().to_vec());
+        match self.dice.below(10) {
+            0 => Action::DropTable(table),
+            1 | 2 => Action::DropStreams(table, tags),
+            _ => {
+                let to = START + self.dice.below(100 * SECOND as u64) as i64;
+                let from = to - self.dice.below(60 * SECOND as u64) as i64;
+                let everything = self.dice.chance(10);
+                let spec = DeleteSpec {
+                    table,
+                    tags: if self.dice.chance(20) {
+                        Vec::new()
+                    } else {
+                        tags
+                    },
+                    range: if everything {
+                        ClosedRange::ALL
+                    } else {
+                        ClosedRange::nanos(from, to)
+                    },
+                };
+                Action::Delete(spec)
+            }
+        }
+    }
+
     pub(crate) fn events(&mut self, count: u64, age: u64) -> Vec<Event> {
         (0..count).map(|_| self.event(age)).collect()
     }
@@ -610,13 +693,13 @@ impl Maker {
 /// The table of every workload that is declared, not made by its first write.
 pub(crate) fn keeping_table() -> Action {
     Action::Create(TableSpec {
-        name: "k".into(),
         duplicates: Duplicates::Keep,
         leaf_events: Some(16),
         fields: vec![FieldSpec {
             name: "id".into(),
             field_type: FieldType::U64,
         }],
+        ..TableSpec::new("k")
     })
 }
 
@@ -651,6 +734,8 @@ pub(crate) fn workload(
                     ..TableChange::default()
                 },
             ));
+        } else if at > length / 3 && maker.dice.chance(6) {
+            actions.push(maker.delete());
         } else if maker.dice.chance(10) {
             let batches = (0..2 + maker.dice.below(3))
                 .map(|_| maker.events(4, age))

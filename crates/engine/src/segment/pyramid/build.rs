@@ -384,7 +384,7 @@ fn replace_blocks(
 }
 
 /// Sorts ranges and joins those that touch; beyond a number, those with the smallest gaps too.
-fn joined(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
+pub(super) fn joined(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
     ranges.sort_by_key(|r| r.first);
     let join = |ranges: Vec<ClosedRange>, gap: i128| {
         let mut out: Vec<ClosedRange> = Vec::new();

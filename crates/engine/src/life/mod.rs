@@ -1,0 +1,15 @@
+//! The end of data: deletes, retention, aging, and what of it waits to be carried out.
+//!
+//! Invariants: a delete acts on smaller sequences only; a horizon (retention cut, aging) never moves back, and no row is
+//! accepted before it; whatever ends data is in the log before a reader or a file knows of it.
+//! Concurrency: tombstones stand in every shard's state, under its lock, before their record is published, and leave it in
+//! the instant in which the shard's partitions and memory are rid of the events.
+//! Failure: carrying out is a step like any other; until it has succeeded readers leave the events out themselves.
+
+mod end;
+mod horizon;
+mod tombstone;
+
+pub use end::DeleteSpec;
+pub(crate) use horizon::ClockGuard;
+pub(crate) use tombstone::{DeleteRecord, Tombstone, holds, overlapping, swallows, union};

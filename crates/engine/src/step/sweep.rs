@@ -1,0 +1,333 @@
+//! Carries out deletes, drops and retention in a shard: out of its partitions, then out of its memory.
+//!
+//! Invariants: a group with sequence S leaves its whole partition rid of every delete up to S, so readers and replay compare
+//! sequences and need no other mark; memory loses the events even while a partition that is being rewritten has to wait;
+//! a tombstone leaves the shard once nothing of it is left to do.
+//! A partition all of whose events are gone is removed. Its covers go with it: an event that the log still holds comes back
+//! at replay only to be removed again by the delete or the cut, which stands behind it in the log.
+
+use super::erase::{erase, is_touched};
+use super::stream_op::{OpContext, OpOutput};
+use super::{
+    SharedLeaves, Written, attach_shared, commit, free_log, make_durable, open_group, record,
+};
+use crate::catalog::Table;
+use crate::core::Core;
+use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
+use crate::late::FlushRule;
+use crate::life::{Tombstone, union};
+use crate::meta::PartitionRecord;
+use crate::segment::{Partition, SegmentHeader, SegmentState, StreamDelta};
+use crate::shard::{Shard, StepScratch};
+use crate::{Error, ErrorKind, Result};
+use headwater_codec::ClosedRange;
+use std::sync::Arc;
+
+/// A commit of a sweep changes at most this many partitions.
+const PARTITIONS_MAX: usize = 16;
+
+/// Carries out what is due in a shard. True when anything was.
+pub(crate) fn sweep(core: &Core, index: ShardIndex) -> Result<bool> {
+    let shard = core.shard(index)?;
+    let mut scratch = shard.stepping.lock();
+    core.log.check_failure()?;
+    let sequence = core.log.published();
+    sweep_up_to(core, index, shard, &mut scratch, sequence)
+}
+
+/// As [`sweep`], with the shard's step lock held.
+pub(super) fn sweep_up_to(
+    core: &Core,
+    index: ShardIndex,
+    shard: &Shard,
+    scratch: &mut StepScratch,
+    sequence: Sequence,
+) -> Result<bool> {
+    let mut progress = false;
+    loop {
+        let plan = Plan::make(core, shard, sequence)?;
+        if plan.gone.is_empty() && plan.touched.is_empty() {
+            let freed = clear_memory(core, shard, sequence);
+            return Ok(progress || freed);
+        }
+        let result = carry_out(core, index, shard, scratch, sequence, plan);
+        if let Err(error) = result {
+            if error.kind() != ErrorKind::Full {
+                core.log.latch(error.clone());
+            }
+            return Err(error);
+        }
+        progress = true;
+    }
+}
+
+/// A partition, and the ranges to erase for a stream.
+struct Touched {
+    partition: Arc<Partition>,
+    table: Arc<Table>,
+    state: Arc<SegmentState>,
+    streams: Vec<(StreamId, Vec<ClosedRange>)>,
+}
+
+#[derive(Default)]
+struct Plan {
+    /// Partitions that hold nothing any more.
+    gone: Vec<Arc<Partition>>,
+    touched: Vec<Touched>,
+}
+
+impl Plan {
+    fn make(core: &Core, shard: &Shard, sequence: Sequence) -> Result<Plan> {
+        let (tombstones, partitions, busy) = {
+            let state = shard.state.lock();
+            (
+                Arc::clone(&state.tombstones),
+                Arc::clone(&state.partitions),
+                state.busy.clone(),
+            )
+        };
+        // Replay reads nothing up to here, so that nobody needs the covers of what is empty.
+        let replayed_from = core.log.sequence_before(core.commit.lock().log_generation);
+        let mut plan = Plan::default();
+        for partition in partitions.all().filter(|p| !busy.contains(&p.id())) {
+            if plan.gone.len() + plan.touched.len() >= PARTITIONS_MAX {
+                break;
+            }
+            let record = &partition.record;
+            let table = core
+                .catalog
+                .table(record.table)
+                .ok_or_else(|| Error::internal("a partition of no table"))?;
+            let empty = record.events == 0 && !record.aged && record.sequence <= replayed_from;
+            if empty || table.life.dropped || record.span().last.as_nanos() < table.life.cut {
+                plan.gone.push(Arc::clone(partition));
+                continue;
+            }
+            let due: Vec<&Tombstone> = tombstones
+                .iter()
+                .filter(|t| {
+                    t.sequence <= sequence
+                        && t.sequence > record.sequence
+                        && t.table == record.table
+                        && t.range.overlaps(&record.span())
+                })
+                .collect();
+            if due.is_empty() {
+                continue;
+            }
+            let state = core.store.state(partition)?;
+            let mut streams = Vec::new();
+            for (stream, stream_state) in state.streams().iter() {
+                let ranges = due
+                    .iter()
+                    .filter(|t| t.concerns(record.table, stream))
+                    .map(|t| t.range.intersect(&record.span()));
+                let ranges = union(ranges.collect());
+                if is_touched(&stream_state, &ranges) {
+                    streams.push((stream, ranges));
+                }
+            }
+            streams.sort_unstable_by_key(|(stream, _)| *stream);
+            if !streams.is_empty() {
+                plan.touched.push(Touched {
+                    partition: Arc::clone(partition),
+                    table,
+                    state,
+                    streams,
+                });
+            }
+        }
+        Ok(plan)
+    }
+}
+
+fn carry_out(
+    core: &Core,
+    index: ShardIndex,
+    shard: &Shard,
+    scratch: &mut StepScratch,
+    sequence: Sequence,
+    plan: Plan,
+) -> Result<()> {
+    let mut gone = plan.gone;
+    let mut written = Vec::with_capacity(plan.touched.len());
+    for touched in &plan.touched {
+        let one = write(core, index, scratch, sequence, touched)?;
+        if one.state.is_empty() {
+            gone.push(Arc::clone(&touched.partition));
+        } else {
+            written.push(one);
+        }
+    }
+    make_durable(core, sequence, &written)?;
+    let removed: Vec<SegmentId> = gone.iter().map(|p| p.id()).collect();
+    commit(core, sequence, &written, &removed)?;
+    {
+        let mut state = shard.state.lock();
+        let mut partitions = (*state.partitions).clone();
+        for one in &written {
+            core.store.put_state(&one.partition, Arc::clone(&one.state));
+            partitions.put(Arc::clone(&one.partition));
+        }
+        for one in &gone {
+            partitions.remove(one.record.table, one.id());
+        }
+        state.version += 1;
+        state.partitions = Arc::new(partitions);
+        state.step_sequence = state.step_sequence.max(sequence);
+    }
+    for one in &gone {
+        tracing::info!(
+            segment = one.id().0,
+            "removed a partition all of whose events are gone"
+        );
+        core.store.forget(one.id());
+        one.file.set_replaced();
+    }
+    free_log(core)
+}
+
+fn write(
+    core: &Core,
+    index: ShardIndex,
+    scratch: &mut StepScratch,
+    sequence: Sequence,
+    touched: &Touched,
+) -> Result<Written> {
+    let old = &touched.partition;
+    let header = SegmentHeader {
+        id: old.id(),
+        table: touched.table.id,
+        shard: index,
+        level: old.record.level,
+        bucket: old.record.bucket,
+    };
+    let (mut group, file) = open_group(core, old.id(), Some(old), &header)?;
+    let context = OpContext {
+        store: &core.store,
+        segment: old.id(),
+        table: &touched.table,
+        top: old.record.level,
+        scope: core.options.late_policy.merge_scope,
+        late_runs_max: core.options.late_runs_max,
+        exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
+        bucket_events: core.options.bucket_events,
+        counters: &core.counters,
+    };
+    let hints = scratch.hints.entry(touched.table.id).or_default();
+    let mut shared = SharedLeaves::new(touched.table.leaf_events as usize);
+    let mut deltas = Vec::with_capacity(touched.streams.len());
+    for (stream, ranges) in &touched.streams {
+        let Some(state) = touched.state.stream(*stream) else {
+            continue;
+        };
+        let mut delta = StreamDelta {
+            stream: *stream,
+            ..StreamDelta::default()
+        };
+        let mut out = OpOutput {
+            group: &mut group,
+            hints,
+            shared: &mut shared,
+        };
+        erase(&context, &mut out, *stream, &state, ranges, &mut delta)?;
+        deltas.push(delta);
+    }
+    attach_shared(shared.finish(&mut group, hints)?, &mut deltas);
+    let previous = Some((old.record.footer_offset, old.record.footer_bytes));
+    let table =
+        (touched.state.table.as_ref() != Some(&*touched.table)).then(|| (*touched.table).clone());
+    let (footer, finished) = group.finish(previous, sequence, table, deltas)?;
+    let next = touched
+        .state
+        .with_footer(&footer, u64::from(finished.footer_bytes));
+    core.counters
+        .bytes(0, group.bytes.leaf, group.bytes.index, 0);
+    Ok(Written {
+        partition: Arc::new(Partition {
+            record: PartitionRecord {
+                groups: old.record.groups + 1,
+                ..record(&header, sequence, &next, finished)
+            },
+            file,
+        }),
+        state: Arc::new(next),
+        group,
+        is_new: false,
+        rows: 0,
+        streams: Vec::new(),
+    })
+}
+
+/// Takes out of memory what is deleted, and lets go of tombstones that have nothing left to do. True when it did anything.
+fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
+    let mut state = shard.state.lock();
+    let due: Vec<Tombstone> = state
+        .tombstones
+        .iter()
+        .filter(|t| t.sequence <= sequence)
+        .cloned()
+        .collect();
+    let version = state.version + 1;
+    let keep = state.has_snapshots();
+    let before = state.bytes;
+    let mut changed = false;
+    let active: Vec<(StreamId, TableId)> =
+        state.active().map(|(s, slot)| (s, slot.table)).collect();
+    for (stream, table_id) in active {
+        let Some(life) = core.catalog.table(table_id).map(|t| t.life) else {
+            continue;
+        };
+        let concerned: Vec<&Tombstone> = due
+            .iter()
+            .filter(|t| t.concerns(table_id, stream))
+            .collect();
+        if concerned.is_empty() && !life.dropped && life.cut == i64::MIN {
+            continue;
+        }
+        let stays = |time: i64, s: Sequence| {
+            !life.dropped && time >= life.cut && !concerned.iter().any(|t| t.removes(time, s))
+        };
+        let (removed, _) = state.with_stream(stream, table_id, |memory| {
+            memory.remove_deleted(&stays, version, keep)
+        });
+        if removed {
+            changed = true;
+            if keep {
+                state.note_retired(stream);
+            }
+        }
+    }
+    // A delete that a partition being rewritten still waits for stays.
+    let waits = |t: &Tombstone| {
+        state.partitions.of(t.table).iter().any(|p| {
+            state.busy.contains(&p.id())
+                && p.record.sequence < t.sequence
+                && t.range.overlaps(&p.record.span())
+        })
+    };
+    let left: Vec<Tombstone> = state
+        .tombstones
+        .iter()
+        .filter(|t| t.sequence > sequence || waits(t))
+        .cloned()
+        .collect();
+    if left.len() < state.tombstones.len() {
+        changed = true;
+        state.tombstones = Arc::new(left);
+    }
+    if changed {
+        state.version = version;
+    }
+    state.ending = false;
+    let change = state.bytes as isize - before as isize;
+    let alone = !keep;
+    drop(state);
+    if alone && core.shards.iter().all(|s| !s.state.lock().has_snapshots()) {
+        core.catalog.forget_dropped();
+    }
+    if change != 0 {
+        core.memory_changed(change);
+    }
+    changed
+}
