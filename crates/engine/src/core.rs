@@ -87,7 +87,7 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// The shard a stream belongs to, by its key bytes. Fixed for the life of the database.
     pub(crate) fn shard_of(&self, key: &[u8]) -> ShardIndex {
-        ShardIndex((key_hash(key) % self.shards.len().max(1) as u64) as u16)
+        shard_number(key, self.shards.len())
     }
 
     pub(crate) fn shard(&self, index: ShardIndex) -> Result<&Shard> {
@@ -134,6 +134,11 @@ impl Core {
         }
         needed
     }
+}
+
+/// The shard of a stream in a database of so many shards.
+pub(crate) fn shard_number(key: &[u8], shards: usize) -> ShardIndex {
+    ShardIndex((key_hash(key) % shards.max(1) as u64) as u16)
 }
 
 /// FNV-1a with a final mix: the same on every machine and in every version.

@@ -5,7 +5,7 @@ use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::life::DeleteRecord;
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
-use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, SegmentHeader, StreamDelta};
+use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, Replaces, SegmentHeader, StreamDelta};
 use headwater_codec::{ClosedRange, Cursor, FieldType, Level};
 
 fn hex(bytes: &[u8]) -> String {
@@ -215,6 +215,7 @@ fn a_partition_record() {
 #[test]
 fn a_segment_header() {
     let header = SegmentHeader {
+        replaces: None,
         id: SegmentId(42),
         table: TableId(3),
         shard: ShardIndex(1),
@@ -223,6 +224,19 @@ fn a_segment_header() {
     };
     let bytes = header.encode();
     check("segment_header", &bytes);
+    assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+    let header = SegmentHeader {
+        replaces: Some(Replaces {
+            id: SegmentId(17),
+            footer_offset: 123_456,
+            part: 1,
+            parts: 2,
+            covers_after: Sequence(99),
+        }),
+        ..header
+    };
+    let bytes = header.encode();
+    check("segment_header_replacing", &bytes);
     assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
 }
 

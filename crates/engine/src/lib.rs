@@ -33,7 +33,10 @@ mod stats;
 mod step;
 mod write;
 
-pub use care::{BackupReport, Reader, backup, restore, verify_backup};
+pub use care::{
+    BackupReport, Reader, RepairFinding, RepairMode, RepairReport, backup, repair, restore,
+    verify_backup,
+};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
 pub use db::{Database, TableChange, Ticket, Written};

@@ -24,9 +24,9 @@ pub use headwater_engine::{
     AggregateSpec, BackupReport, Bin, Bins, CheckReport, Comparison, Damage, Database, DeleteSpec,
     Duplicates, Durability, Error, ErrorKind, Field, FieldSpec, Filter, FlushRule, LastValue,
     LatePolicy, MergeScope, Options, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
-    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Reader, Recovery, Refused, Result, Scan,
-    ScanChunk, ScanSpec, Snapshot, Split, Stats, TableChange, TableInfo, TableSpec, Ticket,
-    Written,
+    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Reader, Recovery, Refused, RepairFinding,
+    RepairMode, RepairReport, Result, Scan, ScanChunk, ScanSpec, Snapshot, Split, Stats,
+    TableChange, TableInfo, TableSpec, Ticket, Written,
 };
 
 /// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and the log. Changes nothing, and
@@ -77,4 +77,15 @@ pub fn verify_backup(dir: &std::path::Path) -> Result<CheckReport> {
 /// backed up, `full`, `io`. Damage found by the check is part of the report.
 pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport> {
     headwater_engine::restore(&headwater_io::Env::system(), from, options)
+}
+
+/// Repairs the database in `options.dir`, which must not be open: damaged leaves and footers, torn or missing log records, missing
+/// files, missing or damaged metadata. Everything that can be read stays; damaged files are copied to `DIR/quarantine` before
+/// anything is changed; the report says what is lost. [`RepairMode::DryRun`] changes nothing.
+///
+/// # Errors
+/// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was written by another version,
+/// `full`, `io`.
+pub fn repair(options: &Options, mode: RepairMode) -> Result<RepairReport> {
+    headwater_engine::repair(&headwater_io::Env::system(), options, mode)
 }

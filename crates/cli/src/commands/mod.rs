@@ -9,6 +9,7 @@ pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod last;
 pub(crate) mod plot;
+pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod stat;

@@ -82,3 +82,32 @@ fn a_backup_beside_an_import_that_is_killed() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("not empty"));
 }
+
+#[test]
+fn a_damaged_database_is_repaired_when_told_so() {
+    let bench = Bench::new();
+    let rows: String = (0..20_000).map(line).collect();
+    bench.import_lines(&rows).ok();
+    std::fs::remove_file(bench.db().join("meta.redb")).unwrap();
+    let refused = run("check", &bench.db(), &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = ok(&run("repair", &bench.db(), &[]));
+    assert!(
+        said.contains("damaged: ") && said.contains("meta.redb"),
+        "{said}"
+    );
+    assert!(!bench.db().join("meta.redb").exists());
+    let said = ok(&run("repair", &bench.db(), &["--yes".as_ref()]));
+    assert!(
+        said.lines().last().unwrap().starts_with("sound: "),
+        "{said}"
+    );
+    assert!(!said.contains("lost: "), "{said}");
+    check(&bench.db(), 0);
+    let db = open(&bench.db());
+    assert_eq!(rows_without_holes(&db, 0), 20_000);
+    db.close().unwrap();
+    drop(db);
+    let said = ok(&run("repair", &bench.db(), &["--yes".as_ref()]));
+    assert!(said.starts_with("sound: "), "{said}");
+}

@@ -93,6 +93,7 @@ fn help_texts_are_as_they_were() {
         "check",
         "backup",
         "restore",
+        "repair",
         "compact",
         "delete",
         "table",

@@ -30,7 +30,7 @@ pub(crate) struct MetaCopy {
 }
 
 impl MetaCopy {
-    fn take(files: &dyn Files, path: &Path) -> Result<MetaCopy> {
+    pub(crate) fn take(files: &dyn Files, path: &Path) -> Result<MetaCopy> {
         let source = open(files, path)?;
         let header = header(&*source, path)?;
         let len = source.len().map_err(|e| Error::io("read", path, e))?;

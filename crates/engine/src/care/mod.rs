@@ -5,7 +5,9 @@
 mod backup;
 mod look;
 mod reader;
+mod repair;
 
 pub use backup::{BackupReport, backup, restore, verify_backup};
 pub use reader::Reader;
 pub(crate) use reader::open_core;
+pub use repair::{RepairFinding, RepairMode, RepairReport, repair};

@@ -16,10 +16,9 @@ mod record;
 mod replay;
 
 pub(crate) use files::file_path as log_path;
-#[cfg(test)]
-pub(crate) use record::FileHeader;
-pub(crate) use record::RecordHeader;
-pub(crate) use record::RecordKind;
+pub(crate) use record::{
+    FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad, record_bytes,
+};
 pub(crate) use replay::{Access, LogEnd, Replayed, replay};
 
 use crate::ids::Sequence;
@@ -28,7 +27,6 @@ use files::LogFiles;
 use headwater_codec::checksum::crc32c;
 use headwater_io::Clock;
 use parking_lot::{Condvar, Mutex};
-use record::{pad, record_bytes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

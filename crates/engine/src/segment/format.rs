@@ -9,11 +9,14 @@ use headwater_codec::checksum::crc32c;
 use headwater_codec::{ClosedRange, Cursor, DecodeError, Level, PutBytes};
 
 const HEADER_MAGIC: [u8; 8] = *b"HWSEG\x00\x00\x01";
-const FOOTER_MAGIC: [u8; 8] = *b"HWFOOT\x00\x01";
+pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"HWFOOT\x00\x01";
 /// Bytes of a segment's header; the first group follows.
 pub(crate) const HEADER_BYTES: u64 = 64;
 const TRAILER_BYTES: usize = 16;
 const FOOTER_VERSION: u8 = 1;
+/// A rewriting of more streams is written as several groups, each with so many streams but for the last, so that it holds the
+/// changes of so many at once. Part of the format: a repair tells by it whether a rewriting was finished.
+pub(crate) const GROUP_STREAMS: usize = 4096;
 
 /// The header of a segment: which partition it belongs to. Never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,23 @@ pub(crate) struct SegmentHeader {
     pub(crate) shard: ShardIndex,
     pub(crate) level: Level,
     pub(crate) bucket: i64,
+    /// What was rewritten into this segment; `None` = nothing, it was begun empty.
+    pub(crate) replaces: Option<Replaces>,
+}
+
+/// What a segment takes the place of, so that the metadata can be rebuilt from segments alone: a rewrite that was never
+/// committed, and a segment that was not removed in time, are told from those in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replaces {
+    /// The segment that was rewritten.
+    pub(crate) id: SegmentId,
+    /// Its last footer then.
+    pub(crate) footer_offset: u64,
+    /// Which of the segments that take its place together; their ids follow one another.
+    pub(crate) part: u16,
+    pub(crate) parts: u16,
+    /// Covers up to this sequence were left out: the log up to it is not needed for what this segment holds.
+    pub(crate) covers_after: Sequence,
 }
 
 impl SegmentHeader {
@@ -33,6 +53,13 @@ impl SegmentHeader {
         out.put_u16(self.shard.0);
         out.put_u16(self.level.get() as i16 as u16);
         out.put_i64(self.bucket);
+        if let Some(replaces) = self.replaces {
+            out.put_u64(replaces.id.0);
+            out.put_u64(replaces.footer_offset);
+            out.put_u16(replaces.part);
+            out.put_u16(replaces.parts);
+            out.put_u64(replaces.covers_after.0);
+        }
         out.resize(HEADER_BYTES as usize - 4, 0);
         let crc = crc32c(&out);
         out.put_u32(crc);
@@ -53,7 +80,13 @@ impl SegmentHeader {
         let shard = ShardIndex(cursor.u16("shard")?);
         let level = i32::from(cursor.u16("level")? as i16);
         let bucket = cursor.i64("bucket")?;
-        cursor.take(HEADER_BYTES as usize - 4 - 32, "reserved bytes")?;
+        let replaces = Replaces {
+            id: SegmentId(cursor.u64("replaced segment")?),
+            footer_offset: cursor.u64("replaced footer")?,
+            part: cursor.u16("part")?,
+            parts: cursor.u16("parts")?,
+            covers_after: Sequence(cursor.u64("sequence of covers")?),
+        };
         if cursor.u32("header checksum")? != crc32c(covered) {
             return Err(DecodeError {
                 expected: "a segment header with the right checksum",
@@ -72,6 +105,7 @@ impl SegmentHeader {
             shard,
             level,
             bucket,
+            replaces: (replaces.parts > 0).then_some(replaces),
         })
     }
 }

@@ -12,9 +12,10 @@ mod state;
 mod states;
 mod store;
 
-#[cfg(any(test, fuzzing))]
-pub(crate) use format::Footer;
-pub(crate) use format::{BlockEntry, Cover, LeafEntry, SegmentHeader, StreamDelta};
+pub(crate) use format::{
+    BlockEntry, Cover, FOOTER_MAGIC, Footer, GROUP_STREAMS, HEADER_BYTES, LeafEntry, Replaces,
+    SegmentHeader, StreamDelta,
+};
 pub(crate) use group::{FinishedGroup, GroupWriter};
 pub(crate) use state::{SegmentState, StreamState};
 pub(crate) use store::{Partition, SegmentFile, Store};

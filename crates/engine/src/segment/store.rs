@@ -279,6 +279,7 @@ impl Store {
         let bytes = self.read(id, 0, HEADER_BYTES as u32)?;
         let header = SegmentHeader::decode(&bytes).map_err(|e| Error::decode(&path, 0, e))?;
         let expected = SegmentHeader {
+            replaces: header.replaces,
             id,
             table: record.table,
             shard: record.shard,

@@ -20,7 +20,8 @@ use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{
-    Cover, FinishedGroup, Partition, SegmentHeader, SegmentState, StreamDelta, StreamState,
+    Cover, FinishedGroup, GROUP_STREAMS, Partition, Replaces, SegmentHeader, SegmentState,
+    StreamDelta, StreamState,
 };
 use crate::shard::Shard;
 use crate::{Error, Result};
@@ -32,8 +33,6 @@ use std::sync::atomic::Ordering;
 
 /// Partitions smaller than this are not worth rewriting for their dead bytes.
 const BYTES_MIN: u64 = 64 << 10;
-/// A rewriting of more streams is written as several groups, so that it holds the changes of so many at once.
-const GROUP_STREAMS: usize = 4096;
 /// Groups after which a partition of small leaves is rewritten.
 const SMALL_LEAF_GROUPS: u32 = 64;
 
@@ -151,10 +150,23 @@ fn rewrite(
         table: &table,
         purpose,
     };
+    let parts = u16::try_from(spans.len()).map_err(|_| Error::internal("65536 parts"))?;
+    // Ids of what is written together follow one another, by which a repair knows whether all of it is there.
+    let first_id = core
+        .next_segment
+        .fetch_add(u64::from(parts), Ordering::Relaxed);
     let mut written = Vec::with_capacity(spans.len());
     let mut result = Ok(());
-    for span in spans {
-        match job.write_span(index, &state, &covers, span) {
+    for (part, span) in (0..parts).zip(spans) {
+        let replaces = Replaces {
+            id: partition.id(),
+            footer_offset: partition.record.footer_offset,
+            part,
+            parts,
+            covers_after: still_in_log,
+        };
+        let id = SegmentId(first_id + u64::from(part));
+        match job.write_span(index, &state, &covers, (id, span), replaces) {
             Ok(one) => written.push(one),
             Err(error) => {
                 result = Err(error);
@@ -255,7 +267,8 @@ impl Job<'_> {
         index: ShardIndex,
         state: &SegmentState,
         covers: &HashMap<StreamId, Vec<Cover>>,
-        span: Span,
+        (id, span): (SegmentId, Span),
+        replaces: Replaces,
     ) -> Result<Written> {
         let Job {
             core,
@@ -263,8 +276,8 @@ impl Job<'_> {
             table,
             purpose,
         } = *self;
-        let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
         let header = SegmentHeader {
+            replaces: Some(replaces),
             id,
             table: table.id,
             shard: index,

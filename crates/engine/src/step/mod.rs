@@ -478,6 +478,7 @@ fn write_group(
         None => SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed)),
     };
     let header = SegmentHeader {
+        replaces: None,
         id,
         table: work.table.id,
         shard,
@@ -603,7 +604,7 @@ fn open_group(
 }
 
 /// The record of a partition, but for the number of groups.
-fn record(
+pub(crate) fn record(
     header: &SegmentHeader,
     sequence: Sequence,
     state: &SegmentState,

@@ -196,6 +196,7 @@ fn write(
 ) -> Result<Written> {
     let old = &touched.partition;
     let header = SegmentHeader {
+        replaces: None,
         id: old.id(),
         table: touched.table.id,
         shard: index,

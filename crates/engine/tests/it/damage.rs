@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A database at rest, and what it holds.
-struct Victim {
-    disk: FaultyFiles,
-    options: Options,
-    actions: Vec<Action>,
+pub(crate) struct Victim {
+    pub(crate) disk: FaultyFiles,
+    pub(crate) options: Options,
+    pub(crate) actions: Vec<Action>,
     /// Steps that a flush has stored.
     flushed: usize,
 }
@@ -44,7 +44,7 @@ fn victim(options: Options, mut actions: Vec<Action>, tail: Vec<Action>) -> Vict
 }
 
 /// Everything there is: late runs, pyramids of several levels, shared leaves, several groups, a log with records.
-fn rich_victim() -> Victim {
+pub(crate) fn rich_victim() -> Victim {
     let options = Options {
         partition_target_bytes: 24 << 10,
         partition_bytes_max: 48 << 10,
@@ -88,18 +88,18 @@ fn rich_victim() -> Victim {
 
 impl Victim {
     /// The same, opened and closed.
-    fn closed(self) -> Victim {
+    pub(crate) fn closed(self) -> Victim {
         let run = Run::new(Arc::new(self.disk.clone()), &self.options);
         run.open().unwrap().close().unwrap();
         let flushed = self.steps().len();
         Victim { flushed, ..self }
     }
 
-    fn steps(&self) -> Vec<Step<'_>> {
+    pub(crate) fn steps(&self) -> Vec<Step<'_>> {
         steps(&self.actions)
     }
 
-    fn files(&self, kind: &str) -> Vec<(PathBuf, u64)> {
+    pub(crate) fn files(&self, kind: &str) -> Vec<(PathBuf, u64)> {
         self.disk
             .files()
             .into_iter()
@@ -135,7 +135,7 @@ struct Reading {
 }
 
 /// Every value ever written, by stream, time and field.
-fn values_ever(steps: &[Step<'_>]) -> BTreeMap<(StreamName, i64, String), Vec<Value>> {
+pub(crate) fn values_ever(steps: &[Step<'_>]) -> BTreeMap<(StreamName, i64, String), Vec<Value>> {
     let mut out: BTreeMap<_, Vec<Value>> = BTreeMap::new();
     for step in steps {
         if let Step::Write(events) = step {

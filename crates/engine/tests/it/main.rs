@@ -16,4 +16,5 @@ mod limits;
 mod model;
 mod papers;
 mod reader;
+mod repair;
 mod support;

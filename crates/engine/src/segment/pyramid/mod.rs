@@ -12,6 +12,6 @@ mod erase;
 
 pub(crate) use bucket::{Bucket, Buckets, add_rows, from_block, in_table_type};
 pub(crate) use build::{
-    PyramidTarget, PyramidWriter, append, build, choose_base, replace, rows_min,
+    PyramidTarget, PyramidWriter, append, build, choose_base, give_up, replace, rows_min,
 };
 pub(crate) use erase::{edge_buckets, erase};

@@ -1,0 +1,242 @@
+//! Repair: makes a damaged database sound again, with everything in it that can still be read.
+//!
+//! 1 look at everything and plan, in memory; 2 check the planned database as if it were there; 3 only then, and only when asked,
+//! put it on the medium. What is damaged is copied to `DIR/quarantine` first and stays there.
+//!
+//! Invariants: nothing that could be read before is lost; sequences stay what they are; one commit of the metadata makes the
+//! repair (where they are made anew: the writing of the file).
+//! Concurrency: needs the lock of the owner.
+//! Failure: before that commit the database is as it was; after it, it is repaired. A repair that was cut short is run again.
+
+mod log;
+mod mend;
+mod overlay;
+mod plan;
+mod rebuild;
+mod scan;
+
+use crate::check::{CheckReport, check};
+use crate::error::Damage;
+use crate::log::FILE_HEADER_BYTES;
+use crate::meta::Meta;
+use crate::{Database, Error, Options, Result, recover};
+use headwater_io::{Env, File, Files, NoThreads, OpenMode};
+use plan::{Plan, PlannedMeta};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What [`repair`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairMode {
+    /// Says what it would do, and changes nothing.
+    DryRun,
+    /// Does it.
+    Act,
+}
+
+/// Something damaged, and what is done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairFinding {
+    /// What is damaged.
+    pub damage: Damage,
+    /// What the repair does about it.
+    pub action: String,
+}
+
+impl fmt::Display for RepairFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.damage, self.action)
+    }
+}
+
+/// What a repair found and did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// What is damaged. Empty = the database is sound.
+    pub findings: Vec<RepairFinding>,
+    /// What cannot be saved: which rows of which streams, as far as that is known.
+    pub lost: Vec<String>,
+    /// Files that are (or would be) kept in `DIR/quarantine`.
+    pub quarantined: Vec<PathBuf>,
+    /// The check of the database after the repair; of a dry run: as it would be.
+    pub after: CheckReport,
+}
+
+/// Repairs the database in `options.dir`, which must not be open. Damaged leaves and footers, torn or missing log records, missing
+/// files and missing or damaged metadata are dealt with; everything that can be read stays. Damaged files are copied to
+/// `DIR/quarantine` before anything is changed.
+///
+/// # Errors
+/// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was written by another version,
+/// `full`, `io`.
+pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
+    options.validate()?;
+    let dir = options.dir.as_path();
+    require_database(&*env.files, dir)?;
+    let lock = recover::take_lock(env, dir)?;
+    let mut plan = Plan::make(env, options)?;
+    let mut report = std::mem::take(&mut plan.report);
+    if report.findings.is_empty() || mode == RepairMode::DryRun {
+        return Ok(report);
+    }
+    act(env, options, &plan, &report.quarantined)?;
+    drop(lock);
+    // Opening removes what is not named any more, and closing leaves nothing to replay.
+    let alone = Env {
+        threads: Arc::new(NoThreads),
+        ..env.clone()
+    };
+    Database::open_in(alone, options.clone())?.close()?;
+    report.after = check(env.clone(), options.clone())?;
+    Ok(report)
+}
+
+fn require_database(files: &dyn Files, dir: &Path) -> Result<()> {
+    for part in ["meta.redb", "segment", "log"] {
+        let path = dir.join(part);
+        if files
+            .exists(&path)
+            .map_err(|e| Error::io("look for", &path, e))?
+        {
+            return Ok(());
+        }
+    }
+    Err(Error::not_found(format!(
+        "{}: nothing of a database here (no meta.redb, log or segment)",
+        dir.display()
+    )))
+}
+
+/// Puts a plan on the medium.
+fn act(env: &Env, options: &Options, plan: &Plan, quarantined: &[PathBuf]) -> Result<()> {
+    let files = &*env.files;
+    let dir = options.dir.as_path();
+    let quarantine = dir.join("quarantine");
+    for folder in [&quarantine, &dir.join("log"), &dir.join("segment")] {
+        files
+            .create_dir_all(folder)
+            .map_err(|e| Error::io("create", folder, e))?;
+    }
+    for path in quarantined {
+        keep(files, path, &quarantine)?;
+    }
+    sync_dir(files, &quarantine)?;
+    for (id, patch) in &plan.patches {
+        let path = dir.join("segment").join(format!("{}.seg", id.0));
+        let io = |e| Error::io("write", &path, e);
+        let file = match patch.copy_of {
+            None => files.open(&path, OpenMode::Write).map_err(io)?,
+            Some(old) => {
+                let old = dir.join("segment").join(format!("{}.seg", old.0));
+                fresh_copy(files, &old, &path)?
+            }
+        };
+        if let Some(header) = &patch.header {
+            file.write_all_at(0, header).map_err(io)?;
+        }
+        if let Some((at, tail)) = &patch.tail {
+            file.set_len(*at).map_err(io)?;
+            file.write_all_at(*at, tail).map_err(io)?;
+        }
+        file.sync_data().map_err(io)?;
+    }
+    sync_dir(files, &dir.join("segment"))?;
+    if let Some((number, content)) = &plan.log {
+        let path = dir.join("log").join(format!("{number}.log"));
+        let io = |e| Error::io("write", &path, e);
+        let file = files.open(&path, OpenMode::CreateNew).map_err(io)?;
+        // The header last: it says that what stands behind it takes the place of the older files.
+        let (header, records) = content
+            .split_at_checked(FILE_HEADER_BYTES as usize)
+            .ok_or_else(|| Error::internal("repair: a log file without a header"))?;
+        file.write_all_at(FILE_HEADER_BYTES, records).map_err(io)?;
+        file.sync_data().map_err(io)?;
+        file.write_all_at(0, header).map_err(io)?;
+        file.sync_data().map_err(io)?;
+        sync_dir(files, &dir.join("log"))?;
+    }
+    let path = dir.join("meta.redb");
+    match &plan.meta {
+        PlannedMeta::Changed(change) => {
+            let file = files
+                .open(&path, OpenMode::Write)
+                .map_err(|e| Error::io("open", &path, e))?;
+            Meta::open(&path, file)?
+                .ok_or_else(|| Error::internal("repair: the metadata changed meanwhile"))?
+                .commit(change)
+        }
+        PlannedMeta::New(memory) => {
+            remove_if_there(files, &path)?;
+            sync_dir(files, dir)?;
+            let file = files
+                .open(&path, OpenMode::CreateNew)
+                .map_err(|e| Error::io("create", &path, e))?;
+            copy(&**memory, &path, &*file, &path)?;
+            sync_dir(files, dir)
+        }
+    }
+}
+
+fn sync_dir(files: &dyn Files, dir: &Path) -> Result<()> {
+    files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))
+}
+
+fn remove_if_there(files: &dyn Files, path: &Path) -> Result<()> {
+    match files.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fresh_copy(files: &dyn Files, from: &Path, to: &Path) -> Result<Arc<dyn File>> {
+    // Left by a repair that was cut short.
+    remove_if_there(files, to)?;
+    let source = files
+        .open(from, OpenMode::Read)
+        .map_err(|e| Error::io("open", from, e))?;
+    let target = files
+        .open(to, OpenMode::CreateNew)
+        .map_err(|e| Error::io("create", to, e))?;
+    copy(&*source, from, &*target, to)?;
+    Ok(target)
+}
+
+fn copy(source: &dyn File, from: &Path, target: &dyn File, to: &Path) -> Result<()> {
+    let len = source.len().map_err(|e| Error::io("read", from, e))?;
+    let mut buffer = vec![0u8; 1 << 20];
+    let mut offset = 0;
+    while offset < len {
+        let count = usize::try_from(len - offset)
+            .unwrap_or(buffer.len())
+            .min(buffer.len());
+        let part = buffer.get_mut(..count).unwrap_or_default();
+        source
+            .read_exact_at(offset, part)
+            .map_err(|e| Error::io("read", from, e))?;
+        target
+            .write_all_at(offset, part)
+            .map_err(|e| Error::io("write", to, e))?;
+        offset += count as u64;
+    }
+    target.sync_data().map_err(|e| Error::io("sync", to, e))
+}
+
+/// Copies a file into quarantine under a name that is free.
+fn keep(files: &dyn Files, path: &Path, quarantine: &Path) -> Result<()> {
+    let Some(name) = path.file_name().and_then(|n| n.to_str()) else {
+        return Ok(());
+    };
+    let mut to = quarantine.join(name);
+    let mut number = 1;
+    while files
+        .exists(&to)
+        .map_err(|e| Error::io("look for", &to, e))?
+    {
+        number += 1;
+        to = quarantine.join(format!("{name}.{number}"));
+    }
+    fresh_copy(files, path, &to).map(drop)
+}
