@@ -11,7 +11,7 @@ use crate::memory::StreamMemory;
 use crate::partitions::PartitionSet;
 use headwater_codec::leaf::EncodeHints;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -44,8 +44,8 @@ pub(crate) struct ShardState {
     pub(crate) ending: bool,
     /// Sequence of the newest published step.
     pub(crate) step_sequence: Sequence,
-    /// Open snapshots by the version they see.
-    snapshots: BTreeMap<u64, usize>,
+    /// Open snapshots: the versions they see, rising, and how many see each.
+    snapshots: Vec<(u64, usize)>,
     retired: Vec<StreamId>,
     /// Partitions a compaction is rewriting: they take no groups.
     pub(crate) busy: HashSet<SegmentId>,
@@ -162,7 +162,10 @@ impl ShardState {
 
     /// Registers a snapshot of the present version.
     pub(crate) fn open_snapshot(&mut self) -> ShardSnapshot {
-        *self.snapshots.entry(self.version).or_default() += 1;
+        match self.snapshots.last_mut() {
+            Some((version, count)) if *version == self.version => *count += 1,
+            _ => self.snapshots.push((self.version, 1)),
+        }
         ShardSnapshot {
             version: self.version,
             partitions: Arc::clone(&self.partitions),
@@ -172,19 +175,18 @@ impl ShardState {
 
     /// Forgets a snapshot. Returns the bytes of memory that nobody can see any more.
     pub(crate) fn close_snapshot(&mut self, version: u64) -> usize {
-        if let Some(count) = self.snapshots.get_mut(&version) {
+        if let Ok(at) = self.snapshots.binary_search_by_key(&version, |(v, _)| *v)
+            && let Some((_, count)) = self.snapshots.get_mut(at)
+        {
             *count -= 1;
             if *count == 0 {
-                self.snapshots.remove(&version);
+                self.snapshots.remove(at);
             }
         }
         if self.retired.is_empty() {
             return 0;
         }
-        let oldest = self
-            .snapshots
-            .first_key_value()
-            .map_or(u64::MAX, |(v, _)| *v);
+        let oldest = self.snapshots.first().map_or(u64::MAX, |(v, _)| *v);
         let before = self.bytes;
         for stream in std::mem::take(&mut self.retired) {
             let Some(slot) = self.streams.get_mut(&stream) else {

@@ -73,8 +73,9 @@ fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Opt
             _ => return None,
         };
         let times = chunk.rows.times.get(..seen).unwrap_or_default();
-        let from = times.partition_point(|t| *t < first) as u32;
-        let to = times.partition_point(|t| *t <= last) as u32;
+        let from = search(times, guess(times, first), |t| t < first);
+        let to = search(times, from, |t| t <= last);
+        let (from, to) = (from as u32, to as u32);
         if from < to {
             out.push(Stretch {
                 chunk: index,
@@ -83,6 +84,46 @@ fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Opt
         }
     }
     Some(out)
+}
+
+/// About where a time stands in sorted times, if they are evenly spaced.
+fn guess(times: &[i64], time: i64) -> usize {
+    let (Some(first), Some(last)) = (times.first(), times.last()) else {
+        return 0;
+    };
+    let share = (time as f64 - *first as f64) / (*last as f64 - *first as f64).max(1.0);
+    (share * times.len() as f64).max(0.0) as usize
+}
+
+/// The first of sorted times for which `before` does not hold, looked for from `guess` on in growing steps: a good guess
+/// touches few lines of memory beside those that are read anyway, where halving would touch one for each step.
+fn search(times: &[i64], guess: usize, before: impl Fn(i64) -> bool) -> usize {
+    let is_before = |at: usize| times.get(at).is_some_and(|t| before(*t));
+    let (mut low, mut high) = (0, times.len());
+    let mut step = 8;
+    if is_before(guess) {
+        low = guess + 1;
+        while low + step < high {
+            if !is_before(low + step) {
+                high = low + step;
+                break;
+            }
+            low += step + 1;
+            step *= 4;
+        }
+    } else {
+        high = high.min(guess);
+        while high > step {
+            if is_before(high - step) {
+                low = high - step + 1;
+                break;
+            }
+            high -= step;
+            step *= 4;
+        }
+    }
+    let between = times.get(low..high).unwrap_or_default();
+    low + between.partition_point(|t| before(*t))
 }
 
 /// Puts the rows of chunks in order.
@@ -251,6 +292,9 @@ fn assembled(
     table: &Table,
     fields: Option<&[FieldId]>,
 ) -> Rows {
+    if let [one] = stretches {
+        return one_stretch(chunks, one, table, fields);
+    }
     let count = stretches.iter().map(|s| s.rows.len()).sum();
     let mut times = Vec::with_capacity(count);
     let rows = |s: &Stretch| s.rows.start as usize..s.rows.end as usize;
@@ -285,6 +329,32 @@ fn assembled(
     });
     let columns = columns.collect();
     Rows { times, columns }
+}
+
+/// As [`assembled`], for the small read that finds everything in one place.
+fn one_stretch(
+    chunks: &[&Chunk],
+    stretch: &Stretch,
+    table: &Table,
+    fields: Option<&[FieldId]>,
+) -> Rows {
+    let Some(chunk) = chunks.get(stretch.chunk as usize) else {
+        return Rows::default();
+    };
+    let range = stretch.rows.start as usize..stretch.rows.end as usize;
+    let columns = chunk.rows.columns.iter();
+    let wanted = columns.filter(|(f, _)| fields.is_none_or(|w| w.contains(f)));
+    Rows {
+        times: chunk
+            .rows
+            .times
+            .get(range.clone())
+            .unwrap_or_default()
+            .to_vec(),
+        columns: wanted
+            .map(|(f, c)| (*f, in_table_type(c.slice(range.clone()), table, *f)))
+            .collect(),
+    }
 }
 
 /// The values of a column of numbers that are all there and of one type; `None` for any other.
@@ -442,6 +512,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_search_from_any_guess_ends_where_halving_ends(
+            steps in prop::collection::vec(prop_oneof![8 => 0i64..3, 1 => 0i64..1000], 0..300),
+            start in prop_oneof![Just(i64::MIN), Just(0), -500i64..500],
+            at in prop_oneof![Just(i64::MIN), Just(i64::MAX), -600i64..2000],
+            from in 0usize..320,
+        ) {
+            let mut time = start;
+            let mut times: Vec<i64> = steps.iter().map(|s| { time = time.saturating_add(*s); time }).collect();
+            if at == i64::MAX {
+                times.push(i64::MAX);
+            }
+            let expected = times.partition_point(|t| *t < at);
+            prop_assert_eq!(search(&times, from, |t| t < at), expected);
+            prop_assert_eq!(search(&times, guess(&times, at), |t| t < at), expected);
+        }
+
         #[test]
         fn rows_come_in_the_order_of_a_plain_sort(
             writes in writes(),

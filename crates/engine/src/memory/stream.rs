@@ -112,19 +112,18 @@ impl StreamMemory {
         self.flank_rows + self.late_rows
     }
 
-    /// The chunks a reader with this version of the shard sees.
-    pub(crate) fn visible(&self, version: u64) -> Vec<Arc<Chunk>> {
-        let current = self
-            .flank
-            .iter()
-            .chain(&self.late)
-            .filter(|c| c.born <= version);
+    /// The chunks a reader with this version of the shard sees that may hold something in a range.
+    pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<Arc<Chunk>> {
+        let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
         let retired = self
             .retired
             .iter()
-            .filter(|(gone, c)| *gone > version && c.born <= version)
+            .filter(|(gone, _)| *gone > version)
             .map(|(_, c)| c);
-        current.chain(retired).cloned().collect()
+        let all = self.flank.iter().chain(&self.late).chain(retired);
+        all.filter(|c| c.born <= version && c.first_time <= last && c.last_time >= first)
+            .cloned()
+            .collect()
     }
 
     /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is left and now at or below

@@ -4,11 +4,12 @@ use super::filter::{Condition, Filter};
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
+use crate::catalog::Field;
 use crate::segment::{Partition, StreamState};
 use crate::{Error, Result};
 use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What to scan.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +45,8 @@ pub struct ScanChunk {
 pub struct Scan {
     view: StreamView,
     range: ClosedRange,
-    fields: Vec<(String, FieldType)>,
+    /// Names and types of `wanted`, made when they are asked for.
+    fields: OnceLock<Vec<(String, FieldType)>>,
     wanted: Vec<FieldId>,
     /// Fields to read: those wanted and those of conditions.
     read: Vec<FieldId>,
@@ -60,7 +62,7 @@ impl std::fmt::Debug for Scan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scan")
             .field("range", &self.range)
-            .field("fields", &self.fields)
+            .field("fields", &self.fields())
             .finish_non_exhaustive()
     }
 }
@@ -85,11 +87,6 @@ impl Scan {
                 })
                 .collect::<Result<_>>()?,
         };
-        let fields = wanted
-            .iter()
-            .filter_map(|id| table.field(*id))
-            .map(|f| (f.name.clone(), f.field_type))
-            .collect();
         let conditions: Vec<Condition> = spec
             .filters
             .iter()
@@ -107,7 +104,7 @@ impl Scan {
         Ok(Scan {
             view,
             range: spec.range,
-            fields,
+            fields: OnceLock::new(),
             wanted,
             read,
             conditions,
@@ -122,10 +119,17 @@ impl Scan {
     /// Names and types of the columns of every chunk.
     #[must_use]
     pub fn fields(&self) -> &[(String, FieldType)] {
-        &self.fields
+        self.fields.get_or_init(|| {
+            let fields = self.wanted.iter();
+            fields
+                .filter_map(|id| self.view.table.field(*id))
+                .map(|f| (f.name.clone(), f.field_type))
+                .collect()
+        })
     }
 
-    fn memory_in(&self, range: &ClosedRange) -> Rows {
+    /// Rows in memory that lie in a range; `last` = no later range will ask for some.
+    fn memory_in(&mut self, range: &ClosedRange, last: bool) -> Rows {
         let from = self
             .memory
             .times
@@ -134,6 +138,9 @@ impl Scan {
             .memory
             .times
             .partition_point(|t| *t <= range.last.as_nanos());
+        if last && from == 0 && to == self.memory.len() {
+            return std::mem::take(&mut self.memory);
+        }
         self.memory.slice(from..to.max(from))
     }
 
@@ -145,7 +152,8 @@ impl Scan {
                     Some((partition, state)) => run_sources(&self.view, partition, state, &span),
                     None => Vec::new(),
                 };
-                let memory = self.memory_in(&span);
+                let is_last = self.spans.is_empty() && self.segments.is_empty();
+                let memory = self.memory_in(&span, is_last);
                 if !memory.is_empty() {
                     sources.push(Source::rows(memory));
                 }
@@ -233,9 +241,10 @@ impl Scan {
         }
         let columns = columns
             .into_iter()
-            .zip(&self.fields)
-            .map(|(column, (_, field_type))| {
-                column.unwrap_or_else(|| Column::absent(*field_type, count))
+            .zip(&self.wanted)
+            .filter_map(|(column, id)| {
+                let absent = |f: &Field| Column::absent(f.field_type, count);
+                column.or_else(|| self.view.table.field(*id).map(absent))
             })
             .collect();
         ScanChunk {

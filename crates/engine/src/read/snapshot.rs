@@ -119,9 +119,10 @@ impl Snapshot {
         Ok(out)
     }
 
-    fn view(&self, name: &StreamName) -> Result<StreamView> {
+    /// The stream; of its events in memory, those that may lie in `range`.
+    fn view(&self, name: &StreamName, range: &ClosedRange) -> Result<StreamView> {
         let table = Arc::clone(self.table(name.table())?);
-        let mut key = Vec::new();
+        let mut key = Vec::with_capacity(64);
         stream_key(table.id, name.tags(), &mut key);
         let stream = self
             .core
@@ -137,7 +138,7 @@ impl Snapshot {
             .state
             .lock()
             .memory(stream)
-            .map(|m| m.visible(seen.version))
+            .map(|m| m.visible(seen.version, range))
             .unwrap_or_default();
         let deletes = self.deletes(seen, &table, stream);
         Ok(StreamView {
@@ -184,7 +185,7 @@ impl Snapshot {
     /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its field. The iterator gives
     /// `corrupt` for a damaged part and goes on behind it.
     pub fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<Scan> {
-        Scan::new(self.view(stream)?, spec)
+        Scan::new(self.view(stream, &spec.range)?, spec)
     }
 
     /// For each field its newest present value; fields without any are left out.
@@ -192,7 +193,7 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
     pub fn last(&self, stream: &StreamName) -> Result<Vec<LastValue>> {
-        last::last(&self.view(stream)?)
+        last::last(&self.view(stream, &ClosedRange::ALL)?)
     }
 
     /// Aggregates of one field over a range, whole or in bins. Bins without a value are left out.
@@ -205,7 +206,7 @@ impl Snapshot {
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
-        let view = self.view(stream)?;
+        let view = self.view(stream, &ClosedRange::ALL)?;
         let field = Self::field(&view.table, field)?;
         aggregate::aggregate(&view, field, spec)
     }
@@ -221,7 +222,7 @@ impl Snapshot {
         level: Level,
         offset: i64,
     ) -> Result<Vec<(i64, Aggregate)>> {
-        let view = self.view(stream)?;
+        let view = self.view(stream, &ClosedRange::ALL)?;
         let field = Self::field(&view.table, field)?;
         let Some(buckets) = level.tile_buckets(offset) else {
             return Ok(Vec::new());

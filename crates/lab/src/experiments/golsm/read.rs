@@ -154,6 +154,37 @@ fn bytes_of(name: &str, dir: &std::path::Path) -> std::io::Result<f64> {
     Ok(bytes_in(&dir)? as f64)
 }
 
+/// Points of one of our leaves.
+const LEAF: i64 = 2048;
+/// Narrow cold reads between two openings: no leaf twice.
+const COLD_READS: usize = 12;
+
+/// Cold reads, and whether [`COLD_READS`] of them meet nothing that the others read: tags in threes, each stretch of a leaf's
+/// length once. Otherwise the store has to be opened anew for each.
+fn cold_places(
+    dice: &mut Random,
+    width: i64,
+    (from, to): (i64, i64),
+    reads: u64,
+) -> (Vec<([usize; READ_TAGS], i64)>, bool) {
+    if width > LEAF || to - from < 4 * LEAF {
+        let places = (0..reads.div_ceil(10)).map(|_| place(dice, width, (from, to)));
+        return (places.collect(), false);
+    }
+    let mut out = Vec::new();
+    while out.len() < reads as usize / 2 {
+        let mut stretches: Vec<(usize, i64)> =
+            (0..3).flat_map(|t| (0..4).map(move |s| (t, s))).collect();
+        dice.shuffle(&mut stretches);
+        for (tags, stretch) in stretches {
+            let inside = dice.below((LEAF - width) as u64) as i64;
+            let begin = BEGIN + from + stretch * LEAF + inside;
+            out.push(([3 * tags, 3 * tags + 1, 3 * tags + 2], begin));
+        }
+    }
+    (out, true)
+}
+
 /// One read: three tags and where it begins.
 fn place(dice: &mut Random, width: i64, (from, to): (i64, i64)) -> ([usize; READ_TAGS], i64) {
     let mut tags: [usize; TAGS] = std::array::from_fn(|t| t);
@@ -199,13 +230,15 @@ fn measure(
                     });
                 }
                 let mut all = crate::harness::Taken::default();
-                for _ in 0..reads.div_ceil(10) {
-                    let (tags, begin) = place(&mut dice, width, span);
-                    filled.store = None;
-                    let other = (0..TAGS).find(|t| !tags.contains(t)).unwrap_or(0);
+                let (places, apart) = cold_places(&mut dice, width, span, reads);
+                for (at, (tags, begin)) in places.into_iter().enumerate() {
+                    if at % COLD_READS == 0 || !apart {
+                        filled.store = None;
+                        // Opens the files and reads what finds the rest.
+                        let store = filled.store()?;
+                        store.read(&[TAGS - 1], BEGIN, BEGIN, &mut found)?;
+                    }
                     let store = filled.store()?;
-                    // Opens the files and reads what finds the rest; the leaves of the read stay cold.
-                    store.read(&[other], BEGIN, BEGIN, &mut found)?;
                     found.clear();
                     let one = taken(|| {
                         store.read(&tags, begin, begin + width - 1, &mut found)?;
