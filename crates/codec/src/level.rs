@@ -52,16 +52,15 @@ impl Level {
     #[inline]
     #[must_use]
     pub fn bucket_of(self, at: Timestamp) -> i64 {
-        self.bucket_of_wide(i128::from(at.as_nanos()))
-    }
-
-    fn bucket_of_wide(self, nanos: i128) -> i64 {
-        let bucket = if self.0 >= 0 {
-            nanos.div_euclid(NANOS_PER_SECOND << self.0)
-        } else {
-            (nanos << -i32::from(self.0)).div_euclid(NANOS_PER_SECOND)
-        };
-        bucket as i64 // |nanos| ≤ 2^63 and levels ≥ −20 keep this below 2^54
+        // Whole seconds and the rest apart, so that 64 bits do: |seconds| < 2^34, the rest is below 2^30, levels are ≥ −20.
+        const PER_SECOND: i64 = NANOS_PER_SECOND as i64;
+        let seconds = at.as_nanos().div_euclid(PER_SECOND);
+        if self.0 >= 0 {
+            return seconds >> self.0;
+        }
+        let rest = at.as_nanos().rem_euclid(PER_SECOND);
+        let shift = -self.0;
+        (seconds << shift) + (rest << shift) / PER_SECOND
     }
 
     /// First nanosecond of a bucket, which may lie outside the `i64` range of instants.

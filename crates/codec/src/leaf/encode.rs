@@ -20,7 +20,12 @@ pub(super) fn leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
     let mut columns = Vec::with_capacity(rows.columns.len() + 1);
     let pages = Pages::new(rows.len(), None);
     let mut payload = Vec::new();
-    let codec = integers::put(&rows.times, &pages, &mut hints.times.integers, &mut payload);
+    let codec = integers::put(
+        &rows.times,
+        &pages,
+        &mut hints.times().integers,
+        &mut payload,
+    );
     columns.push(Encoded {
         field: FieldId(0),
         field_type: FieldType::I64,

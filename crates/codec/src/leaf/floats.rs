@@ -52,7 +52,7 @@ fn pco_payload(values: &[f64], pages: &Pages, hint: &mut Option<Choice>) -> Opti
     if let Some(choice) = hint {
         choice.age += 1;
         match choice.way {
-            Way::Plain if !choice.is_stale(0.0) => return None,
+            Way::Plain if !choice.is_stale(choice.bits) => return None,
             Way::Plain => {}
             Way::Pco(mode, order) => {
                 chunk = pco_pages::with(values, pages, mode, order)

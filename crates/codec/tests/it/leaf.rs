@@ -189,3 +189,30 @@ proptest! {
         check_range(&leaf, &rows, from..(from + len).min(rows.len()));
     }
 }
+
+/// Encodes rows whose column `0` has these values; gives the bytes of the leaf.
+fn bytes_of(values: Vec<i64>, hints: &mut EncodeHints) -> usize {
+    let rows = Rows {
+        times: (0..values.len() as i64).collect(),
+        columns: vec![(FieldId(0), Column::from_values(Values::I64(values)))],
+    };
+    check(&rows, hints)
+}
+
+#[test]
+fn data_that_become_easier_are_noticed() {
+    let mut noise = Noise(12);
+    let hard: Vec<i64> = (0..2048).map(|_| noise.below(1 << 40) as i64).collect();
+    // A slope: differences are small, the values themselves are half as long as the hard ones.
+    let easy: Vec<i64> = (0..2048)
+        .map(|i| i * 1000 + noise.below(8) as i64)
+        .collect();
+    let fresh = bytes_of(easy.clone(), &mut EncodeHints::default());
+    let mut hints = EncodeHints::default();
+    bytes_of(hard, &mut hints);
+    let after = bytes_of(easy, &mut hints);
+    assert!(
+        after <= fresh + fresh / 20,
+        "{after} bytes after hard data, {fresh} alone"
+    );
+}

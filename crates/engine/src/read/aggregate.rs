@@ -356,7 +356,7 @@ pub(crate) fn by_bin(
             None => vec![span],
             Some(walk) => {
                 let bins = spec.bins;
-                walk.run(&mut |seen| {
+                walk.no_wider_than(bins.width_ns()).run(&mut |seen| {
                     if seen.is_final {
                         collector.add_final(seen);
                         return Visit::Done;

@@ -63,6 +63,8 @@ pub(crate) struct Walk<'a> {
     state: &'a StreamState,
     base: Level,
     aged: bool,
+    /// Where it begins.
+    top: Level,
     range: ClosedRange,
     /// Base buckets that late runs or memory touch.
     dirty: BTreeSet<i64>,
@@ -98,6 +100,7 @@ impl<'a> Walk<'a> {
             state,
             base,
             aged: state.is_aged(),
+            top: state.blocks.last().map_or(base, |b| b.level),
             range,
             dirty,
             hidden: view.hidden(partition),
@@ -115,13 +118,20 @@ impl<'a> Walk<'a> {
         self.aged
     }
 
+    /// Begins at the coarsest level with buckets no wider than this, for a visitor that would only look into wider ones.
+    pub(crate) fn no_wider_than(mut self, width_ns: i128) -> Walk<'a> {
+        while self.top > self.base && self.top.bucket_start_wide(1) > width_ns {
+            self.top = self.below(self.top);
+        }
+        self
+    }
+
     /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and apart.
     pub(crate) fn run(
         mut self,
         visit: &mut impl FnMut(&Seen<'_>) -> Visit,
     ) -> Result<Vec<ClosedRange>> {
-        let top = self.state.blocks.last().map_or(self.base, |b| b.level);
-        let range = self.range;
+        let (top, range) = (self.top, self.range);
         self.level(top, range, visit)?;
         let mut spans: Vec<ClosedRange> = self.damaged.clone();
         for number in self.to_read.union(&self.dirty) {

@@ -286,7 +286,7 @@ impl Job<'_> {
         };
         let (mut group, file) = open_group(core, id, None, &header)?;
         let guard = RemoveUnlessKept::new(&file, true);
-        let mut hints = EncodeHints::default();
+        let mut hints = EncodeHints::thorough();
         let mut shared = SharedLeaves::new(table.leaf_events as usize);
         let range = span.range();
         let mut deltas: Vec<StreamDelta> = Vec::new();

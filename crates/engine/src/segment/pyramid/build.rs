@@ -51,7 +51,7 @@ pub(crate) fn choose_base(times: &[i64], top: Level, bucket_events: u32) -> Leve
     let seconds = (i128::from(*last) - i128::from(*first)) as f64 / 1e9;
     let width = seconds * f64::from(bucket_events) / times.len() as f64;
     let guess = if width > 0.0 {
-        width.log2().floor().clamp(-20.0, 40.0) as i32
+        width.log2().round().clamp(-20.0, 40.0) as i32
     } else {
         0
     };
