@@ -241,9 +241,39 @@ pub struct MixedTypes {
 pub struct Batch {
     entries: Vec<StreamRows>,
     by_name: HashMap<StreamName, usize>,
+    producer: Option<Producer>,
+}
+
+/// Who made a batch, and its number there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Producer {
+    /// Names the producer; 1 to 255 bytes.
+    pub name: String,
+    /// Rises from batch to batch of a producer.
+    pub number: u64,
 }
 
 impl Batch {
+    /// Numbers the batch, so that writing it again after an error or a restart stores it once: a batch whose number is at most
+    /// the newest that was taken in of this producer is acknowledged and not stored again. So a producer writes its batches in
+    /// the order of their numbers, and gives a number to one content only.
+    ///
+    /// ```
+    /// let mut batch = headwater_codec::Batch::new();
+    /// batch.set_producer("gateway-7", 42);
+    /// assert_eq!(batch.producer().map(|p| p.number), Some(42));
+    /// ```
+    pub fn set_producer(&mut self, name: impl Into<String>, number: u64) {
+        let name = name.into();
+        self.producer = Some(Producer { name, number });
+    }
+
+    /// Who made the batch, if it is numbered.
+    #[must_use]
+    pub fn producer(&self) -> Option<&Producer> {
+        self.producer.as_ref()
+    }
+
     /// An empty batch.
     #[must_use]
     pub fn new() -> Batch {

@@ -22,7 +22,7 @@ pub mod time;
 pub mod value;
 
 pub use aggregate::{Aggregate, Extremes};
-pub use batch::{Batch, MixedTypes, StreamName, StreamRows};
+pub use batch::{Batch, MixedTypes, Producer, StreamName, StreamRows};
 pub use bytes::{Cursor, DecodeError, PutBytes};
 pub use column::{Bitmap, Column, Values, VarBytes};
 pub use level::{Level, TILE_BUCKETS};

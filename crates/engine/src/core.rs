@@ -1,6 +1,6 @@
 //! What every part of an open database shares.
 //!
-//! Lock order: `compacting`, then a shard's `stepping`, then `commit`, then `door`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
+//! Lock order (`producers` stands before the log's state): `compacting`, then a shard's `stepping`, then `commit`, then `door`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
 //! `stepping` and `commit` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
 //! while streams are defined; no other lock is held over I/O.
 
@@ -12,6 +12,7 @@ use crate::log::Log;
 use crate::meta::Meta;
 use crate::segment::Store;
 use crate::shard::Shard;
+use crate::write::Producers;
 use crate::{Options, Result};
 use headwater_io::{Env, Lock};
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) shards: Vec<Shard>,
     pub(crate) counters: Counters,
+    /// Who numbers batches.
+    pub(crate) producers: Producers,
     /// Bytes of events in memory, over all shards.
     pub(crate) memory_bytes: AtomicUsize,
     pub(crate) next_segment: AtomicU64,
@@ -128,8 +131,12 @@ impl Core {
             .filter_map(|s| s.state.lock().tombstones.first().map(|t| t.sequence))
             .min();
         let defined = self.catalog.first_pending();
+        let numbered = self.producers.first_unsaved();
         let mut needed = Sequence(published.0 + 1);
-        for sequence in [in_memory, deletes, defined].into_iter().flatten() {
+        for sequence in [in_memory, deletes, defined, numbered]
+            .into_iter()
+            .flatten()
+        {
             needed = needed.min(sequence);
         }
         needed

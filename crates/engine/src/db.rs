@@ -46,6 +46,8 @@ pub struct Written {
     pub accepted: u64,
     /// Rows not stored, and why.
     pub refused: Vec<Refused>,
+    /// The batch was numbered by its producer, and had been stored before: nothing was stored again.
+    pub repeated: bool,
 }
 
 /// A write on its way. It goes on whether or not it is waited for; it is acknowledged when [`Ticket::wait`] says so.
@@ -55,6 +57,7 @@ pub struct Ticket {
     sequence: Option<Sequence>,
     accepted: u64,
     refused: Vec<Refused>,
+    repeated: bool,
 }
 
 impl Ticket {
@@ -77,6 +80,7 @@ impl Ticket {
         Ok(Written {
             accepted: self.accepted,
             refused: self.refused,
+            repeated: self.repeated,
         })
     }
 }
@@ -179,6 +183,7 @@ impl Database {
             sequence: submitted.sequence,
             accepted: submitted.accepted,
             refused: submitted.refused,
+            repeated: submitted.repeated,
         })
     }
 

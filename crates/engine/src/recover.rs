@@ -19,9 +19,10 @@ use crate::meta::{Meta, PartitionRecord};
 use crate::partitions::PartitionSet;
 use crate::segment::{Cover, Partition, Store};
 use crate::shard::Shard;
+use crate::write::Producers;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
-use headwater_codec::{Cursor, DecodeError, Rows, Timestamp};
+use headwater_codec::{Cursor, DecodeError, Producer, Rows, Timestamp};
 use headwater_io::{Env, Lock, LockError, OpenMode};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
@@ -147,7 +148,10 @@ pub(crate) fn load(
     let shards: Vec<Shard> = sets.into_iter().map(Shard::new).collect();
     let first_generation = meta.log_first_generation()?;
     let step_sequence = meta.step_sequence()?;
+    let producers = Producers::default();
+    producers.load(meta.producers()?);
     let mut replayer = Replayer {
+        producers: &producers,
         catalog: &catalog,
         meta: &meta,
         store: &store,
@@ -197,6 +201,7 @@ pub(crate) fn load(
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
     let core = Core {
+        producers,
         catalog,
         meta,
         log,
@@ -391,6 +396,7 @@ fn report(dir: &Path, replayed: &Replayed, recovery: &mut Recovery) {
 }
 
 struct Replayer<'a> {
+    producers: &'a Producers,
     catalog: &'a Catalog,
     meta: &'a Meta,
     store: &'a Store,
@@ -443,7 +449,13 @@ impl Replayer<'_> {
                 }
                 Ok(())
             }
-            Some(RecordKind::Write) => {
+            Some(kind @ (RecordKind::Write | RecordKind::NumberedWrite)) => {
+                if kind == RecordKind::NumberedWrite {
+                    let name = cursor.text("producer").map_err(damaged)?.to_owned();
+                    let number = cursor.varint("batch number").map_err(damaged)?;
+                    let producer = Producer { name, number };
+                    self.producers.lock().put(&producer, sequence);
+                }
                 let count = cursor
                     .varint_up_to(payload.len() as u64, "entry count")
                     .map_err(damaged)?;

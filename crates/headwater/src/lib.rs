@@ -18,7 +18,7 @@
 
 pub use headwater_codec::{
     Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Level, MixedTypes,
-    StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
+    Producer, StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
 };
 pub use headwater_engine::{
     AggregateSpec, BackupReport, Bin, Bins, CheckReport, Comparison, Damage, Database, DeleteSpec,

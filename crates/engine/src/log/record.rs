@@ -24,6 +24,8 @@ pub(crate) enum RecordKind {
     Streams = 3,
     /// Removal of events with smaller sequences, perhaps of their streams too.
     Delete = 4,
+    /// Events: a batch with its producer and number.
+    NumberedWrite = 5,
 }
 
 impl RecordKind {
@@ -33,6 +35,7 @@ impl RecordKind {
             RecordKind::Table,
             RecordKind::Streams,
             RecordKind::Delete,
+            RecordKind::NumberedWrite,
         ]
         .into_iter()
         .find(|k| *k as u8 == number)

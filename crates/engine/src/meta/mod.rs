@@ -34,6 +34,8 @@ const TAG_KEYS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tag_keys"
 const PARTITIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("partitions");
 /// Streams that are gone while the log may still hold events of them: the sequence of their end, then their record.
 const DROPPED: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("dropped");
+/// By name: number of the newest batch, and the sequence of its record.
+const PRODUCERS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("producers");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 
 /// The version of the whole set of formats that this build reads and writes.
@@ -62,6 +64,7 @@ pub(crate) struct MetaChange {
     pub(crate) next_segment: u64,
     pub(crate) log_first_generation: u64,
     pub(crate) counters: Vec<(&'static str, u64)>,
+    pub(crate) producers: Vec<crate::write::SavedProducer>,
 }
 
 /// Writes a file again as it is, and syncs it.
@@ -117,6 +120,7 @@ impl Meta {
             transaction.open_table(PARTITIONS).map_err(Error::meta)?;
             transaction.open_table(COUNTERS).map_err(Error::meta)?;
             transaction.open_table(DROPPED).map_err(Error::meta)?;
+            transaction.open_table(PRODUCERS).map_err(Error::meta)?;
         }
         transaction.commit().map_err(Error::meta)?;
         Ok(meta)
@@ -371,6 +375,23 @@ impl Meta {
         Ok(out)
     }
 
+    /// Producers, each with the number of its newest batch and the sequence of its record.
+    pub(crate) fn producers(&self) -> Result<Vec<(String, u64, Sequence)>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = match transaction.open_table(PRODUCERS) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let mut out = Vec::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (name, newest) = entry.map_err(Error::meta)?;
+            let (number, sequence) = newest.value();
+            out.push((name.value().to_owned(), number, Sequence(sequence)));
+        }
+        Ok(out)
+    }
+
     /// Streams dropped, each with the sequence of its end, as far as they have not been forgotten.
     pub(crate) fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
@@ -486,6 +507,19 @@ impl Meta {
             let mut counters = transaction.open_table(COUNTERS).map_err(Error::meta)?;
             for (name, value) in &change.counters {
                 counters.insert(*name, *value).map_err(Error::meta)?;
+            }
+        }
+        if !change.producers.is_empty() {
+            let mut producers = transaction.open_table(PRODUCERS).map_err(Error::meta)?;
+            for (name, newest) in &change.producers {
+                match newest {
+                    Some((number, sequence)) => {
+                        producers
+                            .insert(name.as_str(), (*number, sequence.0))
+                            .map_err(Error::meta)?;
+                    }
+                    None => drop(producers.remove(name.as_str()).map_err(Error::meta)?),
+                }
             }
         }
         transaction.commit().map_err(Error::meta)

@@ -767,6 +767,7 @@ fn commit(
         next_segment: core.next_segment.load(Ordering::Relaxed),
         log_first_generation: core.log_cut.load(Ordering::Relaxed),
         counters: core.saved_counters(written),
+        producers: core.producers.unsaved_up_to(sequence),
     };
     if let Err(error) = core.meta.commit(&change) {
         core.log.latch(error.clone());
@@ -778,6 +779,7 @@ fn commit(
         .bytes(0, 0, 0, meta_bytes - commit.meta_bytes_counted);
     commit.meta_bytes_counted = meta_bytes;
     core.catalog.applied_up_to(sequence);
+    core.producers.saved_up_to(sequence);
     Ok(())
 }
 

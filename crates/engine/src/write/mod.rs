@@ -6,8 +6,10 @@
 
 mod accept;
 mod pressure;
+mod producers;
 
 pub(crate) use pressure::stored_watermark;
+pub(crate) use producers::{Producers, SavedProducer};
 
 use crate::catalog::{Table, stream_key};
 use crate::core::Core;
@@ -19,6 +21,7 @@ use accept::{Checked, check_entry};
 use headwater_codec::light::encode_rows;
 use headwater_codec::{Batch, PutBytes, Rows, Values};
 use pressure::{wait_for_memory, wake_workers};
+use producers::check_producer;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,6 +59,8 @@ pub(crate) struct Submitted {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) refused: Vec<Refused>,
     pub(crate) accepted: u64,
+    /// The batch had been taken in before, as the record of this sequence or an earlier one.
+    pub(crate) repeated: bool,
 }
 
 struct Prepared {
@@ -107,6 +112,13 @@ impl Gathered<'_> {
 /// Takes a batch in: after this its events are in the log's hands and in memory, and are published when the log says so.
 pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     core.log.check()?;
+    let producer = batch.producer().cloned();
+    if let Some(producer) = &producer {
+        check_producer(producer)?;
+        if let Some(sequence) = core.producers.lock().repeated(producer) {
+            return Ok(repeated(sequence));
+        }
+    }
     let mut refused = Vec::new();
     let prepared = prepare(core, batch, &mut refused)?;
     refused.sort_by_key(|r| (r.entry, r.row));
@@ -116,6 +128,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
             sequence: None,
             refused,
             accepted,
+            repeated: false,
         });
     }
     let raw_bytes: usize = prepared.iter().map(|p| raw_bytes(&p.rows)).sum();
@@ -130,6 +143,10 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     }
     wait_for_memory(core)?;
     let mut payload = Vec::with_capacity(raw_bytes / 2 + 64);
+    if let Some(producer) = &producer {
+        payload.put_prefixed(producer.name.as_bytes());
+        payload.put_varint(producer.number);
+    }
     payload.put_varint(prepared.len() as u64);
     for one in &prepared {
         payload.put_varint(u64::from(one.stream.0));
@@ -138,7 +155,19 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     let sequence = {
         let _door = core.door.read();
         check_still_there(core, &prepared)?;
-        let sequence = core.log.enqueue(RecordKind::Write, payload, true)?;
+        let sequence = match &producer {
+            None => core.log.enqueue(RecordKind::Write, payload, true)?,
+            Some(producer) => {
+                let mut producers = core.producers.lock();
+                // Another writer may have brought the same batch meanwhile.
+                if let Some(sequence) = producers.repeated(producer) {
+                    return Ok(repeated(sequence));
+                }
+                let sequence = core.log.enqueue(RecordKind::NumberedWrite, payload, true)?;
+                producers.put(producer, sequence);
+                sequence
+            }
+        };
         insert(core, sequence, prepared);
         sequence
     };
@@ -149,7 +178,18 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         sequence: Some(sequence),
         refused,
         accepted,
+        repeated: false,
     })
+}
+
+/// A batch that had been taken in before: acknowledged when that is.
+fn repeated(sequence: Sequence) -> Submitted {
+    Submitted {
+        sequence: Some(sequence),
+        refused: Vec::new(),
+        accepted: 0,
+        repeated: true,
+    }
 }
 
 /// What the batch was checked against may have been ended since: nothing of it is stored then, and the writer tries again.

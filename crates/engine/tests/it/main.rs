@@ -15,6 +15,7 @@ mod life;
 mod limits;
 mod model;
 mod papers;
+mod producers;
 mod reader;
 mod repair;
 mod support;

@@ -384,6 +384,21 @@ impl<'a> Known<'a> {
                 Ok((kind, out))
             }
             RecordKind::Write => Ok((kind, self.rows_still_meant(payload, sequence, lost)?)),
+            RecordKind::NumberedWrite => {
+                let mut cursor = Cursor::new(payload);
+                let read = cursor
+                    .text("producer")
+                    .and_then(|_| cursor.varint("number"));
+                let Some((number, rows)) = read
+                    .ok()
+                    .and_then(|_| payload.split_at_checked(cursor.offset()))
+                else {
+                    return Ok(nothing);
+                };
+                let mut out = number.to_vec();
+                out.extend(self.rows_still_meant(rows, sequence, lost)?);
+                Ok((kind, out))
+            }
             RecordKind::Delete => Ok((kind, payload.to_vec())),
         }
     }
