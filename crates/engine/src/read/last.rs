@@ -6,7 +6,7 @@ use super::walk::{Visit, Walk};
 use crate::Result;
 use crate::segment::{LeafEntry, Partition, StreamState};
 use headwater_codec::light::decode_rows;
-use headwater_codec::{ClosedRange, Cursor, FieldId, Rows, Timestamp, Value};
+use headwater_codec::{ClosedRange, Cursor, FieldId, Level, Rows, Timestamp, Value};
 use std::sync::Arc;
 
 /// The newest value of a field.
@@ -170,6 +170,9 @@ fn main_run(
         if best.offer_rows(&rows, field) {
             return Ok(());
         }
+    }
+    if state.base.is_none_or(|base| base == Level::MAX) {
+        return backwards(view, partition, &state.main, field, best).map(drop);
     }
     // The newest bucket in which the field has a value says where to look.
     let only_main = StreamState {
