@@ -48,7 +48,7 @@ pub struct Scan {
     /// Names and types of `wanted`, made when they are asked for.
     fields: OnceLock<Vec<(String, FieldType)>>,
     wanted: Vec<FieldId>,
-    /// Fields to read: those wanted and those of conditions.
+    /// Fields to read: those wanted and those of conditions, rising; empty = those wanted.
     read: Vec<FieldId>,
     conditions: Vec<Condition>,
     memory: Rows,
@@ -56,6 +56,8 @@ pub struct Scan {
     spans: VecDeque<ClosedRange>,
     partition: Option<(Arc<Partition>, Arc<StreamState>)>,
     current: Option<(Vec<Source>, ClosedRange)>,
+    /// Rows that are all there is, when no partition meets the range.
+    ready: Option<Rows>,
 }
 
 impl std::fmt::Debug for Scan {
@@ -92,15 +94,16 @@ impl Scan {
             .iter()
             .map(|f| Condition::new(f, &table))
             .collect::<Result<_>>()?;
-        let mut read: Vec<FieldId> = wanted
-            .iter()
-            .copied()
-            .chain(conditions.iter().map(|c| c.field))
-            .collect();
-        read.sort_unstable();
-        read.dedup();
-        let memory = view.memory_rows(&spec.range, Some(&read));
+        let mut read: Vec<FieldId> = Vec::new();
+        if !conditions.is_empty() || !wanted.is_sorted_by(|a, b| a < b) {
+            read.extend(wanted.iter().chain(conditions.iter().map(|c| &c.field)));
+            read.sort_unstable();
+            read.dedup();
+        }
+        let asked = if read.is_empty() { &wanted } else { &read };
+        let mut memory = view.memory_rows(&spec.range, Some(asked));
         let segments = segments(&view, &spec.range);
+        let ready = segments.is_empty().then(|| std::mem::take(&mut memory));
         Ok(Scan {
             view,
             range: spec.range,
@@ -113,6 +116,7 @@ impl Scan {
             spans: VecDeque::new(),
             partition: None,
             current: None,
+            ready,
         })
     }
 
@@ -222,6 +226,12 @@ impl Scan {
                 rows = rows.gather(&picked);
             }
         }
+        if rows.columns.iter().map(|(f, _)| f).eq(&self.wanted) {
+            return ScanChunk {
+                times: rows.times,
+                columns: rows.columns.into_iter().map(|(_, c)| c).collect(),
+            };
+        }
         let count = rows.len();
         let mut columns: Vec<Option<Column>> = Vec::new();
         let mut by_field = rows.columns;
@@ -258,13 +268,22 @@ impl Iterator for Scan {
     type Item = Result<ScanChunk>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(rows) = self.ready.take() {
+            let chunk = self.shape(rows);
+            return (!chunk.times.is_empty()).then_some(Ok(chunk));
+        }
         loop {
             if let Some((sources, span)) = self.current.take() {
+                let asked = if self.read.is_empty() {
+                    &self.wanted
+                } else {
+                    &self.read
+                };
                 let mut merge = Merge::new(
                     &self.view.core.store,
                     &self.view.table,
                     span,
-                    Some(&self.read),
+                    Some(asked),
                     sources,
                 );
                 let result = merge.next_rows();
@@ -296,11 +315,15 @@ impl Iterator for Scan {
     }
 }
 
-/// The range cut at the borders of partitions.
+/// The range cut at the borders of partitions; empty when no partition meets it.
 fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
     let mut out = VecDeque::new();
     let mut next = Some(range.first);
-    for partition in view.partitions_in(range) {
+    let partitions = view.partitions_in(range);
+    if partitions.is_empty() {
+        return out;
+    }
+    for partition in partitions {
         let span = partition.record.span().intersect(range);
         if let Some(from) = next
             && from < span.first
