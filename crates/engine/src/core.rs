@@ -4,6 +4,7 @@
 //! `stepping` and `commit` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
 //! while streams are defined; no other lock is held over I/O.
 
+use crate::care::Reserve;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::ids::{Sequence, ShardIndex};
@@ -17,6 +18,7 @@ use crate::{Options, Result};
 use headwater_io::{Env, Lock};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) struct Core {
@@ -28,6 +30,8 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) shards: Vec<Shard>,
     pub(crate) counters: Counters,
+    /// Space for a full disk, if it is set.
+    pub(crate) reserve: Option<Arc<Reserve>>,
     /// Who numbers batches.
     pub(crate) producers: Producers,
     /// Bytes of events in memory, over all shards.
@@ -97,6 +101,11 @@ impl Core {
         self.shards.get(usize::from(index.0)).ok_or_else(|| {
             crate::Error::internal(format!("shard {} of {}", index.0, self.shards.len()))
         })
+    }
+
+    /// Fails with `full` while the disk is full and the reserve given up.
+    pub(crate) fn check_space(&self) -> Result<()> {
+        self.reserve.as_ref().map_or(Ok(()), |r| r.check())
     }
 
     /// Adds to the bytes of memory in use.

@@ -35,6 +35,10 @@ impl Core {
         if self.has_ended(index)? && step::sweep(self, index)? {
             return Ok(true);
         }
+        // What is left of the reserve is for what frees space.
+        if self.check_space().is_err() {
+            return Ok(false);
+        }
         let (view, bytes) = self.view(index)?;
         let policy = &self.options.late_policy;
         if let FlushRule::LabExact { .. } = self.options.flush_rule {

@@ -70,6 +70,9 @@ pub struct Options {
     pub streams_max: usize,
     /// Events later than the clock by more than this are refused; `None` = never (the library's default).
     pub max_future: Option<Duration>,
+    /// Space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in can be stored and deletes work; 0 =
+    /// none. Default 8 MiB.
+    pub reserve_bytes: u64,
     /// Segment files held open at once. Default 256.
     pub open_files_max: usize,
 }
@@ -103,6 +106,7 @@ impl Options {
             fields_max: 1024,
             streams_max: 10_000_000,
             max_future: None,
+            reserve_bytes: 8 << 20,
             open_files_max: 256,
         }
     }

@@ -7,6 +7,7 @@
 //! something to repair silently. Nothing is removed or cut before everything has been found in order, so that a database that
 //! does not open keeps all that it might be repaired from.
 
+use crate::care::{Reserve, ReservedFiles};
 use crate::catalog::{Catalog, Definition, StreamRecord, Table};
 use crate::core::{CommitState, Core, Work};
 use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
@@ -46,7 +47,7 @@ pub struct Recovery {
 }
 
 /// Opens the database in `options.dir`.
-pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
+pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     options.validate()?;
     let dir = options.dir.clone();
     let meta_path = dir.join("meta.redb");
@@ -73,14 +74,24 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
             .sync_dir(part)
             .map_err(|e| Error::io("sync", part, e))?;
     }
+    let reserve = match options.reserve_bytes {
+        0 => None,
+        bytes => Some(Reserve::open(&env.files, &env.clock, &dir, bytes)?),
+    };
+    if let Some(reserve) = &reserve {
+        env.files = Arc::new(ReservedFiles {
+            files: Arc::clone(&env.files),
+            reserve: Arc::clone(reserve),
+        });
+    }
     let meta = open_meta(&env, &options, &meta_path, exists, &log_dir, &segment_dir)?;
-    load(env, options, meta, Standing::Owner(lock))
+    load(env, options, meta, Standing::Owner(lock, reserve))
 }
 
 /// Who opens a database.
 pub(crate) enum Standing<'a> {
-    /// Who holds its lock, and puts files right.
-    Owner(Box<dyn Lock>),
+    /// Who holds its lock and reserve, and puts files right.
+    Owner(Box<dyn Lock>, Option<Arc<Reserve>>),
     /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
     Reader(&'a dyn Fn() -> Result<()>),
 }
@@ -95,9 +106,9 @@ pub(crate) fn load(
     let dir = options.dir.clone();
     let meta_path = dir.join("meta.redb");
     let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
-    let (lock, access) = match standing {
-        Standing::Owner(lock) => (Some(lock), Access::Owner),
-        Standing::Reader(nothing_freed) => (None, Access::Reader(nothing_freed)),
+    let (lock, reserve, access) = match standing {
+        Standing::Owner(lock, reserve) => (Some(lock), reserve, Access::Owner),
+        Standing::Reader(nothing_freed) => (None, None, Access::Reader(nothing_freed)),
     };
     let is_owner = lock.is_some();
     let shards = usize::from(meta.shards()?.max(1));
@@ -201,6 +212,7 @@ pub(crate) fn load(
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
     let core = Core {
+        reserve,
         producers,
         catalog,
         meta,

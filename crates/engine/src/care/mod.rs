@@ -6,8 +6,10 @@ mod backup;
 mod look;
 mod reader;
 mod repair;
+mod reserve;
 
 pub use backup::{BackupReport, backup, restore, verify_backup};
 pub use reader::Reader;
 pub(crate) use reader::open_core;
 pub use repair::{RepairFinding, RepairMode, RepairReport, repair};
+pub(crate) use reserve::{Reserve, ReservedFiles};

@@ -7,7 +7,7 @@
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
 use crate::ids::Sequence;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use headwater_io::{File, Files, OpenMode};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,17 @@ impl LogFiles {
                     .map_err(|e| Error::io("open", &path, e))?;
                 (number, size, file)
             }
-            None => self.create_file(needed.max(self.file_bytes))?,
+            None => match self.create_file(needed.max(self.file_bytes)) {
+                // On a disk that is nearly full a shorter file may do.
+                Err(error) if error.kind() == ErrorKind::Full && needed < self.file_bytes => {
+                    let path = file_path(&self.dir, self.next_number - 1);
+                    self.files
+                        .remove(&path)
+                        .map_err(|e| Error::io("remove", &path, e))?;
+                    self.create_file(needed)?
+                }
+                other => other?,
+            },
         };
         self.leave_current()?;
         let generation = self.next_generation;

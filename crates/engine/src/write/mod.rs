@@ -119,6 +119,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
             return Ok(repeated(sequence));
         }
     }
+    core.check_space()?;
     let mut refused = Vec::new();
     let prepared = prepare(core, batch, &mut refused)?;
     refused.sort_by_key(|r| (r.entry, r.row));

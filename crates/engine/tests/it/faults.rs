@@ -5,8 +5,8 @@ use crate::support::{
     Action, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, read_back,
     small_options, steps, workload,
 };
-use headwater_codec::{StreamName, Value};
-use headwater_engine::{Database, Error, ErrorKind, FlushRule, LatePolicy, Options};
+use headwater_codec::{ClosedRange, StreamName, Value};
+use headwater_engine::{Database, DeleteSpec, Error, ErrorKind, FlushRule, LatePolicy, Options};
 use headwater_io::{FaultKind, FaultyFiles, Joiner, SystemThreads, Threads};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -146,6 +146,77 @@ fn a_write_that_is_in_the_log_is_acknowledged_though_storing_it_further_fails() 
     db.close().unwrap();
     drop(db);
     assert_eq!(rows(&run.open().unwrap()), 21);
+}
+
+/// The life of a full disk with a reserve: what was taken in is stored, writes say full, deletes and reads go on, and when there is
+/// space again writes go on by themselves. Nothing latches.
+#[test]
+fn a_reserve_keeps_a_full_disk_from_stopping_anything_but_writes() {
+    let options = Options {
+        reserve_bytes: 96 << 10,
+        shards: 1,
+        ..small_options()
+    };
+    let event = |time: i64| Event {
+        stream: StreamName::new("m", [("device", "1")]),
+        time,
+        fields: Fields::from([("text".to_owned(), Value::String(format!("{time:0>500}")))]),
+    };
+    let rows = |db: &Database| read_back(db).streams.values().map(Vec::len).sum::<usize>();
+    let mut met = 0;
+    for room in (0..40_000).step_by(9_973) {
+        let what = format!("room {room}");
+        let disk = FaultyFiles::new(9);
+        let run = Run::new(Arc::new(disk.clone()), &options);
+        let db = run.open().unwrap();
+        for time in 0..40 {
+            db.commit(batch_of(&[event(time)])).unwrap();
+        }
+        db.flush().unwrap();
+        let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
+        disk.capacity(used + room);
+        let mut written = 40;
+        let refused = loop {
+            match db.commit(batch_of(&[event(written)])) {
+                Ok(_) => written += 1,
+                Err(error) => break error,
+            }
+            if written % 20 == 0 {
+                // A step that finds no space takes that of the reserve.
+                db.flush().unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::Full, "{what}: {refused}");
+        assert_eq!(rows(&db) as i64, written, "{what}");
+        run.clock.advance(std::time::Duration::from_secs(1));
+        let again = db.commit(batch_of(&[event(written)])).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Full, "{what}: {again}");
+        // Deletes work, and are carried out.
+        let spec = DeleteSpec {
+            table: "m".into(),
+            tags: Vec::new(),
+            range: ClosedRange::nanos(0, 19),
+        };
+        db.delete(&spec).unwrap_or_else(|e| panic!("{what}: {e}"));
+        db.flush().unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(rows(&db) as i64, written - 20, "{what}");
+        // There is space again.
+        disk.capacity(u64::MAX);
+        run.clock.advance(std::time::Duration::from_secs(1));
+        db.commit(batch_of(&[event(written)]))
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(rows(&db) as i64, written - 19, "{what}");
+        assert_eq!(
+            disk.read_file("/db/reserve").unwrap().len(),
+            96 << 10,
+            "{what}"
+        );
+        db.close().unwrap();
+        drop(db);
+        assert_sound(&disk, &options);
+        met += 1;
+    }
+    assert!(met > 4, "{met}");
 }
 
 /// Whoever met the failure is told of it, and everybody else that the database is closed because of it.

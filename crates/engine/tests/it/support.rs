@@ -565,6 +565,7 @@ pub(crate) fn small_options() -> Options {
         leaf_events: 16,
         groups_max: 6,
         log_file_bytes: 4096,
+        reserve_bytes: 0,
         ..Options::new("/db")
     }
 }
