@@ -4,6 +4,7 @@
 //! all columns of an entry have as many rows as it has times; tags are sorted by key and no key comes twice.
 //! A batch is one all-or-nothing write.
 
+use crate::Timestamp;
 use crate::column::{Column, Values};
 use crate::value::{FieldType, Value};
 use std::collections::HashMap;
@@ -242,6 +243,7 @@ pub struct Batch {
     entries: Vec<StreamRows>,
     by_name: HashMap<StreamName, usize>,
     producer: Option<Producer>,
+    expires_at: Option<Timestamp>,
 }
 
 /// Who made a batch, and its number there.
@@ -297,6 +299,18 @@ impl Batch {
     pub fn push(&mut self, rows: StreamRows) {
         self.by_name.insert(rows.name.clone(), self.entries.len());
         self.entries.push(rows);
+    }
+
+    /// Lets every value of this batch end at an instant: from then on no reader finds it. A later write of the same field at the
+    /// same time counts with its own expiry, or with none.
+    pub fn expire_at(&mut self, at: Timestamp) {
+        self.expires_at = Some(at);
+    }
+
+    /// When the values end, if they do.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at
     }
 
     /// The entries, in the order they were added.

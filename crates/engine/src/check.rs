@@ -175,9 +175,9 @@ impl Checker<'_> {
             let row = decode_rows(&mut Cursor::new(bytes));
             let time = row.as_ref().ok().and_then(|r| r.times.first().copied());
             self.expect(
-                time == state.watermark(),
+                time == state.main_end(),
                 self.partition.record.footer_offset,
-                format!("the newest row, of {:?}", state.watermark()),
+                format!("the newest row, of {:?}", state.main_end()),
                 format!("{time:?}"),
             );
         }

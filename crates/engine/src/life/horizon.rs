@@ -32,6 +32,7 @@ struct GuardState {
     /// Wall clock at the last look, and monotonic time then; before the first look, what the metadata remember.
     wall: Option<i64>,
     monotonic: Option<Duration>,
+    believed: Option<i64>,
     /// Not believed before this monotonic time.
     distrusted_until: Duration,
 }
@@ -47,6 +48,17 @@ impl ClockGuard {
                 ..GuardState::default()
             }),
         }
+    }
+
+    /// The newest instant that was believed; before there was one, the clock's.
+    pub(crate) fn believed(&self, clock: &dyn Clock) -> Timestamp {
+        if let Some(now) = self.now(clock) {
+            return now;
+        }
+        let state = self.state.lock();
+        state
+            .believed
+            .map_or_else(|| clock.now(), Timestamp::from_nanos)
     }
 
     /// The time, unless the clock has jumped forward lately.
@@ -66,18 +78,25 @@ impl ClockGuard {
                     self.settle
                 );
                 state.distrusted_until = monotonic + self.settle;
+                state.believed = state.believed.max(Some(before));
             }
         }
         state.wall = Some(wall.as_nanos());
         state.monotonic = Some(monotonic);
-        (monotonic >= state.distrusted_until).then_some(wall)
+        let believed = monotonic >= state.distrusted_until;
+        if believed {
+            state.believed = Some(wall.as_nanos());
+        }
+        believed.then_some(wall)
     }
 }
 
 impl Core {
     /// Moves the horizons of all tables to where they belong now, and ages what is due. True when anything changed.
     pub(crate) fn move_horizons(&self) -> Result<bool> {
-        let lives = |t: &Arc<Table>| t.life.retention_ns.is_some() || t.life.raw_ns.is_some();
+        let lives = |t: &Arc<Table>| {
+            t.life.retention_ns.is_some() || t.life.raw_ns.is_some() || t.life.expires
+        };
         let tables: Vec<Arc<Table>> = self.catalog.tables().into_iter().filter(lives).collect();
         if tables.is_empty() {
             return Ok(false);
@@ -89,6 +108,7 @@ impl Core {
         for table in tables {
             changed |= self.move_cut(&table, now)?;
             changed |= self.age(&table, now)?;
+            changed |= self.remove_expired(&table, now)?;
         }
         Ok(changed)
     }
@@ -138,6 +158,31 @@ impl Core {
             Some(sequence) => self.log.wait_published(sequence),
             None => Ok(()),
         }
+    }
+
+    /// The time, as far as the clock is believed.
+    pub(crate) fn trusted_now(&self) -> Option<i64> {
+        self.clock_guard
+            .now(&*self.env.clock)
+            .map(Timestamp::as_nanos)
+    }
+
+    /// Removes partitions in which every value has expired.
+    fn remove_expired(&self, table: &Table, now: Timestamp) -> Result<bool> {
+        let mut found = false;
+        for shard in &self.shards {
+            let mut state = shard.state.lock();
+            let expired = state.partitions.of(table.id).iter().any(|p| {
+                let end = p.record.expires_last;
+                end.is_some_and(|end| end <= now.as_nanos()) && !state.busy.contains(&p.id())
+            });
+            state.ending |= expired;
+            found |= expired;
+        }
+        if found {
+            self.sweep_all()?;
+        }
+        Ok(found)
     }
 
     fn age(&self, table: &Table, now: Timestamp) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! The end of data: deletes, retention, aging, and what of it waits to be carried out.
+//! The end of data: deletes, retention, aging, expiry, and what of it waits to be carried out.
 //!
 //! Invariants: a delete acts on smaller sequences only; a horizon (retention cut, aging) never moves back, and no row is
 //! accepted before it; whatever ends data is in the log before a reader or a file knows of it.
@@ -7,9 +7,14 @@
 //! Failure: carrying out is a step like any other; until it has succeeded readers leave the events out themselves.
 
 mod end;
+mod expiry;
 mod horizon;
 mod tombstone;
 
 pub use end::DeleteSpec;
+pub(crate) use expiry::{
+    ExpirySpan, add_expiry, expiry_of, first_expiry, owner_of, with_expiries, without_companions,
+    without_expired,
+};
 pub(crate) use horizon::ClockGuard;
 pub(crate) use tombstone::{DeleteRecord, Tombstone, holds, overlapping, swallows, union};

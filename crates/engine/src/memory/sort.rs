@@ -8,6 +8,7 @@
 use super::chunk::{Chunk, Sequences};
 use crate::catalog::Table;
 use crate::ids::Sequence;
+use crate::life::owner_of;
 use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, Values};
 use std::ops::Range;
 use std::sync::Arc;
@@ -427,12 +428,15 @@ pub(crate) fn merge_equal_times(rows: Rows) -> Rows {
         .columns
         .iter()
         .map(|(field, column)| {
+            // Expiries go with the values they belong to.
+            let decides = owner_of(*field).and_then(|owner| rows.column(owner));
+            let decides = decides.unwrap_or(column);
             let picked: Vec<u32> = groups
                 .iter()
                 .map(|g| {
                     g.clone()
                         .rev()
-                        .find(|r| column.is_present(*r))
+                        .find(|r| decides.is_present(*r))
                         .unwrap_or(g.end - 1) as u32
                 })
                 .collect();

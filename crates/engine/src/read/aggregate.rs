@@ -223,18 +223,19 @@ fn walk_rows(
     range: &ClosedRange,
     each: &mut impl FnMut(&Rows),
 ) -> Result<()> {
-    let memory = view.memory_rows(range, Some(&[field]));
+    let fields = view.fields_to_read(&[field]);
+    let memory = view.memory_rows(range, Some(&fields));
     let mut done = Done::new(range);
     for partition in view.partitions_in(range) {
         let span = partition.record.span().intersect(range);
-        done.memory_before(&memory, Some(&span), each);
+        done.memory_before(&memory, Some(&span), &mut |rows| each(&view.settled(rows)));
         let sources = match view.state(&partition)? {
             Some(state) => run_sources(view, &partition, &state, &span),
             None => Vec::new(),
         };
         merged(view, field, span, sources, &memory, each)?;
     }
-    done.memory_before(&memory, None, each);
+    done.memory_before(&memory, None, &mut |rows| each(&view.settled(rows)));
     Ok(())
 }
 
@@ -288,10 +289,10 @@ fn merged(
     if from < to {
         sources.push(Source::rows(memory.slice(from..to)));
     }
-    let fields = [field];
+    let fields = view.fields_to_read(&[field]);
     let mut merge = Merge::new(&view.core.store, &view.table, span, Some(&fields), sources);
     while let Some(rows) = merge.next_rows()? {
-        each(&rows);
+        each(&view.settled(&rows));
     }
     Ok(())
 }
@@ -318,7 +319,7 @@ fn add_aged(
                 return Visit::Done;
             }
             let bin = bins.of(seen.span.first.as_nanos());
-            if bins.of(seen.span.last.as_nanos()) != bin {
+            if bins.of(seen.span.last.as_nanos()) != bin || seen.has_expired(field) {
                 return Visit::Descend;
             }
             if let Some(aggregate) = seen.aggregate(field) {
@@ -337,12 +338,15 @@ pub(crate) fn by_bin(
     spec: &AggregateSpec,
 ) -> Result<BTreeMap<i128, Aggregate>> {
     let range = &spec.range;
-    let memory = view.memory_rows(range, Some(&[field]));
+    let fields = view.fields_to_read(&[field]);
+    let memory = view.memory_rows(range, Some(&fields));
     let mut collector = Collector::new(field, spec.bins);
     let mut done = Done::new(range);
     for partition in view.partitions_in(range) {
         let span = partition.record.span().intersect(range);
-        done.memory_before(&memory, Some(&span), &mut |rows| collector.add(rows));
+        done.memory_before(&memory, Some(&span), &mut |rows| {
+            collector.add(&view.settled(rows))
+        });
         let Some(state) = view.state(&partition)? else {
             merged(view, field, span, Vec::new(), &memory, &mut |rows| {
                 collector.add(rows)
@@ -362,7 +366,7 @@ pub(crate) fn by_bin(
                         return Visit::Done;
                     }
                     let bin = bins.of(seen.span.first.as_nanos());
-                    if bins.of(seen.span.last.as_nanos()) != bin {
+                    if bins.of(seen.span.last.as_nanos()) != bin || seen.has_expired(field) {
                         return Visit::Descend;
                     }
                     if let Some(aggregate) = seen.aggregate(field) {
@@ -379,6 +383,8 @@ pub(crate) fn by_bin(
             })?;
         }
     }
-    done.memory_before(&memory, None, &mut |rows| collector.add(rows));
+    done.memory_before(&memory, None, &mut |rows| {
+        collector.add(&view.settled(rows))
+    });
     Ok(collector.bins)
 }

@@ -100,6 +100,11 @@ impl Scan {
             read.sort_unstable();
             read.dedup();
         }
+        if view.now.is_some() {
+            // A row is gone when all its values are, not only those asked for.
+            let all: Vec<FieldId> = (0..table.fields.len()).map(|i| FieldId(i as u32)).collect();
+            read = view.fields_to_read(&all);
+        }
         let asked = if read.is_empty() { &wanted } else { &read };
         let mut memory = view.memory_rows(&spec.range, Some(asked));
         let segments = segments(&view, &spec.range);
@@ -210,7 +215,7 @@ impl Scan {
 
     /// Applies the conditions and puts the columns in the order wanted.
     fn shape(&self, rows: Rows) -> ScanChunk {
-        let mut rows = rows;
+        let mut rows = self.view.settled_rows(rows);
         if !self.conditions.is_empty() {
             let holds = |row: usize| {
                 self.conditions.iter().all(|c| {

@@ -22,6 +22,8 @@ pub struct Snapshot {
     sequence: Sequence,
     shards: Vec<ShardSnapshot>,
     tables: Vec<Arc<Table>>,
+    /// What expires up to this instant is gone.
+    now: i64,
 }
 
 impl Drop for Snapshot {
@@ -48,11 +50,17 @@ impl Snapshot {
                 .collect();
             let sequence = core.log.published();
             let tables = core.catalog.tables();
+            let now = if tables.iter().any(|t| t.life.expires) {
+                core.clock_guard.believed(&*core.env.clock).as_nanos()
+            } else {
+                i64::MIN
+            };
             let snapshot = Snapshot {
                 core: Arc::clone(&core),
                 sequence,
                 shards,
                 tables,
+                now,
             };
             // A delete that came in between may be at or below the sequence and yet unknown to a shard's list.
             if core.deletes.load(Ordering::Acquire) == deletes {
@@ -146,6 +154,7 @@ impl Snapshot {
             sequence: self.sequence,
             partitions: Arc::clone(&seen.partitions),
             chunks: remaining(chunks, &table, &deletes),
+            now: table.life.expires.then_some(self.now),
             table,
             stream,
             deletes,

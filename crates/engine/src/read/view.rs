@@ -4,12 +4,13 @@ use crate::Result;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
-use crate::life::union;
+use crate::life::{union, with_expiries, without_companions, without_expired};
 use crate::memory::{Chunk, sorted_rows};
 use crate::partitions::PartitionSet;
 use crate::read::merge::{Hidden, Source};
 use crate::segment::{Partition, StreamState};
 use headwater_codec::{ClosedRange, FieldId, Rows};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub(crate) struct StreamView {
@@ -22,12 +23,39 @@ pub(crate) struct StreamView {
     pub(crate) chunks: Vec<Arc<Chunk>>,
     /// What is deleted and perhaps still in a partition.
     pub(crate) deletes: Vec<(Sequence, ClosedRange)>,
+    /// Values that expire up to this instant are gone; `None` = no value of the table expires.
+    pub(crate) now: Option<i64>,
 }
 
 impl StreamView {
     /// The events in memory, sorted and merged.
     pub(crate) fn memory_rows(&self, range: &ClosedRange, fields: Option<&[FieldId]>) -> Rows {
         sorted_rows(&self.chunks, range, self.sequence, &self.table, fields)
+    }
+
+    /// What must be read to know these fields.
+    pub(crate) fn fields_to_read(&self, fields: &[FieldId]) -> Vec<FieldId> {
+        if self.now.is_some() {
+            with_expiries(fields)
+        } else {
+            fields.to_vec()
+        }
+    }
+
+    /// Rows as a reader sees them, after everything of one time has been merged: without what has expired.
+    pub(crate) fn settled<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
+        match self.now {
+            None => Cow::Borrowed(rows),
+            Some(now) => Cow::Owned(without_companions(without_expired(rows.clone(), now))),
+        }
+    }
+
+    /// As [`StreamView::settled`], by value.
+    pub(crate) fn settled_rows(&self, rows: Rows) -> Rows {
+        match self.now {
+            None => rows,
+            Some(now) => without_companions(without_expired(rows, now)),
+        }
     }
 
     /// Partitions that may hold something in a range, by time.

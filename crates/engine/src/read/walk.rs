@@ -8,6 +8,7 @@
 
 use super::merge::{Hidden, Merge};
 use super::view::{StreamView, run_sources};
+use crate::life::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, Partition, StreamState};
 use crate::{ErrorKind, Result};
@@ -38,6 +39,16 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// True when a value of the field in the bucket has expired.
+    pub(crate) fn has_expired(&self, field: FieldId) -> bool {
+        self.view.now.is_some_and(|now| {
+            let expiries = self.aggregate(expiry_of(field));
+            expiries
+                .and_then(|a| first_expiry(a.extremes))
+                .is_some_and(|first| first <= now)
+        })
+    }
+
     /// True when events of this instant are asked for and exist.
     pub(crate) fn counts_at(&self, time: i64) -> bool {
         let instant = ClosedRange::nanos(time, time);

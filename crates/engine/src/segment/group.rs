@@ -6,6 +6,7 @@
 use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
 use crate::catalog::Table;
 use crate::ids::Sequence;
+use crate::life::ExpirySpan;
 use crate::{Error, Result};
 use headwater_codec::Rows;
 use headwater_codec::block::BucketBlock;
@@ -31,6 +32,8 @@ pub(crate) struct GroupWriter {
     written_to: u64,
     buffer: Vec<u8>,
     pub(crate) bytes: GroupBytes,
+    /// When what it wrote expires; `None` = it wrote no row.
+    pub(crate) expiry: Option<ExpirySpan>,
 }
 
 /// Where a finished group's footer lies.
@@ -61,6 +64,7 @@ impl GroupWriter {
             written_to: start,
             buffer,
             bytes: GroupBytes::default(),
+            expiry: None,
         }
     }
 
@@ -90,6 +94,7 @@ impl GroupWriter {
     pub(crate) fn put_leaf(&mut self, rows: &Rows, hints: &mut EncodeHints) -> Result<LeafEntry> {
         let bytes = encode_leaf(rows, hints);
         let offset = self.put(&bytes)?;
+        self.expiry.get_or_insert_default().add(rows);
         self.bytes.leaf += bytes.len() as u64;
         let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
             return Err(Error::internal("a leaf without rows"));

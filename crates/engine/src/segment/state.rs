@@ -45,8 +45,15 @@ impl StreamState {
     }
 
     /// Newest time in the main run.
-    pub(crate) fn watermark(&self) -> Option<i64> {
+    pub(crate) fn main_end(&self) -> Option<i64> {
         self.main.last().map(|l| l.last)
+    }
+
+    /// What is newer than this can be appended. It is the newest time in the main run, or in a late run, if the main run has
+    /// lost its end to a delete: a late run's event must not get a newer one below it.
+    pub(crate) fn watermark(&self) -> Option<i64> {
+        let late = self.late.iter().filter_map(|run| run.last());
+        self.main_end().max(late.map(|l| l.last).max())
     }
 
     /// Blocks of one level, by bucket.

@@ -8,13 +8,14 @@ use super::cutter::{LeafCutter, SharedLeaves};
 use super::stream_op::last_row;
 use super::{
     RemoveUnlessKept, Written, attach_keys, attach_shared, commit, cutter::Destination, discard,
-    free_log, make_durable, open_group, record,
+    expiry, free_log, make_durable, open_group, record,
 };
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::counters::Cause;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
 use crate::late::FlushRule;
+use crate::life::without_expired;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
@@ -50,6 +51,9 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
     if is_too_wide(&table, record.level) {
         return true;
     }
+    if has_expired(core, record, thorough) {
+        return true;
+    }
     if thorough {
         return record.groups > 1 || record.late_runs > 0;
     }
@@ -71,6 +75,19 @@ fn is_too_wide(table: &Table, level: Level) -> bool {
         .life
         .level_max()
         .is_some_and(|most| level.get() > most && level > Level::MIN)
+}
+
+/// True when so much has expired that a rewriting pays: about half, if values expire as they came; with `thorough`, anything.
+fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
+    let Some(first) = record.expires_first else {
+        return false;
+    };
+    let due = match record.expires_last {
+        _ if thorough => first,
+        Some(last) => first.saturating_add(last.saturating_sub(first) / 2),
+        None => return false,
+    };
+    core.trusted_now().is_some_and(|now| due <= now)
 }
 
 /// What a rewriting is for.
@@ -284,6 +301,7 @@ impl Job<'_> {
             level: span.level,
             bucket: span.bucket,
         };
+        let now = table.life.expires.then(|| core.trusted_now()).flatten();
         let (mut group, file) = open_group(core, id, None, &header)?;
         let guard = RemoveUnlessKept::new(&file, true);
         let mut hints = EncodeHints::thorough();
@@ -318,6 +336,7 @@ impl Job<'_> {
                 range,
                 top: span.level,
                 purpose,
+                now,
             };
             let rows = rewriting.stream(
                 &stream_state,
@@ -343,10 +362,12 @@ impl Job<'_> {
             }
         }
         let finished = close(&mut group, &mut hints, &mut shared, deltas)?;
+        // Buckets do not say when their rows would have expired.
+        let before = (purpose == Purpose::Aging).then_some(&old.record);
         // To the policy it is one group, however many it took.
         let record = PartitionRecord {
             groups: 1,
-            ..record(&header, sequence, &next, finished)
+            ..record(&header, sequence, &next, finished, expiry(before, &group))
         };
         core.counters
             .bytes(0, group.bytes.leaf, group.bytes.index, 0);
@@ -372,6 +393,8 @@ struct Rewriting<'a> {
     range: ClosedRange,
     top: Level,
     purpose: Purpose,
+    /// What has expired by now is left out.
+    now: Option<i64>,
 }
 
 impl Rewriting<'_> {
@@ -403,6 +426,9 @@ impl Rewriting<'_> {
             let gone = rows.times.partition_point(|t| *t < cut);
             if gone > 0 {
                 rows = rows.slice(gone..rows.len());
+            }
+            if let Some(now) = self.now {
+                rows = without_expired(rows, now);
             }
             if rows.is_empty() {
                 continue;

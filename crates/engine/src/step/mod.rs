@@ -561,7 +561,13 @@ fn write_group(
     let partition = Arc::new(Partition {
         record: PartitionRecord {
             groups: old.as_ref().map_or(0, |p| p.record.groups) + 1,
-            ..record(&header, sequence, &next, finished)
+            ..record(
+                &header,
+                sequence,
+                &next,
+                finished,
+                expiry(old.as_deref().map(|p| &p.record), &group),
+            )
         },
         file: guard.keep(),
     });
@@ -603,12 +609,29 @@ fn open_group(
     ))
 }
 
+/// The first and the last expiry in a partition, as its record tells them.
+pub(crate) type Expiry = (Option<i64>, Option<i64>);
+
+/// The expiries in a partition after one more group.
+fn expiry(before: Option<&PartitionRecord>, group: &GroupWriter) -> Expiry {
+    match (before, group.expiry) {
+        (Some(before), Some(new)) => {
+            let joined = new.joined(before.expires_first, before.expires_last);
+            (joined.first, joined.end())
+        }
+        (Some(before), None) => (before.expires_first, before.expires_last),
+        (None, Some(new)) => (new.first, new.end()),
+        (None, None) => (None, None),
+    }
+}
+
 /// The record of a partition, but for the number of groups.
 pub(crate) fn record(
     header: &SegmentHeader,
     sequence: Sequence,
     state: &SegmentState,
     finished: crate::segment::FinishedGroup,
+    expiry: Expiry,
 ) -> PartitionRecord {
     PartitionRecord {
         table: header.table,
@@ -626,8 +649,8 @@ pub(crate) fn record(
         leaves: state.sums.leaves,
         late_runs: state.sums.late_runs,
         aged: state.is_aged(),
-        expires_first: None,
-        expires_last: None,
+        expires_first: expiry.0,
+        expires_last: expiry.1,
     }
 }
 

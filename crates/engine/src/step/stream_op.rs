@@ -179,6 +179,10 @@ fn fold_units(
     late: &Rows,
     appends: bool,
 ) -> Vec<Range<usize>> {
+    if state.main.is_empty() {
+        // A delete has taken the main run away: the late runs become one.
+        return std::iter::once(0..0).collect();
+    }
     // The late runs' times are not at hand without reading them: take every leaf that one of their leaves overlaps.
     let mut touched = vec![false; state.main.len()];
     let mut mark = |first: i64, last: i64| {

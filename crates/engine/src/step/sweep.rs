@@ -9,7 +9,8 @@
 use super::erase::{erase, is_touched};
 use super::stream_op::{OpContext, OpOutput};
 use super::{
-    SharedLeaves, Written, attach_shared, commit, free_log, make_durable, open_group, record,
+    SharedLeaves, Written, attach_shared, commit, expiry, free_log, make_durable, open_group,
+    record,
 };
 use crate::catalog::Table;
 use crate::core::Core;
@@ -88,6 +89,7 @@ impl Plan {
         };
         // Replay reads nothing up to here, so that nobody needs the covers of what is empty.
         let replayed_from = core.log.sequence_before(core.commit.lock().log_generation);
+        let now = core.trusted_now();
         let mut plan = Plan::default();
         for partition in partitions.all().filter(|p| !busy.contains(&p.id())) {
             if plan.gone.len() + plan.touched.len() >= PARTITIONS_MAX {
@@ -99,7 +101,12 @@ impl Plan {
                 .table(record.table)
                 .ok_or_else(|| Error::internal("a partition of no table"))?;
             let empty = record.events == 0 && !record.aged && record.sequence <= replayed_from;
-            if empty || table.life.dropped || record.span().last.as_nanos() < table.life.cut {
+            let expired = now.is_some_and(|now| record.expires_last.is_some_and(|end| end <= now));
+            if empty
+                || expired
+                || table.life.dropped
+                || record.span().last.as_nanos() < table.life.cut
+            {
                 plan.gone.push(Arc::clone(partition));
                 continue;
             }
@@ -248,7 +255,13 @@ fn write(
         partition: Arc::new(Partition {
             record: PartitionRecord {
                 groups: old.record.groups + 1,
-                ..record(&header, sequence, &next, finished)
+                ..record(
+                    &header,
+                    sequence,
+                    &next,
+                    finished,
+                    expiry(Some(&old.record), &group),
+                )
             },
             file,
         }),

@@ -15,6 +15,7 @@ use crate::catalog::{Table, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late::Split;
+use crate::life::{add_expiry, owner_of};
 use crate::log::RecordKind;
 use crate::{Error, ErrorKind, Result};
 use accept::{Checked, check_entry};
@@ -237,17 +238,25 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
     let mut unresolved: Vec<Unresolved> = Vec::new();
     let mut key = Vec::new();
     let mut table_cache: Option<Arc<Table>> = None;
+    let expires_at = batch.expires_at();
     for (entry, rows) in batch.into_entries().into_iter().enumerate() {
         let checked = check_entry(core, entry, rows, refused, &mut table_cache)?;
         let Some(Checked {
-            table,
+            mut table,
             name,
-            rows,
+            mut rows,
             kept,
         }) = checked
         else {
             continue;
         };
+        if let Some(at) = expires_at {
+            if !table.life.expires {
+                table = core.let_expire(&table)?;
+                table_cache = Some(Arc::clone(&table));
+            }
+            add_expiry(&mut rows, at.as_nanos());
+        }
         stream_key(table.id, name.tags(), &mut key);
         match core.catalog.find_stream(&core.meta, &key)? {
             Some(stream) => gathered.add(stream, table.id, &key, rows),
@@ -277,6 +286,7 @@ fn raw_bytes(rows: &Rows) -> usize {
         + rows
             .columns
             .iter()
+            .filter(|(field, _)| owner_of(*field).is_none())
             .map(|(_, column)| match column.values() {
                 Values::F64(_) | Values::I64(_) | Values::U64(_) => column.present_count() * 8,
                 Values::Bool(_) => column.present_count(),
@@ -368,6 +378,19 @@ impl Core {
         let mut payload = Vec::new();
         table.encode(&mut payload);
         self.log.enqueue(RecordKind::Table, payload, false)
+    }
+
+    /// Notes that values of a table may expire, before the first one is written.
+    fn let_expire(&self, table: &Table) -> Result<Arc<Table>> {
+        let change = |_, old: Option<&Table>| {
+            let mut new = old.unwrap_or(table).clone();
+            new.life.expires = true;
+            Ok(new)
+        };
+        let defined = self
+            .catalog
+            .define_table(&table.name, change, |t| self.log_table(t))?;
+        Ok(defined.0)
     }
 
     fn log_streams(&self, records: &[crate::catalog::StreamRecord]) -> Result<Sequence> {

@@ -443,3 +443,99 @@ fn compaction_keeps_to_its_daily_bytes() {
     // The smallest limit leaves one a day.
     assert_eq!(rewritings(Some(1)), [1, 1, 1]);
 }
+
+#[test]
+fn values_expire_each_with_its_write() {
+    let mut world = World::new(small_options());
+    let name = stream(1);
+    let put = |world: &World, at: i64, fields: &[(&str, f64)], expires_in: Option<i64>| {
+        let mut batch = Batch::new();
+        if let Some(seconds) = expires_in {
+            batch.expire_at(Timestamp::from_nanos(START + seconds * SECOND));
+        }
+        let row = fields.iter().map(|(k, v)| (*k, Value::F64(*v)));
+        batch.stream(&name).row(START + at * SECOND, row).unwrap();
+        world.db().commit(batch).unwrap();
+    };
+    put(&world, 1, &[("v", 1.0)], Some(100));
+    put(&world, 2, &[("v", 2.0), ("w", 2.0)], Some(100));
+    put(&world, 2, &[("w", 3.0)], None);
+    put(&world, 3, &[("v", 3.0)], Some(200));
+    put(&world, 3, &[("v", 4.0)], Some(50));
+    put(&world, 4, &[("v", 5.0)], None);
+    let before = world.db().snapshot().unwrap();
+    let expected = [
+        (0, vec![1, 2, 3, 4], 4),
+        // The later write of 3 has expired; the earlier one does not come back.
+        (50, vec![1, 2, 4], 3),
+        // Of 2 only `w` is left, which a later write keeps for ever.
+        (100, vec![2, 4], 1),
+        (1000, vec![2, 4], 1),
+    ];
+    let seconds = |snapshot: &Snapshot| -> Vec<i64> {
+        times(snapshot, &name)
+            .iter()
+            .map(|t| (t - START) / SECOND)
+            .collect()
+    };
+    let mut at = 0;
+    for (round, (after, rows, values)) in expected.into_iter().enumerate() {
+        world.clock.advance(Duration::from_secs(after - at));
+        at = after;
+        for flushed in [false, true] {
+            if flushed && round > 0 {
+                world.db().compact().unwrap();
+            }
+            let now = world.db().snapshot().unwrap();
+            assert_eq!(seconds(&now), rows, "after {after} s, flushed: {flushed}");
+            assert_eq!(count(&now, &name, ClosedRange::ALL), values);
+            let last = now.last(&name).unwrap();
+            assert_eq!(last[0].time.as_nanos(), START + 4 * SECOND);
+            assert_eq!(
+                seconds(&before),
+                [1, 2, 3, 4],
+                "a snapshot keeps its instant"
+            );
+        }
+        if round == 2 {
+            assert_eq!(
+                world.db().stats().unwrap().events,
+                2,
+                "they are gone from the files too"
+            );
+        }
+    }
+    drop(before);
+    world.reopen();
+    assert_eq!(seconds(&world.db().snapshot().unwrap()), [2, 4]);
+    world.assert_sound();
+}
+
+#[test]
+fn a_partition_all_of_whose_values_have_expired_is_removed() {
+    let world = World::new(small_options());
+    let mut batch = Batch::new();
+    batch.expire_at(Timestamp::from_nanos(START + 100 * SECOND));
+    for i in 0..500 {
+        let row = [("v", Value::F64(i as f64))];
+        batch
+            .stream(&stream(1))
+            .row(START + i * SECOND, row)
+            .unwrap();
+    }
+    world.db().commit(batch).unwrap();
+    world.db().flush().unwrap();
+    assert!(world.db().stats().unwrap().segment_bytes > 0);
+    world.clock.advance(Duration::from_secs(99));
+    world.db().compact().unwrap();
+    assert_eq!(
+        times(&world.db().snapshot().unwrap(), &stream(1)).len(),
+        500
+    );
+    world.clock.advance(Duration::from_secs(1));
+    assert!(times(&world.db().snapshot().unwrap(), &stream(1)).is_empty());
+    world.db().compact().unwrap();
+    let stats = world.db().stats().unwrap();
+    assert_eq!((stats.partitions, stats.segment_bytes), (0, 0));
+    world.assert_sound();
+}

@@ -8,9 +8,10 @@ use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Comparison, Database, DeleteSpec, Duplicates, FieldSpec,
     Filter, FlushRule, LatePolicy, MergeScope, Options, ScanSpec, Snapshot, Stats, TableSpec,
 };
-use headwater_io::{Env, NoThreads};
+use headwater_io::{Clock, Env, ManualClock, NoThreads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A small generator of numbers: the same seed gives the same test.
 pub(crate) struct Random(u64);
@@ -41,8 +42,17 @@ pub(crate) struct ModelStream {
     rows: Vec<(i64, Fields)>,
 }
 
-impl ModelStream {
-    pub(crate) fn put(&mut self, duplicates: Duplicates, time: i64, fields: Fields) {
+/// A stream with everything that was written and not deleted: each value with its expiry.
+#[derive(Clone, Debug, Default)]
+struct WrittenStream {
+    rows: Vec<(i64, BTreeMap<String, (Value, Option<i64>)>)>,
+}
+
+impl WrittenStream {
+    fn put(&mut self, duplicates: Duplicates, time: i64, fields: &Fields, expires_at: Option<i64>) {
+        let fields = fields
+            .iter()
+            .map(|(k, v)| (k.clone(), (v.clone(), expires_at)));
         let at = self.rows.partition_point(|(t, _)| *t <= time);
         if duplicates == Duplicates::Last
             && let Some((t, old)) = at.checked_sub(1).and_then(|i| self.rows.get_mut(i))
@@ -51,7 +61,23 @@ impl ModelStream {
             old.extend(fields);
             return;
         }
-        self.rows.insert(at, (time, fields));
+        self.rows.insert(at, (time, fields.collect()));
+    }
+
+    /// What is there at an instant: a row goes when it has lost its last value.
+    fn at(&self, now: i64) -> ModelStream {
+        let rows = self.rows.iter().filter_map(|(time, fields)| {
+            let stays = |expiry: &Option<i64>| expiry.is_none_or(|e| e > now);
+            let left: Fields = fields
+                .iter()
+                .filter(|(_, (_, expiry))| stays(expiry))
+                .map(|(k, (v, _))| (k.clone(), v.clone()))
+                .collect();
+            (!left.is_empty() || fields.is_empty()).then_some((*time, left))
+        });
+        ModelStream {
+            rows: rows.collect(),
+        }
     }
 }
 
@@ -143,9 +169,10 @@ pub(crate) fn options(setup: &Setup) -> Options {
     }
 }
 
-fn environment() -> Env {
+fn environment(clock: &Arc<ManualClock>) -> Env {
     Env {
         threads: Arc::new(NoThreads),
+        clock: Arc::clone(clock) as Arc<_>,
         ..Env::memory()
     }
 }
@@ -154,14 +181,20 @@ struct World {
     env: Env,
     db: Option<Database>,
     setup: Setup,
-    model: BTreeMap<StreamName, ModelStream>,
+    clock: Arc<ManualClock>,
+    /// Some values expire. (Then no rows are without values: nothing could tell those from rows that have lost theirs.)
+    expires: bool,
+    model: BTreeMap<StreamName, WrittenStream>,
     times: Vec<Times>,
     random: Random,
 }
 
 impl World {
     fn new(seed: u64, setup: Setup) -> World {
-        let env = environment();
+        let clock = Arc::new(ManualClock::new(Timestamp::from_nanos(
+            1_700_000_000_000_000_000,
+        )));
+        let env = environment(&clock);
         let db = Database::open_in(env.clone(), options(&setup)).unwrap();
         let fields = FIELDS
             .iter()
@@ -187,6 +220,8 @@ impl World {
             env,
             db: Some(db),
             setup,
+            clock,
+            expires: seed % 2 == 1,
             model: BTreeMap::new(),
             times,
             random: Random::new(seed),
@@ -197,8 +232,24 @@ impl World {
         self.db.as_ref().unwrap()
     }
 
+    /// What a snapshot opened now should show.
+    fn visible(&self) -> BTreeMap<StreamName, ModelStream> {
+        let now = self.clock.now().as_nanos();
+        let streams = self.model.iter();
+        streams
+            .map(|(name, stream)| (name.clone(), stream.at(now)))
+            .collect()
+    }
+
     fn write(&mut self) {
         let mut batch = Batch::new();
+        let expires_at = (self.expires && self.random.chance(12)).then(|| {
+            let seconds = self.random.below(60) as i64;
+            self.clock.now().as_nanos() + seconds * 1_000_000_000
+        });
+        if let Some(at) = expires_at {
+            batch.expire_at(Timestamp::from_nanos(at));
+        }
         let count = 1 + self.random.below(if self.random.0.is_multiple_of(5) {
             200
         } else {
@@ -214,15 +265,20 @@ impl World {
                     fields.insert(field.to_owned(), random_value(&mut self.random, field_type));
                 }
             }
+            if fields.is_empty() && self.expires {
+                fields.insert("d".to_owned(), Value::Bool(true));
+            }
             let row: Vec<(&str, Value)> = fields
                 .iter()
                 .map(|(k, v)| (k.as_str(), v.clone()))
                 .collect();
             batch.stream(&name).row(time, row).unwrap();
-            self.model
-                .entry(name)
-                .or_default()
-                .put(self.setup.duplicates, time, fields);
+            self.model.entry(name).or_default().put(
+                self.setup.duplicates,
+                time,
+                &fields,
+                expires_at,
+            );
         }
         let written = self.db().commit(batch).unwrap();
         assert!(written.refused.is_empty(), "{:?}", written.refused);
@@ -240,7 +296,8 @@ impl World {
             self.model.remove(name);
             return;
         }
-        let range = match self.model.get(name) {
+        let visible = self.visible();
+        let range = match visible.get(name) {
             Some(stream) if !stream.rows.is_empty() && self.random.chance(98) => {
                 // Mostly a few rows.
                 let random = &mut self.random;
@@ -280,6 +337,10 @@ impl World {
     }
 
     fn step(&mut self) {
+        if self.random.chance(30) {
+            self.clock
+                .advance(Duration::from_secs(self.random.below(10)));
+        }
         match self.random.below(100) {
             0..=75 => self.write(),
             76..=79 => self.delete(),
@@ -288,7 +349,7 @@ impl World {
             93 => self.db().compact().unwrap(),
             _ => {
                 let snapshot = self.db().snapshot().unwrap();
-                let model = self.model.clone();
+                let model = self.visible();
                 // What is written, flushed and compacted while a snapshot is open does not change it.
                 for _ in 0..self.random.below(4) {
                     self.write();
@@ -685,12 +746,14 @@ fn run(seed: u64, steps: usize, setup: Setup) -> (Stats, CheckReport) {
         world.step();
         if step % 20 == 19 {
             let snapshot = world.db().snapshot().unwrap();
-            check(&snapshot, &world.model, &mut world.random);
+            let visible = world.visible();
+            check(&snapshot, &visible, &mut world.random);
         }
     }
     world.reopen();
     let snapshot = world.db().snapshot().unwrap();
-    check(&snapshot, &world.model, &mut world.random);
+    let visible = world.visible();
+    check(&snapshot, &visible, &mut world.random);
     drop(snapshot);
     let stats = world.db().stats().unwrap();
     world.db.take().unwrap().close().unwrap();

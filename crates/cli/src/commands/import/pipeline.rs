@@ -32,7 +32,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(600);
 enum Message {
     File { name: String, bar: ProgressBar },
     Columns(Columns),
-    Batch(ParsedBatch),
+    Batch(Box<ParsedBatch>),
     Failed(Failure),
 }
 
@@ -88,7 +88,7 @@ fn parse_file(mut source: Source, sender: &SyncSender<Message>) -> Result<(), Fa
         return Ok(());
     }
     while let Some(parsed) = source.next()? {
-        if sender.send(Message::Batch(parsed)).is_err() {
+        if sender.send(Message::Batch(Box::new(parsed))).is_err() {
             return Ok(());
         }
     }

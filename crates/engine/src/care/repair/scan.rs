@@ -60,7 +60,14 @@ impl Whole {
         };
         PartitionRecord {
             groups: u32::try_from(self.footers.len()).unwrap_or(u32::MAX),
-            ..crate::step::record(header, sequence.unwrap_or_default(), &self.state, finished)
+            ..crate::step::record(
+                header,
+                sequence.unwrap_or_default(),
+                &self.state,
+                finished,
+                // Footers do not tell; it only says when a rewriting pays.
+                (None, None),
+            )
         }
     }
 }

@@ -60,10 +60,12 @@ fn erase_blocks(
     delta: &mut StreamDelta,
 ) -> Result<()> {
     let mut left = 0;
+    let mut end = None;
     for entry in state.blocks_of(base) {
         let span = base.span(entry.first_bucket, entry.last_bucket);
         if overlapping(ranges, &span).is_empty() {
             left += 1;
+            end = Some(entry.last_bucket);
             continue;
         }
         if swallows(ranges, &span) {
@@ -96,6 +98,7 @@ fn erase_blocks(
                 }
             }
         });
+        end = buckets.last_key_value().map(|(n, _)| *n).or(end);
         if !changed && buckets.len() == before {
             left += 1;
             continue;
@@ -118,6 +121,13 @@ fn erase_blocks(
                 base.bucket_span(base.bucket_of(r.last)).last,
             )
         }));
+        // What is appended from now on begins behind the last bucket that is left, where levels above may be closed already.
+        let ends = state.blocks.iter().filter(|b| b.level > base);
+        let closed = ends.map(|b| b.level.bucket_span(b.last_bucket).last).max();
+        if let (Some(end), Some(closed)) = (end, closed) {
+            let rest = ClosedRange::new(base.bucket_span(end).first, closed);
+            stale.extend((!rest.is_empty()).then_some(rest));
+        }
         delta.stale = Some(joined(stale));
     }
     Ok(())
