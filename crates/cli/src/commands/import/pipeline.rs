@@ -151,7 +151,7 @@ fn store(import: &Import, receiver: Receiver<Message>) -> Result<Summary, Failur
             }
             Message::Batch(parsed) => {
                 if let Some(writer) = &mut writer {
-                    writer.write(parsed, &mut summary)?;
+                    writer.write(*parsed, &mut summary)?;
                     bar.set_message(format!("{} rows", grouped(summary.rows)));
                 }
             }
