@@ -42,10 +42,13 @@ pub(crate) struct ModelStream {
     rows: Vec<(i64, Fields)>,
 }
 
+/// Values, each with its expiry.
+type Expiring = BTreeMap<String, (Value, Option<i64>)>;
+
 /// A stream with everything that was written and not deleted: each value with its expiry.
 #[derive(Clone, Debug, Default)]
 struct WrittenStream {
-    rows: Vec<(i64, BTreeMap<String, (Value, Option<i64>)>)>,
+    rows: Vec<(i64, Expiring)>,
 }
 
 impl WrittenStream {
