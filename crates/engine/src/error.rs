@@ -4,6 +4,7 @@
 //! expected, what was found and what to do. An error is logged where it is consumed, not here.
 
 use headwater_codec::DecodeError;
+use headwater_codec::checksum::crc32c;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -133,6 +134,31 @@ impl Error {
             damage: None,
             source: Some(Box::new(source)),
         }))
+    }
+
+    /// Fails when a file begins with the magic of its kind in another version; the last byte of a magic is the version.
+    pub(crate) fn check_version(file: &Path, header: &[u8], magic: &[u8; 8]) -> Result<()> {
+        let ([kind @ .., version], Some([found_kind @ .., found])) =
+            (magic, header.first_chunk::<8>())
+        else {
+            return Ok(());
+        };
+        if kind != found_kind || version == found {
+            return Ok(());
+        }
+        // Headers end with a checksum. One that fits with our version says that a bit of the version was turned: damage.
+        let mut as_ours = header.get(..60).unwrap_or_default().to_vec();
+        if let Some(byte) = as_ours.get_mut(7) {
+            *byte = *version;
+        }
+        if header.get(60..64) == Some(&crc32c(&as_ours).to_le_bytes()[..]) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "{}: format version {found}, this version of Headwater ({}) reads version {version}: use the one that wrote it",
+            file.display(),
+            env!("CARGO_PKG_VERSION")
+        )))
     }
 
     pub(crate) fn damage(damage: Damage) -> Error {

@@ -17,7 +17,8 @@ mod replay;
 
 pub(crate) use files::file_path as log_path;
 pub(crate) use record::{
-    FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad, record_bytes,
+    FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
+    record_bytes,
 };
 pub(crate) use replay::{Access, LogEnd, Replayed, replay};
 

@@ -8,7 +8,7 @@
 
 use super::files::{FullFile, LogFiles, file_path};
 use super::record::{
-    FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes,
+    FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes,
 };
 use crate::error::Damage;
 use crate::ids::Sequence;
@@ -103,6 +103,7 @@ pub(crate) fn replay(
         let header = if bytes >= FILE_HEADER_BYTES {
             file.read_exact_at(0, &mut header)
                 .map_err(|e| Error::io("read", &path, e))?;
+            Error::check_version(&path, &header, &FILE_MAGIC)?;
             FileHeader::decode(&header)
         } else {
             None

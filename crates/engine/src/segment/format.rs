@@ -8,7 +8,7 @@ use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{ClosedRange, Cursor, DecodeError, Level, PutBytes};
 
-const HEADER_MAGIC: [u8; 8] = *b"HWSEG\x00\x00\x01";
+pub(super) const HEADER_MAGIC: [u8; 8] = *b"HWSEG\x00\x00\x01";
 pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"HWFOOT\x00\x01";
 /// Bytes of a segment's header; the first group follows.
 pub(crate) const HEADER_BYTES: u64 = 64;

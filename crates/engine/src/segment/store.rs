@@ -5,7 +5,9 @@
 //! Concurrency: caches are shared; I/O holds no lock.
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
 
-use super::format::{BlockEntry, Cover, Footer, HEADER_BYTES, LeafEntry, SegmentHeader};
+use super::format::{
+    BlockEntry, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader,
+};
 use super::state::SegmentState;
 use super::states::States;
 use crate::catalog::Table;
@@ -277,6 +279,7 @@ impl Store {
     pub(crate) fn verify_header(&self, id: SegmentId, record: &PartitionRecord) -> Result<()> {
         let path = self.path(id);
         let bytes = self.read(id, 0, HEADER_BYTES as u32)?;
+        Error::check_version(&path, &bytes, &HEADER_MAGIC)?;
         let header = SegmentHeader::decode(&bytes).map_err(|e| Error::decode(&path, 0, e))?;
         let expected = SegmentHeader {
             replaces: header.replaces,

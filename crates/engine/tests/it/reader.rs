@@ -344,3 +344,41 @@ fn damage_is_told_from_change() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert_eq!(error.damaged().unwrap().found, "no file");
 }
+
+/// Files of another format version are refused with a text that says so; nothing is changed, and nothing is taken for damage.
+#[test]
+fn files_of_another_version_are_refused() {
+    let options = small_options();
+    let whole = FaultyFiles::new(4);
+    let mut run = Run::new(Arc::new(whole.clone()), &options);
+    let db = run.open().unwrap();
+    drop(run.play_on(db, &workload(61, 40, 7, 20, 0)).unwrap());
+    for ending in ["seg", "log"] {
+        for (path, _) in whole.files() {
+            if path.extension().is_none_or(|e| e != ending) {
+                continue;
+            }
+            let disk = whole.after_crash(1);
+            let mut bytes = disk.read_file(&path).unwrap();
+            if bytes[..2] != *b"HW" {
+                continue;
+            }
+            bytes[7] = 9;
+            let crc = headwater_codec::checksum::crc32c(&bytes[..60]);
+            bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+            disk.write_file(&path, &bytes).unwrap();
+            let before = disk.files();
+            let errors = [
+                open(Arc::new(disk.clone()), &options).unwrap_err(),
+                Run::new(Arc::new(disk.clone()), &options)
+                    .open()
+                    .unwrap_err(),
+            ];
+            for error in errors {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("format version 9"), "{error}");
+            }
+            assert_eq!(disk.files(), before);
+        }
+    }
+}

@@ -7,7 +7,8 @@ use crate::catalog::{StreamRecord, Table};
 use crate::ids::{Sequence, StreamId};
 use crate::life::DeleteRecord;
 use crate::log::{
-    FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad, record_bytes,
+    FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
+    record_bytes,
 };
 use crate::meta::Meta;
 use crate::segment::Cover;
@@ -72,6 +73,7 @@ impl LogScan {
             let len = file.len().map_err(io)?;
             let mut content = vec![0u8; usize::try_from(len).unwrap_or(0)];
             file.read_exact_at(0, &mut content).map_err(io)?;
+            Error::check_version(&path, &content, &FILE_MAGIC)?;
             scan.files.push(path);
             let header = FileHeader::decode(&content);
             raws.push(Raw { content, header });
