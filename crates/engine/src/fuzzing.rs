@@ -1,6 +1,7 @@
 //! Decoders of file formats, for the fuzz targets only.
 
 use crate::catalog::Table;
+use crate::life::DeleteRecord;
 use crate::meta::PartitionRecord;
 use crate::segment::{Footer, SegmentHeader};
 use headwater_codec::Cursor;
@@ -33,6 +34,19 @@ pub fn table_definition(bytes: &[u8]) {
         table.encode(&mut out);
         assert_eq!(Table::decode(&mut Cursor::new(&out)), Ok(table));
     }
+}
+
+/// What a delete's log record says.
+pub fn delete_record(bytes: &[u8]) {
+    if let Ok(record) = DeleteRecord::decode(&mut Cursor::new(bytes)) {
+        let out = record.encode();
+        assert_eq!(DeleteRecord::decode(&mut Cursor::new(&out)), Ok(record));
+    }
+}
+
+/// A backup's manifest; `repair` puts the right checksum in first.
+pub fn manifest(bytes: &[u8], repair: bool) {
+    crate::care::fuzz_manifest(bytes, repair);
 }
 
 /// A whole log file.

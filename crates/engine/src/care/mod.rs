@@ -8,6 +8,8 @@ mod reader;
 mod repair;
 mod reserve;
 
+#[cfg(fuzzing)]
+pub(crate) use backup::fuzz_manifest;
 pub use backup::{BackupReport, backup, restore, verify_backup};
 pub use reader::Reader;
 pub(crate) use reader::open_core;

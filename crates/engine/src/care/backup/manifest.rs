@@ -226,3 +226,15 @@ impl Manifest {
         Ok(manifest)
     }
 }
+/// For the fuzz target only.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_manifest(bytes: &[u8], repair: bool) {
+    let mut bytes = bytes.to_vec();
+    if repair {
+        let crc = crc32c(&bytes);
+        bytes.put_u32(crc);
+    }
+    if let Ok(manifest) = Manifest::decode(&bytes) {
+        assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+    }
+}

@@ -14,6 +14,8 @@ mod restore;
 mod view;
 mod write;
 
+#[cfg(fuzzing)]
+pub(crate) use manifest::fuzz_manifest;
 pub use restore::restore;
 pub use view::verify_backup;
 pub use write::{BackupReport, backup};
