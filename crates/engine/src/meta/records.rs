@@ -40,6 +40,11 @@ impl PartitionRecord {
         self.level.bucket_span(self.bucket)
     }
 
+    /// True when neither rows nor buckets are left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events == 0 && !self.aged
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         out.put_varint(u64::from(self.table.0));

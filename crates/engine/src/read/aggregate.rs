@@ -121,7 +121,7 @@ pub(crate) fn aggregate(
             ends.add(rows, field, &spec.bins);
         });
         whole?;
-        add_aged(view, field, spec, &mut collector)?;
+        add_aged(view, spec, &mut collector)?;
         collector.bins
     } else {
         by_bin(view, field, spec)?
@@ -181,6 +181,22 @@ impl Collector {
             .entry(bin)
             .or_insert(Aggregate::EMPTY)
             .merge(aggregate);
+    }
+
+    /// Takes a bucket that lies in one bin and of which nothing has expired; others must be looked into.
+    fn visit(&mut self, seen: &Seen<'_>) -> Visit {
+        if seen.is_final {
+            self.add_final(seen);
+            return Visit::Done;
+        }
+        let bin = self.spec.of(seen.span.first.as_nanos());
+        if self.spec.of(seen.span.last.as_nanos()) != bin || seen.has_expired(self.field) {
+            return Visit::Descend;
+        }
+        if let Some(aggregate) = seen.aggregate(self.field) {
+            self.merge(bin, &aggregate);
+        }
+        Visit::Done
     }
 
     /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
@@ -298,12 +314,7 @@ fn merged(
 }
 
 /// Adds the buckets of what has been aged, for which there are no rows.
-fn add_aged(
-    view: &StreamView,
-    field: FieldId,
-    spec: &AggregateSpec,
-    collector: &mut Collector,
-) -> Result<()> {
+fn add_aged(view: &StreamView, spec: &AggregateSpec, collector: &mut Collector) -> Result<()> {
     for partition in view.partitions_in(&spec.range) {
         let Some(state) = view.state(&partition)?.filter(|s| s.is_aged()) else {
             continue;
@@ -312,21 +323,7 @@ fn add_aged(
         let Some(walk) = Walk::new(view, &partition, &state, span, &[])? else {
             continue;
         };
-        let bins = spec.bins;
-        walk.run(&mut |seen| {
-            if seen.is_final {
-                collector.add_final(seen);
-                return Visit::Done;
-            }
-            let bin = bins.of(seen.span.first.as_nanos());
-            if bins.of(seen.span.last.as_nanos()) != bin || seen.has_expired(field) {
-                return Visit::Descend;
-            }
-            if let Some(aggregate) = seen.aggregate(field) {
-                collector.merge(bin, &aggregate);
-            }
-            Visit::Done
-        })?;
+        walk.run(&mut |seen| collector.visit(seen))?;
     }
     Ok(())
 }
@@ -358,23 +355,9 @@ pub(crate) fn by_bin(
         });
         let to_read = match walk {
             None => vec![span],
-            Some(walk) => {
-                let bins = spec.bins;
-                walk.no_wider_than(bins.width_ns()).run(&mut |seen| {
-                    if seen.is_final {
-                        collector.add_final(seen);
-                        return Visit::Done;
-                    }
-                    let bin = bins.of(seen.span.first.as_nanos());
-                    if bins.of(seen.span.last.as_nanos()) != bin || seen.has_expired(field) {
-                        return Visit::Descend;
-                    }
-                    if let Some(aggregate) = seen.aggregate(field) {
-                        collector.merge(bin, &aggregate);
-                    }
-                    Visit::Done
-                })?
-            }
+            Some(walk) => walk
+                .no_wider_than(spec.bins.width_ns())
+                .run(&mut |seen| collector.visit(seen))?,
         };
         for part in to_read {
             let sources = run_sources(view, &partition, &state, &part);

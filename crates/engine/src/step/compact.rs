@@ -214,6 +214,7 @@ fn rewrite(
         partitions.remove(partition.record.table, partition.id());
         for one in &written {
             core.store.put_state(&one.partition, Arc::clone(&one.state));
+            state.ending |= one.partition.record.is_empty();
             partitions.put(Arc::clone(&one.partition));
         }
         state.version += 1;

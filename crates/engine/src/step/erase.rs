@@ -139,13 +139,7 @@ fn remainder(
     if swallows(ranges, &span) {
         return Ok(Remainder::Nothing);
     }
-    let rows = context.store.leaf_rows(
-        context.segment,
-        leaf,
-        0..leaf.count as usize,
-        None,
-        context.table,
-    );
+    let rows = context.rows_of(leaf);
     let rows = match rows {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             tracing::warn!(%error, "a damaged leaf keeps the rows that a delete names: they cannot be read");
@@ -236,13 +230,7 @@ fn edges(
             if let Some(cut) = cuts.iter().find(|c| c.index == index) {
                 add(&cut.kept);
             } else if gone.get(index) == Some(&false) {
-                let rows = context.store.leaf_rows(
-                    context.segment,
-                    leaf,
-                    0..leaf.count as usize,
-                    None,
-                    context.table,
-                );
+                let rows = context.rows_of(leaf);
                 match rows {
                     Ok(rows) => add(&without(rows, ranges).0),
                     // Its rows cannot be read: the bucket says what can.

@@ -54,6 +54,13 @@ impl OpContext<'_> {
         self.table.leaf_events as usize
     }
 
+    /// All rows of a stream's leaf, every field.
+    pub(super) fn rows_of(&self, leaf: &LeafEntry) -> Result<Rows> {
+        let all = 0..leaf.count as usize;
+        self.store
+            .leaf_rows(self.segment, leaf, all, None, self.table)
+    }
+
     pub(super) fn target(&self) -> PyramidTarget<'_> {
         PyramidTarget {
             store: self.store,
@@ -316,13 +323,7 @@ pub(super) fn last_row(rows: &Rows) -> Option<Box<[u8]>> {
 fn read_leaves(context: &OpContext<'_>, leaves: &[LeafEntry]) -> Result<Rows> {
     let mut all = Rows::default();
     for leaf in leaves {
-        let rows = context.store.leaf_rows(
-            context.segment,
-            leaf,
-            0..leaf.count as usize,
-            None,
-            context.table,
-        )?;
+        let rows = context.rows_of(leaf)?;
         all.extend_from(&rows, 0..rows.len());
     }
     Ok(all)
@@ -393,13 +394,7 @@ fn merge(
     for unit in units {
         if whole {
             for leaf in state.main.get(next_leaf..unit.start).unwrap_or_default() {
-                let rows = context.store.leaf_rows(
-                    context.segment,
-                    leaf,
-                    0..leaf.count as usize,
-                    None,
-                    context.table,
-                )?;
+                let rows = context.rows_of(leaf)?;
                 all.extend_from(&rows, 0..rows.len());
             }
         }
@@ -444,13 +439,7 @@ fn merge(
     }
     if whole {
         for leaf in state.main.get(next_leaf..).unwrap_or_default() {
-            let rows = context.store.leaf_rows(
-                context.segment,
-                leaf,
-                0..leaf.count as usize,
-                None,
-                context.table,
-            )?;
+            let rows = context.rows_of(leaf)?;
             all.extend_from(&rows, 0..rows.len());
         }
     }
@@ -499,13 +488,7 @@ fn complete_edges(
         let mut index = state.main.partition_point(|l| l.last < first);
         while let Some(leaf) = state.main.get(index).filter(|l| l.first <= last) {
             if !rewritten(index) {
-                let rows = context.store.leaf_rows(
-                    context.segment,
-                    leaf,
-                    0..leaf.count as usize,
-                    None,
-                    context.table,
-                )?;
+                let rows = context.rows_of(leaf)?;
                 let a = rows.times.partition_point(|t| *t < first);
                 let b = rows.times.partition_point(|t| *t <= last);
                 pyramid::add_rows(buckets, base, &rows.slice(a..b));

@@ -44,6 +44,12 @@ pub(super) fn sweep_up_to(
     scratch: &mut StepScratch,
     sequence: Sequence,
 ) -> Result<bool> {
+    {
+        let state = shard.state.lock();
+        if !state.ending && state.tombstones.is_empty() {
+            return Ok(false);
+        }
+    }
     let mut progress = false;
     loop {
         let plan = Plan::make(core, shard, sequence)?;
@@ -100,7 +106,7 @@ impl Plan {
                 .catalog
                 .table(record.table)
                 .ok_or_else(|| Error::internal("a partition of no table"))?;
-            let empty = record.events == 0 && !record.aged && record.sequence <= replayed_from;
+            let empty = record.is_empty() && record.sequence <= replayed_from;
             let expired = now.is_some_and(|now| record.expires_last.is_some_and(|end| end <= now));
             if empty
                 || expired
@@ -333,7 +339,9 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     if changed {
         state.version = version;
     }
-    state.ending = false;
+    // Empty partitions wait until the log has gone past them.
+    let some_empty = state.partitions.all().any(|p| p.record.is_empty());
+    state.ending = some_empty;
     let change = state.bytes as isize - before as isize;
     let alone = !keep;
     drop(state);
