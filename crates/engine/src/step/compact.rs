@@ -4,11 +4,11 @@
 //! runs the partition takes no groups (it is marked busy), and the swap is one commit.
 //! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the partition stays as it is.
 
-use super::cutter::{LeafCutter, SharedLeaves};
+use super::commit::{commit, free_log, make_durable};
+use super::cutter::{Destination, LeafCutter, SharedLeaves};
 use super::stream_op::last_row;
-use super::{
-    RemoveUnlessKept, Written, attach_keys, attach_shared, commit, cutter::Destination, discard,
-    expiry, free_log, make_durable, open_group, record,
+use super::write::{
+    RemoveUnlessKept, Written, attach_keys, attach_shared, discard, expiry, open_group, record,
 };
 use crate::catalog::Table;
 use crate::core::Core;
@@ -21,8 +21,8 @@ use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{
-    Cover, FinishedGroup, GROUP_STREAMS, Partition, Replaces, SegmentHeader, SegmentState,
-    StreamDelta, StreamState,
+    Cover, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces, SegmentHeader,
+    SegmentState, StreamDelta, StreamState,
 };
 use crate::shard::Shard;
 use crate::{Error, Result};
@@ -312,7 +312,7 @@ impl Job<'_> {
         let sequence: Sequence = old.record.sequence;
         let mut next = SegmentState::default();
         let mut finished: Option<FinishedGroup> = None;
-        let mut close = |group: &mut super::GroupWriter,
+        let mut close = |group: &mut GroupWriter,
                          hints: &mut EncodeHints,
                          shared: &mut SharedLeaves,
                          mut deltas: Vec<StreamDelta>| {
@@ -403,7 +403,7 @@ impl Rewriting<'_> {
     fn stream(
         &self,
         state: &StreamState,
-        group: &mut super::GroupWriter,
+        group: &mut GroupWriter,
         hints: &mut EncodeHints,
         shared: &mut SharedLeaves,
         delta: &mut StreamDelta,
@@ -491,7 +491,7 @@ impl Rewriting<'_> {
         &self,
         state: &StreamState,
         rows: &Rows,
-        group: &mut super::GroupWriter,
+        group: &mut GroupWriter,
         delta: &mut StreamDelta,
     ) -> Result<()> {
         let mut writer = PyramidWriter::new(self.base(state, rows), self.top);

@@ -6,12 +6,11 @@
 //! A partition all of whose events are gone is removed. Its covers go with it: an event that the log still holds comes back
 //! at replay only to be removed again by the delete or the cut, which stands behind it in the log.
 
+use super::commit::{commit, free_log, make_durable};
+use super::cutter::SharedLeaves;
 use super::erase::{erase, is_touched};
 use super::stream_op::{OpContext, OpOutput};
-use super::{
-    SharedLeaves, Written, attach_shared, commit, expiry, free_log, make_durable, open_group,
-    record,
-};
+use super::write::{Written, attach_shared, expiry, open_group, record};
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};

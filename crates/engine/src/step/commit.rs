@@ -1,0 +1,166 @@
+//! Makes a step durable, commits it, publishes it and frees the log (steps 2 to 5 of the protocol).
+//!
+//! Invariants: the log is synced before the segments that hold its events are named; readers get the new partitions and lose the
+//! events in memory at one instant.
+//! Failure: see the module above; a failed transaction latches.
+
+use super::write::Written;
+use crate::core::Core;
+use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES};
+use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::late::Split;
+use crate::meta::MetaChange;
+use crate::shard::Shard;
+use crate::{Error, Result};
+use headwater_codec::ClosedRange;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// The counters as of a step: events still in memory are counted again when the log is replayed.
+    fn saved_counters(&self, written: &[Written]) -> Vec<(&'static str, u64)> {
+        let in_memory: usize = self
+            .shards
+            .iter()
+            .map(|s| {
+                let state = s.state.lock();
+                state.flank_events + state.late_events
+            })
+            .sum();
+        let stored: usize = written.iter().map(|w| w.rows).sum();
+        let waiting = in_memory.saturating_sub(stored) as u64;
+        let mut saved = self.counters.snapshot();
+        if let Some((_, accepted)) = saved.first_mut() {
+            *accepted = accepted.saturating_sub(waiting);
+        }
+        let (day, bytes) = *self.compacted.lock();
+        let now = self.env.clock.now().as_nanos().max(0).unsigned_abs();
+        saved.extend([
+            (CLOCK, now),
+            (COMPACTION_DAY, day),
+            (COMPACTION_DAY_BYTES, bytes),
+        ]);
+        saved
+    }
+}
+
+/// Step 2 of the protocol.
+pub(super) fn make_durable(core: &Core, sequence: Sequence, written: &[Written]) -> Result<()> {
+    // The log first: what a segment holds must not outlive the definitions and the numbers in the log. A table may have been
+    // changed after the step's sequence, and rows have been stored in its new types.
+    let changed = core.catalog.newest_pending_table().unwrap_or_default();
+    core.log.sync_up_to(sequence.max(changed))?;
+    for one in written {
+        one.group.sync()?;
+    }
+    if written.iter().any(|w| w.is_new) {
+        let dir = core.store.dir();
+        core.store
+            .files()
+            .sync_dir(dir)
+            .map_err(|e| Error::io("sync", dir, e))?;
+    }
+    Ok(())
+}
+
+/// Step 3 of the protocol.
+pub(super) fn commit(
+    core: &Core,
+    sequence: Sequence,
+    written: &[Written],
+    removed: &[SegmentId],
+) -> Result<()> {
+    let mut commit = core.commit.lock();
+    let (definitions, next_stream) = core.catalog.pending_up_to(sequence);
+    let log = core.log.stats();
+    core.counters
+        .bytes(log.bytes_written - commit.log_bytes_counted, 0, 0, 0);
+    commit.log_bytes_counted = log.bytes_written;
+    let change = MetaChange {
+        step_sequence: sequence,
+        definitions,
+        next_stream,
+        partitions: written
+            .iter()
+            .map(|w| (w.partition.id(), w.partition.record.clone()))
+            .collect(),
+        removed: removed.to_vec(),
+        next_segment: core.next_segment.load(Ordering::Relaxed),
+        log_first_generation: core.log_cut.load(Ordering::Relaxed),
+        counters: core.saved_counters(written),
+        producers: core.producers.unsaved_up_to(sequence),
+    };
+    if let Err(error) = core.meta.commit(&change) {
+        core.log.latch(error.clone());
+        return Err(error);
+    }
+    commit.log_generation = change.log_first_generation;
+    let meta_bytes = core.meta.written_bytes();
+    core.counters
+        .bytes(0, 0, 0, meta_bytes - commit.meta_bytes_counted);
+    commit.meta_bytes_counted = meta_bytes;
+    core.catalog.applied_up_to(sequence);
+    core.producers.saved_up_to(sequence);
+    Ok(())
+}
+
+/// Step 4: readers see the new partitions and no longer the events in memory, at one instant.
+pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &[Written]) {
+    let separate = matches!(core.options.late_policy.split, Split::Separate { .. });
+    let mut state = shard.state.lock();
+    let keep = state.has_snapshots();
+    let version = state.version + 1;
+    let mut partitions = (*state.partitions).clone();
+    let mut taken: BTreeMap<StreamId, (TableId, Vec<ClosedRange>, Option<i64>)> = BTreeMap::new();
+    for one in written {
+        core.store.put_state(&one.partition, Arc::clone(&one.state));
+        partitions.put(Arc::clone(&one.partition));
+        for (stream, table, range, watermark) in &one.streams {
+            let slot = taken.entry(*stream).or_insert((*table, Vec::new(), None));
+            slot.1.push(*range);
+            slot.2 = slot.2.max(*watermark);
+        }
+    }
+    let before = state.bytes;
+    for (stream, (table, ranges, watermark)) in taken {
+        let (retired, _) = state.with_stream(stream, table, |memory| {
+            memory.remove_stored(&ranges, sequence, watermark, version, keep, separate);
+            memory.has_retired()
+        });
+        if retired {
+            state.note_retired(stream);
+        }
+    }
+    state.version = version;
+    state.partitions = Arc::new(partitions);
+    state.step_sequence = state.step_sequence.max(sequence);
+    let change = state.bytes as isize - before as isize;
+    drop(state);
+    core.memory_changed(change);
+}
+
+/// Step 5: names the log files that are no longer needed to the next commit, and frees those the last one named.
+pub(super) fn free_log(core: &Core) -> Result<()> {
+    recycle(core)?;
+    let generation = core.log.first_generation_needed(core.first_needed());
+    core.log_cut.fetch_max(generation, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(super) fn recycle(core: &Core) -> Result<()> {
+    let committed = core.commit.lock().log_generation;
+    core.log
+        .recycle_below(committed)
+        .inspect_err(|error| core.log.latch(error.clone()))
+}
+
+/// Commits nothing but the position of the log, so that files named by the last step are freed.
+pub(crate) fn commit_log_cut(core: &Core) -> Result<()> {
+    let generation = core.log.first_generation_needed(core.first_needed());
+    core.log_cut.fetch_max(generation, Ordering::Relaxed);
+    let sequence = core.log.published();
+    make_durable(core, sequence, &[])?;
+    commit(core, sequence, &[], &[])?;
+    recycle(core)
+}

@@ -1,0 +1,340 @@
+//! Writes a step's groups (step 1 of the protocol), and says what they make of a partition.
+//!
+//! Invariants: nothing counts until the metadata names it; a file that is new is removed again unless it is kept.
+
+use super::cutter::{Destination, SharedLeaves};
+use super::place::{Place, Work};
+use super::stream_op::{OpContext, OpOutput, store_rows};
+use super::take::Taken;
+use crate::core::Core;
+use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
+use crate::late::FlushRule;
+use crate::meta::PartitionRecord;
+use crate::partitions::Span;
+use crate::segment::{
+    Cover, GroupWriter, Partition, SegmentFile, SegmentHeader, SegmentState, StreamDelta,
+    StreamState,
+};
+use crate::shard::StepScratch;
+use crate::{Error, Result};
+use headwater_codec::ClosedRange;
+use headwater_io::OpenMode;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A written group, not yet committed.
+pub(super) struct Written {
+    pub(super) partition: Arc<Partition>,
+    pub(super) state: Arc<SegmentState>,
+    pub(super) group: GroupWriter,
+    pub(super) is_new: bool,
+    pub(super) rows: usize,
+    /// Stream, what was taken of it here, and the newest time of its main run.
+    pub(super) streams: Vec<(StreamId, TableId, ClosedRange, Option<i64>)>,
+}
+
+pub(super) fn write_group(
+    core: &Core,
+    shard: ShardIndex,
+    scratch: &mut StepScratch,
+    sequence: Sequence,
+    taken: &[Taken],
+    work: Work,
+) -> Result<Written> {
+    let (old, state, span) = match &work.place {
+        Place::Existing(partition) => {
+            let state = core.store.state(partition)?;
+            let span = Span {
+                level: partition.record.level,
+                bucket: partition.record.bucket,
+            };
+            (Some(Arc::clone(partition)), state, span)
+        }
+        Place::New(span) => (None, Arc::new(SegmentState::default()), *span),
+    };
+    let id = match &old {
+        Some(partition) => partition.id(),
+        None => SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed)),
+    };
+    let header = SegmentHeader {
+        replaces: None,
+        id,
+        table: work.table.id,
+        shard,
+        level: span.level,
+        bucket: span.bucket,
+    };
+    let (mut group, segment_file) = open_group(core, id, old.as_deref(), &header)?;
+    let guard = RemoveUnlessKept::new(&segment_file, old.is_none());
+    let context = OpContext {
+        store: &core.store,
+        segment: id,
+        table: &work.table,
+        top: span.level,
+        scope: core.options.late_policy.merge_scope,
+        late_runs_max: core.options.late_runs_max,
+        exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
+        bucket_events: core.options.bucket_events,
+        counters: &core.counters,
+    };
+    let hints = scratch.hints.entry(work.table.id).or_default();
+    let mut shared = SharedLeaves::new(work.table.leaf_events as usize);
+    let nothing = StreamState::default();
+    let mut deltas: Vec<StreamDelta> = Vec::with_capacity(work.parts.len());
+    let mut streams = Vec::with_capacity(work.parts.len());
+    let range = span.range();
+    for part in &work.parts {
+        let Some(one) = taken.get(part.taken) else {
+            continue;
+        };
+        let known = state.stream(one.stream);
+        let stream_state = known.as_deref().unwrap_or(&nothing);
+        let mut delta = StreamDelta {
+            stream: one.stream,
+            ..StreamDelta::default()
+        };
+        let rows = if part.rows == (0..one.rows.len()) {
+            None
+        } else {
+            Some(one.rows.slice(part.rows.clone()))
+        };
+        let mut out = OpOutput {
+            group: &mut group,
+            hints,
+            shared: &mut shared,
+        };
+        store_rows(
+            &context,
+            &mut out,
+            one.stream,
+            stream_state,
+            rows.as_ref().unwrap_or(&one.rows),
+            &mut delta,
+        )?;
+        // No wider than what is stored here: that is all replay has to skip, and it takes fewer bytes.
+        let times = one.rows.times.get(part.rows.clone()).unwrap_or_default();
+        let (Some(first), Some(last)) = (times.first(), times.last()) else {
+            return Err(Error::internal("a part of a step without rows"));
+        };
+        let covered = ClosedRange::nanos(*first, *last)
+            .intersect(&one.range)
+            .intersect(&range);
+        delta.covers.push(Cover {
+            sequence,
+            range: covered,
+        });
+        streams.push((one.stream, work.table.id, covered, None));
+        deltas.push(delta);
+    }
+    attach_shared(shared.finish(&mut group, hints)?, &mut deltas);
+    attach_keys(core, &state, &mut deltas)?;
+    let table = (state.table.as_ref() != Some(&*work.table)).then(|| (*work.table).clone());
+    let previous = old
+        .as_ref()
+        .map(|p| (p.record.footer_offset, p.record.footer_bytes));
+    let (footer, finished) = group.finish(previous, sequence, table, deltas)?;
+    let next = state.with_footer(&footer, u64::from(finished.footer_bytes));
+    for (stream, _, _, watermark) in &mut streams {
+        *watermark = next.stream(*stream).and_then(|s| s.watermark());
+    }
+    let partition = Arc::new(Partition {
+        record: PartitionRecord {
+            groups: old.as_ref().map_or(0, |p| p.record.groups) + 1,
+            ..record(
+                &header,
+                sequence,
+                &next,
+                finished,
+                expiry(old.as_deref().map(|p| &p.record), &group),
+            )
+        },
+        file: guard.keep(),
+    });
+    core.counters
+        .bytes(0, group.bytes.leaf, group.bytes.index, 0);
+    let rows = work.parts.iter().map(|p| p.rows.len()).sum();
+    Ok(Written {
+        partition,
+        state: Arc::new(next),
+        group,
+        is_new: old.is_none(),
+        rows,
+        streams,
+    })
+}
+
+pub(super) fn open_group(
+    core: &Core,
+    id: SegmentId,
+    old: Option<&Partition>,
+    header: &SegmentHeader,
+) -> Result<(GroupWriter, Arc<SegmentFile>)> {
+    let path = core.store.path(id);
+    let mode = if old.is_some() {
+        OpenMode::Write
+    } else {
+        OpenMode::CreateNew
+    };
+    let file = core
+        .store
+        .files()
+        .open(&path, mode)
+        .map_err(|e| Error::io("open", &path, e))?;
+    let committed = old.map_or(0, |p| p.record.committed_bytes);
+    let segment_file = old.map_or_else(|| core.store.segment_file(id), |p| Arc::clone(&p.file));
+    Ok((
+        GroupWriter::new(file, path, committed, header),
+        segment_file,
+    ))
+}
+
+/// The first and the last expiry in a partition, as its record tells them.
+pub(crate) type Expiry = (Option<i64>, Option<i64>);
+
+/// The expiries in a partition after one more group.
+pub(super) fn expiry(before: Option<&PartitionRecord>, group: &GroupWriter) -> Expiry {
+    match (before, group.expiry) {
+        (Some(before), Some(new)) => {
+            let joined = new.joined(before.expires_first, before.expires_last);
+            (joined.first, joined.end())
+        }
+        (Some(before), None) => (before.expires_first, before.expires_last),
+        (None, Some(new)) => (new.first, new.end()),
+        (None, None) => (None, None),
+    }
+}
+
+/// The record of a partition, but for the number of groups.
+pub(crate) fn record(
+    header: &SegmentHeader,
+    sequence: Sequence,
+    state: &SegmentState,
+    finished: crate::segment::FinishedGroup,
+    expiry: Expiry,
+) -> PartitionRecord {
+    PartitionRecord {
+        table: header.table,
+        shard: header.shard,
+        level: header.level,
+        bucket: header.bucket,
+        committed_bytes: finished.end,
+        footer_offset: finished.footer_offset,
+        footer_bytes: finished.footer_bytes,
+        sequence,
+        events: state.sums.events,
+        // Footers are in use too: what a rewriting would save of them is small, and not the same for every table.
+        live_bytes: state.sums.live_bytes + state.footer_bytes,
+        groups: 0,
+        leaves: state.sums.leaves,
+        late_runs: state.sums.late_runs,
+        aged: state.is_aged(),
+        expires_first: expiry.0,
+        expires_last: expiry.1,
+    }
+}
+
+/// Entries of shared leaves go to the deltas of their streams.
+pub(super) fn attach_shared(
+    entries: Vec<(StreamId, Destination, crate::segment::LeafEntry)>,
+    deltas: &mut [StreamDelta],
+) {
+    for (stream, destination, entry) in entries {
+        let Ok(at) = deltas.binary_search_by_key(&stream, |d| d.stream) else {
+            continue;
+        };
+        if let Some(delta) = deltas.get_mut(at) {
+            match destination {
+                Destination::Main => delta.added.push(entry),
+                Destination::LateRun => delta.late_runs.push(vec![entry]),
+            }
+        }
+    }
+}
+
+/// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone.
+pub(super) fn attach_keys(
+    core: &Core,
+    state: &SegmentState,
+    deltas: &mut [StreamDelta],
+) -> Result<()> {
+    let new: Vec<StreamId> = deltas
+        .iter()
+        .map(|d| d.stream)
+        .filter(|s| !state.streams().contains(*s))
+        .collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let keys = core.stream_keys(&new)?;
+    for delta in deltas {
+        if let Some(key) = keys.get(&delta.stream) {
+            delta.key = Some(key.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Removes a new file when writing it fails, so that attempts on a full disk do not fill it further.
+pub(super) struct RemoveUnlessKept {
+    file: Arc<SegmentFile>,
+    armed: bool,
+}
+
+impl RemoveUnlessKept {
+    pub(super) fn new(file: &Arc<SegmentFile>, is_new: bool) -> RemoveUnlessKept {
+        RemoveUnlessKept {
+            file: Arc::clone(file),
+            armed: is_new,
+        }
+    }
+
+    pub(super) fn keep(mut self) -> Arc<SegmentFile> {
+        self.armed = false;
+        Arc::clone(&self.file)
+    }
+}
+
+impl Drop for RemoveUnlessKept {
+    fn drop(&mut self) {
+        if self.armed {
+            self.file.set_replaced();
+        }
+    }
+}
+
+/// New files of a step that failed are not part of the database.
+pub(super) fn discard(written: &[Written]) {
+    for one in written.iter().filter(|w| w.is_new) {
+        one.partition.file.set_replaced();
+    }
+}
+
+impl Core {
+    /// The key bytes of streams.
+    pub(crate) fn stream_keys(&self, streams: &[StreamId]) -> Result<HashMap<StreamId, Box<[u8]>>> {
+        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        let mut keys: HashMap<StreamId, Box<[u8]>> = HashMap::with_capacity(streams.len());
+        let pending = self.catalog.pending_keys();
+        let mut missing = Vec::new();
+        for stream in streams {
+            match pending.get(stream) {
+                Some(key) => drop(keys.insert(*stream, key.clone())),
+                None => missing.push(*stream),
+            }
+        }
+        for record in self.meta.streams(missing)? {
+            keys.insert(record.id, record.key);
+        }
+        if keys.len() < streams.len() {
+            // Gone, and yet there are events that a delete has not reached.
+            let dropped = self.meta.dropped()?.into_iter().map(|(_, record)| record);
+            for record in self.catalog.pending_dropped().into_iter().chain(dropped) {
+                if streams.contains(&record.id) {
+                    keys.insert(record.id, record.key);
+                }
+            }
+        }
+        Ok(keys)
+    }
+}
