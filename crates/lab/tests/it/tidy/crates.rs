@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("headwater-codec", &[]),
     ("headwater-io", &["headwater-codec"]),
     ("headwater-engine", &["headwater-codec", "headwater-io"]),
@@ -15,7 +15,11 @@ const ARROWS: [(&str, &[&str]); 6] = [
         &["headwater-codec", "headwater-io", "headwater-engine"],
     ),
     ("headwater-wire", &["headwater-codec"]),
-    ("headwater-cli", &["headwater", "headwater-wire"]),
+    ("headwater-server", &["headwater", "headwater-wire"]),
+    (
+        "headwater-cli",
+        &["headwater", "headwater-wire", "headwater-server"],
+    ),
 ];
 const LAB: &str = "lab";
 
@@ -41,13 +45,14 @@ const NOT_EMBEDDED: [&str; 16] = [
 ];
 
 /// Licences under which everything we ship may be passed on.
-const LICENCES: [&str; 10] = [
+const LICENCES: [&str; 11] = [
     "0BSD",
     "Apache-2.0",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
+    "ISC",
     "MIT",
     "Unicode-3.0",
     "Unlicense",

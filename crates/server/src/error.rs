@@ -1,0 +1,69 @@
+//! The one form in which a route says no.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// An answer that is not a success: status, stable code, message, and details for programs.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Map<String, Value>,
+    /// After how many seconds to try again, where that helps.
+    pub(crate) retry_after: Option<u32>,
+}
+
+impl ApiError {
+    pub(crate) fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> ApiError {
+        ApiError {
+            status,
+            code,
+            message: message.into(),
+            details: Map::new(),
+            retry_after: None,
+        }
+    }
+}
+
+impl From<headwater::Error> for ApiError {
+    fn from(error: headwater::Error) -> ApiError {
+        use headwater::ErrorKind;
+        let (status, code, retry_after) = match error.kind() {
+            ErrorKind::Busy => (StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", Some(1)),
+            ErrorKind::Full => (StatusCode::INSUFFICIENT_STORAGE, "E_FULL", Some(60)),
+            ErrorKind::Closed => (StatusCode::SERVICE_UNAVAILABLE, "E_CLOSED", Some(10)),
+            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "E_NOT_FOUND", None),
+            ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "E_INVALID", None),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "E_INTERNAL", None),
+        };
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(%error, "a request failed");
+        }
+        ApiError {
+            retry_after,
+            ..ApiError::new(status, code, error.to_string())
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut body = self.details;
+        body.insert("code".to_owned(), json!(self.code));
+        body.insert("message".to_owned(), json!(self.message));
+        let mut response = (self.status, Json(Value::Object(body))).into_response();
+        if let Some(seconds) = self.retry_after {
+            response
+                .headers_mut()
+                .insert(axum::http::header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}

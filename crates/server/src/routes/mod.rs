@@ -1,0 +1,3 @@
+//! The routes, one file for each kind.
+
+pub(crate) mod health;

@@ -1,0 +1,12 @@
+//! Tests of the server over loopback, through its HTTP surface only.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod health;
+mod support;

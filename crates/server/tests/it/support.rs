@@ -1,0 +1,68 @@
+//! A server in this process, on a free loopback port, and a client for it.
+
+use headwater_server::{Server, Settings};
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// A running server; stopped in order when dropped.
+pub(crate) struct Running {
+    pub(crate) addr: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    _dir: TempDir,
+}
+
+impl Running {
+    /// Starts one over an empty database.
+    pub(crate) fn start() -> Running {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Settings::new(dir.path().join("db"));
+        settings.http_addr.set_port(0);
+        let (stop, stopped) = watch::channel(false);
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async move {
+                let server = Server::start(settings).await.unwrap();
+                tell.send(server.local_addr()).unwrap();
+                server.run(stopped).await.unwrap();
+            });
+        });
+        Running {
+            addr: told.recv().unwrap(),
+            stop,
+            thread: Some(thread),
+            _dir: dir,
+        }
+    }
+
+    /// An URL of this server.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        let ended = self.thread.take().unwrap().join();
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// A client that gives answers of any status as answers.
+pub(crate) fn client() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(std::time::Duration::from_secs(60)))
+        .build()
+        .into()
+}
