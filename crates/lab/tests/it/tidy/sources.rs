@@ -7,11 +7,7 @@ const LINES_MAX: usize = 700;
 /// An excuse is taken back when the source has become this short.
 const EXCUSED_LINES_MIN: usize = 600;
 /// Longer sources, and why each is one file.
-const LONG: [(&str, &str); 4] = [
-    (
-        "crates/engine/src/step/mod.rs",
-        "the commit protocol from taking events to freeing the log, in its order",
-    ),
+const LONG: [(&str, &str); 3] = [
     (
         "crates/engine/tests/it/crash.rs",
         "the crash sweep: the lives that are cut and the harness that cuts them",
