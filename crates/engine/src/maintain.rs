@@ -5,7 +5,7 @@
 
 use crate::core::Core;
 use crate::ids::{SegmentId, ShardIndex};
-use crate::late::FlushRule;
+use crate::late::{FlushRule, Split};
 use crate::step::{self, Buffers, ShardView, Urgency};
 use crate::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
@@ -125,8 +125,17 @@ impl Core {
     pub(crate) fn store_all(&self) -> Result<()> {
         let _no_compaction = self.compacting.lock();
         self.log.wait_published(self.log.newest())?;
+        let all = match (self.options.flush_rule, self.options.late_policy.split) {
+            // As the policy counts: each buffer by itself, at the end too.
+            (FlushRule::LabExact { .. }, Split::Separate { .. }) => {
+                &[Buffers::Flank, Buffers::Late][..]
+            }
+            _ => &[Buffers::Both],
+        };
         for index in self.shard_indices() {
-            while self.step(index, Buffers::Both, Urgency::All)? {}
+            for buffers in all {
+                while self.step(index, *buffers, Urgency::All)? {}
+            }
         }
         Ok(())
     }

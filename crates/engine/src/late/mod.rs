@@ -86,6 +86,7 @@ pub enum FlushRule {
     Production,
     /// As in the papers, for experiments: memory is counted in events of one shard, a buffer that is full is flushed whole
     /// right after the insertion that filled it, there is one partition, and no late runs. Leaves are cut full from the left.
+    /// What is left at the end is stored in the same way, each buffer by itself.
     LabExact {
         /// Events of memory, in-order and late together (the paper's n).
         memory_events: u32,

@@ -2,7 +2,7 @@
 //!
 //! Conventions: a buffer acts right after the insertion that fills it; merged events are cut into full leaves from the left,
 //! the remainder last; an event is in order when it is newer than the newest event in a leaf; the buffers left at the end are
-//! flushed and counted.
+//! flushed and counted, each by itself.
 
 use crate::model::Random;
 use headwater_codec::{Batch, StreamName};
@@ -146,11 +146,11 @@ impl Simulation {
     }
 
     fn finish(&mut self) {
-        let mut events = std::mem::take(&mut self.flank);
-        events.append(&mut self.late);
-        events.sort_unstable();
-        if !events.is_empty() {
-            self.store(events);
+        if !self.flank.is_empty() {
+            self.store_flank();
+        }
+        if !self.late.is_empty() {
+            self.store_late();
         }
     }
 }
