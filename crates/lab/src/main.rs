@@ -37,6 +37,8 @@ enum Experiment {
     Bulk(experiments::bulk::Arguments),
     /// Tiles of one channel at every level and size, overviews beside SQLite, ingest by store and batch size.
     Tiles(experiments::tiles::Arguments),
+    /// Late data: what the policies of the SEP paper write again, simulated, run and predicted.
+    Wa(experiments::wa::Arguments),
     /// Peak memory with many events and with many streams, and opening after a kill.
     Memory(experiments::memory::Arguments),
     #[command(hide = true)]
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Experiment::Events(arguments) => experiments::events::run(&arguments),
         Experiment::Bulk(arguments) => experiments::bulk::run(&arguments),
         Experiment::Tiles(arguments) => experiments::tiles::run(&arguments),
+        Experiment::Wa(arguments) => experiments::wa::run(&arguments),
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
         Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };

@@ -7,3 +7,4 @@ pub(crate) mod golsm;
 pub(crate) mod memory;
 pub(crate) mod respawn;
 pub(crate) mod tiles;
+pub(crate) mod wa;

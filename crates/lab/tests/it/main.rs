@@ -8,3 +8,4 @@
 
 mod experiments;
 mod tidy;
+mod wa;
