@@ -5,17 +5,21 @@
 //! [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
 //! Failure: a bad line is data. It comes back as a [`RefusedLine`] and changes nothing but itself.
 //! No input makes a parser panic or hold more memory than its limits say.
-//! Format: docs/format/csv.md, docs/format/lineprotocol.md, docs/format/tile.md.
+//! Format: docs/format/csv.md, docs/format/lineprotocol.md, docs/format/tile.md, docs/http/reading.md.
 
+pub mod channel;
 pub mod csv;
 pub mod durations;
 mod filling;
 pub mod instant;
+pub mod json;
 pub mod lineprotocol;
 mod number;
 mod parsed;
+pub mod query;
 mod refusal;
 pub mod tile;
+pub mod tiles;
 
 pub use parsed::ParsedBatch;
 pub use refusal::{RefusalCode, RefusalCounts, RefusedLine};

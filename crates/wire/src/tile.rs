@@ -5,8 +5,8 @@
 //! Invariants: `time` is the mean time of the bucket's events in seconds since 1970; numbers read back to the same bits;
 //! what is not finite is `null`; a bucket without events has no row. Format: docs/format/tile.md.
 
+use crate::json::{push_extreme, push_i64, push_i128, push_optional_f64, push_u64};
 use headwater_codec::{Aggregate, Extremes, Level};
-use std::fmt::{self, Write};
 
 /// Integers up to this size are exact in JavaScript.
 const EXACT_IN_JAVASCRIPT_MAX: u64 = 1 << 53;
@@ -71,15 +71,15 @@ impl TileColumn {
         TileColumn::ALL.into_iter().find(|c| c.name() == name)
     }
 
-    fn write(self, out: &mut String, aggregate: &Aggregate) -> fmt::Result {
+    fn push(self, out: &mut Vec<u8>, aggregate: &Aggregate) {
         match self {
-            TileColumn::Time => write_number(out, mean_time_seconds(aggregate)),
-            TileColumn::Mean => write_number(out, aggregate.mean()),
-            TileColumn::Stddev => write_number(out, aggregate.stddev()),
-            TileColumn::Count => write!(out, "{}", aggregate.count),
-            TileColumn::Min => write_extreme(out, aggregate.extremes, false),
-            TileColumn::Max => write_extreme(out, aggregate.extremes, true),
-            TileColumn::Sum => write_sum(out, aggregate),
+            TileColumn::Time => push_optional_f64(out, mean_time_seconds(aggregate)),
+            TileColumn::Mean => push_optional_f64(out, aggregate.mean()),
+            TileColumn::Stddev => push_optional_f64(out, aggregate.stddev()),
+            TileColumn::Count => push_u64(out, aggregate.count),
+            TileColumn::Min => push_extreme(out, aggregate.extremes, false),
+            TileColumn::Max => push_extreme(out, aggregate.extremes, true),
+            TileColumn::Sum => push_sum(out, aggregate),
         }
     }
 }
@@ -102,49 +102,66 @@ pub fn tile_json<'a>(
     columns: &[TileColumn],
     buckets: impl IntoIterator<Item = (i64, &'a Aggregate)>,
 ) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_tile(&mut out, level, offset, columns, buckets);
-    out
+    let mut out = Vec::new();
+    push_tile_json(&mut out, level, offset, columns, buckets);
+    // JSON is UTF-8, so nothing is lost.
+    String::from_utf8(out).unwrap_or_default()
 }
 
-fn write_tile<'a>(
-    out: &mut String,
+/// As [`tile_json`], behind what `out` holds.
+pub fn push_tile_json<'a>(
+    out: &mut Vec<u8>,
     level: Level,
     offset: i64,
     columns: &[TileColumn],
     buckets: impl IntoIterator<Item = (i64, &'a Aggregate)>,
-) -> fmt::Result {
-    out.push_str("{\"fields\":[");
-    for (index, column) in columns.iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        write!(out, "{comma}\"{}\"", column.name())?;
+) {
+    out.push(b'{');
+    push_fields_and_data(out, columns, buckets);
+    out.extend_from_slice(b",\"level\":");
+    push_i64(out, i64::from(level.get()));
+    out.extend_from_slice(b",\"offset\":");
+    push_i64(out, offset);
+    if offset.unsigned_abs() > EXACT_IN_JAVASCRIPT_MAX {
+        out.extend_from_slice(b",\"offset_text\":");
+        crate::json::push_integer_text(out, offset);
     }
-    out.push_str("],\"data\":[");
+    out.push(b'}');
+}
+
+/// `"fields":[…],"data":[[…]…]`: what a tile in a list of tiles has besides its name.
+pub fn push_fields_and_data<'a>(
+    out: &mut Vec<u8>,
+    columns: &[TileColumn],
+    buckets: impl IntoIterator<Item = (i64, &'a Aggregate)>,
+) {
+    out.extend_from_slice(b"\"fields\":[");
+    for (index, column) in columns.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        crate::json::push_str(out, column.name());
+    }
+    out.extend_from_slice(b"],\"data\":[");
     let mut is_first = true;
     for (_, aggregate) in buckets {
         if aggregate.count == 0 {
             continue;
         }
         if !is_first {
-            out.push(',');
+            out.push(b',');
         }
         is_first = false;
-        out.push('[');
+        out.push(b'[');
         for (index, column) in columns.iter().enumerate() {
             if index > 0 {
-                out.push(',');
+                out.push(b',');
             }
-            column.write(out, aggregate)?;
+            column.push(out, aggregate);
         }
-        out.push(']');
+        out.push(b']');
     }
-    write!(out, "],\"level\":{},\"offset\":{offset}", level.get())?;
-    if offset.unsigned_abs() > EXACT_IN_JAVASCRIPT_MAX {
-        write!(out, ",\"offset_text\":\"{offset}\"")?;
-    }
-    out.push('}');
-    Ok(())
+    out.push(b']');
 }
 
 /// Mean time of the events in seconds; exact to the last bit of a double.
@@ -159,31 +176,14 @@ fn mean_time_seconds(aggregate: &Aggregate) -> Option<f64> {
     Some(seconds as f64 + rest as f64 / per_second as f64)
 }
 
-/// A number that reads back to the same bits, or `null`.
-fn write_number(out: &mut String, value: Option<f64>) -> fmt::Result {
-    match value {
-        Some(value) if value.is_finite() => write!(out, "{value:?}"),
-        _ => out.write_str("null"),
-    }
-}
-
-fn write_extreme(out: &mut String, extremes: Extremes, is_max: bool) -> fmt::Result {
-    match extremes {
-        Extremes::None => out.write_str("null"),
-        Extremes::F64(min, max) => write_number(out, Some(if is_max { max } else { min })),
-        Extremes::I64(min, max) => write!(out, "{}", if is_max { max } else { min }),
-        Extremes::U64(min, max) => write!(out, "{}", if is_max { max } else { min }),
-    }
-}
-
-fn write_sum(out: &mut String, aggregate: &Aggregate) -> fmt::Result {
+fn push_sum(out: &mut Vec<u8>, aggregate: &Aggregate) {
     match aggregate.extremes {
-        Extremes::None => out.write_str("null"),
+        Extremes::None => out.extend_from_slice(b"null"),
         Extremes::F64(..) => {
             let count = aggregate.finite() as f64;
-            write_number(out, aggregate.mean().map(|mean| mean * count))
+            push_optional_f64(out, aggregate.mean().map(|mean| mean * count));
         }
-        Extremes::I64(..) | Extremes::U64(..) => write!(out, "{}", aggregate.sum),
+        Extremes::I64(..) | Extremes::U64(..) => push_i128(out, aggregate.sum),
     }
 }
 
@@ -234,11 +234,19 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_is_null() {
-        let mut out = String::new();
-        write_number(&mut out, Some(f64::NAN)).unwrap();
-        write_number(&mut out, Some(f64::NEG_INFINITY)).unwrap();
-        write_number(&mut out, None).unwrap();
-        assert_eq!(out, "nullnullnull");
+        let infinite = Aggregate {
+            count: 1,
+            positive_infinite: 1,
+            time_sum: 5,
+            ..Aggregate::EMPTY
+        };
+        let text = tile_json(
+            Level::clamped(0),
+            0,
+            &[TileColumn::Mean, TileColumn::Max, TileColumn::Sum],
+            [(0, &infinite)],
+        );
+        assert!(text.contains("[[null,null,null]]"), "{text}");
     }
 
     #[test]
