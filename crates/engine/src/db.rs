@@ -10,7 +10,7 @@ use crate::recover::{self, Recovery};
 use crate::stats::Stats;
 use crate::write::{self, Refused};
 use crate::{Error, Options, Result};
-use headwater_codec::{Batch, Timestamp};
+use headwater_codec::{Batch, ClosedRange, StreamName, Timestamp};
 use headwater_io::{Env, Joiner};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -199,6 +199,20 @@ impl Database {
             ));
         }
         Ok(Snapshot::open(Arc::clone(self.core())))
+    }
+
+    /// The version of a range of a stream, as [`Snapshot::version`] would give it in a snapshot taken now, found without waiting
+    /// for anything that could wait for I/O. `None` when that is not possible, which says nothing about the stream.
+    #[must_use]
+    pub fn quick_version(
+        &self,
+        stream: &StreamName,
+        range: &ClosedRange,
+    ) -> Option<crate::DataVersion> {
+        if self.inner.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        crate::read::version::quick(self.core(), stream, range)
     }
 
     /// The tables.

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use headwater_codec::Cursor;
 use parking_lot::RwLock;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 /// A definition on its way from the log to the metadata.
@@ -92,6 +92,24 @@ impl Catalog {
         let state = self.state.read();
         let id = state.table_ids.get(name)?;
         state.tables.get(id.0 as usize).cloned()
+    }
+
+    /// As [`Catalog::table_named`], without waiting: `None` also when definitions are being changed.
+    pub(crate) fn try_table_named(&self, name: &str) -> Option<Arc<Table>> {
+        let state = self.state.try_read()?;
+        let id = state.table_ids.get(name)?;
+        state.tables.get(id.0 as usize).cloned()
+    }
+
+    /// The stream behind key bytes if that is known without looking and without waiting.
+    pub(crate) fn try_known_stream(&self, key: &[u8]) -> Option<StreamId> {
+        let hash = self.hash(key);
+        self.state.try_read()?.known.get(&hash).copied()
+    }
+
+    /// A hasher with keys that chance gave this process.
+    pub(crate) fn keyed_hasher(&self) -> impl Hasher {
+        self.hashers.0.build_hasher()
     }
 
     /// All tables there are.
@@ -222,6 +240,38 @@ impl Catalog {
         records.sort_by(|a, b| (&a.key, a.id).cmp(&(&b.key, b.id)));
         records.dedup_by_key(|r| r.id);
         Ok(records)
+    }
+
+    /// Key bytes of at most `limit` streams of a table behind `after`, by key bytes, as a snapshot with this sequence sees them.
+    pub(crate) fn stream_keys_after(
+        &self,
+        meta: &Meta,
+        table: TableId,
+        after: &[u8],
+        limit: usize,
+        at: Sequence,
+    ) -> Result<Vec<Box<[u8]>>> {
+        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        let mut keys: Vec<Box<[u8]>> = {
+            let state = self.state.read();
+            let pending = state.pending_keys.values();
+            let dropped_later = state.dropped.iter().filter(|(s, _)| *s > at);
+            let mut records: Vec<&StreamRecord> = pending
+                .chain(dropped_later.map(|(_, r)| r))
+                .filter(|r| r.table == table && *r.key > *after)
+                .collect();
+            if records.len() > limit {
+                records.select_nth_unstable_by(limit, |a, b| a.key.cmp(&b.key));
+                records.truncate(limit);
+            }
+            records.into_iter().map(|r| r.key.clone()).collect()
+        };
+        let mut is_dropped = |id: StreamId| self.is_dropped(id);
+        keys.extend(meta.stream_keys_after(table, after, limit, &mut is_dropped)?);
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(limit);
+        Ok(keys)
     }
 
     /// Takes streams out of the catalog. `enqueue` puts the delete that drops them into the log.

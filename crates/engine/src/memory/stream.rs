@@ -114,16 +114,23 @@ impl StreamMemory {
 
     /// The chunks a reader with this version of the shard sees that may hold something in a range.
     pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<Arc<Chunk>> {
+        self.seen_by(version, range).cloned().collect()
+    }
+
+    /// As [`StreamMemory::visible`], borrowed.
+    pub(crate) fn seen_by(
+        &self,
+        version: u64,
+        range: &ClosedRange,
+    ) -> impl Iterator<Item = &Arc<Chunk>> {
         let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
         let retired = self
             .retired
             .iter()
-            .filter(|(gone, _)| *gone > version)
+            .filter(move |(gone, _)| *gone > version)
             .map(|(_, c)| c);
         let all = self.flank.iter().chain(&self.late).chain(retired);
-        all.filter(|c| c.born <= version && c.first_time <= last && c.last_time >= first)
-            .cloned()
-            .collect()
+        all.filter(move |c| c.born <= version && c.first_time <= last && c.last_time >= first)
     }
 
     /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is left and now at or below

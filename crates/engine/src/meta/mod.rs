@@ -20,6 +20,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -351,6 +352,38 @@ impl Meta {
             }
             if let Some(value) = records.get(id.value()).map_err(Error::meta)? {
                 out.push(self.stream_record(value.value())?);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Key bytes of at most `limit` streams of a table behind `after`, in order; without those that are left out.
+    pub(crate) fn stream_keys_after(
+        &self,
+        table: TableId,
+        after: &[u8],
+        limit: usize,
+        is_left_out: &mut dyn FnMut(StreamId) -> bool,
+    ) -> Result<Vec<Box<[u8]>>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+        let first = table.0.to_be_bytes();
+        let from = if after.is_empty() {
+            Bound::Included(&first[..])
+        } else {
+            Bound::Excluded(after)
+        };
+        let mut out = Vec::new();
+        for entry in ids
+            .range::<&[u8]>((from, Bound::Unbounded))
+            .map_err(Error::meta)?
+        {
+            let (key, id) = entry.map_err(Error::meta)?;
+            if out.len() == limit || !key.value().starts_with(&first) {
+                break;
+            }
+            if !is_left_out(StreamId(id.value())) {
+                out.push(key.value().into());
             }
         }
         Ok(out)

@@ -7,16 +7,20 @@
 //! replaced by reading rows.
 
 mod aggregate;
+mod describe;
 mod filter;
 mod last;
 pub(crate) mod merge;
 mod scan;
 mod snapshot;
+pub(crate) mod version;
 mod view;
 mod walk;
 
 pub use aggregate::{AggregateSpec, Bin, Bins};
+pub use describe::StreamInfo;
 pub use filter::{Comparison, Filter};
 pub use last::LastValue;
 pub use scan::{Scan, ScanChunk, ScanSpec};
 pub use snapshot::Snapshot;
+pub use version::DataVersion;

@@ -8,7 +8,7 @@ use crate::catalog::{Table, decode_stream_key, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
 use crate::memory::Chunk;
-use crate::shard::ShardSnapshot;
+use crate::shard::{Shard, ShardSnapshot};
 use crate::{Error, Result};
 use headwater_codec::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Snapshot {
         self.sequence.0
     }
 
-    fn table(&self, name: &str) -> Result<&Arc<Table>> {
+    pub(super) fn table(&self, name: &str) -> Result<&Arc<Table>> {
         self.tables.iter().find(|t| t.name == name).ok_or_else(|| {
             let known: Vec<&str> = self
                 .tables
@@ -127,8 +127,20 @@ impl Snapshot {
         Ok(out)
     }
 
-    /// The stream; of its events in memory, those that may lie in `range`.
-    fn view(&self, name: &StreamName, range: &ClosedRange) -> Result<StreamView> {
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(super) fn tables(&self) -> &[Arc<Table>] {
+        &self.tables
+    }
+
+    pub(super) fn at(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// Where a stream is.
+    pub(super) fn find(&self, name: &StreamName) -> Result<Found<'_>> {
         let table = Arc::clone(self.table(name.table())?);
         let mut key = Vec::with_capacity(64);
         stream_key(table.id, name.tags(), &mut key);
@@ -142,6 +154,22 @@ impl Snapshot {
         let Some(seen) = self.shards.get(usize::from(shard_index.0)) else {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
+        Ok(Found {
+            table,
+            stream,
+            shard,
+            seen,
+        })
+    }
+
+    /// The stream; of its events in memory, those that may lie in `range`.
+    pub(super) fn view(&self, name: &StreamName, range: &ClosedRange) -> Result<StreamView> {
+        let Found {
+            table,
+            stream,
+            shard,
+            seen,
+        } = self.find(name)?;
         let chunks = shard
             .state
             .lock()
@@ -245,6 +273,14 @@ impl Snapshot {
         aggregate::by_bin(&view, field, &spec)
             .map(|bins| bins.into_iter().map(|(b, a)| (b as i64, a)).collect())
     }
+}
+
+/// A stream as a snapshot finds it.
+pub(super) struct Found<'a> {
+    pub(super) table: Arc<Table>,
+    pub(super) stream: StreamId,
+    pub(super) shard: &'a Shard,
+    pub(super) seen: &'a ShardSnapshot,
 }
 
 /// The chunks without the events that are deleted or before the table's cut.

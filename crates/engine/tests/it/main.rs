@@ -19,3 +19,4 @@ mod producers;
 mod reader;
 mod repair;
 mod support;
+mod versions;

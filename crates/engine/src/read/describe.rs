@@ -1,0 +1,144 @@
+//! Which streams there are, and what a stream holds, without reading its rows.
+
+use super::snapshot::Snapshot;
+use super::view::StreamView;
+use crate::catalog::{decode_stream_key, stream_key};
+use crate::{Error, Result};
+use headwater_codec::{ClosedRange, StreamName, Timestamp};
+
+/// What a stream holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// Its earliest event; where rows have been aged away, the beginning of the earliest bucket.
+    pub first: Option<Timestamp>,
+    /// Its latest event; where rows have been aged away, the end of the latest bucket.
+    pub last: Option<Timestamp>,
+    /// Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or remove too.
+    pub rows: u64,
+}
+
+impl Snapshot {
+    /// What a stream holds, from what is known about its files and from memory: no row is read.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream, `corrupt`, `io`.
+    pub fn stream_info(&self, stream: &StreamName) -> Result<StreamInfo> {
+        info(&self.view(stream, &ClosedRange::ALL)?)
+    }
+
+    /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags, shorter texts first. To walk through
+    /// the streams of a table a page at a time.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_codec::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for id in ["10", "9", "b"] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let snapshot = db.snapshot()?;
+    /// let page = snapshot.streams_after("pump", None, 2)?;
+    /// let rest = snapshot.streams_after("pump", page.last(), 2)?;
+    /// let ids: Vec<_> = page.iter().chain(&rest).filter_map(|s| s.tag("id")).collect();
+    /// assert_eq!(ids, ["9", "b", "10"]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn streams_after(
+        &self,
+        table: &str,
+        after: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamName>> {
+        let table = self.table(table)?;
+        let core = self.core();
+        let mut key = Vec::new();
+        if let Some(after) = after {
+            stream_key(table.id, after.tags(), &mut key);
+        }
+        let keys = core
+            .catalog
+            .stream_keys_after(&core.meta, table.id, &key, limit, self.at())?;
+        keys.iter()
+            .map(|key| {
+                decode_stream_key(&table.name, key)
+                    .map_err(|e| Error::decode(core.meta.path(), 0, e))
+            })
+            .collect()
+    }
+
+    /// Streams of a table, as far as the catalog counts them: with those made since the snapshot.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn stream_count(&self, table: &str) -> Result<u64> {
+        Ok(self.core().catalog.stream_count(self.table(table)?.id))
+    }
+
+    /// The tables, by name.
+    #[must_use]
+    pub fn table_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.tables().iter().map(|t| t.name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// The ends and the sum of what was found so far.
+#[derive(Default)]
+struct Extent(StreamInfo);
+
+impl Extent {
+    fn add(&mut self, range: ClosedRange, rows: u64) {
+        if range.is_empty() {
+            return;
+        }
+        let info = &mut self.0;
+        info.first = Some(info.first.map_or(range.first, |f| f.min(range.first)));
+        info.last = Some(info.last.map_or(range.last, |l| l.max(range.last)));
+        info.rows += rows;
+    }
+}
+
+fn info(view: &StreamView) -> Result<StreamInfo> {
+    let mut extent = Extent::default();
+    for partition in view.partitions_in(&ClosedRange::ALL) {
+        let Some(state) = view.state(&partition)? else {
+            continue;
+        };
+        let hidden = view.hidden(&partition);
+        if let (true, Some(base)) = (state.is_aged(), state.base) {
+            for block in state.blocks_of(base) {
+                let span = base.span(block.first_bucket, block.last_bucket);
+                if !hidden.swallows(&span) {
+                    extent.add(span.intersect(&partition.record.span()), 0);
+                }
+            }
+            continue;
+        }
+        for leaf in state.main.iter().chain(state.late.iter().flatten()) {
+            if !hidden.swallows(&leaf.range()) {
+                extent.add(leaf.range(), u64::from(leaf.count));
+            }
+        }
+    }
+    for chunk in &view.chunks {
+        if chunk.last_sequence <= view.sequence {
+            let range = ClosedRange::nanos(chunk.first_time, chunk.last_time);
+            extent.add(range, chunk.len() as u64);
+            continue;
+        }
+        for (row, time) in chunk.rows.times.iter().enumerate() {
+            if chunk.sequences.get(row) <= view.sequence {
+                extent.add(ClosedRange::nanos(*time, *time), 1);
+            }
+        }
+    }
+    Ok(extent.0)
+}

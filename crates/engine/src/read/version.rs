@@ -1,0 +1,160 @@
+//! What a range of a stream looks like, as a number: equal numbers, equal data. For caches and for `ETag`.
+//!
+//! Invariants: two versions of one open database, stream and range are equal only if every read of the range gives the same in
+//! both; the reverse does not hold (a flush changes the version and not the data). The number means nothing after the database was
+//! closed: it is keyed by chance, so that versions of another process are not taken for equal.
+//! Concurrency: [`quick`] takes no lock that is ever held over I/O, and gives up where the catalog is busy.
+
+use super::snapshot::Snapshot;
+use crate::Result;
+use crate::catalog::{Table, stream_key};
+use crate::core::Core;
+use crate::ids::{Sequence, StreamId};
+use crate::life::Tombstone;
+use crate::memory::StreamMemory;
+use crate::partitions::PartitionSet;
+use headwater_codec::{ClosedRange, StreamName};
+use std::hash::Hasher;
+use std::sync::atomic::Ordering;
+
+/// The version of a range of a stream: see [`Snapshot::version`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DataVersion {
+    /// A keyed hash of what the range is made of.
+    pub number: u64,
+    /// No write can change the range any more: it lies before what the table takes. Deletes, retention and drops still can.
+    pub is_closed: bool,
+}
+
+/// What a version is made of.
+pub(super) struct Seen<'a> {
+    pub(super) core: &'a Core,
+    pub(super) table: &'a Table,
+    pub(super) stream: StreamId,
+    pub(super) sequence: Sequence,
+    /// The shard's version the reader sees.
+    pub(super) shard_version: u64,
+    pub(super) partitions: &'a PartitionSet,
+    pub(super) tombstones: &'a [Tombstone],
+    pub(super) memory: Option<&'a StreamMemory>,
+}
+
+impl Seen<'_> {
+    /// `None` where time alone changes what is there: a table in which values expire.
+    pub(super) fn version(&self, range: &ClosedRange) -> Option<DataVersion> {
+        let life = &self.table.life;
+        if life.expires {
+            return None;
+        }
+        let mut hasher = self.core.catalog.keyed_hasher();
+        hasher.write_u32(self.stream.0);
+        hasher.write_i64(life.cut);
+        for field in &self.table.fields {
+            // A widened field has other values.
+            hasher.write_u8(field.field_type as u8);
+        }
+        for partition in self.partitions.overlapping(self.table.id, range) {
+            hasher.write_u64(partition.id().0);
+            hasher.write_u64(partition.record.footer_offset);
+        }
+        let deletes = self.tombstones.iter().filter(|t| {
+            t.sequence <= self.sequence
+                && t.concerns(self.table.id, self.stream)
+                && t.range.overlaps(range)
+        });
+        for tombstone in deletes {
+            hasher.write_u64(tombstone.sequence.0);
+        }
+        // Rows in memory are known by their sequences: a sequence has one content.
+        hasher.write_u64(u64::MAX);
+        if let Some(memory) = self.memory {
+            for chunk in memory.seen_by(self.shard_version, range) {
+                if chunk.first_sequence > self.sequence {
+                    continue;
+                }
+                hasher.write_u64(chunk.first_sequence.0);
+                hasher.write_u64(chunk.last_sequence.min(self.sequence).0);
+                hasher.write_i64(chunk.first_time);
+                hasher.write_u64(chunk.len() as u64);
+            }
+        }
+        Some(DataVersion {
+            number: hasher.finish(),
+            is_closed: range.last.as_nanos() < life.floor(),
+        })
+    }
+}
+
+impl Snapshot {
+    /// The version of a range of a stream in this snapshot: as long as it is the same, so is every answer to a read of the range.
+    /// `None` when the table's values expire, so that time alone changes answers.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_codec::{Batch, ClosedRange, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// let write = |time| {
+    ///     let mut batch = Batch::new();
+    ///     batch.stream(&pump).row(time, [("rpm", 2150.0.into())]).unwrap();
+    ///     db.commit(batch)
+    /// };
+    /// write(5)?;
+    /// let range = ClosedRange::nanos(0, 9);
+    /// let before = db.snapshot()?.version(&pump, &range)?;
+    /// write(50)?;
+    /// assert_eq!(db.snapshot()?.version(&pump, &range)?, before);
+    /// write(6)?;
+    /// assert_ne!(db.snapshot()?.version(&pump, &range)?, before);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream.
+    pub fn version(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<DataVersion>> {
+        let found = self.find(stream)?;
+        let state = found.shard.state.lock();
+        let seen = Seen {
+            core: self.core(),
+            table: &found.table,
+            stream: found.stream,
+            sequence: self.at(),
+            shard_version: found.seen.version,
+            partitions: &found.seen.partitions,
+            tombstones: &found.seen.tombstones,
+            memory: state.memory(found.stream),
+        };
+        Ok(seen.version(range))
+    }
+}
+
+/// The version that a snapshot taken now would have, without waiting for anything that could wait for I/O. `None` when that cannot
+/// be told so: the stream was not used since opening, definitions are being changed, values expire.
+pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Option<DataVersion> {
+    let mut key = Vec::with_capacity(64);
+    loop {
+        let deletes = core.deletes.load(Ordering::Acquire);
+        let table = core.catalog.try_table_named(name.table())?;
+        stream_key(table.id, name.tags(), &mut key);
+        let stream = core.catalog.try_known_stream(&key)?;
+        let shard = core.shard(core.shard_of(&key)).ok()?;
+        let state = shard.state.lock();
+        // As for a snapshot: the shard first, the sequence after.
+        let seen = Seen {
+            core,
+            table: &table,
+            stream,
+            sequence: core.log.published(),
+            shard_version: state.version,
+            partitions: &state.partitions,
+            tombstones: &state.tombstones,
+            memory: state.memory(stream),
+        };
+        let version = seen.version(range)?;
+        drop(state);
+        if core.deletes.load(Ordering::Acquire) == deletes {
+            return Some(version);
+        }
+    }
+}
