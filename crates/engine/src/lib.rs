@@ -17,7 +17,7 @@ pub mod fuzzing;
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod golden;
 mod ids;
-mod late;
+pub mod late;
 mod life;
 mod log;
 mod maintain;

@@ -1,7 +1,26 @@
 //! Policies for late data: how memory is shared between in-order and late events, what a flush keeps back, what a merge
-//! rewrites. Choosing a policy from what arrives belongs here too, once it exists.
+//! rewrites; and predictions of what each policy would write.
 //!
-//! Source: "Separation or Not" (SEP paper), sections II and III.
+//! [`lateness`](Lateness) keeps what was seen of late events, the model ([`predict`]) says from it what a policy would write, a
+//! replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`] has the paper's own formulas to compare with.
+//!
+//! Invariants: everything here but the policies' own check is pure, and needs no clock.
+//! Concurrency: values; the shards' locks guard those in use.
+//! Failure: settings out of range are refused with the range.
+//!
+//! Source: "Separation or Not" (SEP paper), sections II to IV.
+
+mod lateness;
+mod law;
+mod model;
+mod paper;
+mod shadow;
+
+pub use lateness::{Histogram, Lateness, LatenessLaw, STREAMS_TRACKED_MAX, Tracker};
+pub use law::{DelayLaw, Lognormal, Sample, erfc};
+pub use model::{Candidate, Configuration, predict};
+pub use paper::{Algorithm1, PaperModel};
+pub use shadow::{Shadow, ShadowCount};
 
 use crate::Error;
 
@@ -77,6 +96,12 @@ impl LatePolicy {
         }
         Ok(())
     }
+}
+
+/// Events of a memory of `memory` events that the flank may hold: at least one, and at least one less than all.
+#[must_use]
+pub fn flank_capacity(memory: usize, flank_share: f64) -> usize {
+    ((memory as f64 * flank_share).round() as usize).clamp(1, memory.saturating_sub(1).max(1))
 }
 
 /// When buffers are flushed, and what a flush takes.

@@ -2,7 +2,7 @@
 //!
 //! Invariants: pure functions of hand-made states; a cut never splits equal times.
 
-use crate::late::{FlushRule, LatePolicy, Split};
+use crate::late::{FlushRule, LatePolicy, Split, flank_capacity};
 use headwater_codec::{ClosedRange, Timestamp};
 
 /// Why a step runs, hence how much it takes.
@@ -49,8 +49,7 @@ pub(crate) fn full_buffers(
             (shard.flank_events + shard.late_events >= memory).then_some(Buffers::Both)
         }
         Split::Separate { flank_share } => {
-            let flank = ((memory as f64 * flank_share).round() as usize)
-                .clamp(1, memory.saturating_sub(1).max(1));
+            let flank = flank_capacity(memory, flank_share);
             if shard.flank_events >= flank {
                 Some(Buffers::Flank)
             } else if shard.late_events >= memory - flank {

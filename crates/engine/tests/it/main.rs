@@ -10,6 +10,7 @@ mod backup;
 mod crash;
 mod damage;
 mod faults;
+mod late;
 mod laws;
 mod life;
 mod limits;

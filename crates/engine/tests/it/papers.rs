@@ -10,9 +10,11 @@ use headwater_engine::{Database, Durability, FlushRule, LatePolicy, MergeScope, 
 use headwater_io::Env;
 
 /// Leaves as sorted lists of distinct times, and the two buffers.
-struct Simulation {
+pub(crate) struct Simulation {
     memory: usize,
     flank_capacity: Option<usize>,
+    /// Newest events that a flush keeps back.
+    retain: usize,
     leaf: usize,
     scope: MergeScope,
     leaves: Vec<Vec<i64>>,
@@ -23,6 +25,36 @@ struct Simulation {
 }
 
 impl Simulation {
+    pub(crate) fn new(
+        memory: usize,
+        flank_capacity: Option<usize>,
+        retain: usize,
+        leaf: usize,
+        scope: MergeScope,
+    ) -> Simulation {
+        Simulation {
+            memory,
+            flank_capacity,
+            retain,
+            leaf,
+            scope,
+            leaves: Vec::new(),
+            flank: Vec::new(),
+            late: Vec::new(),
+            written: 0,
+            merges: 0,
+        }
+    }
+
+    /// Events written, those still in memory counted once.
+    pub(crate) fn written(&self) -> u64 {
+        self.written + (self.flank.len() + self.late.len()) as u64
+    }
+
+    pub(crate) fn merges(&self) -> u64 {
+        self.merges
+    }
+
     fn newest(&self) -> i64 {
         self.leaves
             .last()
@@ -31,7 +63,7 @@ impl Simulation {
             .unwrap_or(i64::MIN)
     }
 
-    fn insert(&mut self, time: i64) {
+    pub(crate) fn insert(&mut self, time: i64) {
         if self.flank_capacity.is_some() && time <= self.newest() {
             &mut self.late
         } else {
@@ -49,6 +81,9 @@ impl Simulation {
     fn store_flank(&mut self) {
         let mut events = std::mem::take(&mut self.flank);
         events.sort_unstable();
+        let newest = self.newest();
+        let behind = events.iter().filter(|t| **t > newest).count();
+        self.flank = events.split_off(events.len() - self.retain.min(behind));
         self.store(events);
     }
 
@@ -176,16 +211,21 @@ fn the_engine_counts_what_a_plain_simulation_counts() {
     for (seed, strength) in [(1, 0.5), (2, 5.0), (3, 60.0)] {
         let times = arrivals(seed, 6000, strength);
         for scope in [MergeScope::Overlap, MergeScope::Touched] {
-            for flank in [None, Some(0.25), Some(0.5), Some(0.875)] {
-                let policy = match flank {
-                    None => LatePolicy {
-                        merge_scope: scope,
-                        ..LatePolicy::conventional()
-                    },
-                    Some(share) => LatePolicy {
-                        merge_scope: scope,
-                        split: Split::Separate { flank_share: share },
-                        retain_events: 0,
+            for (flank, retain) in [
+                (None, 0),
+                (None, 24),
+                (Some(0.25), 0),
+                (Some(0.5), 0),
+                (Some(0.5), 12),
+                (Some(0.875), 0),
+                (Some(0.875), 30),
+            ] {
+                let policy = LatePolicy {
+                    merge_scope: scope,
+                    retain_events: retain as u32,
+                    split: match flank {
+                        None => Split::Conventional,
+                        Some(share) => Split::Separate { flank_share: share },
                     },
                 };
                 let options = Options {
@@ -201,17 +241,8 @@ fn the_engine_counts_what_a_plain_simulation_counts() {
                 };
                 let db = Database::open_in(Env::memory(), options).unwrap();
                 let name = StreamName::new("t", [("s", "1")]);
-                let mut simulation = Simulation {
-                    memory: MEMORY,
-                    flank_capacity: flank.map(|s| (MEMORY as f64 * s).round() as usize),
-                    leaf: LEAF,
-                    scope,
-                    leaves: Vec::new(),
-                    flank: Vec::new(),
-                    late: Vec::new(),
-                    written: 0,
-                    merges: 0,
-                };
+                let capacity = flank.map(|s| (MEMORY as f64 * s).round() as usize);
+                let mut simulation = Simulation::new(MEMORY, capacity, retain, LEAF, scope);
                 for time in &times {
                     let mut batch = Batch::new();
                     batch.stream(&name).row(*time, [("v", 1.0.into())]).unwrap();
@@ -221,7 +252,7 @@ fn the_engine_counts_what_a_plain_simulation_counts() {
                 db.flush().unwrap();
                 simulation.finish();
                 let stats = db.stats().unwrap();
-                let what = format!("seed {seed}, {scope:?}, flank {flank:?}");
+                let what = format!("seed {seed}, {scope:?}, flank {flank:?}, retain {retain}");
                 assert_eq!(
                     stats.events_written(),
                     simulation.written,

@@ -1,0 +1,469 @@
+//! Predicts the write amplification of a policy from the law of delays or of lateness.
+//!
+//! Everything is counted in events of one stream: ages, delays, memory, leaves. An event generated `a` events ago has arrived
+//! with probability F(a) = 1 − S(a); J(x) is the integral of S from x on, so every sum over events is a difference of J.
+//! With lateness instead of delays (see [`super::lateness`]) the same formulas hold, and need neither clocks nor fixed intervals.
+//!
+//! Four cases: one buffer or two, every overlapped leaf or only touched ones. In all of them a flush leaves a *frontier*, the newest
+//! event stored; its age E\[A\] follows from S, and grows with what a flush keeps back (`retain_events`). A touched leaf is
+//! rewritten unless no buffered event falls into it; an overlapped one, unless all buffered events are older, or all newer. For the
+//! oldest of many events the extremal index of the law says how many independent ones they stand for.
+//!
+//! Invariants: pure functions; a prediction is at least 1.
+//! Concurrency: values only.
+//! Failure: none; a law without late events predicts 1. Sums and searches are bounded.
+
+use super::law::DelayLaw;
+use super::{LatePolicy, MergeScope, Split, flank_capacity};
+
+/// Places within a flank's cycle at which a phase is taken to begin.
+const BEGINNINGS: usize = 6;
+/// A probability this small ends a sum.
+const NEGLIGIBLE: f64 = 1e-6;
+/// Terms of a sum that are taken one by one; then each stands for more and more.
+const SINGLE_TERMS: f64 = 48.0;
+/// How much more, from one to the next.
+const TERM_GROWTH: f64 = 1.08;
+/// No sum goes on beyond this age, in events.
+const AGE_MAX: f64 = 1e12;
+
+/// What could be chosen: a policy, and the leaf size where the policy may choose it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The policy.
+    pub policy: LatePolicy,
+    /// Events of a full leaf.
+    pub leaf_events: u32,
+}
+
+/// What a policy has to work with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Configuration {
+    /// Events of a stream that fit into memory, in order and late together (the paper's n); at least 2.
+    pub memory_events: f64,
+    /// Late runs of a stream that may wait before they are merged; 0 = late events are merged at once.
+    pub late_runs_max: usize,
+}
+
+/// Predicted write amplification of a candidate: events written to leaves per event.
+///
+/// ```
+/// use headwater_engine::{LatePolicy, late::{Candidate, Configuration, Lognormal, predict}};
+/// // The paper's data set M6: a table of 512 events, as many in memory.
+/// let law = Lognormal::new(5.0, 2.0).in_units_of(50.0);
+/// let configuration = Configuration { memory_events: 512.0, late_runs_max: 0 };
+/// let touched = Candidate { policy: LatePolicy::separate(0.5), leaf_events: 64 };
+/// let conventional = Candidate { policy: LatePolicy::conventional(), leaf_events: 512 };
+/// let better = predict(&touched, &configuration, &law);
+/// assert!(better < predict(&conventional, &configuration, &law));
+/// ```
+#[must_use]
+pub fn predict(candidate: &Candidate, configuration: &Configuration, law: &dyn DelayLaw) -> f64 {
+    let memory = configuration.memory_events.max(2.0);
+    let policy = &candidate.policy;
+    let flank = match policy.split {
+        Split::Conventional => memory,
+        Split::Separate { flank_share } => flank_capacity(memory as usize, flank_share) as f64,
+    };
+    let retain = f64::from(policy.retain_events).min(flank - 1.0);
+    let setting = Setting {
+        law,
+        leaf: f64::from(candidate.leaf_events.max(1)),
+        frontier: Frontier::new(law, retain),
+        at_zero: law.tail(0.0),
+    };
+    let cost = match (policy.split, policy.merge_scope) {
+        (Split::Conventional, MergeScope::Overlap) => setting.conventional_overlap(memory - retain),
+        (Split::Conventional, MergeScope::Touched) => setting.conventional_touched(memory - retain),
+        (Split::Separate { .. }, scope) => setting.separate(
+            flank - retain,
+            memory - flank,
+            scope,
+            configuration.late_runs_max,
+        ),
+    };
+    1.0 + cost.max(0.0)
+}
+
+/// The newest stored event after a flush.
+struct Frontier {
+    /// P(it is older than b + ½), b = 0, 1, …, when nothing is kept back; empty otherwise.
+    older: Vec<f64>,
+    /// Its mean age.
+    age: f64,
+}
+
+impl Frontier {
+    fn new(law: &dyn DelayLaw, retain: f64) -> Frontier {
+        if retain >= 1.0 {
+            // Of the events younger than it, those that have arrived are the ones kept back.
+            let arrived = |age: f64| age - law.tail(0.0) + law.tail(age);
+            return Frontier {
+                older: Vec::new(),
+                age: solve(arrived, retain + 0.5),
+            };
+        }
+        let mut older = Vec::new();
+        let mut probability = 1.0;
+        let mut age = 0.0;
+        while probability > NEGLIGIBLE && older.len() < 4096 {
+            probability *= law.survival(older.len() as f64 + 0.5);
+            older.push(probability);
+            age += probability;
+        }
+        Frontier { older, age }
+    }
+}
+
+/// The `x` at or above 0 where a rising function that ends near x itself reaches `goal`.
+fn solve(rising: impl Fn(f64) -> f64, goal: f64) -> f64 {
+    let mut high = goal.max(1.0);
+    while rising(high) < goal && high < AGE_MAX {
+        high *= 2.0;
+    }
+    let mut low = 0.0;
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if rising(middle) < goal {
+            low = middle;
+        } else {
+            high = middle;
+        }
+        if high - low < 1e-6 * (1.0 + high) {
+            break;
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// Calls `term(k, width)` for k = first, first + 1, … and later for wider and wider groups, the middle of which k is. Ends when it
+/// says so.
+fn each_term(first: f64, last: f64, mut term: impl FnMut(f64, f64) -> bool) {
+    let mut at = first;
+    let mut width = 1.0f64;
+    while at <= last {
+        let count = width.min(last - at + 1.0);
+        if !term(at + (count - 1.0) / 2.0, count) {
+            return;
+        }
+        at += count;
+        if at > first + SINGLE_TERMS {
+            width = (width * TERM_GROWTH).max(1.0);
+        }
+    }
+}
+
+/// The greatest common divisor of two whole numbers.
+fn common_divisor(a: f64, b: f64) -> f64 {
+    let (mut a, mut b) = (a.round().max(1.0), b.round().max(1.0));
+    while b > 0.5 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+struct Setting<'a> {
+    law: &'a dyn DelayLaw,
+    leaf: f64,
+    frontier: Frontier,
+    /// J(0).
+    at_zero: f64,
+}
+
+/// A phase: from one merge of the late buffer to the next.
+struct Phase {
+    /// Events that arrive in it.
+    length: f64,
+    /// Flushes in it.
+    flushes: f64,
+    /// Events since the last of them.
+    since_last: f64,
+    /// Events between flushes.
+    cycle: f64,
+    /// Age of the frontier just after a flush.
+    lag: f64,
+    /// In-order events of a flush.
+    flushed: f64,
+}
+
+impl Phase {
+    /// Age of the frontier of the j-th last flush, at the end of the phase.
+    fn border(&self, j: f64) -> f64 {
+        self.since_last + (j - 1.0) * self.cycle + self.lag
+    }
+}
+
+impl Setting<'_> {
+    /// Events on disk that are younger than `age`, just after everything was stored.
+    fn stored_within(&self, age: f64) -> f64 {
+        age - self.at_zero + self.law.tail(age)
+    }
+
+    /// P(the oldest of the events that arrive within `cycle` is older than `age` at its beginning).
+    fn oldest_beyond(&self, age: f64, cycle: f64) -> f64 {
+        let each = ((self.law.tail(age) - self.law.tail(age + cycle)) / cycle).clamp(0.0, 1.0);
+        let independent = cycle * self.law.extremal_index(age);
+        -(independent * (-each).ln_1p()).exp_m1()
+    }
+
+    fn conventional_overlap(&self, cycle: f64) -> f64 {
+        // Is any stored event newer than the oldest buffered one?
+        let any = if self.frontier.older.is_empty() {
+            self.oldest_beyond(self.frontier.age, cycle)
+        } else {
+            let mut before = 1.0;
+            let mut sum = 0.0;
+            for (b, older) in self.frontier.older.iter().enumerate() {
+                sum += (before - older) * self.oldest_beyond(b as f64 + 0.5, cycle);
+                before = *older;
+            }
+            sum
+        };
+        let behind_frontier = self.stored_within(self.frontier.age).max(0.0);
+        let nothing_kept = !self.frontier.older.is_empty();
+        let beyond_stored = |events: f64| {
+            let behind = if nothing_kept { 0.0 } else { behind_frontier };
+            let age = solve(|age| self.stored_within(age), events + behind);
+            self.oldest_beyond(age, cycle)
+        };
+        // The newest leaf holds what was left over from full ones; every further one is full.
+        let rewritten = |newest_leaf: f64| {
+            let mut events = any * newest_leaf;
+            each_term(0.0, AGE_MAX, |k, width| {
+                let probability = beyond_stored(newest_leaf + k * self.leaf);
+                events += probability * width * self.leaf;
+                probability > NEGLIGIBLE
+            });
+            events
+        };
+        // A merge passes the leftover on, so that it takes every multiple of the common divisor; a flush leaves its own.
+        let leftovers = (self.leaf / common_divisor(cycle, self.leaf)).round();
+        let parts = leftovers.clamp(1.0, 8.0) as usize;
+        let merged: f64 = (1..=parts)
+            .map(|i| {
+                let place = if leftovers <= 8.0 { 0.0 } else { 0.5 };
+                rewritten(self.leaf * (i as f64 - place) / parts as f64)
+            })
+            .sum();
+        let own = match cycle % self.leaf {
+            rest if rest > 0.0 => rest,
+            _ => self.leaf,
+        };
+        (any * merged / parts as f64 + (1.0 - any) * rewritten(own)) / cycle
+    }
+
+    fn conventional_touched(&self, cycle: f64) -> f64 {
+        self.touched_before(self.frontier.age + cycle, cycle) / cycle
+    }
+
+    /// Stored events in leaves that receive one of the events that arrived in the newest `length` and are older than `from`. The
+    /// leaves are those that were stored before, the first of them right behind `from`.
+    fn touched_before(&self, from: f64, length: f64) -> f64 {
+        let tail = |x: f64| self.law.tail(x);
+        let buffered_beyond = |age: f64| (tail(age - length) - tail(age)).max(0.0);
+        let mut age = from;
+        let mut width = 1.0f64;
+        let mut sum = 0.0;
+        let mut leaves = 0.0;
+        while age < AGE_MAX {
+            let wanted = width * self.leaf;
+            let mut next = age + wanted;
+            for _ in 0..4 {
+                next = age + wanted + tail(age - length) - tail(next - length);
+            }
+            let events = (buffered_beyond(age) - buffered_beyond(next)).max(0.0);
+            let part = -wanted * (-events / width).exp_m1();
+            sum += part;
+            if buffered_beyond(next) * self.leaf < 1e-4 * (sum + 1e-3) {
+                break;
+            }
+            age = next;
+            leaves += width;
+            if leaves > SINGLE_TERMS {
+                width *= TERM_GROWTH;
+            }
+        }
+        sum
+    }
+
+    fn separate(&self, flushed: f64, late_capacity: f64, scope: MergeScope, runs: usize) -> f64 {
+        let flushed = flushed.max(1.0);
+        let cycle = solve(|s| self.in_order_within(s), flushed);
+        let late = cycle - flushed;
+        if late < 1e-9 * cycle {
+            return 0.0;
+        }
+        // The frontier's age for which as many events become late per cycle.
+        let law = self.law;
+        let lag = {
+            let late_at = |age: f64| law.tail(age) - law.tail(age + cycle);
+            let (mut low, mut high) = (0.0, self.frontier.age * 4.0 + 64.0);
+            for _ in 0..50 {
+                let middle = (low + high) / 2.0;
+                if late_at(middle) > late {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
+            }
+            (low + high) / 2.0
+        };
+        let merged = late_capacity.max(1.0) * (1.0 + runs as f64);
+        let late_within = |s: f64| s - self.in_order_within(s);
+        let mut cost = 0.0;
+        let mut length = 0.0;
+        for beginning in 0..BEGINNINGS {
+            let before = late * (beginning as f64 + 0.5) / BEGINNINGS as f64;
+            let flushes = ((before + merged) / late).floor();
+            let rest = before + merged - flushes * late;
+            let began = inverse(&late_within, before, cycle);
+            let since_last = inverse(&late_within, rest, cycle);
+            let phase = Phase {
+                length: (flushes * cycle + since_last - began).max(merged),
+                flushes,
+                since_last,
+                cycle,
+                lag,
+                flushed,
+            };
+            cost += match scope {
+                MergeScope::Overlap => self.overlapped(&phase, merged),
+                MergeScope::Touched => self.touched_in(&phase),
+            };
+            if runs > 0 {
+                // Written as runs before.
+                cost += merged;
+            }
+            length += phase.length;
+        }
+        cost / length
+    }
+
+    /// In-order events that arrive within `s` events after a flush.
+    fn in_order_within(&self, s: f64) -> f64 {
+        let law = self.law;
+        if self.frontier.older.is_empty() {
+            let age = self.frontier.age;
+            return s - law.tail(age) + law.tail(age + s);
+        }
+        let mut sum = s - self.at_zero + law.tail(s);
+        for (b, older) in self.frontier.older.iter().enumerate() {
+            let age = b as f64 + 0.5;
+            let missing = law.survival(age);
+            if missing > 0.0 {
+                sum += older * (missing - law.survival(age + s)) / missing;
+            }
+        }
+        sum
+    }
+
+    /// Stored events that a merge of everything in the range of the late buffer rewrites.
+    fn overlapped(&self, phase: &Phase, merged: f64) -> f64 {
+        let law = self.law;
+        let tail = |x: f64| law.tail(x);
+        let k = phase.flushes;
+        let oldest_border = phase.border(k + 1.0);
+        // Buffered events older than the border of the j-th last flush; older than an age beyond the phase.
+        let beyond = |age: f64| tail(age - phase.length) - tail(age);
+        let at_oldest = beyond(oldest_border);
+        let per_cycle = tail(phase.lag) - tail(phase.lag + phase.cycle);
+        let at_border = |j: f64| {
+            at_oldest + (k + 1.0 - j) * per_cycle - (tail(phase.border(j)) - tail(oldest_border))
+        };
+        let all = at_border(1.0).max(f64::MIN_POSITIVE);
+        let newest_survival = law.survival(phase.border(1.0)).max(f64::MIN_POSITIVE);
+        // P(a buffered event is older), and the same for the event that filled the buffer.
+        let share = |events: f64| (events / all).clamp(0.0, 1.0);
+        let last_one = |age: f64| (law.survival(age) / newest_survival).clamp(0.0, 1.0);
+        let others = (merged - 1.0).max(0.0);
+        let none_older = |events: f64, age: f64| {
+            let independent = others * law.extremal_index(age);
+            (independent * (-share(events)).ln_1p()).exp() * (1.0 - last_one(age))
+        };
+        let all_older = |events: f64, age: f64| {
+            let share = share(events);
+            if share <= 0.0 {
+                0.0
+            } else {
+                (others * share.ln()).exp() * last_one(age)
+            }
+        };
+        let mut cost = 0.0;
+        // What was flushed in this phase; a flush of more than a leaf is several.
+        let parts = (phase.flushed / self.leaf).ceil().clamp(1.0, 64.0);
+        each_term(1.0, k, |j, width| {
+            let (young, old) = (phase.border(j), phase.border(j + 1.0));
+            let since = young - phase.lag;
+            let at_old = at_border(j + 1.0);
+            let at = |age: f64| {
+                at_old + (tail(age - since) - tail(phase.lag + phase.cycle))
+                    - (tail(age) - tail(old))
+            };
+            for part in 0..parts as usize {
+                let place = |p: f64| young + (old - young) * p / parts;
+                let (newer, older) = (place(part as f64), place(part as f64 + 1.0));
+                let spared = none_older(at(newer), newer) + all_older(at(older), older);
+                cost += (1.0 - spared).max(0.0) * phase.flushed / parts * width;
+            }
+            true
+        });
+        // What lay there before.
+        let reach = 1.0 - none_older(at_oldest, oldest_border);
+        cost += reach * self.leaf / 2.0;
+        let step = (self.leaf / 8.0).clamp(1.0, 64.0);
+        each_term(0.0, f64::MAX, |n, width| {
+            let age = oldest_border + (n + 0.5) * step;
+            let reach = 1.0 - none_older(beyond(age), age);
+            cost += law.distribution(age - phase.length) * reach * width * step;
+            reach > NEGLIGIBLE && age < AGE_MAX
+        });
+        cost
+    }
+
+    /// Stored events in leaves that receive one of the late buffer's.
+    fn touched_in(&self, phase: &Phase) -> f64 {
+        let tail = |x: f64| self.law.tail(x);
+        let mut cost = 0.0;
+        // A flush is cut into full leaves from its oldest event on: the newest leaf holds the rest.
+        let full = (phase.flushed / self.leaf).floor();
+        let rest = phase.flushed - full * self.leaf;
+        each_term(1.0, phase.flushes, |j, width| {
+            let young = phase.border(j);
+            let since = young - phase.lag;
+            let per_event = phase.cycle / phase.flushed;
+            let mut leaf = |from: f64, events: f64, count: f64| {
+                let (a, b) = (
+                    young + from * per_event,
+                    young + (from + events) * per_event,
+                );
+                let late = (tail(a - since) - tail(b - since)) - (tail(a) - tail(b));
+                cost += -events * (-late.max(0.0) / count).exp_m1() * width;
+            };
+            if rest > 0.5 {
+                leaf(0.0, rest, 1.0);
+            }
+            each_term(0.0, full - 1.0, |i, count| {
+                let events = count * self.leaf;
+                leaf(rest + (i - (count - 1.0) / 2.0) * self.leaf, events, count);
+                true
+            });
+            true
+        });
+        let oldest = phase.border(phase.flushes + 1.0);
+        cost + self.touched_before(oldest, phase.length)
+    }
+}
+
+/// The place between 0 and `end` where a rising function that begins at 0 reaches `goal`.
+fn inverse(rising: &impl Fn(f64) -> f64, goal: f64, end: f64) -> f64 {
+    let (mut low, mut high) = (0.0, end);
+    for _ in 0..24 {
+        let middle = (low + high) / 2.0;
+        if rising(middle) < goal {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low + high) / 2.0
+}
