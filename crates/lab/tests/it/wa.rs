@@ -141,7 +141,7 @@ fn what_cannot_run_is_refused_with_what_can() {
 #[test]
 fn the_sets_run_small() {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let json = scratch.join("wa.json");
+    let (json, plots) = (scratch.join("wa.json"), scratch.join("wa-plots"));
     let ran = Command::new(env!("CARGO_BIN_EXE_lab"))
         .args(["wa", "--points", "6000", "--data"])
         .arg(scratch)
@@ -149,6 +149,8 @@ fn the_sets_run_small() {
         .arg(scratch)
         .arg("--json")
         .arg(&json)
+        .arg("--plots")
+        .arg(&plots)
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&ran.stderr);
@@ -159,14 +161,28 @@ fn the_sets_run_small() {
     );
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let figures = &report["figures"];
-    let counts = figures["counts"].as_array().unwrap();
-    assert_eq!(counts.len(), 12 * 4);
-    for run in counts {
+    let list = |name: &str| figures[name].as_array().unwrap();
+    assert_eq!(list("counts").len(), 12 * 4);
+    for run in list("counts") {
         assert_eq!(run["engine"], run["simulation"], "{run}");
         assert_eq!(run["engine"]["events"], 6_000);
     }
-    assert_eq!(figures["sweep"].as_array().unwrap().len(), 12 + 5 + 3);
+    assert_eq!(list("sweep").len(), 12 + 5 + 3);
+    assert_eq!(list("subsequent").len(), 2 * 16);
+    assert_eq!(list("models").len(), 12);
+    assert_eq!(list("choice").len(), 12 + 5);
+    for choice in list("choice") {
+        for candidates in ["paper", "all"] {
+            let regret = choice[candidates]["regret"].as_f64().unwrap();
+            assert!(regret >= 0.0, "nothing is better than the best: {choice}");
+        }
+    }
+    assert_eq!(figures["production"]["events"], 60_000);
     let targets = report["targets"].as_array().unwrap();
     assert!(targets[0]["what"].as_str().unwrap().contains("of 48 runs"));
     assert_eq!(targets[0]["measured"], 0.0);
+    for plot in ["figure-5", "figure-7", "figure-9"] {
+        let text = std::fs::read_to_string(plots.join(format!("{plot}.svg"))).unwrap();
+        assert!(text.starts_with("<svg") && text.contains("our model") || plot == "figure-5");
+    }
 }

@@ -78,6 +78,13 @@ impl Arrivals {
             delays: arrivals.iter().map(|(a, g)| a - g).collect(),
         }
     }
+
+    /// The first ones to arrive.
+    pub(crate) fn first(mut self, count: usize) -> Arrivals {
+        self.generated.truncate(count);
+        self.delays.truncate(count);
+        self
+    }
 }
 
 /// How many rows of a file are read at most.

@@ -1,10 +1,14 @@
 //! Late data (the SEP paper): what policies write again, by a plain simulation, by the engine, and by the models.
 
 mod arrivals;
+mod choice;
 mod counts;
 mod engine;
 mod file;
+mod models;
 mod plan;
+mod plot;
+mod production;
 mod reference;
 mod sets;
 mod sweep;
@@ -13,7 +17,7 @@ use crate::harness::{Bench, Common, Failure, Targets};
 use headwater::MergeScope;
 use plan::{Plan, Sharing};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,7 +45,7 @@ pub(crate) struct Arguments {
     /// The figures as JSON: to standard output with --csv, else to this file.
     #[arg(long, num_args = 0..=1)]
     json: Option<Option<PathBuf>>,
-    /// Events of each set; the paper has 10,000,000.
+    /// Events of each set; the paper has 10,000,000. Production settings get ten times as many.
     #[arg(long, default_value_t = 1_000_000)]
     points: usize,
     /// Where the made-up events begin: another seed, other events of the same laws.
@@ -53,6 +57,9 @@ pub(crate) struct Arguments {
     /// Where the files of real delays are; those that are not there are left out.
     #[arg(long, default_value = "data")]
     data: PathBuf,
+    /// Write the plots of the docs into this folder.
+    #[arg(long)]
+    plots: Option<PathBuf>,
     /// Where files are made; a folder of its own is made in it and removed.
     #[arg(long, default_value = "/tmp")]
     scratch: PathBuf,
@@ -65,10 +72,16 @@ enum Part {
     Counts,
     /// What each policy of the paper costs on each set.
     Sweep,
+    /// The paper's formulas and our model beside what is counted (sweeps too).
+    Models,
+    /// The choice from a window of what arrives, and its regret (sweeps too).
+    Choice,
+    /// Events and bytes written with production settings on files.
+    Production,
 }
 
 /// How large the sets are, and which of all that follow their laws.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Sizes {
     pub(crate) points: usize,
     pub(crate) seed: u64,
@@ -114,23 +127,73 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut targets = Targets::default();
     let mut figures = Figures {
         sizes,
-        counts: Vec::new(),
-        sweep: Vec::new(),
+        ..Figures::default()
     };
     if wanted(Part::Counts) {
         figures.counts = counts::run(&sizes, &mut targets)?;
     }
-    if wanted(Part::Sweep) {
+    let parts = [Part::Sweep, Part::Models, Part::Choice];
+    if parts.into_iter().any(wanted) {
         figures.sweep = sweep::run(&sizes, &arguments.data)?;
+    }
+    if wanted(Part::Models) {
+        figures.subsequent = models::subsequent(&sizes, &mut targets)?;
+        figures.models = models::run(&figures.sweep, &sizes, &mut targets)?;
+    }
+    if wanted(Part::Choice) {
+        figures.choice = choice::run(&figures.sweep, &sizes, &mut targets)?;
+    }
+    if wanted(Part::Production) {
+        figures.production = Some(production::run(&bench, &sizes, &mut targets)?);
+    }
+    if let Some(dir) = &arguments.plots {
+        figures.plot(dir)?;
     }
     bench.finish(&figures, &targets)
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Figures {
     sizes: Sizes,
     counts: Vec<counts::Row>,
     sweep: Vec<sweep::Swept>,
+    subsequent: Vec<models::Subsequent>,
+    models: Vec<models::Row>,
+    choice: Vec<choice::Row>,
+    production: Option<production::Figures>,
+}
+
+impl Figures {
+    /// Writes the plots of what was run.
+    fn plot(&self, dir: &Path) -> Result<(), Failure> {
+        let write = |file: &str, caption: &str, columns, panels: Vec<plot::Panel>| {
+            if panels
+                .iter()
+                .all(|p| p.series.iter().all(|s| s.points.is_empty()))
+            {
+                return Ok(());
+            }
+            plot::write(&dir.join(file), caption, columns, &panels)
+        };
+        write(
+            "figure-5.svg",
+            "Stored events newer than the oldest in memory, counted and predicted",
+            2,
+            models::figure_5(&self.subsequent),
+        )?;
+        write(
+            "figure-7.svg",
+            "Write amplification of M6 over the share of memory for events in order",
+            1,
+            models::figure_7(&self.models),
+        )?;
+        write(
+            "figure-9.svg",
+            "Write amplification of M1 to M12 over the share of memory for events in order",
+            3,
+            models::figure_9(&self.models),
+        )
+    }
 }
 
 /// Does the same with each of some items, on all cores, and gives the results in their order. Only for what is counted:

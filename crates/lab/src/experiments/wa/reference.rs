@@ -41,6 +41,9 @@ pub(crate) struct Run {
     flank: Vec<i64>,
     late: Vec<i64>,
     pub(crate) counts: Counts,
+    /// Under `overlap`: stored events newer than the oldest of what was stored with late ones, summed (the paper's
+    /// subsequent data points).
+    pub(crate) subsequent: u64,
 }
 
 impl Run {
@@ -52,6 +55,7 @@ impl Run {
             flank: Vec::with_capacity(plan.memory),
             late: Vec::new(),
             counts: Counts::default(),
+            subsequent: 0,
         }
     }
 
@@ -126,6 +130,10 @@ impl Run {
             MergeScope::Overlap => {
                 let first = late[0];
                 let from = self.leaves.partition_point(|l| end(l) < first);
+                self.subsequent += self.leaves[from..]
+                    .iter()
+                    .map(|l| (l.len() - l.partition_point(|t| *t <= first)) as u64)
+                    .sum::<u64>();
                 let to = match (fresh.is_empty(), late.last()) {
                     (true, Some(last)) => self.leaves.partition_point(|l| l[0] <= *last),
                     _ => self.leaves.len(),

@@ -63,6 +63,12 @@ const M5: LogNormal = LogNormal {
 /// How often what was kept is sent again, ns.
 const RESEND: i64 = 50_000 * MS;
 
+impl Paper {
+    pub(crate) fn name(&self) -> String {
+        Set::Paper(*self).name()
+    }
+}
+
 impl Set {
     pub(crate) fn name(&self) -> String {
         match self {
@@ -73,8 +79,17 @@ impl Set {
         }
     }
 
-    /// Makes so many events.
+    /// Makes so many events. A fifth more are generated, and the first ones to arrive are taken: else the end would be only
+    /// what is long overdue.
     pub(crate) fn make(&self, events: usize, seed: u64) -> Arrivals {
+        // No two sets share their luck.
+        let of_set: u64 = self.name().bytes().fold(seed, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        self.generate(events + events / 5, of_set).first(events)
+    }
+
+    fn generate(&self, events: usize, seed: u64) -> Arrivals {
         let mut normal = Normal::new(seed);
         let mut random = Random::new(seed ^ 0x5851_f42d_4c95_7f2d);
         let ids = 0..events as i64;
@@ -208,18 +223,19 @@ pub(crate) fn alternating() -> Sequence {
 }
 
 impl Sequence {
-    /// Makes each part with so many events.
+    /// Makes each part with so many events, and takes the first ones to arrive, as [`Set::make`]; the last law goes on.
     pub(crate) fn make(&self, events_each: usize, seed: u64) -> Arrivals {
         let mut normal = Normal::new(seed);
         let mut random = Random::new(seed ^ 0x5851_f42d_4c95_7f2d);
         let events = self.parts.len() * events_each;
-        Arrivals::in_order_of_arrival((0..events).map(|i| {
-            let law = self.parts[i / events_each];
+        let made = Arrivals::in_order_of_arrival((0..events + events_each).map(|i| {
+            let law = self.parts[(i / events_each).min(self.parts.len() - 1)];
             (
                 i as i64 * self.interval_ms * MS,
                 law.draw(&mut normal, &mut random),
             )
-        }))
+        }));
+        made.first(events)
     }
 }
 

@@ -60,6 +60,23 @@ impl Swept {
         }
     }
 
+    /// WA of one of the policies.
+    pub(crate) fn wa(&self, sharing: Sharing) -> Option<f64> {
+        match sharing {
+            Sharing::Conventional => Some(self.conventional),
+            Sharing::Separate(flank) => self
+                .separate
+                .iter()
+                .find(|(f, _)| *f == flank)
+                .map(|(_, wa)| *wa),
+        }
+    }
+
+    /// WA of the cheapest policy.
+    pub(crate) fn best(&self) -> f64 {
+        self.best_separate().1.min(self.conventional)
+    }
+
     /// The cheapest separate policy.
     pub(crate) fn best_separate(&self) -> (usize, f64) {
         self.separate
@@ -73,8 +90,13 @@ impl Swept {
 /// Memory for sets of the size that files of real delays have.
 const SMALL_MEMORY: usize = 64;
 
+/// Made with any number of events: the paper's twelve, then those that break its assumptions.
+pub(crate) fn made() -> Vec<Set> {
+    paper().into_iter().map(Set::Paper).chain(OTHERS).collect()
+}
+
 pub(crate) fn run(sizes: &Sizes, data: &Path) -> Result<Vec<Swept>, Failure> {
-    let made: Vec<Set> = paper().into_iter().map(Set::Paper).chain(OTHERS).collect();
+    let made = made();
     let mut all = in_parallel(&made, |set| {
         let arrivals = set.make(sizes.points, sizes.seed);
         Ok(Swept::of(set.name(), 512, &arrivals))

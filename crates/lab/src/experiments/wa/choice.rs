@@ -1,0 +1,298 @@
+//! The choice from one window of what arrives, and its regret: the WA of what was chosen over that of the best candidate.
+//!
+//! Two sets of candidates: the paper's (whole tables of 512 events, nothing kept back), and all knobs (leaves of at most 128
+//! events, only touched ones rewritten, some of the newest events kept back). Chosen by our model from the lateness in the
+//! window, by the replay of the window's time stamps, and, of the paper's candidates, by Algorithm 1 from its delays.
+
+use super::arrivals::{Arrivals, MS};
+use super::models::{cheapest, predicted};
+use super::plan::{Plan, Sharing};
+use super::sets::Set;
+use super::sweep::{Swept, made};
+use super::{Sizes, in_parallel, reference};
+use crate::harness::{Bound, Failure, Targets};
+use crate::table;
+use headwater::MergeScope;
+use headwater_engine::late::{
+    Candidate, Configuration, Lateness, LatenessLaw, PaperModel, Sample, Shadow, Tracker,
+};
+use serde::Serialize;
+
+/// Events of the window.
+const WINDOW: usize = 65_536;
+/// Events of a leaf when small ones may be chosen.
+const SMALL_LEAF: usize = 64;
+
+/// Choices for one set.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    set: String,
+    paper: Chosen,
+    algorithm_1: String,
+    algorithm_1_regret: f64,
+    all: Chosen,
+}
+
+/// The choice among some candidates.
+#[derive(Serialize)]
+pub(crate) struct Chosen {
+    best: String,
+    best_wa: f64,
+    ours: String,
+    /// WA of our choice, counted over the whole set.
+    wa: f64,
+    predicted: f64,
+    regret: f64,
+    replay: String,
+    replay_regret: f64,
+}
+
+/// All knobs: one buffer or two, and how many events are kept back.
+fn all_knobs() -> Vec<Plan> {
+    let memory = 512;
+    let mut plans = Vec::new();
+    for sharing in [
+        Sharing::Conventional,
+        Sharing::Separate(memory / 4),
+        Sharing::Separate(memory / 2),
+        Sharing::Separate(memory * 3 / 4),
+        Sharing::Separate(memory * 7 / 8),
+    ] {
+        for retain in [0, 16, 32, 64, 128, 192, 256, 320] {
+            let plan = Plan {
+                memory,
+                leaf: SMALL_LEAF,
+                sharing,
+                retain,
+                scope: MergeScope::Touched,
+            };
+            // A flush of less than a leaf makes small leaves that merges never mend.
+            let buffer = match sharing {
+                Sharing::Conventional => memory,
+                Sharing::Separate(flank) => flank,
+            };
+            if retain + SMALL_LEAF <= buffer {
+                plans.push(plan);
+            }
+        }
+    }
+    plans
+}
+
+fn papers() -> Vec<Plan> {
+    super::sweep::flanks(512)
+        .map(Sharing::Separate)
+        .chain([Sharing::Conventional])
+        .map(Plan::paper)
+        .collect()
+}
+
+/// What can be learned from a window.
+struct Seen<'a> {
+    window: &'a [i64],
+    law: LatenessLaw,
+}
+
+impl<'a> Seen<'a> {
+    fn of(window: &'a [i64], block: usize) -> Result<Seen<'a>, Failure> {
+        let mut lateness = Lateness::new(block as u64);
+        let mut tracker = Tracker::new();
+        for batch in window.chunks(512) {
+            tracker.observe(batch, &mut lateness);
+        }
+        let law = lateness.law().ok_or("an empty window")?;
+        Ok(Seen { window, law })
+    }
+
+    /// Chooses among plans by model and by replay, given what each costs.
+    fn choose(&self, plans: &[Plan], costs: &[f64]) -> Result<Chosen, Failure> {
+        let pairs = || plans.iter().zip(costs.iter().copied());
+        let cost_of = |plan: &Plan| pairs().find(|(p, _)| *p == plan).map_or(f64::NAN, |p| p.1);
+        let (best, best_wa) = cheapest(pairs()).ok_or("no candidates")?;
+        let ours = plans.iter().map(|p| (p, predicted(p, &self.law)));
+        let (ours, predicted) = cheapest(ours).ok_or("no candidates")?;
+        let candidates: Vec<Candidate> = plans
+            .iter()
+            .map(|p| Candidate {
+                policy: p.late_policy(),
+                leaf_events: p.leaf as u32,
+            })
+            .collect();
+        let configuration = Configuration {
+            memory_events: plans.first().map_or(0.0, |p| p.memory as f64),
+            late_runs_max: 0,
+        };
+        let mut shadow = Shadow::new(&candidates, &configuration, None, 1.0);
+        shadow.observe(self.window);
+        let replayed = shadow.counts();
+        let replay = plans
+            .iter()
+            .zip(replayed.iter().map(|c| c.write_amplification));
+        let (replay, _) = cheapest(replay).ok_or("no candidates")?;
+        Ok(Chosen {
+            best: best.to_string(),
+            best_wa,
+            ours: ours.to_string(),
+            wa: cost_of(ours),
+            predicted,
+            regret: cost_of(ours) / best_wa - 1.0,
+            replay: replay.to_string(),
+            replay_regret: cost_of(replay) / best_wa - 1.0,
+        })
+    }
+}
+
+impl Row {
+    fn of(set: &Set, arrivals: &Arrivals, swept: &Swept) -> Result<Row, Failure> {
+        let times = &arrivals.generated;
+        // From the middle: at the beginning there is no older event that could still come.
+        let from = times.len().saturating_sub(WINDOW) / 2;
+        let part = from..(from + WINDOW).min(times.len());
+        let seen = Seen::of(&times[part.clone()], 512)?;
+        let paper_plans = papers();
+        let costs: Vec<f64> = paper_plans
+            .iter()
+            .map(|p| swept.wa(p.sharing).unwrap_or(f64::NAN))
+            .collect();
+        let paper = seen.choose(&paper_plans, &costs)?;
+        let (advised, advised_wa) = algorithm_1(&times[part.clone()], &arrivals.delays[part])
+            .map(|sharing| {
+                let wa = swept
+                    .wa(sharing)
+                    .unwrap_or_else(|| reference::simulate(times, &Plan::paper(sharing)).wa());
+                (sharing, wa)
+            })
+            .ok_or("a window without delays")?;
+        let plans = all_knobs();
+        let costs: Vec<f64> = plans
+            .iter()
+            .map(|p| reference::simulate(times, p).wa())
+            .collect();
+        Ok(Row {
+            set: set.name(),
+            algorithm_1: advised.to_string(),
+            algorithm_1_regret: advised_wa / paper.best_wa - 1.0,
+            paper,
+            all: seen.choose(&plans, &costs)?,
+        })
+    }
+}
+
+/// The paper's analyzer: the delays of the window and its mean interval into Algorithm 1.
+fn algorithm_1(times: &[i64], delays: &[i64]) -> Option<Sharing> {
+    let ms = |nanos: i64| nanos as f64 / MS as f64;
+    let (first, last) = (times.iter().min()?, times.iter().max()?);
+    let law = Sample::new(delays.iter().map(|d| ms(*d)))?;
+    let dt = ms(last - first) / times.len() as f64;
+    let advice = PaperModel::new(&law, dt).algorithm_1(512);
+    Some(
+        advice
+            .n_seq
+            .map_or(Sharing::Conventional, |n| Sharing::Separate(n as usize)),
+    )
+}
+
+pub(crate) fn run(
+    swept: &[Swept],
+    sizes: &Sizes,
+    targets: &mut Targets,
+) -> Result<Vec<Row>, Failure> {
+    let rows = in_parallel(&made(), |set| {
+        let swept = swept
+            .iter()
+            .find(|s| s.set == set.name())
+            .ok_or("a set that was not swept")?;
+        let row = Row::of(set, &set.make(sizes.points, sizes.seed), swept)?;
+        eprintln!("{}: choices done", row.set);
+        Ok(row)
+    })?;
+    print(&rows);
+    for row in &rows {
+        targets.add(
+            format!(
+                "{}: regret of our choice from a window, paper's candidates",
+                row.set
+            ),
+            Bound::AtMost(2.0),
+            " %",
+            row.paper.regret * 100.0,
+        );
+        targets.add(
+            format!("{}: … all knobs", row.set),
+            Bound::AtMost(2.0),
+            " %",
+            row.all.regret * 100.0,
+        );
+    }
+    for row in &rows {
+        let most = match row.set.as_str() {
+            "M1" | "M2" | "M3" | "M4" | "M5" | "M7" => 1.25,
+            "M6" | "M8" => 1.6,
+            "M9" | "M10" | "M11" => 2.1,
+            "M12" => 2.8,
+            _ => continue,
+        };
+        targets.add(
+            format!(
+                "{}: WA of our choice, all knobs, leaves of {SMALL_LEAF}",
+                row.set
+            ),
+            Bound::AtMost(most),
+            "",
+            row.all.wa,
+        );
+    }
+    Ok(rows)
+}
+
+fn print(rows: &[Row]) {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let cells = |chosen: &Chosen| {
+        vec![
+            chosen.best.clone(),
+            format!("{:.3}", chosen.best_wa),
+            chosen.ours.clone(),
+            format!("{:.3}", chosen.predicted),
+            percent(chosen.regret),
+            chosen.replay.clone(),
+            percent(chosen.replay_regret),
+        ]
+    };
+    let texts: Vec<Vec<String>> = rows
+        .iter()
+        .map(|r| {
+            let mut row = vec![r.set.clone()];
+            row.extend(cells(&r.paper));
+            row.extend([r.algorithm_1.clone(), percent(r.algorithm_1_regret)]);
+            row
+        })
+        .collect();
+    println!(
+        "\nChoice from one window of {WINDOW} events, paper's candidates, memory and leaves of 512 events:\n"
+    );
+    let heads = [
+        "set",
+        "best",
+        "WA",
+        "our model's choice",
+        "predicted",
+        "regret",
+        "replay's choice",
+        "regret",
+        "Algorithm 1",
+        "regret",
+    ];
+    table::print(&heads, &texts);
+    let texts: Vec<Vec<String>> = rows
+        .iter()
+        .map(|r| {
+            let mut row = vec![r.set.clone()];
+            row.extend(cells(&r.all));
+            row
+        })
+        .collect();
+    println!(
+        "\nThe same with all knobs: memory of 512 events, leaves of {SMALL_LEAF}, only touched ones rewritten:\n"
+    );
+    table::print(&heads[..8], &texts);
+}
