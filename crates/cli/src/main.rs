@@ -49,6 +49,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(commands::serve::Serve),
     Import(commands::import::Import),
     Export(commands::export::Export),
     Scan(commands::scan::Scan),
@@ -64,11 +65,13 @@ enum Command {
     Compact(commands::compact::Compact),
     Delete(commands::delete::Delete),
     Table(commands::table::Table),
+    Config(commands::serve::Config),
 }
 
 impl Command {
     fn run(self) -> Result<(), Failure> {
         match self {
+            Command::Serve(command) => command.run(),
             Command::Import(command) => command.run(),
             Command::Export(command) => command.run(),
             Command::Scan(command) => command.run(),
@@ -84,18 +87,22 @@ impl Command {
             Command::Compact(command) => command.run(),
             Command::Delete(command) => command.run(),
             Command::Table(command) => command.run(),
+            Command::Config(command) => command.run(),
         }
     }
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new("warn")),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    // A server logs as its settings say, once they are known.
+    if !matches!(cli.command, Command::Serve(_)) {
+        tracing_subscriber::fmt()
+            .with_env_filter(
+                EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new("warn")),
+            )
+            .with_writer(std::io::stderr)
+            .init();
+    }
     match cli.command.run() {
         Ok(()) | Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(Failure::Reported) => ExitCode::from(1),

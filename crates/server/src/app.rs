@@ -1,19 +1,33 @@
-//! What all requests share, and the table of routes.
+//! What all requests share.
 
+use crate::access::host::Names;
+use crate::access::tokens::Guard;
 use crate::error::ApiError;
-use crate::routes;
+use crate::metrics::Metrics;
 use crate::settings::Settings;
-use axum::Router;
 use headwater::Database;
 use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::{Semaphore, watch};
 
 /// The state behind every route.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) db: Database,
     pub(crate) settings: Settings,
+    pub(crate) guard: Arc<Guard>,
+    /// Names that requests without a token may come under.
+    pub(crate) names: Names,
+    pub(crate) metrics: Metrics,
+    /// One permit for each request that may be worked on.
+    pub(crate) requests: Semaphore,
+    /// Becomes true when the server stops: answers that last must end then.
+    pub(crate) stopping: watch::Receiver<bool>,
+    #[allow(dead_code, reason = "for the routes that come next")]
+    pub(crate) started: Instant,
 }
 
+#[allow(dead_code, reason = "for the routes that come next")]
 impl App {
     /// Runs a blocking call of the engine away from the runtime's threads.
     pub(crate) async fn blocking<T: Send + 'static>(
@@ -21,23 +35,13 @@ impl App {
         call: impl FnOnce(&App) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let app = Arc::clone(self);
-        match tokio::task::spawn_blocking(move || call(&app)).await {
+        let span = tracing::Span::current();
+        match tokio::task::spawn_blocking(move || span.in_scope(|| call(&app))).await {
             Ok(result) => result,
             Err(error) => {
                 tracing::error!(%error, "a request panicked");
-                Err(ApiError::new(
-                    axum::http::StatusCode::INTERNAL_SERVER_ERROR,
-                    "E_INTERNAL",
-                    "the request failed inside the server; its log says more",
-                ))
+                Err(ApiError::internal())
             }
         }
     }
-}
-
-/// Every route of the server.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .merge(routes::health::router())
-        .with_state(app)
 }

@@ -30,6 +30,20 @@ impl ApiError {
             retry_after: None,
         }
     }
+
+    /// Something went wrong inside; the log has more.
+    pub(crate) fn internal() -> ApiError {
+        ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "E_INTERNAL",
+            "the request failed inside the server; its log says more",
+        )
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u32) -> ApiError {
+        self.retry_after = Some(seconds);
+        self
+    }
 }
 
 impl From<headwater::Error> for ApiError {

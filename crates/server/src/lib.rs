@@ -12,11 +12,21 @@
 //! Failure: a route answers with an `ApiError`, whose code is stable. Starting fails with a [`StartError`] that says which
 //! setting is wrong.
 
+mod access;
 mod app;
+mod edge;
 mod error;
+mod listen;
+mod logging;
+mod metrics;
+mod notify;
 mod routes;
 mod serve;
-mod settings;
+pub mod settings;
+mod tls;
 
-pub use serve::{Server, StartError};
+pub use access::{rules, tokens};
+pub use logging::begin as begin_logging;
+pub use routes::{Endpoint, Needs, endpoints};
+pub use serve::{Server, StartError, serve};
 pub use settings::Settings;

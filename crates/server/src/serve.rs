@@ -1,15 +1,31 @@
-//! Starting, listening and stopping.
+//! Starting, serving and stopping.
+//!
+//! A start binds the address first, so that a port that is taken is told before a recovery that may last; then it opens the
+//! database. A stop takes no more connections, lets requests end, and closes the database with everything durable.
 
-use crate::app::{App, router};
+use crate::access::host::Names;
+use crate::access::tokens::{Guard, TokenError, TokenFile};
+use crate::app::App;
+use crate::listen::Listening;
+use crate::metrics::Metrics;
+use crate::notify::notify;
+use crate::routes;
 use crate::settings::Settings;
-use headwater::{Database, Options};
+use crate::tls::Certificate;
+use headwater::Database;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+
+/// How often changes of tokens and certificates are looked for.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Why a server did not start, or could not end in order.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The database cannot be opened, or not be closed.
     #[error("the database {dir}: {source}")]
@@ -20,16 +36,35 @@ pub enum StartError {
         source: headwater::Error,
     },
     /// The address cannot be listened on.
-    #[error(
-        "cannot listen on {addr}: {source}; name another with --http-addr, for example 127.0.0.1:0"
-    )]
+    #[error("cannot listen on {addr}: {source}; name another with --http-addr, for example --http-addr {}:0 for any free port", addr.ip())]
     Listen {
         /// The address asked for.
         addr: SocketAddr,
         /// What the system says.
         source: std::io::Error,
     },
-    /// The listener failed while serving.
+    /// Others could reach the server, and nothing would keep them out.
+    #[error(
+        "{0} can be reached from other machines, and there are no tokens: make one with `headwater token create`, listen on 127.0.0.1, or say --allow-open if everyone may read and write everything"
+    )]
+    Open(SocketAddr),
+    /// Others could read what is sent.
+    #[error(
+        "{0} can be reached from other machines, and there is no TLS: set tls.cert and tls.key, listen on 127.0.0.1, or say --allow-plaintext if others may read what is sent, tokens too, or a proxy does TLS"
+    )]
+    Plaintext(SocketAddr),
+    /// A certificate or key cannot be used.
+    #[error("{path}: {reason}")]
+    Tls {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// The system denied something that serving needs.
     #[error("serving failed: {0}")]
     Serve(#[from] std::io::Error),
 }
@@ -40,63 +75,197 @@ pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
     addr: SocketAddr,
+    certificate: Option<Arc<Certificate>>,
+    stop: watch::Sender<bool>,
 }
 
 impl Server {
-    /// Opens the database, recovering it if needed, and starts to listen. Requests wait until [`Server::run`].
+    /// Starts to listen, and opens the database, recovering it if needed. Requests wait until [`Server::run`].
     ///
     /// # Errors
-    /// When the database cannot be opened or the address is taken.
+    /// When the address is taken or may not be served with these settings, a certificate or the tokens cannot be read, or the
+    /// database cannot be opened.
     pub async fn start(settings: Settings) -> Result<Server, StartError> {
-        let dir = settings.db.clone();
         let addr = settings.http_addr;
-        let opened = tokio::task::spawn_blocking({
-            let dir = dir.clone();
-            move || Database::open(Options::new(dir))
-        })
-        .await
-        .map_err(std::io::Error::other)?;
-        let db = opened.map_err(|source| database(&dir, source))?;
+        let guard = Guard::new(TokenFile::of_database(settings.db()))?;
+        let certificate = Certificate::new(&settings)?.map(Arc::new);
+        let reachable = !addr.ip().is_loopback();
+        if reachable && guard.is_open() && !settings.allow_open {
+            return Err(StartError::Open(addr));
+        }
+        if reachable && !guard.is_open() && certificate.is_none() && !settings.allow_plaintext {
+            return Err(StartError::Plaintext(addr));
+        }
         let listener = TcpListener::bind(addr)
             .await
             .map_err(|source| StartError::Listen { addr, source })?;
         let addr = listener.local_addr()?;
+        let options = settings.engine.clone();
+        let db = tokio::task::spawn_blocking(|| Database::open(options))
+            .await
+            .map_err(std::io::Error::other)?
+            .map_err(|source| database(&settings, source))?;
+        told(&settings, addr, &db, &guard);
+        let (stop, stopping) = watch::channel(false);
+        let app = App {
+            db,
+            guard: Arc::new(guard),
+            names: Names::new(&settings.hosts, reachable && settings.allow_open),
+            metrics: Metrics::new(),
+            requests: Semaphore::new(settings.requests_max),
+            stopping,
+            started: Instant::now(),
+            settings,
+        };
         Ok(Server {
-            app: Arc::new(App { db, settings }),
+            app: Arc::new(app),
             listener,
             addr,
+            certificate,
+            stop,
         })
     }
 
     /// Where it listens.
+    #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Serves until `stop` is true or its sender is gone; then answers the requests that have begun, and closes the database with
-    /// everything durable.
+    /// The address of its page.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = match self.certificate {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://{}/", self.addr)
+    }
+
+    /// Serves until `stop` is true or its sender is gone; then lets the requests that have begun end, and closes the database
+    /// with everything durable.
     ///
     /// # Errors
-    /// When the listener fails, or the database cannot be closed.
+    /// When the database cannot be closed.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
-        let Server { app, listener, .. } = self;
-        let dir = app.settings.db.clone();
-        axum::serve(listener, router(Arc::clone(&app)))
-            .with_graceful_shutdown(async move {
+        let Server {
+            app,
+            listener,
+            certificate,
+            stop: stopping,
+            ..
+        } = self;
+        let keeper = tokio::spawn(keep(Arc::clone(&app), certificate.clone()));
+        let listening = Listening {
+            app: Arc::clone(&app),
+            listener,
+            certificate,
+            router: routes::router(Arc::clone(&app)),
+        };
+        let served = listening.run(app.stopping.clone());
+        let ended = {
+            let wait = async {
                 // An error means that the sender is gone: that is a stop too.
                 let _ = stop.wait_for(|stop| *stop).await;
-            })
-            .await?;
-        tokio::task::spawn_blocking(move || app.db.close())
+                notify("STOPPING=1");
+                tracing::info!("stopping: no more connections are taken");
+                stopping.send_replace(true);
+            };
+            tokio::join!(served, wait).0
+        };
+        if !ended {
+            tracing::warn!("requests were cut off when the time for the end was up");
+        }
+        keeper.abort();
+        let closed = {
+            let app = Arc::clone(&app);
+            tokio::task::spawn_blocking(move || app.db.close())
+        };
+        closed
             .await
             .map_err(std::io::Error::other)?
-            .map_err(|source| database(&dir, source))
+            .map_err(|source| database(&app.settings, source))?;
+        tracing::info!("stopped: the database is closed");
+        Ok(())
     }
 }
 
-fn database(dir: &std::path::Path, source: headwater::Error) -> StartError {
+/// Runs a server until SIGTERM or SIGINT, in a runtime of its own. `ready` is called with the address of its page once it
+/// answers.
+///
+/// # Errors
+/// As [`Server::start`] and [`Server::run`].
+pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        // Before the start, so that a signal during a long recovery is not lost.
+        let mut term = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let server = Server::start(settings).await?;
+        let (stop, stopped) = watch::channel(false);
+        notify("READY=1");
+        ready(&server.url());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            stop.send_replace(true);
+        });
+        server.run(stopped).await
+    });
+    // Work that is stuck must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+/// Looks for changed tokens and certificates, now and then and on SIGHUP.
+async fn keep(app: Arc<App>, certificate: Option<Arc<Certificate>>) {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => {
+            tracing::error!(%error, "changes of tokens and certificates will not be seen");
+            return;
+        }
+    };
+    loop {
+        let asked = tokio::select! {
+            asked = hangup.recv() => asked.is_some(),
+            () = tokio::time::sleep(LOOK) => false,
+        };
+        let (app, certificate) = (Arc::clone(&app), certificate.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            app.guard.refresh();
+            if let Some(certificate) = certificate {
+                certificate.refresh(asked);
+            }
+        });
+        if let Err(error) = looked.await {
+            tracing::error!(%error, "looking for changed tokens and certificates failed");
+        }
+    }
+}
+
+/// One line about what runs, and one for each thing that recovery did.
+fn told(settings: &Settings, addr: SocketAddr, db: &Database, guard: &Guard) {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %addr,
+        db = %settings.db().display(),
+        memory_budget = settings.engine.memory_budget_bytes,
+        durability = ?settings.engine.durability,
+        tls = settings.tls_cert.is_some(),
+        tokens = !guard.is_open(),
+        "listening"
+    );
+    tracing::info!(recovery = ?db.recovery(), "the database is open");
+}
+
+fn database(settings: &Settings, source: headwater::Error) -> StartError {
     StartError::Database {
-        dir: dir.display().to_string(),
+        dir: settings.db().display().to_string(),
         source,
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod plot;
 pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod scan;
+pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod table;
 pub(crate) mod tile;

@@ -101,6 +101,8 @@ fn help_texts_are_as_they_were() {
         "table alter",
         "table show",
         "table drop",
+        "serve",
+        "config",
     ] {
         let mut arguments: Vec<&str> = command.split_terminator(' ').collect();
         arguments.push("--help");

@@ -13,7 +13,7 @@ fn a_server_says_that_it_is_alive_and_ready() {
     for path in ["/health", "/-/healthy"] {
         let mut answer = client.get(server.url(path)).call().unwrap();
         let body: serde_json::Value = answer.body_mut().read_json().unwrap();
-        assert_eq!(body["status"], "ok");
+        assert_eq!(body["status"], "pass");
     }
     for path in ["/ready", "/-/ready"] {
         let mut answer = client.get(server.url(path)).call().unwrap();

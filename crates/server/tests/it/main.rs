@@ -8,5 +8,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod edge;
 mod health;
+mod settings_page;
 mod support;

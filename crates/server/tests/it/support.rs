@@ -2,6 +2,7 @@
 
 use headwater_server::{Server, Settings};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -11,15 +12,21 @@ pub(crate) struct Running {
     pub(crate) addr: SocketAddr,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Running {
     /// Starts one over an empty database.
     pub(crate) fn start() -> Running {
+        Running::start_with(|_| {})
+    }
+
+    /// Starts one over an empty database, with some settings changed.
+    pub(crate) fn start_with(change: impl FnOnce(&mut Settings)) -> Running {
         let dir = tempfile::tempdir().unwrap();
         let mut settings = Settings::new(dir.path().join("db"));
         settings.http_addr.set_port(0);
+        change(&mut settings);
         let (stop, stopped) = watch::channel(false);
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -38,13 +45,18 @@ impl Running {
             addr: told.recv().unwrap(),
             stop,
             thread: Some(thread),
-            _dir: dir,
+            dir,
         }
     }
 
     /// An URL of this server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
+    }
+
+    /// The directory of its database.
+    pub(crate) fn db(&self) -> PathBuf {
+        self.dir.path().join("db")
     }
 }
 
@@ -65,4 +77,9 @@ pub(crate) fn client() -> ureq::Agent {
         .timeout_global(Some(std::time::Duration::from_secs(60)))
         .build()
         .into()
+}
+
+/// The body of an answer as JSON.
+pub(crate) fn json(answer: &mut ureq::http::Response<ureq::Body>) -> serde_json::Value {
+    answer.body_mut().read_json().unwrap()
 }

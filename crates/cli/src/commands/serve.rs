@@ -1,0 +1,157 @@
+//! `headwater serve` and `headwater config`: the settings from everywhere, and the server that has them.
+
+use crate::failure::Failure;
+use crate::grid::{Heading, render};
+use crate::output::{print, print_json};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use headwater_server::settings::{Given, Loaded, load, table};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// A flag for each setting of the server, made of its table.
+#[derive(Debug)]
+struct SettingArgs {
+    given: Given,
+}
+
+impl SettingArgs {
+    fn load(&self) -> Result<Loaded, Failure> {
+        load(&self.given).map_err(Failure::usage)
+    }
+}
+
+impl Args for SettingArgs {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .help("Settings file in TOML; also HEADWATER_CONFIG")
+            .value_parser(clap::value_parser!(PathBuf));
+        table().fold(command.arg(file), |command, setting| {
+            let arg = Arg::new(setting.key)
+                .long(setting.flag())
+                .value_name(setting.kind)
+                .help(format!("{} [{}]", setting.about, setting.allowed))
+                .allow_hyphen_values(true)
+                .action(ArgAction::Set);
+            command.arg(if setting.is_switch() {
+                arg.num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true")
+            } else {
+                arg
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = table().filter_map(|setting| {
+            let value = matches.get_one::<String>(setting.key)?;
+            Some((setting.key, value.clone()))
+        });
+        // A variable that is not text can be no setting of ours.
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let file = matches.get_one::<PathBuf>("config").cloned();
+        Ok(SettingArgs {
+            given: Given {
+                file: file.or_else(|| std::env::var_os("HEADWATER_CONFIG").map(PathBuf::from)),
+                flags: flags.collect(),
+                environment: environment.collect(),
+            },
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Serve a database over HTTP, until SIGTERM or SIGINT
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every setting may also stand in the environment (HEADWATER_HTTP_ADDR) or in the file (http_addr, or [log] level = …); a flag
+goes before the environment, that before the file. `headwater config` prints what is in force; docs/operate/settings.md says
+more. The address of the page is printed on stdout once the server answers. SIGTERM and SIGINT end it with everything stored;
+SIGHUP reads certificates and tokens again.")]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    settings: SettingArgs,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let settings = self.settings.load()?.settings;
+        headwater_server::begin_logging(&settings);
+        headwater_server::serve(settings, |url| {
+            // Whoever started it may have closed stdout; the log has the address too.
+            let _ = print(&format!("{url}\n"));
+        })
+        .map_err(Failure::failed)
+    }
+}
+
+/// Print every setting of the server, its value and where it came from
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Takes the same flags, environment and file as `headwater serve`, and fails as it would where they are wrong.")]
+pub(crate) struct Config {
+    #[command(flatten)]
+    settings: SettingArgs,
+
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t = ConfigFormat::Table)]
+    format: ConfigFormat,
+}
+
+/// How settings are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ConfigFormat {
+    // For reading
+    Table,
+    // For programs
+    Json,
+}
+
+#[derive(Serialize)]
+struct Line {
+    key: &'static str,
+    value: String,
+    source: String,
+}
+
+impl Config {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let loaded = self.settings.load()?;
+        let lines: Vec<Line> = table()
+            .map(|setting| Line {
+                key: setting.key,
+                value: setting.value(&loaded.settings),
+                source: loaded.source(setting).to_string(),
+            })
+            .collect();
+        match self.format {
+            ConfigFormat::Json => print_json(&lines),
+            ConfigFormat::Table => {
+                let headings = [
+                    Heading::text("setting"),
+                    Heading::text("value"),
+                    Heading::text("from"),
+                ];
+                let rows: Vec<Vec<String>> = lines
+                    .into_iter()
+                    .map(|line| vec![line.key.to_owned(), line.value, line.source])
+                    .collect();
+                print(&render(&headings, &rows))
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Who may do what.
+//!
+//! Every request has an [`Access`], made of its token (or of there being no tokens) before a route sees it. Routes ask it
+//! about each stream they touch. What one may not see is answered like what does not exist.
+//!
+//! Invariants: an `Access` never gets wider while it is held; a request without a valid token has none once tokens are in
+//! use.
+//! Concurrency: the tokens in force are one immutable [`tokens::Tokens`] that is replaced whole.
+
+pub(crate) mod host;
+pub mod rules;
+pub(crate) mod token;
+pub mod tokens;
+
+use crate::app::App;
+use crate::error::ApiError;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use headwater::StreamName;
+use rules::{Action, Rule};
+use std::sync::Arc;
+use tokens::{Grant, Guard};
+
+/// What a request may do.
+#[allow(dead_code, reason = "for the routes that come next")]
+#[derive(Debug, Clone)]
+pub(crate) enum Access {
+    /// No tokens are in use: everything.
+    Open {
+        /// Whether tokens have come into use since.
+        guard: Arc<Guard>,
+    },
+    /// What a token allows.
+    Token {
+        grant: Arc<Grant>,
+        /// Whether it has been revoked since.
+        guard: Arc<Guard>,
+    },
+}
+
+#[allow(dead_code, reason = "for the routes that come next")]
+impl Access {
+    fn rules(&self) -> Option<&[Rule]> {
+        match self {
+            Access::Open { .. } => None,
+            Access::Token { grant, .. } => Some(&grant.rules),
+        }
+    }
+
+    fn all(&self, action: Action) -> bool {
+        self.rules().is_none_or(|rules| {
+            rules
+                .iter()
+                .any(|r| r.action == action && r.pattern.is_everything())
+        })
+    }
+
+    fn may(&self, action: Action, table: &str, tags: &[(String, String)]) -> bool {
+        self.rules().is_none_or(|rules| {
+            rules
+                .iter()
+                .any(|r| r.action == action && r.pattern.matches(table, tags))
+        })
+    }
+
+    /// Whether something may be done at all.
+    pub(crate) fn any(&self, action: Action) -> bool {
+        self.rules()
+            .is_none_or(|rules| rules.iter().any(|r| r.action == action))
+    }
+
+    /// Whether every stream may be read, so that nothing need be left out.
+    pub(crate) fn reads_all(&self) -> bool {
+        self.all(Action::Read)
+    }
+
+    /// Whether every stream may be written.
+    pub(crate) fn writes_all(&self) -> bool {
+        self.all(Action::Write)
+    }
+
+    /// Whether a stream may be read.
+    pub(crate) fn may_read(&self, table: &str, tags: &[(String, String)]) -> bool {
+        self.may(Action::Read, table, tags)
+    }
+
+    /// Whether a stream may be read.
+    pub(crate) fn may_read_stream(&self, stream: &StreamName) -> bool {
+        self.may_read(stream.table(), stream.tags())
+    }
+
+    /// Whether some stream of a table could be read; each must still be asked about.
+    pub(crate) fn may_read_some_of(&self, table: &str) -> bool {
+        self.rules().is_none_or(|rules| {
+            rules
+                .iter()
+                .any(|r| r.action == Action::Read && r.pattern.may_concern(table))
+        })
+    }
+
+    /// Whether a stream may be written.
+    pub(crate) fn may_write(&self, table: &str, tags: &[(String, String)]) -> bool {
+        self.may(Action::Write, table, tags)
+    }
+
+    /// Whether a stream may be written.
+    pub(crate) fn may_write_stream(&self, stream: &StreamName) -> bool {
+        self.may_write(stream.table(), stream.tags())
+    }
+
+    /// Whether it still holds: false once its token is revoked or has ended, or tokens have come into use. For answers that
+    /// last.
+    pub(crate) fn is_current(&self) -> bool {
+        match self {
+            Access::Open { guard } => guard.is_open(),
+            Access::Token { grant, guard } => guard.holds(grant),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Access {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Access, ApiError> {
+        parts.extensions.get::<Access>().cloned().ok_or_else(|| {
+            // The layer around all routes puts it there.
+            ApiError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "E_INTERNAL",
+                "the request was not checked",
+            )
+        })
+    }
+}

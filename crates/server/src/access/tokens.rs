@@ -1,0 +1,555 @@
+//! The tokens of a database, in `DIR/tokens.json`, and the guard that keeps them in force.
+//!
+//! Purpose: `headwater token` changes the file; a running server reads it again within a second. The page is
+//! `docs/operate/security.md`.
+//!
+//! Invariants: the file holds hashes, never tokens. Once there is a file, tokens are in use, also when it lists none: taking
+//! the last token away locks the server and never opens it.
+//!
+//! Concurrency: commands take turns by a lock on `DIR/tokens.lock`. Readers see the old file or the new one, since the new
+//! one is synced and then renamed over it.
+//!
+//! Failure: a file that cannot be read or understood stops a start; while a server runs, the tokens read last stay in force
+//! and the log says so.
+
+use super::Access;
+use super::rules::Rule;
+use super::token::{Carried, Hash, PREFIX, from_hex, hash, hex, random_hex};
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+/// Most tokens of a database: each request is compared with all of them.
+pub const TOKENS_MAX: usize = 1000;
+/// Longest name of a token in bytes.
+const NAME_MAX: usize = 200;
+const FILE: &str = "tokens.json";
+const LOCK: &str = "tokens.lock";
+const VERSION: u32 = 1;
+
+/// Why tokens cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// A file cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file is not what `headwater token` writes.
+    #[error("{path}: {reason}; correct it, or move it away and make new tokens")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong in it.
+        reason: String,
+    },
+    /// The name cannot be taken.
+    #[error("a token's name is 1 to {NAME_MAX} bytes without control characters")]
+    Name,
+    /// There is one of this name.
+    #[error("there is a token named `{0}`; take another name, or revoke it first")]
+    Taken(String),
+    /// None has this name or id.
+    #[error("there is no token with the name or id `{0}`; `headwater token list` names them")]
+    Unknown(String),
+    /// There are too many.
+    #[error("there are {TOKENS_MAX} tokens, which is the most; revoke some first")]
+    TooMany,
+}
+
+/// What is known about a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Names it in logs; random.
+    pub id: String,
+    /// Names it for people.
+    pub name: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// From when on it is worth nothing.
+    pub expires: Option<Timestamp>,
+    /// What it allows. Without rules it only allows `/metrics`.
+    pub rules: Vec<Rule>,
+    hash: Hash,
+}
+
+impl Grant {
+    /// Whether its time has passed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.expires.is_some_and(|end| end <= Timestamp::now())
+    }
+}
+
+/// What a new token is to be.
+#[derive(Debug, Clone)]
+pub struct NewToken {
+    /// Its name, of which there is no other.
+    pub name: String,
+    /// What it allows.
+    pub rules: Vec<Rule>,
+    /// When it ends.
+    pub expires: Option<Timestamp>,
+}
+
+/// The tokens of one state of the file.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    grants: Vec<Arc<Grant>>,
+}
+
+impl Tokens {
+    /// What is known of each, in the order they were made.
+    #[must_use]
+    pub fn grants(&self) -> &[Arc<Grant>] {
+        &self.grants
+    }
+
+    /// Finds a token. Takes the same time wherever it stands, and whether it is there or not.
+    fn find(&self, token: &str) -> Option<&Arc<Grant>> {
+        let hash = hash(token);
+        let mut found = None;
+        for grant in &self.grants {
+            if bool::from(grant.hash.ct_eq(&hash)) {
+                found = Some(grant);
+            }
+        }
+        found.filter(|grant| !grant.is_over())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredFile {
+    version: u32,
+    tokens: Vec<StoredToken>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredToken {
+    id: String,
+    name: String,
+    created: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    rules: Vec<String>,
+    sha256: String,
+}
+
+impl StoredToken {
+    fn of(grant: &Grant) -> StoredToken {
+        StoredToken {
+            id: grant.id.clone(),
+            name: grant.name.clone(),
+            created: grant.created.to_string(),
+            expires: grant.expires.map(|end| end.to_string()),
+            rules: grant.rules.iter().map(Rule::to_string).collect(),
+            sha256: hex(&grant.hash),
+        }
+    }
+
+    fn grant(self) -> Result<Grant, String> {
+        let name = self.name.clone();
+        let of = |what: &dyn std::fmt::Display| format!("the token `{name}`: {what}");
+        let time = |text: &str| text.parse::<Timestamp>().map_err(|e| of(&e));
+        Ok(Grant {
+            created: time(&self.created)?,
+            expires: self.expires.as_deref().map(time).transpose()?,
+            rules: self
+                .rules
+                .iter()
+                .map(|text| text.parse::<Rule>().map_err(|e| of(&e)))
+                .collect::<Result<_, _>>()?,
+            hash: from_hex(&self.sha256).ok_or_else(|| of(&"sha256 is not 64 digits"))?,
+            id: self.id,
+            name: self.name,
+        })
+    }
+}
+
+/// The file of a database's tokens.
+#[derive(Debug, Clone)]
+pub struct TokenFile {
+    dir: PathBuf,
+}
+
+impl TokenFile {
+    /// The file in a database's directory. Neither need be there yet.
+    pub fn of_database(dir: impl Into<PathBuf>) -> TokenFile {
+        TokenFile { dir: dir.into() }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(FILE)
+    }
+
+    /// Reads it; `None` when there is no file, and so no token was ever made.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not what [`TokenFile::create`] writes.
+    pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
+        let path = self.path();
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(io_error(&path, source)),
+        };
+        let damaged = |reason: String| TokenError::Damaged {
+            path: path.display().to_string(),
+            reason,
+        };
+        let stored: StoredFile =
+            serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+        if stored.version != VERSION {
+            return Err(damaged(format!(
+                "it has version {}, and this is the version that reads {VERSION}",
+                stored.version
+            )));
+        }
+        let grants = stored
+            .tokens
+            .into_iter()
+            .map(|token| token.grant().map(Arc::new).map_err(damaged))
+            .collect::<Result<_, _>>()?;
+        Ok(Some(Tokens { grants }))
+    }
+
+    /// Makes a token and returns its text, which is kept nowhere. The first one makes the file, and with it tokens are in
+    /// use from then on.
+    ///
+    /// # Errors
+    /// When the name cannot be taken, or the file not be read or written.
+    pub fn create(&self, new: NewToken) -> Result<String, TokenError> {
+        let name = new.name;
+        if name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control) {
+            return Err(TokenError::Name);
+        }
+        let random = |source| io_error(&self.path(), source);
+        let token = format!("{PREFIX}{}", random_hex::<32>().map_err(random)?);
+        let grant = Grant {
+            id: random_hex::<4>().map_err(random)?,
+            created: Timestamp::now(),
+            expires: new.expires,
+            rules: new.rules,
+            hash: hash(&token),
+            name,
+        };
+        self.change(|grants| {
+            if grants.iter().any(|other| other.name == grant.name) {
+                return Err(TokenError::Taken(grant.name.clone()));
+            }
+            if grants.len() >= TOKENS_MAX {
+                return Err(TokenError::TooMany);
+            }
+            grants.push(Arc::new(grant));
+            Ok(())
+        })?;
+        Ok(token)
+    }
+
+    /// Takes a token out, by its name or id. A running server forgets it within a second.
+    ///
+    /// # Errors
+    /// When there is none, or the file cannot be read or written.
+    pub fn revoke(&self, name_or_id: &str) -> Result<(), TokenError> {
+        self.change(|grants| {
+            // A name goes before an id that happens to be the same text.
+            let by_name = grants.iter().position(|g| g.name == name_or_id);
+            let place = by_name.or_else(|| grants.iter().position(|g| g.id == name_or_id));
+            grants.remove(place.ok_or_else(|| TokenError::Unknown(name_or_id.to_owned()))?);
+            Ok(())
+        })
+    }
+
+    /// Changes the list while nobody else does.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Vec<Arc<Grant>>) -> Result<(), TokenError>,
+    ) -> Result<(), TokenError> {
+        std::fs::create_dir_all(&self.dir).map_err(|e| io_error(&self.dir, e))?;
+        let lock_path = self.dir.join(LOCK);
+        let lock = private()
+            .open(&lock_path)
+            .map_err(|e| io_error(&lock_path, e))?;
+        // Given up when the file is closed, at the end of this function.
+        lock.lock().map_err(|e| io_error(&lock_path, e))?;
+        let mut tokens = self.read()?.unwrap_or_default();
+        change(&mut tokens.grants)?;
+        self.replace(&tokens)
+    }
+
+    fn replace(&self, tokens: &Tokens) -> Result<(), TokenError> {
+        let path = self.path();
+        let stored = StoredFile {
+            version: VERSION,
+            tokens: tokens.grants.iter().map(|g| StoredToken::of(g)).collect(),
+        };
+        let new = self.dir.join("tokens.json.new");
+        let write = || -> io::Result<()> {
+            let mut text = serde_json::to_vec_pretty(&stored)?;
+            text.push(b'\n');
+            let mut file = private().truncate(true).open(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|source| io_error(&path, source))
+    }
+
+    /// What changes when the file does.
+    fn stamp(&self) -> io::Result<Stamp> {
+        let found = std::fs::metadata(self.path())?;
+        Ok(Stamp {
+            inode: found.ino(),
+            len: found.len(),
+            changed: (found.ctime(), found.ctime_nsec()),
+        })
+    }
+}
+
+/// Opens files that only their owner may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}
+
+fn io_error(path: &Path, source: io::Error) -> TokenError {
+    TokenError::Io {
+        path: path.display().to_string(),
+        source,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    len: u64,
+    changed: (i64, i64),
+}
+
+/// The tokens in force, and the file they come from.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    file: TokenFile,
+    /// `None` as long as there is no file.
+    tokens: RwLock<Option<Arc<Tokens>>>,
+    /// Of the file that was read, or failed to be, last.
+    stamp: RwLock<Option<Stamp>>,
+}
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// It carries no token.
+    Missing,
+    /// What it carries is no valid token.
+    Wrong,
+}
+
+impl Guard {
+    pub(crate) fn new(file: TokenFile) -> Result<Guard, TokenError> {
+        // The stamp is taken before the file is read, so that a change between the two is read by the next look.
+        let stamp = file.stamp().ok();
+        let tokens = file.read()?.map(Arc::new);
+        Ok(Guard {
+            file,
+            tokens: RwLock::new(tokens),
+            stamp: RwLock::new(stamp),
+        })
+    }
+
+    /// Whether no tokens are in use.
+    pub(crate) fn is_open(&self) -> bool {
+        self.tokens.read().is_none()
+    }
+
+    #[allow(dead_code, reason = "for the routes that come next")]
+    /// Whether a grant is still among the tokens and has not ended.
+    pub(crate) fn holds(&self, grant: &Arc<Grant>) -> bool {
+        let tokens = self.tokens.read();
+        let kept = tokens
+            .as_ref()
+            .is_some_and(|tokens| tokens.grants.iter().any(|g| g.hash == grant.hash));
+        kept && !grant.is_over()
+    }
+
+    /// What a request may do by what it carries.
+    pub(crate) fn admit(self: &Arc<Self>, carried: &Carried) -> Result<Access, Denied> {
+        let tokens = self.tokens.read().clone();
+        let guard = Arc::clone(self);
+        match (tokens, carried) {
+            // Clients that must send some token may do so where none is needed.
+            (None, _) => Ok(Access::Open { guard }),
+            (Some(_), Carried::Nothing) => Err(Denied::Missing),
+            (Some(_), Carried::Garbled) => Err(Denied::Wrong),
+            (Some(tokens), Carried::Token(token)) => match tokens.find(token) {
+                Some(grant) => Ok(Access::Token {
+                    grant: Arc::clone(grant),
+                    guard,
+                }),
+                None => Err(Denied::Wrong),
+            },
+        }
+    }
+
+    /// Reads the file again if it has changed. Takes a system call when it has not.
+    pub(crate) fn refresh(&self) {
+        let stamp = self.file.stamp().ok();
+        if *self.stamp.read() == stamp {
+            return;
+        }
+        let path = self.file.path();
+        match self.file.read() {
+            Ok(Some(tokens)) => {
+                tracing::info!(tokens = tokens.grants.len(), "tokens read");
+                *self.tokens.write() = Some(Arc::new(tokens));
+            }
+            Ok(None) => {
+                // The file is gone: whoever removed it does not open the server by that.
+                tracing::error!(path = %path.display(), "the file of tokens is gone; those read last stay in force until the server is started again");
+            }
+            Err(error) => {
+                tracing::error!(%error, "the tokens cannot be read; those read last stay in force");
+            }
+        }
+        *self.stamp.write() = stamp;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn new(name: &str, rules: &[&str]) -> NewToken {
+        NewToken {
+            name: name.to_owned(),
+            rules: rules.iter().map(|r| r.parse().unwrap()).collect(),
+            expires: None,
+        }
+    }
+
+    #[test]
+    fn tokens_are_made_listed_and_revoked() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = TokenFile::of_database(dir.path().join("db"));
+        assert!(file.read().unwrap().is_none());
+        let first = file.create(new("a", &["read *"])).unwrap();
+        let second = file
+            .create(new("b", &["write weather,origin=E*", "read x"]))
+            .unwrap();
+        assert_ne!(first, second);
+        assert!(first.starts_with("hw_") && first.len() == 67);
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert!(
+            !text.contains(&first[3..]),
+            "the file must not hold the token"
+        );
+        let mode = std::fs::metadata(file.path()).unwrap().mode();
+        assert_eq!(mode & 0o077, 0, "only the owner reads the file");
+
+        let tokens = file.read().unwrap().unwrap();
+        assert_eq!(
+            tokens.grants()[1].rules[0].pattern.to_string(),
+            "weather,origin=E*"
+        );
+        assert_eq!(tokens.find(&first).unwrap().name, "a");
+        assert!(tokens.find("hw_").is_none());
+        let (taken, id) = (file.create(new("a", &[])), tokens.grants()[1].id.clone());
+        assert!(matches!(taken, Err(TokenError::Taken(_))));
+        file.revoke("a").unwrap();
+        assert!(matches!(file.revoke("a"), Err(TokenError::Unknown(_))));
+        file.revoke(&id).unwrap();
+        assert!(file.read().unwrap().unwrap().grants().is_empty());
+        for name in ["", "a\nb", &"x".repeat(201)] {
+            assert!(matches!(file.create(new(name, &[])), Err(TokenError::Name)));
+        }
+    }
+
+    #[test]
+    fn a_token_that_has_ended_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = TokenFile::of_database(dir.path());
+        let mut ended = new("a", &["read *"]);
+        ended.expires = Some(Timestamp::now());
+        let token = file.create(ended).unwrap();
+        assert!(file.read().unwrap().unwrap().find(&token).is_none());
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = TokenFile::of_database(dir.path());
+        for (text, part) in [
+            ("", "EOF"),
+            ("{\"version\":2,\"tokens\":[]}", "version 2"),
+            ("{\"version\":1,\"tokens\":[],\"x\":1}", "unknown field"),
+            (
+                "{\"version\":1,\"tokens\":[{\"id\":\"1\",\"name\":\"n\",\"created\":\"2026-01-01T00:00:00Z\",\"rules\":[\"peek *\"],\"sha256\":\"00\"}]}",
+                "peek",
+            ),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            let error = file.read().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+            assert!(Guard::new(file.clone()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_guard_follows_the_file_and_never_opens_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = TokenFile::of_database(dir.path());
+        let guard = Arc::new(Guard::new(file.clone()).unwrap());
+        let open = guard.admit(&Carried::Nothing).unwrap();
+        assert!(open.is_current() && open.reads_all() && open.writes_all());
+
+        let token = file.create(new("a", &["read weather"])).unwrap();
+        guard.refresh();
+        assert!(!open.is_current());
+        assert_eq!(guard.admit(&Carried::Nothing).unwrap_err(), Denied::Missing);
+        assert_eq!(
+            guard.admit(&Carried::Token("hw_x".into())).unwrap_err(),
+            Denied::Wrong
+        );
+        let carried = Carried::Token(token);
+        let access = guard.admit(&carried).unwrap();
+        assert!(access.may_read("weather", &[]) && !access.may_read("x", &[]));
+        assert!(!access.reads_all() && !access.may_write("weather", &[]));
+
+        // A damaged file, and one that is gone, change nothing.
+        let good = std::fs::read(file.path()).unwrap();
+        std::fs::write(file.path(), "{").unwrap();
+        guard.refresh();
+        assert!(guard.admit(&carried).is_ok());
+        std::fs::remove_file(file.path()).unwrap();
+        guard.refresh();
+        assert!(guard.admit(&Carried::Nothing).is_err());
+        std::fs::write(file.path(), good).unwrap();
+        guard.refresh();
+        assert!(access.is_current());
+
+        // Without any token the door stays shut.
+        file.revoke("a").unwrap();
+        guard.refresh();
+        assert!(!access.is_current());
+        assert_eq!(guard.admit(&carried).unwrap_err(), Denied::Wrong);
+        assert_eq!(guard.admit(&Carried::Nothing).unwrap_err(), Denied::Missing);
+    }
+}

@@ -1,0 +1,301 @@
+//! What happens to every request before and after its route.
+//!
+//! In this order: a request id; the name it came under, where no token is needed; its token, and whether that suffices for the
+//! route; a permit, of which there are as many as requests may be worked on; the handler, within a time limit. Then headers
+//! on the answer, a line in the log if wanted, and metrics.
+//!
+//! Invariants: no handler runs for a request that its [`Needs`] keeps out. Routes that need nothing, and metrics, take no
+//! permit, so that they answer under full load.
+//! Failure: a handler that panics is answered 500 and logged; the server goes on.
+
+use crate::access::Access;
+use crate::access::host::Stranger;
+use crate::access::rules::Action;
+use crate::access::token::carried;
+use crate::access::tokens::Denied;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::metrics::Observed;
+use crate::routes::{Endpoint, Needs};
+use crate::settings::LogRequests;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tracing::Instrument;
+
+/// A request slower than this is logged.
+const SLOW: Duration = Duration::from_secs(1);
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const VERSION: HeaderName = HeaderName::from_static("x-headwater-version");
+
+/// What a page of this server may load: only from this server.
+const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+
+/// On every answer that has a body.
+const SECURITY: [(HeaderName, HeaderValue); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(POLICY),
+    ),
+    (
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    ),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+];
+
+/// What the edge knows about a route. The rest, paths without a route, has none.
+#[derive(Clone)]
+struct Gate {
+    app: Arc<App>,
+    endpoint: Option<Arc<(Endpoint, Observed)>>,
+}
+
+/// Puts the edge around one route.
+pub(crate) fn around(
+    app: &Arc<App>,
+    endpoint: Endpoint,
+    handler: MethodRouter<Arc<App>>,
+) -> MethodRouter<Arc<App>> {
+    let observed = app.metrics.observe(&endpoint);
+    let gate = Gate {
+        app: Arc::clone(app),
+        endpoint: Some(Arc::new((endpoint, observed))),
+    };
+    handler.layer(from_fn_with_state(gate, pass))
+}
+
+/// Answers paths without a route, behind the same edge.
+pub(crate) fn around_the_rest(app: &Arc<App>, router: Router<Arc<App>>) -> Router<Arc<App>> {
+    let gate = Gate {
+        app: Arc::clone(app),
+        endpoint: None,
+    };
+    let nothing = axum::routing::any(async || {
+        ApiError::new(
+            StatusCode::NOT_FOUND,
+            "E_NO_ROUTE",
+            "there is nothing at this path; /api/openapi.json lists what there is",
+        )
+    });
+    router.fallback_service(
+        nothing
+            .layer(from_fn_with_state(gate, pass))
+            .with_state(Arc::clone(app)),
+    )
+}
+
+async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = request_id(request.headers());
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
+    let method = request.method().clone();
+    let path = (gate.app.settings.log_requests != LogRequests::None)
+        .then(|| request.uri().path().to_owned());
+    let mut response = within(&gate, request, next).instrument(span.clone()).await;
+    let status = response.status();
+    let took = begun.elapsed();
+    dress(&mut response, id, gate.app.settings.tls_cert.is_some());
+    match &gate.endpoint {
+        Some(endpoint) => endpoint.1.request(status, took),
+        None => gate.app.metrics.request_elsewhere(),
+    }
+    if let Some(path) = path {
+        let failed = status.is_server_error() || took > SLOW;
+        if failed || gate.app.settings.log_requests == LogRequests::All {
+            let ms = took.as_secs_f64() * 1e3;
+            span.in_scope(|| {
+                tracing::info!(%method, path, status = status.as_u16(), ms, "request");
+            });
+        }
+    }
+    response
+}
+
+/// From the name to the handler.
+async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
+    let app = &gate.app;
+    let needs = gate.endpoint.as_ref().map_or(Needs::Nothing, |e| e.0.needs);
+    if app.guard.is_open()
+        && let Err(stranger) = app.names.admit(request.uri(), request.headers())
+    {
+        return strange(stranger).into_response();
+    }
+    if needs != Needs::Nothing {
+        match admit(app, needs, request.headers()) {
+            Ok(access) => request.extensions_mut().insert(access),
+            Err(error) => return refused(error),
+        };
+    }
+    let _permit = match needs {
+        Needs::Nothing | Needs::Token => None,
+        Needs::Read | Needs::Write | Needs::Manage => match app.requests.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) => return overloaded(app.settings.requests_max).into_response(),
+        },
+    };
+    let allowed = app.settings.request_timeout;
+    let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let response = match tokio::time::timeout(allowed, handler).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => {
+            // The panic itself was written to stderr when it happened.
+            tracing::error!("a request panicked");
+            ApiError::internal().into_response()
+        }
+        Err(_) => ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "E_TIMEOUT",
+            format!("no answer within {allowed:?} (the setting request.timeout); the request may or may not have been carried out"),
+        )
+        .retry_after(1)
+        .into_response(),
+    };
+    match response.status() {
+        StatusCode::METHOD_NOT_ALLOWED => other_method(&response),
+        _ => response,
+    }
+}
+
+/// What a request may do, if that suffices for the route.
+fn admit(app: &App, needs: Needs, headers: &HeaderMap) -> Result<Access, ApiError> {
+    let access = app.guard.admit(&carried(headers)).map_err(|denied| {
+        let message = match denied {
+            Denied::Missing => {
+                "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one"
+            }
+            Denied::Wrong => "this token is not valid, or is no longer",
+        };
+        ApiError::new(StatusCode::UNAUTHORIZED, "E_TOKEN", message)
+    })?;
+    let (action, word) = match needs {
+        Needs::Nothing | Needs::Token => return Ok(access),
+        Needs::Read => (Action::Read, "read"),
+        Needs::Write => (Action::Write, "write"),
+        Needs::Manage => (Action::Manage, "manage"),
+    };
+    if access.any(action) {
+        return Ok(access);
+    }
+    Err(ApiError::new(
+        StatusCode::FORBIDDEN,
+        "E_ACCESS",
+        format!("no rule of this token allows to {word} anything"),
+    ))
+}
+
+fn refused(error: ApiError) -> Response {
+    let mut response = error.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer realm=\"headwater\"");
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, bearer);
+    }
+    response
+}
+
+fn strange(stranger: Stranger) -> ApiError {
+    let (code, message) = match stranger {
+        Stranger::Host => (
+            "E_HOST",
+            "without tokens this server only answers to names of this machine, such as 127.0.0.1 or localhost, and to those in the setting `hosts`",
+        ),
+        Stranger::Origin => (
+            "E_ORIGIN",
+            "without tokens this server does not answer pages that come from elsewhere",
+        ),
+    };
+    ApiError::new(StatusCode::FORBIDDEN, code, message)
+}
+
+fn overloaded(max: usize) -> ApiError {
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "E_REQUESTS",
+        format!("{max} requests are being worked on, the most that the setting request.max allows"),
+    )
+    .retry_after(1)
+}
+
+/// The answer to a method that the path does not have, in the form of all errors.
+fn other_method(response: &Response) -> Response {
+    let mut answer = ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "E_METHOD",
+        "this path is there, but not for this method; the header Allow names those it has",
+    )
+    .into_response();
+    if let Some(allow) = response.headers().get(header::ALLOW) {
+        answer.headers_mut().insert(header::ALLOW, allow.clone());
+    }
+    answer
+}
+
+/// The headers that every answer has.
+fn dress(response: &mut Response, id: HeaderValue, tls: bool) {
+    let status = response.status();
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    headers.insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
+        return;
+    }
+    for (name, value) in SECURITY {
+        headers.insert(name, value);
+    }
+    if tls {
+        let year = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
+    }
+}
+
+/// The id the client gave, if it is harmless in a log; else the next one of this process.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let given = headers.get(REQUEST_ID).filter(|id| {
+        let bytes = id.as_bytes();
+        (1..=64).contains(&bytes.len())
+            && bytes
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+    });
+    if let Some(id) = given {
+        return id.clone();
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let text = format!("{:08x}-{number:x}", *process_number());
+    // Hexadecimal digits are always a value.
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("-"))
+}
+
+/// Tells the requests of one run from those of others.
+fn process_number() -> &'static u32 {
+    static NUMBER: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    NUMBER.get_or_init(|| {
+        let ns = jiff::Timestamp::now().as_nanosecond();
+        // The low bits are what differs.
+        (ns ^ (ns >> 32)) as u32
+    })
+}

@@ -1,0 +1,136 @@
+//! Taking connections, and letting go of them in order.
+//!
+//! Invariants: there are never more connections than the setting allows; more wait in the system's queue. After the stop no
+//! new one is taken, and each that is open ends after the request it is at, or when time is up.
+//!
+//! Why not a ready-made accept loop: a limit of connections, times for TLS and heads of requests, certificates that change
+//! and an end with a time limit are all needed, and are a page of code together.
+
+use crate::app::App;
+use crate::tls::Certificate;
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+/// After a failure to take a connection, which is most often a lack of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Most requests at once on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 128;
+
+pub(crate) struct Listening {
+    pub(crate) app: Arc<App>,
+    pub(crate) listener: TcpListener,
+    pub(crate) certificate: Option<Arc<Certificate>>,
+    pub(crate) router: Router,
+}
+
+impl Listening {
+    /// Serves until `stop` is true or nobody can say so any more. Returns whether every request ended in time.
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) -> bool {
+        let settings = &self.app.settings;
+        let mut http = auto::Builder::new(TokioExecutor::new());
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(settings.header_timeout)
+            .pipeline_flush(true);
+        http.http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .keep_alive_interval(Duration::from_secs(30));
+        let http = Arc::new(http);
+        let graceful = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(settings.connections_max));
+        let stopped = async {
+            // An error means that the sender is gone: that is a stop too.
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        tokio::pin!(stopped);
+        loop {
+            let taken = tokio::select! {
+                biased;
+                () = &mut stopped => break,
+                taken = self.take(&places) => taken,
+            };
+            let (stream, place) = match taken {
+                Ok(taken) => taken,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let connection = Connection {
+                http: Arc::clone(&http),
+                router: self.router.clone(),
+                watcher: graceful.watcher(),
+            };
+            let tls = self
+                .certificate
+                .as_ref()
+                .map(|certificate| TlsAcceptor::from(certificate.config()));
+            let wait = settings.header_timeout;
+            let open = self.app.metrics.connections().clone();
+            tokio::spawn(async move {
+                open.inc();
+                match tls {
+                    None => connection.serve(stream).await,
+                    Some(tls) => match tokio::time::timeout(wait, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => connection.serve(stream).await,
+                        Ok(Err(error)) => tracing::debug!(%error, "no agreement on TLS"),
+                        Err(_) => tracing::debug!("no agreement on TLS in time"),
+                    },
+                }
+                open.dec();
+                drop(place);
+            });
+        }
+        // Nobody may connect any more while the rest ends.
+        drop(self.listener);
+        let limit = self.app.settings.shutdown_timeout;
+        tokio::time::timeout(limit, graceful.shutdown())
+            .await
+            .is_ok()
+    }
+
+    async fn take(
+        &self,
+        places: &Arc<Semaphore>,
+    ) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+        let place = Arc::clone(places)
+            .acquire_owned()
+            .await
+            .map_err(std::io::Error::other)?;
+        let (stream, _) = self.listener.accept().await?;
+        // Small answers must not wait for the acknowledgement of those before them.
+        stream.set_nodelay(true)?;
+        Ok((stream, place))
+    }
+}
+
+struct Connection {
+    http: Arc<auto::Builder<TokioExecutor>>,
+    router: Router,
+    watcher: Watcher,
+}
+
+impl Connection {
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
+        let service = TowerToHyperService::new(self.router);
+        let connection = self
+            .http
+            .serve_connection(TokioIo::new(stream), service)
+            .into_owned();
+        if let Err(error) = self.watcher.watch(connection).await {
+            // Clients go away as they like.
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The process: processor time, memory, files. The names are those that every Prometheus client uses.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use rustix::time::{ClockId, clock_gettime};
+
+#[derive(Debug)]
+pub(super) struct ProcessFigures {
+    /// Seconds since 1970 UTC.
+    started: f64,
+    page_bytes: u64,
+}
+
+impl ProcessFigures {
+    pub(super) fn new() -> ProcessFigures {
+        ProcessFigures {
+            started: jiff::Timestamp::now().as_nanosecond() as f64 / 1e9,
+            page_bytes: rustix::param::page_size() as u64,
+        }
+    }
+}
+
+/// Virtual and resident memory in pages.
+fn memory_pages() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let virtual_pages = words.next()?.parse().ok()?;
+    Some((virtual_pages, words.next()?.parse().ok()?))
+}
+
+impl Collector for ProcessFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut counter = |name: &str, help: &str, value: f64| {
+            let metric = ConstCounter::new(value);
+            let encoder =
+                encoder.encode_descriptor(name, help, None, EncodeMetric::metric_type(&metric))?;
+            metric.encode(encoder)
+        };
+        let spent = clock_gettime(ClockId::ProcessCPUTime);
+        counter(
+            "process_cpu_seconds",
+            "Processor time spent, by the program and by the system for it",
+            spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9,
+        )?;
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            let metric = ConstGauge::new(value);
+            let encoder =
+                encoder.encode_descriptor(name, help, None, EncodeMetric::metric_type(&metric))?;
+            metric.encode(encoder)
+        };
+        gauge(
+            "process_start_time_seconds",
+            "When the process began, since 1970 UTC",
+            self.started,
+        )?;
+        if let Some((all, resident)) = memory_pages() {
+            gauge(
+                "process_resident_memory_bytes",
+                "Memory that is resident",
+                (resident * self.page_bytes) as f64,
+            )?;
+            gauge(
+                "process_virtual_memory_bytes",
+                "Addresses that are mapped",
+                (all * self.page_bytes) as f64,
+            )?;
+        }
+        if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+            gauge(
+                "process_open_fds",
+                "Files and sockets that are open",
+                files.count() as f64,
+            )?;
+        }
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        if let Some(most) = most {
+            gauge(
+                "process_max_fds",
+                "How many files and sockets may be open",
+                most as f64,
+            )?;
+        }
+        Ok(())
+    }
+}

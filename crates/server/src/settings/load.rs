@@ -1,0 +1,441 @@
+//! Brings flags, environment, file and defaults together.
+
+use super::Settings;
+use super::table::{Setting, table};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Variables that begin like settings and are none.
+const OTHER_VARIABLES: [&str; 4] = [
+    "HEADWATER_LOG",
+    "HEADWATER_CONFIG",
+    "HEADWATER_URL",
+    "HEADWATER_TOKEN",
+];
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody set it.
+    Default,
+    /// The file.
+    File(PathBuf),
+    /// This environment variable.
+    Environment(String),
+    /// This flag.
+    Flag(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File(path) => write!(f, "{}", path.display()),
+            Source::Environment(name) => f.write_str(name),
+            Source::Flag(name) => write!(f, "--{name}"),
+        }
+    }
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// The file cannot be read.
+    #[error("the settings file {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("the settings file {path} is not TOML: {reason}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// Where and why.
+        reason: String,
+    },
+    /// Nobody knows this key.
+    #[error("{source_of}: there is no setting `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
+    Unknown {
+        /// Where it stands.
+        source_of: Source,
+        /// The key.
+        key: String,
+        /// The known key that is most like it.
+        nearest: Option<String>,
+    },
+    /// A value that cannot be.
+    #[error("{source_of}: {key} = `{value}`: {reason}; allowed: {allowed}")]
+    Value {
+        /// Where it stands.
+        source_of: Source,
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What would be right.
+        allowed: &'static str,
+    },
+    /// Values that do not go together.
+    #[error("{0}")]
+    Together(String),
+    /// There is no directory.
+    #[error(
+        "which database? Name its directory with --db DIR, HEADWATER_DB, or `db` in the settings file"
+    )]
+    NoDatabase,
+}
+
+/// What a command line gives: values of flags by key, and the file.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The file to read; `None` = none.
+    pub file: Option<PathBuf>,
+    /// Keys and values of flags.
+    pub flags: Vec<(&'static str, String)>,
+    /// Environment variables; only those that begin with `HEADWATER_` count.
+    pub environment: Vec<(String, String)>,
+}
+
+/// Settings, and where each came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The values.
+    pub settings: Settings,
+    sources: Vec<(&'static str, Source)>,
+}
+
+impl Loaded {
+    /// Where a setting's value comes from.
+    #[must_use]
+    pub fn source(&self, setting: &Setting) -> Source {
+        let found = self.sources.iter().find(|(key, _)| *key == setting.key);
+        found.map_or(Source::Default, |(_, source)| source.clone())
+    }
+}
+
+/// Reads the settings from everywhere.
+///
+/// # Errors
+/// When the file cannot be read, a key is not known, a value is not allowed, or values do not go together.
+pub fn load(given: &Given) -> Result<Loaded, SettingError> {
+    let mut loaded = Loaded {
+        settings: Settings::new(""),
+        sources: Vec::new(),
+    };
+    if let Some(path) = &given.file {
+        for (key, value) in file(path)? {
+            let source = Source::File(path.clone());
+            let setting = known(&key, &source)?;
+            loaded.apply(setting, &value, source)?;
+        }
+    }
+    for (name, value) in &given.environment {
+        if is_other(name) {
+            continue;
+        }
+        let source = Source::Environment(name.clone());
+        let setting = table().find(|setting| setting.variable() == *name);
+        let setting = setting.ok_or_else(|| SettingError::Unknown {
+            nearest: nearest(name, table().map(Setting::variable)),
+            key: name.clone(),
+            source_of: source.clone(),
+        })?;
+        loaded.apply(setting, value, source)?;
+    }
+    for (key, value) in &given.flags {
+        let source = Source::Flag(key.replace(['.', '_'], "-"));
+        let setting = known(key, &source)?;
+        loaded.apply(setting, value, source)?;
+    }
+    together(&loaded.settings)?;
+    Ok(loaded)
+}
+
+impl Loaded {
+    fn apply(
+        &mut self,
+        setting: &'static Setting,
+        value: &str,
+        source: Source,
+    ) -> Result<(), SettingError> {
+        (setting.set)(&mut self.settings, value).map_err(|reason| SettingError::Value {
+            source_of: source.clone(),
+            key: setting.key,
+            value: value.to_owned(),
+            reason,
+            allowed: setting.allowed,
+        })?;
+        self.sources.retain(|(key, _)| *key != setting.key);
+        self.sources.push((setting.key, source));
+        Ok(())
+    }
+}
+
+/// What no setting can say alone.
+fn together(settings: &Settings) -> Result<(), SettingError> {
+    if settings.engine.dir.as_os_str().is_empty() {
+        return Err(SettingError::NoDatabase);
+    }
+    if settings.tls_cert.is_some() != settings.tls_key.is_some() {
+        return Err(SettingError::Together(
+            "tls.cert and tls.key go together: set both, or none".to_owned(),
+        ));
+    }
+    if settings.engine.partition_bytes_max < settings.engine.partition_target_bytes {
+        return Err(SettingError::Together(
+            "partition.max must not be below partition.target".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Variables of other programs: ours that are no settings, and those that Kubernetes makes for a service of this name.
+fn is_other(name: &str) -> bool {
+    !name.starts_with("HEADWATER_")
+        || OTHER_VARIABLES.contains(&name)
+        || name == "HEADWATER_PORT"
+        || name.starts_with("HEADWATER_PORT_")
+        || name.starts_with("HEADWATER_SERVICE_")
+}
+
+fn known(key: &str, source: &Source) -> Result<&'static Setting, SettingError> {
+    table()
+        .find(|setting| setting.key == key)
+        .ok_or_else(|| SettingError::Unknown {
+            source_of: source.clone(),
+            key: key.to_owned(),
+            nearest: nearest(key, table().map(|setting| setting.key.to_owned())),
+        })
+}
+
+/// The keys and values of the file; tables become dotted keys.
+fn file(path: &Path) -> Result<Vec<(String, String)>, SettingError> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|source| SettingError::Io {
+        path: name.clone(),
+        source,
+    })?;
+    let root: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+        let reason = e.to_string();
+        SettingError::Syntax {
+            path: name.clone(),
+            reason: reason.trim_end().to_owned(),
+        }
+    })?;
+    let mut pairs = Vec::new();
+    let mut rest: Vec<(String, toml::Value)> = root.into_iter().collect();
+    while let Some((key, value)) = rest.pop() {
+        let text = match value {
+            toml::Value::Table(table) => {
+                rest.extend(table.into_iter().map(|(k, v)| (format!("{key}.{k}"), v)));
+                continue;
+            }
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Float(number) => number.to_string(),
+            toml::Value::Boolean(on) => on.to_string(),
+            toml::Value::Datetime(time) => time.to_string(),
+            toml::Value::Array(values) => {
+                let texts = values.into_iter().map(|value| match value {
+                    toml::Value::String(text) => Ok(text),
+                    other => Err(other.type_str()),
+                });
+                let texts: Result<Vec<String>, _> = texts.collect();
+                texts
+                    .map_err(|kind| SettingError::Syntax {
+                        path: name.clone(),
+                        reason: format!("{key} is a list of texts, and one of them is: {kind}"),
+                    })?
+                    .join(",")
+            }
+        };
+        pairs.push((key, text));
+    }
+    // So that the first of several mistakes is always the same one.
+    pairs.sort();
+    Ok(pairs)
+}
+
+/// The name most like `wrong`, if one is like it at all.
+fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let far = 1 + wrong.len() / 3;
+    names
+        .map(|name| (distance(wrong, &name), name))
+        .filter(|(distance, _)| *distance <= far)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// How many insertions, removals and replacements of bytes lead from one text to the other (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn given(
+        file: Option<&str>,
+        environment: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> (Given, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let given = Given {
+            file: file.map(|text| {
+                let path = dir.path().join("headwater.toml");
+                std::fs::write(&path, text).unwrap();
+                path
+            }),
+            environment: environment
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+            flags: flags.iter().map(|(k, v)| (*k, (*v).to_owned())).collect(),
+        };
+        (given, dir)
+    }
+
+    fn error(
+        file: Option<&str>,
+        environment: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> String {
+        let (given, _dir) = given(file, environment, flags);
+        load(&given).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
+        let file = "db = \"of-file\"\nmemory_budget = \"32MiB\"\nshards = 3\nbody_max = 4096\nhosts = [\"a\", \"b\"]\n[log]\nformat = \"json\"\n";
+        let (given, _dir) = given(
+            Some(file),
+            &[
+                ("HEADWATER_SHARDS", "5"),
+                ("HEADWATER_MEMORY_BUDGET", "16MiB"),
+                ("HEADWATER_LOG", "x"),
+                ("HEADWATER_PORT_7373_TCP", "tcp://x"),
+                ("PATH", "y"),
+            ],
+            &[("shards", "7")],
+        );
+        let loaded = load(&given).unwrap();
+        let settings = &loaded.settings;
+        assert_eq!(settings.engine.shards, 7);
+        assert_eq!(settings.engine.memory_budget_bytes, 16 << 20);
+        assert_eq!(settings.db(), Path::new("of-file"));
+        assert_eq!(settings.body_max, 4096);
+        assert_eq!(settings.hosts, ["a", "b"]);
+        assert_eq!(settings.log_format, crate::settings::LogFormat::Json);
+        assert_eq!(settings.requests_max, 1024);
+        let source = |key: &str| {
+            let setting = table().find(|s| s.key == key).unwrap();
+            loaded.source(setting).to_string()
+        };
+        assert_eq!(source("shards"), "--shards");
+        assert_eq!(source("memory_budget"), "HEADWATER_MEMORY_BUDGET");
+        assert!(source("log.format").ends_with("headwater.toml"));
+        assert_eq!(source("request.max"), "default");
+    }
+
+    #[test]
+    fn unknown_keys_name_the_nearest_one() {
+        let db = ("db", "x");
+        assert!(
+            error(Some("memory_buget = 1"), &[], &[db]).contains("did you mean `memory_budget`?")
+        );
+        assert!(
+            error(Some("[log]\nfromat = 1"), &[], &[db]).contains("did you mean `log.format`?")
+        );
+        assert!(
+            error(None, &[("HEADWATER_HTTP_ADR", "x")], &[db])
+                .contains("did you mean `HEADWATER_HTTP_ADDR`?")
+        );
+        let far = error(Some("quite_another_thing = 1"), &[], &[db]);
+        assert!(
+            far.contains("no setting `quite_another_thing`") && !far.contains("did you mean"),
+            "{far}"
+        );
+    }
+
+    #[test]
+    fn bad_values_say_where_they_stand_and_what_is_allowed() {
+        let db = ("db", "x");
+        let shards = error(None, &[("HEADWATER_SHARDS", "0")], &[db]);
+        assert!(
+            shards.contains("HEADWATER_SHARDS") && shards.contains("1 to 64"),
+            "{shards}"
+        );
+        for (key, value) in [
+            ("http_addr", "localhost"),
+            ("memory_budget", "1KiB"),
+            ("durability", "often"),
+            ("late.policy", "separate:1.5"),
+            ("log.level", "=loud="),
+            ("log.format", "xml"),
+            ("allow_open", "yes"),
+            ("request.timeout", "0s"),
+            ("hosts", "http://x"),
+        ] {
+            let text = error(None, &[], &[db, (key, value)]);
+            let setting = table().find(|s| s.key == key).unwrap();
+            assert!(
+                text.contains(setting.allowed) && text.contains(value),
+                "{text}"
+            );
+        }
+        assert!(error(Some("shards = ["), &[], &[db]).contains("not TOML"));
+        assert!(error(Some("hosts = [1]"), &[], &[db]).contains("list of texts"));
+        assert!(error(None, &[], &[]).contains("--db"));
+        assert!(error(None, &[], &[db, ("tls.cert", "x")]).contains("go together"));
+        assert!(error(None, &[], &[db, ("partition.max", "1MiB")]).contains("partition.target"));
+        let (mut gone, _dir) = given(None, &[], &[db]);
+        gone.file = Some("/does/not/exist.toml".into());
+        assert!(
+            load(&gone)
+                .unwrap_err()
+                .to_string()
+                .contains("/does/not/exist.toml")
+        );
+    }
+
+    #[test]
+    fn every_default_is_a_value_that_can_be_set_and_stays_the_same() {
+        let defaults = Settings::new("data");
+        for setting in table() {
+            let text = setting.value(&defaults);
+            let mut settings = Settings::new("other");
+            (setting.set)(&mut settings, &text)
+                .unwrap_or_else(|e| panic!("{} = {text}: {e}", setting.key));
+            assert_eq!(setting.value(&settings), text, "{}", setting.key);
+            assert!(setting.about.ends_with('.'), "{}", setting.key);
+        }
+    }
+
+    #[test]
+    fn keys_flags_and_variables_are_all_different() {
+        let mut flags: Vec<String> = table().map(Setting::flag).collect();
+        let count = flags.len();
+        flags.sort();
+        flags.dedup();
+        assert_eq!(flags.len(), count);
+    }
+}

@@ -1,0 +1,120 @@
+//! What can be set about a server, and where each value comes from.
+//!
+//! Purpose: one table ([`table`]) names every setting; flags, environment variables, the file, the page
+//! `docs/operate/settings.md` and `headwater config` are made of it.
+//!
+//! Invariants: a flag goes before the environment, that before the file, that before the default. A key nobody knows is an
+//! error that names the nearest one. A value is checked where it is read, and again by the engine.
+//!
+//! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
+
+mod engine;
+mod load;
+mod page;
+mod table;
+pub(crate) mod values;
+
+pub use load::{Given, Loaded, SettingError, Source, load};
+pub use page::page;
+pub use table::{Setting, table};
+
+use headwater::Options;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For reading.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Which requests are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogRequests {
+    /// None.
+    None,
+    /// Those that failed inside the server, or took longer than a second.
+    Failed,
+    /// Every one.
+    All,
+}
+
+/// The settings of a server.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The database: its directory, and everything the engine lets one set.
+    pub engine: Options,
+    /// Where to listen. Port 0 takes any free one.
+    pub http_addr: SocketAddr,
+    /// Serve others than this machine without tokens.
+    pub allow_open: bool,
+    /// Serve others than this machine without TLS.
+    pub allow_plaintext: bool,
+    /// Names under which requests without a token may come in, besides those of this machine.
+    pub hosts: Vec<String>,
+    /// Largest body of a request, unpacked, in bytes.
+    pub body_max: usize,
+    /// Most connections at once.
+    pub connections_max: usize,
+    /// Most requests at once.
+    pub requests_max: usize,
+    /// Longest time until the head of an answer.
+    pub request_timeout: Duration,
+    /// Longest time to send the head of a request, waiting for its beginning included.
+    pub header_timeout: Duration,
+    /// Longest time that requests may take to end once the server stops.
+    pub shutdown_timeout: Duration,
+    /// Longest line of line protocol in bytes.
+    pub write_line_max: usize,
+    /// Most clients that follow new data at once.
+    pub live_clients_max: usize,
+    /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
+    pub log_level: String,
+    /// How.
+    pub log_format: LogFormat,
+    /// Which requests are.
+    pub log_requests: LogRequests,
+    /// The certificates of TLS, in PEM; `None` = no TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Their private key.
+    pub tls_key: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The defaults, for the database in `db`: loopback, port 7373.
+    pub fn new(db: impl Into<PathBuf>) -> Settings {
+        let mut engine = Options::new(db);
+        // Clocks of others are believed less than those of one's own program.
+        engine.max_future = Some(Duration::from_secs(3600));
+        Settings {
+            engine,
+            http_addr: (Ipv4Addr::LOCALHOST, 7373).into(),
+            allow_open: false,
+            allow_plaintext: false,
+            hosts: Vec::new(),
+            body_max: 64 << 20,
+            connections_max: 4096,
+            requests_max: 1024,
+            request_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(75),
+            shutdown_timeout: Duration::from_secs(10),
+            write_line_max: 1 << 20,
+            live_clients_max: 256,
+            log_level: "info".to_owned(),
+            log_format: LogFormat::Text,
+            log_requests: LogRequests::Failed,
+            tls_cert: None,
+            tls_key: None,
+        }
+    }
+
+    /// Directory of the database.
+    #[must_use]
+    pub fn db(&self) -> &std::path::Path {
+        &self.engine.dir
+    }
+}

@@ -1,0 +1,59 @@
+//! The page `docs/operate/settings.md`, made of the table.
+
+use super::Settings;
+use super::table::table;
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+# Settings
+
+<!-- Made from the table in crates/server/src/settings. To make it anew: UPDATE_DOCS=1 cargo test -p headwater-server settings -->
+
+`headwater serve` takes each setting from the first of these that has it:
+
+1. a flag: `--memory-budget 128MiB`, `--log-format json`;
+2. an environment variable: `HEADWATER_MEMORY_BUDGET=128MiB`, `HEADWATER_LOG_FORMAT=json`;
+3. the file given by `--config FILE` or `HEADWATER_CONFIG`, in TOML: `memory_budget = \"128MiB\"`, and for keys with a dot
+   a section, `[log]` with `format = \"json\"`;
+4. the default.
+
+A key that is not known is an error, and so is a value out of its range. `headwater config` takes the same flags, and
+prints every value and where it came from.
+
+Sizes are written `64MiB`, `64MB` or in bytes, durations `250ms`, `10s`, `1h30m`, `7d`. Settings are read once, at the
+start; certificates and tokens are read again while the server runs ([security](security.md)).
+
+A flag is the key with dashes for dots and underscores; the variable is `HEADWATER_` and the key in capitals, with
+underscores for dots.
+
+";
+
+/// The text of the page.
+#[must_use]
+pub fn page() -> String {
+    let defaults = Settings::new("");
+    let mut text = HEAD.to_owned();
+    text.push_str(
+        "| Key | Value | Default | Allowed | What it does |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for setting in table() {
+        let default = match setting.key {
+            // The one that depends on the machine.
+            "shards" => "cores, at most 4".to_owned(),
+            _ => match setting.value(&defaults).as_str() {
+                "" => "none".to_owned(),
+                value => format!("`{value}`"),
+            },
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {default} | {} | {} |",
+            setting.key,
+            setting.kind.replace('|', "\\|"),
+            setting.allowed,
+            setting.about
+        );
+    }
+    text
+}

@@ -1,0 +1,307 @@
+//! The table of settings: one entry for each, with everything that is said about it anywhere.
+
+use super::values::{
+    parse_count, parse_duration, parse_size, parse_switch, show_duration, show_size,
+};
+use super::{LogFormat, LogRequests, Settings, engine};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One thing that can be set.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name in the file; a dot stands between section and key.
+    pub key: &'static str,
+    /// What kind of value it takes, as a help text shows it: `SIZE`, `DURATION`, `N`.
+    pub kind: &'static str,
+    /// Which values are allowed, in words.
+    pub allowed: &'static str,
+    /// What it does, in one or two sentences.
+    pub about: &'static str,
+    pub(crate) set: fn(&mut Settings, &str) -> Result<(), String>,
+    pub(crate) show: fn(&Settings) -> String,
+}
+
+impl Setting {
+    /// Its flag without the dashes in front.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.key.replace(['.', '_'], "-")
+    }
+
+    /// Its environment variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("HEADWATER_{}", self.key.replace('.', "_").to_uppercase())
+    }
+
+    /// Its value, as it would be set.
+    #[must_use]
+    pub fn value(&self, settings: &Settings) -> String {
+        (self.show)(settings)
+    }
+
+    /// Whether it is on or off, so that its flag needs no value.
+    #[must_use]
+    pub fn is_switch(&self) -> bool {
+        self.kind == SWITCH
+    }
+}
+
+pub(super) const SWITCH: &str = "true|false";
+
+/// Checks a bound; the caller adds which values are allowed.
+pub(super) fn within<T: PartialOrd + Display>(
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("{value} is out of range"))
+    }
+}
+
+pub(super) fn size_within(text: &str, range: RangeInclusive<u64>) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    if !range.contains(&bytes) {
+        return Err("the size is out of range".to_owned());
+    }
+    usize::try_from(bytes).map_err(|_| "the size is out of range".to_owned())
+}
+
+pub(super) fn duration_within(
+    text: &str,
+    range: RangeInclusive<Duration>,
+) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    if range.contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("the duration is out of range".to_owned())
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Every setting, in the order of the page.
+pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
+    SERVER.iter().chain(engine::TABLE)
+}
+
+static SERVER: &[Setting] = &[
+    Setting {
+        key: "db",
+        kind: "DIR",
+        allowed: "a directory; made if it is not there",
+        about: "Directory of the database.",
+        set: |s, text| {
+            if text.is_empty() {
+                return Err("the name of the directory is empty".to_owned());
+            }
+            s.engine.dir = PathBuf::from(text);
+            Ok(())
+        },
+        show: |s| s.engine.dir.display().to_string(),
+    },
+    Setting {
+        key: "http_addr",
+        kind: "ADDR:PORT",
+        allowed: "an IP address and a port; port 0 takes any free one",
+        about: "Where to listen. Other addresses than those of this machine need tokens and TLS, see `allow_open` and `allow_plaintext`.",
+        set: |s, text| {
+            s.http_addr = text.parse::<SocketAddr>().map_err(|_| {
+                "expected an address and a port, such as 127.0.0.1:7373 or [::1]:7373".to_owned()
+            })?;
+            Ok(())
+        },
+        show: |s| s.http_addr.to_string(),
+    },
+    Setting {
+        key: "allow_open",
+        kind: SWITCH,
+        allowed: "true or false",
+        about: "Serve other machines although there are no tokens: whoever reaches the port reads and writes everything.",
+        set: |s, text| parse_switch(text).map(|on| s.allow_open = on),
+        show: |s| s.allow_open.to_string(),
+    },
+    Setting {
+        key: "allow_plaintext",
+        kind: SWITCH,
+        allowed: "true or false",
+        about: "Serve other machines without TLS: whoever is on the way reads tokens and data. For use behind a proxy that does TLS.",
+        set: |s, text| parse_switch(text).map(|on| s.allow_plaintext = on),
+        show: |s| s.allow_plaintext.to_string(),
+    },
+    Setting {
+        key: "hosts",
+        kind: "NAME,…",
+        allowed: "host names or addresses without port, separated by commas",
+        about: "Names under which requests without a token are answered, besides those of this machine (protection from DNS rebinding). With tokens any name is.",
+        set: |s, text| {
+            let names = text
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty());
+            s.hosts = names.map(str::to_owned).collect();
+            match s.hosts.iter().find(|name| name.contains(['/', '@', ' '])) {
+                Some(name) => Err(format!("`{name}` is not a host name")),
+                None => Ok(()),
+            }
+        },
+        show: |s| s.hosts.join(","),
+    },
+    Setting {
+        key: "tls.cert",
+        kind: "FILE",
+        allowed: "a file, or nothing",
+        about: "Certificate chain of TLS in PEM, the server's own first. Read again on SIGHUP and when the file changes.",
+        set: |s, text| {
+            s.tls_cert = (!text.is_empty()).then(|| PathBuf::from(text));
+            Ok(())
+        },
+        show: |s| path(s.tls_cert.as_ref()),
+    },
+    Setting {
+        key: "tls.key",
+        kind: "FILE",
+        allowed: "a file, or nothing",
+        about: "Private key of the certificate in PEM.",
+        set: |s, text| {
+            s.tls_key = (!text.is_empty()).then(|| PathBuf::from(text));
+            Ok(())
+        },
+        show: |s| path(s.tls_key.as_ref()),
+    },
+    Setting {
+        key: "body_max",
+        kind: "SIZE",
+        allowed: "1KiB to 1GiB",
+        about: "Largest body of a request, after unpacking. Larger ones are answered 413.",
+        set: |s, text| size_within(text, 1 << 10..=1 << 30).map(|n| s.body_max = n),
+        show: |s| show_size(s.body_max as u64),
+    },
+    Setting {
+        key: "connections_max",
+        kind: "N",
+        allowed: "1 to 1000000",
+        about: "Most connections at once. More wait until one ends.",
+        set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.connections_max = n),
+        show: |s| s.connections_max.to_string(),
+    },
+    Setting {
+        key: "request.max",
+        kind: "N",
+        allowed: "1 to 1000000",
+        about: "Most requests worked on at once; more are answered 503. Health and metrics do not count.",
+        set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.requests_max = n),
+        show: |s| s.requests_max.to_string(),
+    },
+    Setting {
+        key: "request.timeout",
+        kind: "DURATION",
+        allowed: "1ms to 1h",
+        about: "Longest time from the head of a request to the head of its answer; then it is answered 503.",
+        set: |s, text| {
+            duration_within(text, Duration::from_millis(1)..=HOUR).map(|d| s.request_timeout = d)
+        },
+        show: |s| show_duration(s.request_timeout),
+    },
+    Setting {
+        key: "request.header_timeout",
+        kind: "DURATION",
+        allowed: "100ms to 1h",
+        about: "Longest time until the head of the next request has come, and to agree on TLS; then the connection is closed.",
+        set: |s, text| {
+            duration_within(text, Duration::from_millis(100)..=HOUR).map(|d| s.header_timeout = d)
+        },
+        show: |s| show_duration(s.header_timeout),
+    },
+    Setting {
+        key: "shutdown_timeout",
+        kind: "DURATION",
+        allowed: "1ms to 1h",
+        about: "How long requests may take to end after SIGTERM or SIGINT; then they are cut off. What was acknowledged is stored in any case.",
+        set: |s, text| {
+            duration_within(text, Duration::from_millis(1)..=HOUR).map(|d| s.shutdown_timeout = d)
+        },
+        show: |s| show_duration(s.shutdown_timeout),
+    },
+    Setting {
+        key: "write.line_max",
+        kind: "SIZE",
+        allowed: "64 to 64MiB",
+        about: "Longest line of line protocol. Longer ones are refused, the others are stored.",
+        set: |s, text| size_within(text, 64..=64 << 20).map(|n| s.write_line_max = n),
+        show: |s| show_size(s.write_line_max as u64),
+    },
+    Setting {
+        key: "live.clients_max",
+        kind: "N",
+        allowed: "1 to 100000",
+        about: "Most clients that follow new data at once; more are answered 503.",
+        set: |s, text| within(parse_count(text)?, 1..=100_000).map(|n| s.live_clients_max = n),
+        show: |s| s.live_clients_max.to_string(),
+    },
+    Setting {
+        key: "log.level",
+        kind: "LEVEL",
+        allowed: "error, warn, info, debug, trace, off; or directives such as info,headwater_engine=debug",
+        about: "Which messages are logged. The variable HEADWATER_LOG, if set, goes before it.",
+        set: |s, text| {
+            crate::logging::check_level(text)?;
+            s.log_level = text.to_owned();
+            Ok(())
+        },
+        show: |s| s.log_level.clone(),
+    },
+    Setting {
+        key: "log.format",
+        kind: "FORMAT",
+        allowed: "text or json",
+        about: "How messages are written to stderr. Times are UTC with milliseconds.",
+        set: |s, text| {
+            s.log_format = match text {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err("not a format".to_owned()),
+            };
+            Ok(())
+        },
+        show: |s| match s.log_format {
+            LogFormat::Text => "text".to_owned(),
+            LogFormat::Json => "json".to_owned(),
+        },
+    },
+    Setting {
+        key: "log.requests",
+        kind: "WHICH",
+        allowed: "none, failed or all",
+        about: "Which requests are logged; failed are those with status 500 and above, and those over a second.",
+        set: |s, text| {
+            s.log_requests = match text {
+                "none" => LogRequests::None,
+                "failed" => LogRequests::Failed,
+                "all" => LogRequests::All,
+                _ => return Err("not one of the three".to_owned()),
+            };
+            Ok(())
+        },
+        show: |s| match s.log_requests {
+            LogRequests::None => "none".to_owned(),
+            LogRequests::Failed => "failed".to_owned(),
+            LogRequests::All => "all".to_owned(),
+        },
+    },
+];
+
+fn path(path: Option<&PathBuf>) -> String {
+    path.map_or_else(String::new, |path| path.display().to_string())
+}
+
+/// A second to a day, for settings of the engine.
+pub(super) const UP_TO_A_DAY: RangeInclusive<Duration> = SECOND..=Duration::from_secs(86_400);

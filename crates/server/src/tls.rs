@@ -1,0 +1,88 @@
+//! Certificates, and changing them while the server runs.
+//!
+//! Invariant: connections are made with the newest certificate that could be read; a bad one is reported and changes nothing.
+
+use crate::serve::StartError;
+use crate::settings::Settings;
+use parking_lot::RwLock;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The certificate in force.
+#[derive(Debug)]
+pub(crate) struct Certificate {
+    cert: PathBuf,
+    key: PathBuf,
+    config: RwLock<Arc<ServerConfig>>,
+    /// When the files had changed last when they were read last.
+    read: RwLock<[Option<SystemTime>; 2]>,
+}
+
+impl Certificate {
+    /// Reads the files the settings name; `None` = no TLS.
+    pub(crate) fn new(settings: &Settings) -> Result<Option<Certificate>, StartError> {
+        let (Some(cert), Some(key)) = (&settings.tls_cert, &settings.tls_key) else {
+            return Ok(None);
+        };
+        let read = changed(cert, key);
+        let config = config(cert, key)?;
+        Ok(Some(Certificate {
+            cert: cert.clone(),
+            key: key.clone(),
+            config: RwLock::new(config),
+            read: RwLock::new(read),
+        }))
+    }
+
+    /// For the next connection.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read())
+    }
+
+    /// Reads the files again if they have changed, or anyway.
+    pub(crate) fn refresh(&self, anyway: bool) {
+        let now = changed(&self.cert, &self.key);
+        if !anyway && *self.read.read() == now {
+            return;
+        }
+        *self.read.write() = now;
+        match config(&self.cert, &self.key) {
+            Ok(config) => {
+                *self.config.write() = config;
+                tracing::info!(path = %self.cert.display(), "certificate read");
+            }
+            Err(error) => tracing::error!(%error, "the certificate read before stays in force"),
+        }
+    }
+}
+
+fn changed(cert: &Path, key: &Path) -> [Option<SystemTime>; 2] {
+    [cert, key].map(|path| std::fs::metadata(path).and_then(|m| m.modified()).ok())
+}
+
+fn config(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, StartError> {
+    let wrong = |path: &Path, reason: &dyn std::fmt::Display| StartError::Tls {
+        path: path.display().to_string(),
+        reason: reason.to_string(),
+    };
+    let chain = CertificateDer::pem_file_iter(cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| wrong(cert, &error))?;
+    if chain.is_empty() {
+        return Err(wrong(cert, &"there is no certificate in it"));
+    }
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(cert, &error))?
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .map_err(|error| wrong(cert, &format!("{error} (the key is {})", key.display())))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}

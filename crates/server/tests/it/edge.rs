@@ -1,0 +1,139 @@
+//! What every answer has, whatever its route: ids, headers, the form of errors, who may come in.
+
+use crate::support::{Running, client, json};
+use headwater_server::rules::Rule;
+use headwater_server::tokens::{NewToken, TokenFile};
+use std::time::{Duration, Instant};
+
+#[test]
+fn every_answer_has_an_id_a_version_and_security_headers() {
+    let server = Running::start();
+    let client = client();
+    for path in ["/health", "/nowhere", "/metrics"] {
+        let answer = client.get(server.url(path)).call().unwrap();
+        let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(header("x-headwater-version"), env!("CARGO_PKG_VERSION"));
+        assert!(header("x-request-id").len() > 8);
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert!(header("content-security-policy").starts_with("default-src 'self'"));
+    }
+    let ids = ["abc-1.2_3", "bad id", &"x".repeat(65)].map(|id| {
+        let answer = client
+            .get(server.url("/ping"))
+            .header("X-Request-Id", id)
+            .call()
+            .unwrap();
+        answer.headers()["x-request-id"].to_str().unwrap() == id
+    });
+    assert_eq!(ids, [true, false, false]);
+}
+
+#[test]
+fn paths_and_methods_that_are_not_there_are_errors_in_the_usual_form() {
+    let server = Running::start();
+    let client = client();
+    let mut nowhere = client.get(server.url("/nowhere")).call().unwrap();
+    assert_eq!(nowhere.status(), 404);
+    assert_eq!(json(&mut nowhere)["code"], "E_NO_ROUTE");
+    let mut method = client.post(server.url("/health")).send_empty().unwrap();
+    assert_eq!(method.status(), 405);
+    assert_eq!(method.headers()["allow"], "GET,HEAD");
+    assert_eq!(json(&mut method)["code"], "E_METHOD");
+}
+
+#[test]
+fn without_tokens_only_this_machine_comes_in() {
+    let server = Running::start_with(|s| s.hosts = vec!["gateway.local".to_owned()]);
+    let client = client();
+    for (header, value, code) in [
+        ("Host", "example.org", Some("E_HOST")),
+        ("Host", "gateway.local:7373", None),
+        ("Origin", "http://example.org", Some("E_ORIGIN")),
+    ] {
+        for path in ["/metrics", "/health", "/nowhere"] {
+            let mut answer = client
+                .get(server.url(path))
+                .header(header, value)
+                .call()
+                .unwrap();
+            match code {
+                Some(code) => {
+                    assert_eq!(answer.status(), 403, "{path} {value}");
+                    assert_eq!(json(&mut answer)["code"], code);
+                }
+                None => assert_ne!(answer.status(), 403, "{path} {value}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_first_token_closes_a_running_server_and_a_revoked_one_ends() {
+    let server = Running::start();
+    let client = client();
+    let metrics = |token: Option<&str>| {
+        let mut request = client.get(server.url("/metrics"));
+        if let Some(token) = token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        request.call().unwrap().status().as_u16()
+    };
+    assert_eq!(metrics(None), 200);
+    let file = TokenFile::of_database(server.db());
+    let token = file
+        .create(NewToken {
+            name: "scraper".to_owned(),
+            rules: Vec::<Rule>::new(),
+            expires: None,
+        })
+        .unwrap();
+    until(|| metrics(None) == 401);
+    assert_eq!(metrics(Some(&token)), 200);
+    assert_eq!(metrics(Some("hw_0000")), 401);
+    // Health needs none; and any name may be used now.
+    let health = client
+        .get(server.url("/health"))
+        .header("Host", "example.org");
+    assert_eq!(health.call().unwrap().status(), 200);
+    file.revoke("scraper").unwrap();
+    until(|| metrics(Some(&token)) == 401);
+    assert_eq!(metrics(None), 401);
+}
+
+/// Waits for what comes within half a second on a machine that is not busy.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn metrics_tell_requests_sizes_and_the_process() {
+    let server = Running::start();
+    let client = client();
+    client.get(server.url("/health")).call().unwrap();
+    client.get(server.url("/nowhere")).call().unwrap();
+    let mut answer = client.get(server.url("/metrics")).call().unwrap();
+    let kind = answer.headers()["content-type"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
+    let text = answer.body_mut().read_to_string().unwrap();
+    for line in [
+        "headwater_http_requests_total{route=\"/health\",method=\"GET\",status=\"200\"} 1",
+        "headwater_http_requests_total{route=\"other\",method=\"\",status=\"404\"} 1",
+        "headwater_events 0",
+        "headwater_physical_written_bytes_total{kind=\"log\"}",
+        "headwater_write_amplification_ratio",
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "headwater_build_info{version=",
+        "# EOF",
+    ] {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+}
