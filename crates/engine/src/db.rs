@@ -396,6 +396,18 @@ impl Database {
         crate::backup(&self.core().env, &self.core().options, to)
     }
 
+    /// The partitions, by table and time; those of different shards may have the same span.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<crate::PartitionInfo> {
+        crate::read::describe::partitions(self.core())
+    }
+
+    /// Bytes of memory the database may use, as it was opened.
+    #[must_use]
+    pub fn memory_budget_bytes(&self) -> usize {
+        self.core().options.memory_budget_bytes
+    }
+
     /// Counters and sizes.
     ///
     /// # Errors

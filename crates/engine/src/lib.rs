@@ -45,8 +45,8 @@ pub use late::{FlushRule, LatePolicy, MergeScope, Split};
 pub use life::DeleteSpec;
 pub use options::{Durability, Options};
 pub use read::{
-    AggregateSpec, Bin, Bins, Comparison, DataVersion, Filter, LastValue, Scan, ScanChunk,
-    ScanSpec, Snapshot, StreamInfo,
+    AggregateSpec, Bin, Bins, Comparison, DataVersion, Filter, LastValue, PartitionInfo, Scan,
+    ScanChunk, ScanSpec, Snapshot, StreamInfo,
 };
 pub use recover::Recovery;
 pub use stats::Stats;

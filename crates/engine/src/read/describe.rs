@@ -3,8 +3,9 @@
 use super::snapshot::Snapshot;
 use super::view::StreamView;
 use crate::catalog::{decode_stream_key, stream_key};
+use crate::core::Core;
 use crate::{Error, Result};
-use headwater_codec::{ClosedRange, StreamName, Timestamp};
+use headwater_codec::{ClosedRange, FieldType, StreamName, Timestamp};
 
 /// What a stream holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,17 @@ impl Snapshot {
     /// `not_found` for an unknown stream, `corrupt`, `io`.
     pub fn stream_info(&self, stream: &StreamName) -> Result<StreamInfo> {
         info(&self.view(stream, &ClosedRange::ALL)?)
+    }
+
+    /// The type of a field of a stream.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream or field.
+    pub fn field_type(&self, stream: &StreamName, field: &str) -> Result<FieldType> {
+        let table = self.find(stream)?.table;
+        let id = Snapshot::field(&table, field)?;
+        let field = table.field(id).map(|f| f.field_type);
+        field.ok_or_else(|| Error::internal("a field without its definition"))
     }
 
     /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags, shorter texts first. To walk through
@@ -88,6 +100,47 @@ impl Snapshot {
         names.sort_unstable();
         names
     }
+}
+
+/// What a partition holds: a file of a table's events in a span of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionInfo {
+    /// The table.
+    pub table: String,
+    /// The span it owns.
+    pub range: ClosedRange,
+    /// Its length, what nothing refers to any more included.
+    pub bytes: u64,
+    /// Its events, those of late runs included.
+    pub events: u64,
+    /// Late runs that wait to be folded.
+    pub late_runs: u64,
+    /// The rows have gone and left their aggregates.
+    pub is_aged: bool,
+}
+
+pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
+    let mut out = Vec::new();
+    for shard in &core.shards {
+        let partitions = std::sync::Arc::clone(&shard.state.lock().partitions);
+        for partition in partitions.all() {
+            let record = &partition.record;
+            // A table that was dropped is not told of any more.
+            let Some(table) = core.catalog.table(record.table).filter(|t| !t.life.dropped) else {
+                continue;
+            };
+            out.push(PartitionInfo {
+                table: table.name.clone(),
+                range: record.span(),
+                bytes: record.committed_bytes,
+                events: record.events,
+                late_runs: record.late_runs,
+                is_aged: record.aged,
+            });
+        }
+    }
+    out.sort_by(|a, b| (&a.table, a.range.first).cmp(&(&b.table, b.range.first)));
+    out
 }
 
 /// The ends and the sum of what was found so far.

@@ -7,7 +7,7 @@
 //! replaced by reading rows.
 
 mod aggregate;
-mod describe;
+pub(crate) mod describe;
 mod filter;
 mod last;
 pub(crate) mod merge;
@@ -18,7 +18,7 @@ mod view;
 mod walk;
 
 pub use aggregate::{AggregateSpec, Bin, Bins};
-pub use describe::StreamInfo;
+pub use describe::{PartitionInfo, StreamInfo};
 pub use filter::{Comparison, Filter};
 pub use last::LastValue;
 pub use scan::{Scan, ScanChunk, ScanSpec};

@@ -90,7 +90,7 @@ impl Snapshot {
         })
     }
 
-    fn field(table: &Table, name: &str) -> Result<FieldId> {
+    pub(super) fn field(table: &Table, name: &str) -> Result<FieldId> {
         table.field_id(name).ok_or_else(|| {
             let known: Vec<&str> = table
                 .fields

@@ -11,7 +11,7 @@ use crate::catalog::{Table, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
 use crate::life::Tombstone;
-use crate::memory::StreamMemory;
+use crate::memory::{Chunk, StreamMemory};
 use crate::partitions::PartitionSet;
 use headwater_codec::{ClosedRange, StreamName};
 use std::hash::Hasher;
@@ -69,13 +69,11 @@ impl Seen<'_> {
         hasher.write_u64(u64::MAX);
         if let Some(memory) = self.memory {
             for chunk in memory.seen_by(self.shard_version, range) {
-                if chunk.first_sequence > self.sequence {
-                    continue;
+                if let Some(rows) = visible_rows(chunk, range, self.sequence) {
+                    hasher.write_u64(rows.first_sequence.0);
+                    hasher.write_u64(rows.last_sequence.0);
+                    hasher.write_u64(rows.count as u64);
                 }
-                hasher.write_u64(chunk.first_sequence.0);
-                hasher.write_u64(chunk.last_sequence.min(self.sequence).0);
-                hasher.write_i64(chunk.first_time);
-                hasher.write_u64(chunk.len() as u64);
             }
         }
         Some(DataVersion {
@@ -83,6 +81,49 @@ impl Seen<'_> {
             is_closed: range.last.as_nanos() < life.floor(),
         })
     }
+}
+
+/// Rows of a chunk in a range that a reader sees.
+struct VisibleRows {
+    first_sequence: Sequence,
+    last_sequence: Sequence,
+    count: usize,
+}
+
+/// `None` for none. So that a range before the end of a chunk that grows keeps its version, its rows are looked at one by one.
+fn visible_rows(chunk: &Chunk, range: &ClosedRange, at: Sequence) -> Option<VisibleRows> {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    if first <= chunk.first_time && chunk.last_time <= last && chunk.last_sequence <= at {
+        return Some(VisibleRows {
+            first_sequence: chunk.first_sequence,
+            last_sequence: chunk.last_sequence,
+            count: chunk.len(),
+        });
+    }
+    let times = &chunk.rows.times;
+    let rows = if chunk.sorted {
+        times.partition_point(|t| *t < first)..times.partition_point(|t| *t <= last)
+    } else {
+        0..times.len()
+    };
+    let sequences = rows
+        .filter(|row| times.get(*row).is_some_and(|t| first <= *t && *t <= last))
+        .map(|row| chunk.sequences.get(row))
+        .filter(|sequence| *sequence <= at);
+    sequences.fold(None, |seen, sequence| {
+        Some(match seen {
+            None => VisibleRows {
+                first_sequence: sequence,
+                last_sequence: sequence,
+                count: 1,
+            },
+            Some(seen) => VisibleRows {
+                first_sequence: seen.first_sequence.min(sequence),
+                last_sequence: seen.last_sequence.max(sequence),
+                count: seen.count + 1,
+            },
+        })
+    })
 }
 
 impl Snapshot {

@@ -158,6 +158,8 @@ fn writes_elsewhere_and_snapshots_leave_a_version_alone() {
     let range = ClosedRange::nanos(1_050, 1_090);
     let version = db.quick_version(&stream(0), &range).unwrap();
     assert!(!version.is_closed);
+    let memory = ClosedRange::nanos(5_010, 5_020);
+    let mut before = None;
     for step in 0..50 {
         write(&db, &mut dice, 1, 1_000 + step);
         let mut newer = Batch::new();
@@ -169,6 +171,14 @@ fn writes_elsewhere_and_snapshots_leave_a_version_alone() {
         let snapshot = db.snapshot().unwrap();
         assert_eq!(snapshot.version(&stream(0), &range).unwrap(), Some(version));
         assert_eq!(db.quick_version(&stream(0), &range), Some(version));
+        // The same for what is still in memory, in a chunk that grows.
+        let now = db.quick_version(&stream(0), &memory);
+        assert_eq!(
+            now == before,
+            step < 10 && step > 0 || step > 20,
+            "step {step}"
+        );
+        before = now;
     }
     assert!(db.quick_version(&stream(77), &range).is_none());
     db.close().unwrap();
