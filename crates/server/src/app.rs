@@ -3,8 +3,10 @@
 use crate::access::host::Names;
 use crate::access::tokens::Guard;
 use crate::error::ApiError;
+use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
+use crate::tile_cache::TileCache;
 use headwater::Database;
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,11 +25,13 @@ pub(crate) struct App {
     pub(crate) requests: Semaphore,
     /// Becomes true when the server stops: answers that last must end then.
     pub(crate) stopping: watch::Receiver<bool>,
-    #[allow(dead_code, reason = "for the routes that come next")]
     pub(crate) started: Instant,
+    /// Who follows new values.
+    pub(crate) live: Arc<Hub>,
+    /// Formatted tiles.
+    pub(crate) tiles: TileCache,
 }
 
-#[allow(dead_code, reason = "for the routes that come next")]
 impl App {
     /// Runs a blocking call of the engine away from the runtime's threads.
     pub(crate) async fn blocking<T: Send + 'static>(

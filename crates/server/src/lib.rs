@@ -17,12 +17,15 @@ mod app;
 mod edge;
 mod error;
 mod listen;
+mod live;
 mod logging;
 mod metrics;
 mod notify;
+mod request;
 mod routes;
 mod serve;
 pub mod settings;
+mod tile_cache;
 mod tls;
 
 pub use access::{rules, tokens};

@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use crate::notify::notify;
 use crate::routes;
 use crate::settings::Settings;
+use crate::tile_cache::TileCache;
 use crate::tls::Certificate;
 use headwater::Database;
 use std::net::SocketAddr;
@@ -115,6 +116,8 @@ impl Server {
             requests: Semaphore::new(settings.requests_max),
             stopping,
             started: Instant::now(),
+            live: Arc::default(),
+            tiles: TileCache::new(settings.tile_cache),
             settings,
         };
         Ok(Server {

@@ -3,8 +3,16 @@
 //! Invariant: every route is an entry of [`all`]. What the entry says it needs is checked before its handler runs, so a
 //! handler only asks about streams.
 
+pub(crate) mod aggregate;
+pub(crate) mod export;
 pub(crate) mod health;
+pub(crate) mod last;
+pub(crate) mod live;
 pub(crate) mod metrics;
+pub(crate) mod scan;
+pub(crate) mod storage;
+pub(crate) mod streams;
+pub(crate) mod tiles;
 
 use crate::app::App;
 use crate::edge;
@@ -81,10 +89,21 @@ impl Route {
 
 /// Every route.
 pub(crate) fn all() -> Vec<Route> {
-    [health::routes(), metrics::routes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        aggregate::routes(),
+        export::routes(),
+        health::routes(),
+        last::routes(),
+        live::routes(),
+        metrics::routes(),
+        scan::routes(),
+        storage::routes(),
+        streams::routes(),
+        tiles::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Where the routes are and what they need.

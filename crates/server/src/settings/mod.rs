@@ -70,6 +70,8 @@ pub struct Settings {
     pub shutdown_timeout: Duration,
     /// Longest line of line protocol in bytes.
     pub write_line_max: usize,
+    /// Bytes of formatted tiles that are kept.
+    pub tile_cache: usize,
     /// Most clients that follow new data at once.
     pub live_clients_max: usize,
     /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
@@ -103,6 +105,7 @@ impl Settings {
             header_timeout: Duration::from_secs(75),
             shutdown_timeout: Duration::from_secs(10),
             write_line_max: 1 << 20,
+            tile_cache: 16 << 20,
             live_clients_max: 256,
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,

@@ -240,6 +240,14 @@ static SERVER: &[Setting] = &[
         show: |s| show_size(s.write_line_max as u64),
     },
     Setting {
+        key: "tile_cache",
+        kind: "SIZE",
+        allowed: "64KiB to 64GiB",
+        about: "Memory for formatted tiles, kept as long as their data stay the same.",
+        set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.tile_cache = n),
+        show: |s| show_size(s.tile_cache as u64),
+    },
+    Setting {
         key: "live.clients_max",
         kind: "N",
         allowed: "1 to 100000",

@@ -8,6 +8,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod asking;
 mod edge;
 mod health;
 mod settings_page;

@@ -1,0 +1,159 @@
+//! What the routes that read have in common: reading what is asked, and the forms of answers.
+//!
+//! Invariant: what may not be read is answered exactly as what is not there; no text of the engine that lists names goes out.
+
+use crate::access::Access;
+use crate::error::ApiError;
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use headwater::{ErrorKind, FieldType, Snapshot, StreamName, Timestamp};
+use headwater_wire::channel::Channel;
+use headwater_wire::query::{Query, QueryError};
+use serde_json::json;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
+/// Answers belong to who asked, and change with the data.
+pub(crate) const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+impl From<QueryError> for ApiError {
+    fn from(error: QueryError) -> ApiError {
+        let mut answer = ApiError::new(StatusCode::BAD_REQUEST, "E_PARAMETER", error.to_string());
+        if let QueryError::Unknown { name, .. }
+        | QueryError::Missing { name, .. }
+        | QueryError::Value { name, .. }
+        | QueryError::Twice(name) = error
+        {
+            answer.details.insert("parameter".to_owned(), json!(name));
+        }
+        answer
+    }
+}
+
+/// The query string of a request, which may have these parameters only.
+pub(crate) fn query(uri: &Uri, known: &[&str]) -> Result<Query, ApiError> {
+    let query = Query::parse(uri.query().unwrap_or_default())?;
+    query.only(known)?;
+    Ok(query)
+}
+
+/// The clock of this machine.
+pub(crate) fn now() -> Timestamp {
+    let since = match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(after) => i128::try_from(after.as_nanos()),
+        Err(before) => i128::try_from(before.duration().as_nanos()).map(|ns| -ns),
+    };
+    let ns = since.unwrap_or(i128::MAX);
+    Timestamp::from_nanos(ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
+}
+
+pub(crate) fn parse_stream(text: &str) -> Result<StreamName, ApiError> {
+    StreamName::parse(text).ok_or_else(|| {
+        let expected = "expected table,tag=value with \\ before a comma, `=` or blank in a name";
+        QueryError::value("stream", expected, text).into()
+    })
+}
+
+pub(crate) fn parse_channel(text: &str) -> Result<Channel, ApiError> {
+    Channel::parse(text).ok_or_else(|| {
+        let expected = "expected table,tag=value.field with \\ before a dot in the field";
+        QueryError::value("channel", expected, text).into()
+    })
+}
+
+/// An answer for what is not there, or may not be seen.
+pub(crate) fn not_found(what: &str, name: &impl std::fmt::Display) -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "E_NOT_FOUND",
+        format!("there is no {what} `{name}`; GET /api/v1/streams lists what there is"),
+    )
+}
+
+/// More was asked for than one answer may hold.
+pub(crate) fn too_much(message: String) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "E_LIMIT", message)
+}
+
+/// Checks a number of things asked for.
+pub(crate) fn at_most(count: usize, max: usize, what: &str) -> Result<(), ApiError> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(too_much(format!(
+        "{count} {what} asked for, at most {max} are answered at once"
+    )))
+}
+
+/// `Some` for what is there and may be seen; what is not found is `None`, other errors stay.
+pub(crate) fn found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The type of a channel's field; `None` when stream or field are not there or may not be seen.
+pub(crate) fn channel_type(
+    snapshot: &Snapshot,
+    access: &Access,
+    channel: &Channel,
+) -> Result<Option<FieldType>, ApiError> {
+    if !access.may_read_stream(&channel.stream) {
+        return Ok(None);
+    }
+    found(snapshot.field_type(&channel.stream, &channel.field))
+}
+
+/// When a read gives up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    pub(crate) fn after(allowed: Duration) -> Deadline {
+        Deadline(Instant::now() + allowed)
+    }
+
+    /// # Errors
+    /// When the time is over.
+    pub(crate) fn check(self) -> Result<(), ApiError> {
+        if Instant::now() < self.0 {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "E_TIMEOUT",
+            "the answer takes longer than a request may (setting request.timeout); ask for a shorter range",
+        ))
+    }
+}
+
+/// An answer with a body.
+pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Body::from(body.into()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(CACHE_CONTROL, ASK_AGAIN);
+    response
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Csv,
+}
+
+impl Form {
+    pub(crate) fn of(query: &Query) -> Result<Form, ApiError> {
+        match query.one("format")? {
+            None | Some("json") => Ok(Form::Json),
+            Some("csv") => Ok(Form::Csv),
+            Some(other) => Err(QueryError::value("format", "expected json or csv", other).into()),
+        }
+    }
+}

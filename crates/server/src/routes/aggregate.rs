@@ -1,0 +1,389 @@
+//! Aggregates of channels over a range, whole or in bins.
+//!
+//! Invariant: an answer holds at most [`BINS_MAX`] bins over all channels.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{
+    self, Deadline, Form, answer, at_most, channel_type, found, not_found, now, parse_channel,
+    query, too_much,
+};
+use crate::routes::{Needs, Route};
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use headwater::{AggregateSpec, Bin, Bins, ClosedRange, Extremes, Snapshot};
+use headwater_wire::channel::Channel;
+use headwater_wire::durations::parse_duration_ns;
+use headwater_wire::json::{
+    push_extreme, push_i64, push_i128, push_integer_text, push_optional_f64, push_str, push_u64,
+    push_value,
+};
+use headwater_wire::query::{Query, QueryError};
+use std::sync::Arc;
+
+const CHANNELS_MAX: usize = 64;
+/// Bins of all channels together.
+const BINS_MAX: i128 = 200_000;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/aggregate", Needs::Read, aggregate)]
+}
+
+/// A column of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Function {
+    Mean,
+    Min,
+    Max,
+    Count,
+    First,
+    Last,
+    Stddev,
+    Sum,
+}
+
+impl Function {
+    const ALL: [(Function, &'static str); 8] = [
+        (Function::Mean, "mean"),
+        (Function::Min, "min"),
+        (Function::Max, "max"),
+        (Function::Count, "count"),
+        (Function::First, "first"),
+        (Function::Last, "last"),
+        (Function::Stddev, "stddev"),
+        (Function::Sum, "sum"),
+    ];
+
+    fn list(query: &Query) -> Result<Vec<Function>, ApiError> {
+        let Some(names) = query.list("functions")? else {
+            return Ok(vec![
+                Function::Mean,
+                Function::Min,
+                Function::Max,
+                Function::Count,
+            ]);
+        };
+        let mut out = Vec::new();
+        for name in &names {
+            let Some((function, _)) = Function::ALL.iter().find(|(_, n)| n == name) else {
+                let reason =
+                    "expected mean, min, max, count, first, last, stddev or sum between commas";
+                return Err(QueryError::value("functions", reason, name).into());
+            };
+            if !out.contains(function) {
+                out.push(*function);
+            }
+        }
+        Ok(out)
+    }
+
+    fn name(self) -> &'static str {
+        Function::ALL
+            .iter()
+            .find(|(f, _)| *f == self)
+            .map_or("", |(_, name)| name)
+    }
+
+    fn push(self, out: &mut Vec<u8>, bin: &Bin) {
+        let a = &bin.aggregate;
+        let ends = |out: &mut Vec<u8>, end: &Option<_>| match end {
+            Some((_, value)) => push_value(out, headwater::Value::as_ref(value)),
+            None => out.extend_from_slice(b"null"),
+        };
+        match self {
+            Function::Mean => push_optional_f64(out, a.mean()),
+            Function::Min => push_extreme(out, a.extremes, false),
+            Function::Max => push_extreme(out, a.extremes, true),
+            Function::Count => push_u64(out, a.count),
+            Function::Stddev => push_optional_f64(out, a.stddev()),
+            Function::First => ends(out, &bin.first),
+            Function::Last => ends(out, &bin.last),
+            Function::Sum => match a.extremes {
+                Extremes::None => out.extend_from_slice(b"null"),
+                Extremes::F64(..) => {
+                    push_optional_f64(out, a.mean().map(|mean| mean * a.finite() as f64));
+                }
+                Extremes::I64(..) | Extremes::U64(..) => push_i128(out, a.sum),
+            },
+        }
+    }
+}
+
+/// How the range is divided.
+#[derive(Clone, Copy, Debug)]
+enum Division {
+    Whole,
+    Every(i64),
+    Into(i64),
+}
+
+/// A channel's bins that hold something, and their width in ns.
+#[derive(Debug, Default)]
+struct Divided {
+    bins: Vec<Bin>,
+    width: Option<i64>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    channels: Vec<(String, Channel)>,
+    range: ClosedRange,
+    division: Division,
+    functions: Vec<Function>,
+    form: Form,
+}
+
+async fn aggregate(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let asked = Asked::of(&uri)?;
+    let form = asked.form;
+    let body = app
+        .blocking(move |app| {
+            let deadline = Deadline::after(app.settings.request_timeout);
+            let snapshot = app.db.snapshot()?;
+            match asked.form {
+                Form::Json => asked.json(&snapshot, &access, deadline),
+                Form::Csv => asked.csv(&snapshot, &access, deadline),
+            }
+        })
+        .await?;
+    let content_type = match form {
+        Form::Json => request::JSON,
+        Form::Csv => request::CSV,
+    };
+    Ok(answer(content_type, body))
+}
+
+impl Asked {
+    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+        let query = query(
+            uri,
+            &[
+                "channel",
+                "from",
+                "to",
+                "every",
+                "bins",
+                "functions",
+                "format",
+            ],
+        )?;
+        at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
+        let channels = query
+            .all("channel")
+            .map(|text| Ok((text.to_owned(), parse_channel(text)?)))
+            .collect::<Result<Vec<_>, ApiError>>()?;
+        if channels.is_empty() {
+            query.required("channel", "table,tag=value.field, at least once")?;
+        }
+        let division = match (query.one("every")?, query.number::<i64>("bins")?) {
+            (None, None) => Division::Whole,
+            (Some(every), None) => Division::Every(
+                parse_duration_ns(every)
+                    .map_err(|e| QueryError::value("every", e.to_string(), every))?,
+            ),
+            (None, Some(bins)) if bins > 0 => Division::Into(bins),
+            (None, Some(bins)) => {
+                return Err(
+                    QueryError::value("bins", "expected 1 or more", &bins.to_string()).into(),
+                );
+            }
+            (Some(every), Some(_)) => {
+                let reason = "either `every` or `bins` divides the range, not both";
+                return Err(QueryError::value("every", reason, every).into());
+            }
+        };
+        Ok(Asked {
+            channels,
+            range: query.range(now())?,
+            division,
+            functions: Function::list(&query)?,
+            form: Form::of(&query)?,
+        })
+    }
+
+    /// The bins of a channel; `None` when there is no such channel, or it may not be seen.
+    fn bins(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        channel: &Channel,
+    ) -> Result<Option<Divided>, ApiError> {
+        if channel_type(snapshot, access, channel)?.is_none() {
+            return Ok(None);
+        }
+        let Some(info) = found(snapshot.stream_info(&channel.stream))? else {
+            return Ok(None);
+        };
+        let extent = match (info.first, info.last) {
+            (Some(first), Some(last)) => ClosedRange::new(first, last),
+            _ => ClosedRange::EMPTY,
+        };
+        let range = match self.division {
+            // What the asker divides is the range asked for, as far as it was given.
+            Division::Into(_) => ClosedRange::new(
+                if self.range.first == ClosedRange::ALL.first {
+                    extent.first
+                } else {
+                    self.range.first
+                },
+                if self.range.last == ClosedRange::ALL.last {
+                    extent.last
+                } else {
+                    self.range.last
+                },
+            ),
+            Division::Every(_) | Division::Whole => self.range.intersect(&extent),
+        };
+        if range.is_empty() || extent.is_empty() {
+            return Ok(Some(Divided::default()));
+        }
+        let length = i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos()) + 1;
+        let bins = match self.division {
+            Division::Whole => Bins::Whole,
+            Division::Every(width_ns) => Bins::Every {
+                width_ns,
+                origin_ns: 0,
+            },
+            Division::Into(count) => {
+                let count = i128::from(count);
+                let width = (length + count - 1) / count;
+                Bins::Every {
+                    width_ns: width.clamp(1, i128::from(i64::MAX)) as i64,
+                    origin_ns: range.first.as_nanos(),
+                }
+            }
+        };
+        let width = match bins {
+            Bins::Every { width_ns, .. } => Some(width_ns),
+            _ => None,
+        };
+        let count = width.map_or(1, |w| length / i128::from(w) + 1);
+        let most = BINS_MAX / self.channels.len() as i128;
+        if count > most {
+            return Err(too_much(format!(
+                "`{channel}` would have {count} bins, at most {most} fit into an answer for {} channels: use wider bins or a shorter range",
+                self.channels.len()
+            )));
+        }
+        let first_last = self
+            .functions
+            .iter()
+            .any(|f| matches!(f, Function::First | Function::Last));
+        let spec = AggregateSpec {
+            range,
+            bins,
+            first_last,
+        };
+        let bins = snapshot.aggregate(&channel.stream, &channel.field, &spec)?;
+        Ok(Some(Divided { bins, width }))
+    }
+
+    fn json(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, ApiError> {
+        let mut out = Vec::with_capacity(4 * 1024);
+        out.extend_from_slice(b"{\"channels\":[");
+        for (index, (text, channel)) in self.channels.iter().enumerate() {
+            deadline.check()?;
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"channel\":");
+            push_str(&mut out, text);
+            let Some(Divided { bins, width }) = self.bins(snapshot, access, channel)? else {
+                out.extend_from_slice(
+                    b",\"error\":{\"code\":\"E_NOT_FOUND\",\"message\":\"there is no such channel\"}}",
+                );
+                continue;
+            };
+            out.extend_from_slice(b",\"every\":");
+            match width {
+                Some(width) => push_integer_text(&mut out, width),
+                None => out.extend_from_slice(b"null"),
+            }
+            column(&mut out, "time", &bins, |out, bin| {
+                push_integer_text(out, bin.start.as_nanos());
+            });
+            for function in &self.functions {
+                column(&mut out, function.name(), &bins, |out, bin| {
+                    function.push(out, bin);
+                });
+            }
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]}");
+        Ok(out)
+    }
+
+    fn csv(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, ApiError> {
+        let mut out = b"time,channel".to_vec();
+        for function in &self.functions {
+            out.push(b',');
+            out.extend_from_slice(function.name().as_bytes());
+        }
+        out.push(b'\n');
+        for (text, channel) in &self.channels {
+            deadline.check()?;
+            let Some(Divided { bins, .. }) = self.bins(snapshot, access, channel)? else {
+                return Err(not_found("channel", text));
+            };
+            let name = format!("\"{}\"", text.replace('"', "\"\""));
+            for bin in &bins {
+                push_i64(&mut out, bin.start.as_nanos());
+                out.push(b',');
+                out.extend_from_slice(name.as_bytes());
+                for function in &self.functions {
+                    out.push(b',');
+                    let from = out.len();
+                    function.push(&mut out, bin);
+                    in_csv(&mut out, from);
+                }
+                out.push(b'\n');
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Makes a JSON value at the end of `out` a cell: nothing for `null`, text with doubled quotes.
+fn in_csv(out: &mut Vec<u8>, from: usize) {
+    let cell = out.split_off(from);
+    if cell == b"null" {
+        return;
+    }
+    match serde_json::from_slice::<String>(&cell) {
+        Ok(text) => {
+            out.push(b'"');
+            out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+            out.push(b'"');
+        }
+        Err(_) => out.extend_from_slice(&cell),
+    }
+}
+
+fn column(out: &mut Vec<u8>, name: &str, bins: &[Bin], push: impl Fn(&mut Vec<u8>, &Bin)) {
+    out.push(b',');
+    push_str(out, name);
+    out.extend_from_slice(b":[");
+    for (index, bin) in bins.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        push(out, bin);
+    }
+    out.push(b']');
+}

@@ -1,0 +1,379 @@
+//! Whole rows of a table or of streams, streamed as CSV or line protocol.
+//!
+//! Invariants: a bounded number of bytes waits for the asker, whatever is exported; when the asker goes, reading ends; what cannot be
+//! read ends the answer in the middle, so that the asker sees that it is not whole.
+//! Concurrency: one blocking thread for each export, of which there are at most [`EXPORTS_MAX`].
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{self, answer, at_most, found, not_found, now, parse_stream, query};
+use crate::routes::{Needs, Route};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use futures_util::StreamExt;
+use headwater::{ScanSpec, Snapshot, StreamName, Timestamp};
+use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
+use headwater_wire::lineprotocol::LineWriter;
+use headwater_wire::query::QueryError;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Exports at once.
+const EXPORTS_MAX: usize = 8;
+/// Streams asked for by name.
+const NAMES_MAX: usize = 1_000;
+/// Names looked at together.
+const NAMES_AT_ONCE: usize = 1_024;
+/// Bytes handed on together.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Pieces that wait for the asker.
+const PIECES_WAITING: usize = 4;
+
+static EXPORTS: Semaphore = Semaphore::const_new(EXPORTS_MAX);
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/export", Needs::Read, export)]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Csv,
+    Lines,
+}
+
+#[derive(Debug)]
+struct Asked {
+    table: String,
+    /// None = all that may be seen.
+    streams: Option<Vec<StreamName>>,
+    spec: ScanSpec,
+    form: Form,
+    time: TimeFormat,
+}
+
+async fn export(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let asked = Asked::of(&uri)?;
+    let form = asked.form;
+    let Ok(permit) = EXPORTS.try_acquire() else {
+        return Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "E_BUSY",
+            format!("{EXPORTS_MAX} exports are running, as many as may be"),
+        )
+        .retry_after(10));
+    };
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    // What is asked for is checked before the answer begins; a snapshot keeps it as it is.
+    let (snapshot, columns) = {
+        let (access, table, streams) = (access.clone(), asked.table.clone(), asked.streams.clone());
+        let fields = asked.spec.fields.clone();
+        app.blocking(move |app| {
+            let snapshot = app.db.snapshot()?;
+            let columns = columns(app, &snapshot, &access, &table, streams.as_deref(), fields)?;
+            Ok((snapshot, columns))
+        })
+        .await?
+    };
+    let span = tracing::Span::current();
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let mut out = Out {
+            sender,
+            bytes: Vec::with_capacity(2 * PIECE_BYTES),
+        };
+        match asked.write(&snapshot, &access, &columns, &mut out) {
+            Ok(()) | Err(Ended::AskerWent) => {}
+            Err(Ended::Failed(error)) => {
+                span.in_scope(|| tracing::error!(%error, "an export failed in the middle"));
+                let broken = io::Error::other("the export failed; the server's log says more");
+                // The asker may be gone as well.
+                let _ = out.sender.blocking_send(Err(broken));
+            }
+        }
+    });
+    let content_type = match form {
+        Form::Csv => request::CSV,
+        Form::Lines => HeaderValue::from_static("text/plain; charset=utf-8"),
+    };
+    let name = match form {
+        Form::Csv => "attachment; filename=\"export.csv\"",
+        Form::Lines => "attachment; filename=\"export.lp\"",
+    };
+    let mut response = answer(content_type, Bytes::new());
+    *response.body_mut() = Body::from_stream(ReceiverStream::new(receiver).map(|piece| piece));
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
+    Ok(response)
+}
+
+impl Asked {
+    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+        let query = query(
+            uri,
+            &["table", "stream", "from", "to", "fields", "format", "time"],
+        )?;
+        let streams = query
+            .all("stream")
+            .map(parse_stream)
+            .collect::<Result<Vec<_>, _>>()?;
+        at_most(streams.len(), NAMES_MAX, "streams")?;
+        let table = match (query.one("table")?, streams.first()) {
+            (Some(table), None) => table.to_owned(),
+            (None, Some(first)) => first.table().to_owned(),
+            (None, None) => query
+                .required("table", "a table; or `stream`, at least once")?
+                .to_owned(),
+            (Some(table), Some(_)) => {
+                let reason = "either `table` or `stream` says what to export, not both";
+                return Err(QueryError::value("table", reason, table).into());
+            }
+        };
+        if let Some(other) = streams.iter().find(|s| s.table() != table) {
+            let reason = format!("the streams of an export belong to one table, `{table}`");
+            return Err(QueryError::value("stream", reason, &other.to_string()).into());
+        }
+        let form = match query.one("format")? {
+            None | Some("csv") => Form::Csv,
+            Some("lp") => Form::Lines,
+            Some(other) => {
+                return Err(QueryError::value("format", "expected csv or lp", other).into());
+            }
+        };
+        let time = match query.one("time")? {
+            None | Some("ns") => TimeFormat::Unit(TimeUnit::Nanoseconds),
+            Some("rfc3339") => TimeFormat::Rfc3339,
+            Some(other) => {
+                return Err(QueryError::value("time", "expected ns or rfc3339", other).into());
+            }
+        };
+        if form == Form::Lines && matches!(time, TimeFormat::Rfc3339) {
+            let reason = "line protocol has times in ns";
+            return Err(QueryError::value("time", reason, "rfc3339").into());
+        }
+        Ok(Asked {
+            table,
+            streams: (!streams.is_empty()).then_some(streams),
+            spec: ScanSpec {
+                range: query.range(now())?,
+                fields: query.list("fields")?,
+                filters: Vec::new(),
+            },
+            form,
+            time,
+        })
+    }
+
+    fn write(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        columns: &Columns,
+        out: &mut Out,
+    ) -> Result<(), Ended> {
+        let mut writer = Writer::new(self, columns, &mut out.bytes);
+        if let Some(streams) = &self.streams {
+            for stream in streams {
+                self.write_stream(snapshot, access, stream, &mut writer, out)?;
+            }
+            return out.finish();
+        }
+        let mut last: Option<StreamName> = None;
+        loop {
+            let page = snapshot.streams_after(&self.table, last.as_ref(), NAMES_AT_ONCE)?;
+            for stream in &page {
+                self.write_stream(snapshot, access, stream, &mut writer, out)?;
+            }
+            last = page.last().cloned();
+            if page.len() < NAMES_AT_ONCE {
+                return out.finish();
+            }
+        }
+    }
+
+    fn write_stream(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        stream: &StreamName,
+        writer: &mut Writer,
+        out: &mut Out,
+    ) -> Result<(), Ended> {
+        if !access.may_read_stream(stream) {
+            return Ok(());
+        }
+        let scan = snapshot.scan(stream, &self.spec)?;
+        writer.start_stream(stream, scan.fields().iter().map(|(name, _)| name.as_str()));
+        for chunk in scan {
+            let chunk = chunk?;
+            for (row, time) in chunk.times.iter().enumerate() {
+                if chunk.columns.iter().any(|c| c.is_present(row)) {
+                    let values = chunk.columns.iter().map(|c| c.get(row));
+                    writer.write_row(&mut out.bytes, Timestamp::from_nanos(*time), values);
+                    out.pass_on()?;
+                }
+            }
+            // Where nothing is to be written, the asker may have gone as well.
+            out.check()?;
+        }
+        Ok(())
+    }
+}
+
+/// The columns of a CSV.
+#[derive(Debug)]
+struct Columns {
+    tags: Vec<String>,
+    fields: Vec<String>,
+}
+
+/// Checks that what is asked for is there and may be seen.
+fn columns(
+    app: &App,
+    snapshot: &Snapshot,
+    access: &Access,
+    table: &str,
+    streams: Option<&[StreamName]>,
+    fields: Option<Vec<String>>,
+) -> Result<Columns, ApiError> {
+    let known = found(snapshot.fields(table))?.filter(|_| access.may_read_some_of(table));
+    let Some(known) = known else {
+        return Err(not_found("table", &table));
+    };
+    let tags: Vec<String> = match streams {
+        Some(streams) => {
+            for stream in streams {
+                if !access.may_read_stream(stream) || found(snapshot.stream_info(stream))?.is_none()
+                {
+                    return Err(not_found("stream", stream));
+                }
+            }
+            let mut tags: Vec<String> = streams
+                .iter()
+                .flat_map(|s| s.tags().iter().map(|(tag, _)| tag.clone()))
+                .collect();
+            tags.sort();
+            tags.dedup();
+            tags
+        }
+        None => {
+            let tables = app.db.tables();
+            let table = tables.into_iter().find(|t| t.name == table);
+            table.map(|t| t.tags).unwrap_or_default()
+        }
+    };
+    let fields = match fields {
+        None => known.into_iter().map(|(name, _)| name).collect(),
+        Some(fields) => {
+            for field in &fields {
+                if !known.iter().any(|(name, _)| name == field) {
+                    return Err(not_found("field", &format!("{table}.{field}")));
+                }
+            }
+            fields
+        }
+    };
+    Ok(Columns { tags, fields })
+}
+
+enum Writer {
+    Csv(Box<CsvWriter>),
+    Lines(LineWriter),
+}
+
+impl Writer {
+    fn new(asked: &Asked, columns: &Columns, out: &mut Vec<u8>) -> Writer {
+        match asked.form {
+            Form::Lines => Writer::Lines(LineWriter::new()),
+            Form::Csv => {
+                let options = CsvWriterOptions {
+                    time: asked.time.clone(),
+                    ..CsvWriterOptions::default()
+                };
+                let writer = CsvWriter::new(&columns.tags, &columns.fields, options);
+                writer.write_header(out);
+                Writer::Csv(Box::new(writer))
+            }
+        }
+    }
+
+    fn start_stream<'a>(&mut self, name: &StreamName, fields: impl Iterator<Item = &'a str>) {
+        match self {
+            Writer::Csv(writer) => writer.start_stream(name),
+            Writer::Lines(writer) => {
+                if let Err(error) = writer.start_stream(name, fields) {
+                    tracing::warn!(%name, %error, "left out of an export as line protocol");
+                }
+            }
+        }
+    }
+
+    fn write_row<'v>(
+        &mut self,
+        out: &mut Vec<u8>,
+        at: Timestamp,
+        values: impl Iterator<Item = Option<headwater::ValueRef<'v>>>,
+    ) {
+        match self {
+            Writer::Csv(writer) => writer.write_row(out, at, values),
+            Writer::Lines(writer) => writer.write_row(out, at, values),
+        }
+    }
+}
+
+/// Why an export ended early.
+enum Ended {
+    AskerWent,
+    Failed(headwater::Error),
+}
+
+impl From<headwater::Error> for Ended {
+    fn from(error: headwater::Error) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+struct Out {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    bytes: Vec<u8>,
+}
+
+impl Out {
+    fn check(&self) -> Result<(), Ended> {
+        if self.sender.is_closed() {
+            return Err(Ended::AskerWent);
+        }
+        Ok(())
+    }
+
+    fn pass_on(&mut self) -> Result<(), Ended> {
+        if self.bytes.len() < PIECE_BYTES {
+            return Ok(());
+        }
+        self.send()
+    }
+
+    fn finish(&mut self) -> Result<(), Ended> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        self.send()
+    }
+
+    fn send(&mut self) -> Result<(), Ended> {
+        let piece = std::mem::replace(&mut self.bytes, Vec::with_capacity(2 * PIECE_BYTES));
+        self.sender
+            .blocking_send(Ok(piece.into()))
+            .map_err(|_| Ended::AskerWent)
+    }
+}

@@ -1,0 +1,99 @@
+//! The newest values of streams.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{self, Deadline, answer, at_most, found, parse_stream, query, too_much};
+use crate::routes::streams::{Wanted, push_last, words};
+use crate::routes::{Needs, Route};
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use headwater_wire::json::push_str;
+use headwater_wire::query::QueryError;
+use std::sync::Arc;
+
+/// Streams of an answer.
+const STREAMS_MAX: usize = 10_000;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/last", Needs::Read, last)]
+}
+
+/// Streams that are not there, or may not be seen, are left out.
+async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
+    let query = query(&uri, &["stream", "table", "search"])?;
+    let mut streams = query
+        .all("stream")
+        .map(parse_stream)
+        .collect::<Result<Vec<_>, _>>()?;
+    at_most(streams.len(), STREAMS_MAX, "streams")?;
+    let table = query.one("table")?.map(str::to_owned);
+    let search = query.one("search")?;
+    match (streams.is_empty(), table.as_deref().or(search)) {
+        (true, None) => {
+            query.required(
+                "stream",
+                "table,tag=value, at least once; or table, or search",
+            )?;
+        }
+        (false, Some(value)) => {
+            let reason =
+                "streams are asked for by `stream` or by what they have in common, not by both";
+            let name = if table.is_some() { "table" } else { "search" };
+            return Err(QueryError::value(name, reason, value).into());
+        }
+        _ => {}
+    }
+    let wanted = Wanted {
+        words: words(search.unwrap_or_default())?,
+        table,
+    };
+    let body = app
+        .blocking(move |app| {
+            let deadline = Deadline::after(app.settings.request_timeout);
+            let snapshot = app.db.snapshot()?;
+            if streams.is_empty() {
+                wanted.walk(&snapshot, &access, None, deadline, &mut |stream| {
+                    streams.push(stream);
+                    streams.len() <= STREAMS_MAX
+                })?;
+                if streams.len() > STREAMS_MAX {
+                    return Err(too_much(format!(
+                        "more than {STREAMS_MAX} streams; narrow the search"
+                    )));
+                }
+            } else {
+                streams.retain(|s| access.may_read_stream(s));
+            }
+            let mut out = Vec::with_capacity(64 + streams.len() * 256);
+            out.extend_from_slice(b"{\"streams\":[");
+            let mut is_first = true;
+            for stream in &streams {
+                deadline.check()?;
+                let Some(last) = found(snapshot.last(stream))? else {
+                    continue;
+                };
+                if !is_first {
+                    out.push(b',');
+                }
+                is_first = false;
+                out.extend_from_slice(b"{\"stream\":");
+                push_str(&mut out, &stream.to_string());
+                out.extend_from_slice(b",\"fields\":{");
+                for (index, value) in last.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    push_str(&mut out, &value.field);
+                    out.push(b':');
+                    push_last(&mut out, value);
+                }
+                out.extend_from_slice(b"}}");
+            }
+            out.extend_from_slice(b"]}");
+            Ok(out)
+        })
+        .await?;
+    Ok(answer(request::JSON, body))
+}

@@ -1,0 +1,189 @@
+//! Rows of a stream as they are: JSON in columns, or CSV.
+//!
+//! Invariant: an answer holds at most [`VALUES_MAX`] values; rows none of whose fields is asked for and present are left out;
+//! integers keep all their digits.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{
+    self, Deadline, Form, answer, found, not_found, now, parse_stream, query, too_much,
+};
+use crate::routes::{Needs, Route};
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use headwater::{FieldType, Scan, ScanChunk, ScanSpec, Snapshot, StreamName, Timestamp};
+use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
+use headwater_wire::json::{push_integer_text, push_str, push_value};
+use std::sync::Arc;
+
+/// Rows when nothing else is said.
+const LIMIT: usize = 10_000;
+/// Values of an answer, times included.
+const VALUES_MAX: usize = 4_000_000;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/scan", Needs::Read, scan)]
+}
+
+async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
+    let query = query(&uri, &["stream", "from", "to", "fields", "limit", "format"])?;
+    let stream = parse_stream(query.required("stream", "table,tag=value")?)?;
+    let spec = ScanSpec {
+        range: query.range(now())?,
+        fields: query.list("fields")?,
+        filters: Vec::new(),
+    };
+    let limit: usize = query.number("limit")?.unwrap_or(LIMIT);
+    let form = Form::of(&query)?;
+    let body = app
+        .blocking(move |app| {
+            let deadline = Deadline::after(app.settings.request_timeout);
+            let snapshot = app.db.snapshot()?;
+            let scan = if access.may_read_stream(&stream) {
+                found(snapshot.scan(&stream, &spec))?
+            } else {
+                None
+            };
+            let Some(scan) = scan else {
+                return Err(missing(&snapshot, &access, &stream, &spec)?);
+            };
+            let most = VALUES_MAX / (scan.fields().len() + 1);
+            if limit > most {
+                return Err(too_much(format!(
+                    "limit={limit}: an answer holds at most {most} rows of {} fields; ask again from behind the last time, or use /api/v1/export",
+                    scan.fields().len()
+                )));
+            }
+            match form {
+                Form::Json => json(&stream, scan, limit, deadline),
+                Form::Csv => csv(&stream, scan, limit, deadline),
+            }
+        })
+        .await?;
+    let content_type = match form {
+        Form::Json => request::JSON,
+        Form::Csv => request::CSV,
+    };
+    Ok(answer(content_type, body))
+}
+
+/// Says what of it is not there.
+fn missing(
+    snapshot: &Snapshot,
+    access: &Access,
+    stream: &StreamName,
+    spec: &ScanSpec,
+) -> Result<ApiError, ApiError> {
+    if access.may_read_stream(stream) {
+        for field in spec.fields.iter().flatten() {
+            if found(snapshot.stream_info(stream))?.is_some()
+                && found(snapshot.field_type(stream, field))?.is_none()
+            {
+                return Ok(not_found("field", &format!("{stream}.{field}")));
+            }
+        }
+    }
+    Ok(not_found("stream", stream))
+}
+
+/// Hands out the rows to `each`, at most `limit`; true when there are more.
+fn rows(
+    scan: Scan,
+    limit: usize,
+    deadline: Deadline,
+    each: &mut dyn FnMut(&ScanChunk, usize),
+) -> Result<bool, ApiError> {
+    let mut left = limit;
+    for chunk in scan {
+        deadline.check()?;
+        let chunk = chunk?;
+        for row in 0..chunk.times.len() {
+            if !chunk.columns.iter().any(|c| c.is_present(row)) {
+                continue;
+            }
+            if left == 0 {
+                return Ok(true);
+            }
+            left -= 1;
+            each(&chunk, row);
+        }
+    }
+    Ok(false)
+}
+
+fn json(
+    stream: &StreamName,
+    scan: Scan,
+    limit: usize,
+    deadline: Deadline,
+) -> Result<Vec<u8>, ApiError> {
+    let fields: Vec<(String, FieldType)> = scan.fields().to_vec();
+    let mut columns: Vec<Vec<u8>> = vec![Vec::new(); fields.len()];
+    let mut out = Vec::new();
+    out.extend_from_slice(b"{\"stream\":");
+    push_str(&mut out, &stream.to_string());
+    out.extend_from_slice(b",\"time\":[");
+    let mut is_first = true;
+    let more = rows(scan, limit, deadline, &mut |chunk, row| {
+        if !is_first {
+            out.push(b',');
+        }
+        push_integer_text(&mut out, chunk.times.get(row).copied().unwrap_or_default());
+        for (text, column) in columns.iter_mut().zip(&chunk.columns) {
+            if !is_first {
+                text.push(b',');
+            }
+            match column.get(row) {
+                Some(value) => push_value(text, value),
+                None => text.extend_from_slice(b"null"),
+            }
+        }
+        is_first = false;
+    })?;
+    out.extend_from_slice(b"],\"fields\":{");
+    for (index, ((name, _), text)) in fields.iter().zip(&columns).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        push_str(&mut out, name);
+        out.extend_from_slice(b":[");
+        out.extend_from_slice(text);
+        out.push(b']');
+    }
+    out.extend_from_slice(if more {
+        b"},\"more\":true}"
+    } else {
+        b"},\"more\":false}"
+    });
+    Ok(out)
+}
+
+fn csv(
+    stream: &StreamName,
+    scan: Scan,
+    limit: usize,
+    deadline: Deadline,
+) -> Result<Vec<u8>, ApiError> {
+    let tags: Vec<&str> = stream.tags().iter().map(|(tag, _)| tag.as_str()).collect();
+    let fields: Vec<&str> = scan
+        .fields()
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let options = CsvWriterOptions {
+        time: TimeFormat::Unit(TimeUnit::Nanoseconds),
+        ..CsvWriterOptions::default()
+    };
+    let mut writer = CsvWriter::new(&tags, &fields, options);
+    let mut out = Vec::new();
+    writer.write_header(&mut out);
+    writer.start_stream(stream);
+    rows(scan, limit, deadline, &mut |chunk, row| {
+        let at = chunk.times.get(row).copied().unwrap_or_default();
+        let values = chunk.columns.iter().map(|c| c.get(row));
+        writer.write_row(&mut out, Timestamp::from_nanos(at), values);
+    })?;
+    Ok(out)
+}

@@ -1,0 +1,179 @@
+//! What is stored, and what storing it took.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{self, answer, query};
+use crate::routes::{Needs, Route};
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use headwater::{PartitionInfo, Stats};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Partitions of an answer: the largest.
+const PARTITIONS_MAX: usize = 200;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/storage", Needs::Read, storage)]
+}
+
+/// The answer. Its names are a promise.
+#[derive(Debug, Serialize)]
+struct Storage {
+    version: &'static str,
+    uptime_seconds: u64,
+    events: u64,
+    events_in_memory: u64,
+    streams: u64,
+    events_accepted: u64,
+    events_written: u64,
+    bytes_accepted: u64,
+    write_amplification: WriteAmplification,
+    bytes_on_disk: u64,
+    bytes_per_event: f64,
+    tables: Vec<Table>,
+    /// How many there are; `partitions` holds the largest.
+    partitions_total: u64,
+    partitions: Vec<Partition>,
+    memory: Memory,
+}
+
+#[derive(Debug, Serialize)]
+struct WriteAmplification {
+    events: f64,
+    bytes: f64,
+    /// Events written to leaves.
+    by_cause: BTreeMap<&'static str, u64>,
+    /// Bytes written to files.
+    by_kind: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Table {
+    table: String,
+    streams: u64,
+    /// Rows in partitions; those in memory are not counted by table.
+    events: u64,
+    bytes: u64,
+    partitions: u64,
+    first: Option<String>,
+    last: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Partition {
+    table: String,
+    start: String,
+    end: String,
+    bytes: u64,
+    events: u64,
+    late_runs: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Memory {
+    used: u64,
+    budget: u64,
+}
+
+/// Sums over everything would tell of streams that may not be seen, so it takes somebody who may read all of them.
+async fn storage(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    query(&uri, &[])?;
+    if !access.reads_all() {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "E_ACCESS",
+            "what is stored is told to who may read all of it; this token may read a part",
+        ));
+    }
+    let storage = app
+        .blocking(|app| {
+            let stats = app.db.stats()?;
+            Ok(Storage::of(app, &stats, app.db.partitions()))
+        })
+        .await?;
+    let body = serde_json::to_vec(&storage).map_err(|error| {
+        tracing::error!(%error, "writing JSON failed");
+        ApiError::internal()
+    })?;
+    Ok(answer(request::JSON, body))
+}
+
+impl Storage {
+    fn of(app: &App, stats: &Stats, mut partitions: Vec<PartitionInfo>) -> Storage {
+        let tables = app.db.tables().into_iter().map(|table| {
+            let mine = || partitions.iter().filter(|p| p.table == table.name);
+            let ns = |at: Option<i64>| at.map(|ns| ns.to_string());
+            Table {
+                streams: table.streams,
+                events: mine().map(|p| p.events).sum(),
+                bytes: mine().map(|p| p.bytes).sum(),
+                partitions: mine().count() as u64,
+                first: ns(mine().map(|p| p.range.first.as_nanos()).min()),
+                last: ns(mine().map(|p| p.range.last.as_nanos()).max()),
+                table: table.name.clone(),
+            }
+        });
+        let tables = tables.collect();
+        let partitions_total = partitions.len() as u64;
+        partitions.sort_by_key(|p| std::cmp::Reverse(p.bytes));
+        partitions.truncate(PARTITIONS_MAX);
+        Storage {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_seconds: app.started.elapsed().as_secs(),
+            events: stats.events,
+            events_in_memory: stats.events_in_memory,
+            streams: stats.streams,
+            events_accepted: stats.events_accepted,
+            events_written: stats.events_written(),
+            bytes_accepted: stats.bytes_accepted,
+            write_amplification: WriteAmplification {
+                events: stats.wa_events(),
+                bytes: stats.wa_bytes(),
+                by_cause: BTreeMap::from([
+                    ("flush", stats.events_flush),
+                    ("merge", stats.events_merge),
+                    ("late_run", stats.events_late_run),
+                    ("fold", stats.events_fold),
+                    ("compaction", stats.events_compaction),
+                    ("delete", stats.events_delete),
+                ]),
+                by_kind: BTreeMap::from([
+                    ("log", stats.bytes_log),
+                    ("leaf", stats.bytes_leaf),
+                    ("index", stats.bytes_index),
+                    ("meta", stats.bytes_meta),
+                ]),
+            },
+            bytes_on_disk: stats.disk_bytes,
+            bytes_per_event: stats.bytes_per_event(),
+            tables,
+            partitions_total,
+            partitions: partitions.into_iter().map(Partition::of).collect(),
+            memory: Memory {
+                used: stats.memory_bytes,
+                budget: app.db.memory_budget_bytes() as u64,
+            },
+        }
+    }
+}
+
+impl Partition {
+    fn of(info: PartitionInfo) -> Partition {
+        Partition {
+            table: info.table,
+            start: info.range.first.as_nanos().to_string(),
+            end: info.range.last.as_nanos().to_string(),
+            bytes: info.bytes,
+            events: info.events,
+            late_runs: info.late_runs,
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Which streams there are, what they hold and their newest values.
+//!
+//! Invariant: a page costs what its streams cost; only a search, or rules that hide streams, look at the names of all of them, and
+//! never at more than one page of names at once.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{self, Deadline, answer, at_most, found, parse_stream, query};
+use crate::routes::{Needs, Route};
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use headwater::{FieldType, LastValue, Snapshot, StreamInfo, StreamName, Timestamp};
+use headwater_wire::json::{push_integer_text, push_str, push_u64, push_value};
+use headwater_wire::query::QueryError;
+use std::sync::Arc;
+
+/// Streams of a page.
+const LIMIT_MAX: usize = 1_000;
+const LIMIT: usize = 100;
+/// Streams asked for by name.
+const NAMES_MAX: usize = 64;
+/// Names looked at together.
+const NAMES_AT_ONCE: usize = 4_096;
+/// Beyond this many a search does not count on.
+const TOTAL_MAX: u64 = 100_000;
+/// Words of a search, and characters of it.
+const WORDS_MAX: usize = 16;
+const SEARCH_CHARS_MAX: usize = 512;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/streams", Needs::Read, streams)]
+}
+
+async fn streams(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let query = query(&uri, &["search", "table", "limit", "after", "stream"])?;
+    let names = query
+        .all("stream")
+        .map(parse_stream)
+        .collect::<Result<Vec<_>, _>>()?;
+    at_most(names.len(), NAMES_MAX, "streams")?;
+    for other in ["search", "table", "limit", "after"] {
+        if let (false, Some(value)) = (names.is_empty(), query.one(other)?) {
+            let reason =
+                "streams are asked for by `stream` or by what they have in common, not by both";
+            return Err(QueryError::value(other, reason, value).into());
+        }
+    }
+    let limit = query.number("limit")?.unwrap_or(LIMIT);
+    if limit > LIMIT_MAX {
+        let reason = format!("expected 0 to {LIMIT_MAX}");
+        return Err(QueryError::value("limit", reason, &limit.to_string()).into());
+    }
+    let after = query.one("after")?.map(parse_stream).transpose()?;
+    let wanted = Wanted {
+        table: query.one("table")?.map(str::to_owned),
+        words: words(query.one("search")?.unwrap_or_default())?,
+    };
+    let body = app
+        .blocking(move |app| {
+            let deadline = Deadline::after(app.settings.request_timeout);
+            let snapshot = app.db.snapshot()?;
+            let page = if names.is_empty() {
+                wanted.page(&snapshot, &access, after.as_ref(), limit, deadline)?
+            } else {
+                by_name(&snapshot, &access, names)?
+            };
+            page.json(&snapshot, deadline)
+        })
+        .await?;
+    Ok(answer(request::JSON, body))
+}
+
+/// The words of a search, in lower case.
+pub(crate) fn words(search: &str) -> Result<Vec<String>, ApiError> {
+    let words: Vec<String> = search.split_whitespace().map(str::to_lowercase).collect();
+    if words.len() > WORDS_MAX || search.len() > SEARCH_CHARS_MAX {
+        let reason = format!("expected at most {WORDS_MAX} words, {SEARCH_CHARS_MAX} bytes");
+        return Err(QueryError::value("search", reason, search).into());
+    }
+    Ok(words)
+}
+
+/// What streams have in common.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) table: Option<String>,
+    /// Each occurs in the text of a stream or in a name of a field.
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    streams: Vec<StreamName>,
+    total: u64,
+    has_more: bool,
+}
+
+impl Wanted {
+    /// Hands the streams that fit and may be seen to `each`, in the order of tables and of the catalog, until it says false.
+    pub(crate) fn walk(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        after: Option<&StreamName>,
+        deadline: Deadline,
+        each: &mut dyn FnMut(StreamName) -> bool,
+    ) -> Result<(), ApiError> {
+        for table in self.tables(snapshot, access) {
+            let mut last = after.filter(|a| a.table() == table).cloned();
+            if last.is_none() && after.is_some_and(|a| table.as_str() < a.table()) {
+                continue;
+            }
+            let words = self.words_for_streams(snapshot, &table)?;
+            loop {
+                deadline.check()?;
+                let page = found(snapshot.streams_after(&table, last.as_ref(), NAMES_AT_ONCE))?;
+                let Some(page) = page.filter(|p| !p.is_empty()) else {
+                    break;
+                };
+                last = page.last().cloned();
+                let is_last = page.len() < NAMES_AT_ONCE;
+                for stream in page {
+                    if access.may_read_stream(&stream)
+                        && has_words(&stream, &words)
+                        && !each(stream)
+                    {
+                        return Ok(());
+                    }
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tables(&self, snapshot: &Snapshot, access: &Access) -> Vec<String> {
+        let mut tables = snapshot.table_names();
+        tables.retain(|t| {
+            self.table.as_ref().is_none_or(|wanted| wanted == t) && access.may_read_some_of(t)
+        });
+        tables
+    }
+
+    /// The words that no field of the table has: each stream's text must have them.
+    fn words_for_streams(&self, snapshot: &Snapshot, table: &str) -> Result<Vec<&str>, ApiError> {
+        if self.words.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fields = found(snapshot.fields(table))?.unwrap_or_default();
+        let fields: Vec<String> = fields.iter().map(|(name, _)| name.to_lowercase()).collect();
+        Ok(self
+            .words
+            .iter()
+            .filter(|word| !fields.iter().any(|f| f.contains(word.as_str())))
+            .map(String::as_str)
+            .collect())
+    }
+
+    fn page(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        after: Option<&StreamName>,
+        limit: usize,
+        deadline: Deadline,
+    ) -> Result<Page, ApiError> {
+        let mut page = Page::default();
+        if self.words.is_empty() && access.reads_all() {
+            for table in self.tables(snapshot, access) {
+                page.total += found(snapshot.stream_count(&table))?.unwrap_or(0);
+                let behind = after.is_none_or(|a| table.as_str() >= a.table());
+                let room = limit + 1 - page.streams.len();
+                if behind && room > 0 {
+                    let last = after.filter(|a| a.table() == table);
+                    let more = found(snapshot.streams_after(&table, last, room))?;
+                    page.streams.extend(more.unwrap_or_default());
+                }
+            }
+            page.has_more = page.streams.len() > limit;
+            page.streams.truncate(limit);
+            return Ok(page);
+        }
+        let mut is_behind = after.is_none();
+        self.walk(snapshot, access, None, deadline, &mut |stream| {
+            page.total += 1;
+            if !is_behind {
+                is_behind = after == Some(&stream);
+            } else if page.streams.len() < limit {
+                page.streams.push(stream);
+            } else {
+                page.has_more = true;
+            }
+            page.total < TOTAL_MAX || !page.has_more
+        })?;
+        Ok(page)
+    }
+}
+
+/// True when the text of a stream has all words.
+fn has_words(stream: &StreamName, words: &[&str]) -> bool {
+    if words.is_empty() {
+        return true;
+    }
+    let text = stream.to_string().to_lowercase();
+    words.iter().all(|word| text.contains(word))
+}
+
+fn by_name(snapshot: &Snapshot, access: &Access, names: Vec<StreamName>) -> Result<Page, ApiError> {
+    let mut streams = Vec::with_capacity(names.len());
+    for name in names {
+        if access.may_read_stream(&name)
+            && !streams.contains(&name)
+            && found(snapshot.stream_info(&name))?.is_some()
+        {
+            streams.push(name);
+        }
+    }
+    Ok(Page {
+        total: streams.len() as u64,
+        streams,
+        has_more: false,
+    })
+}
+
+impl Page {
+    fn json(&self, snapshot: &Snapshot, deadline: Deadline) -> Result<Vec<u8>, ApiError> {
+        let mut out = Vec::with_capacity(256 + self.streams.len() * 512);
+        out.extend_from_slice(b"{\"streams\":[");
+        let mut fields: (&str, Vec<(String, FieldType)>) = ("", Vec::new());
+        let mut is_first = true;
+        for stream in &self.streams {
+            deadline.check()?;
+            if fields.0 != stream.table() {
+                let known = found(snapshot.fields(stream.table()))?.unwrap_or_default();
+                fields = (stream.table(), known);
+            }
+            let (Some(info), Some(last)) = (
+                found(snapshot.stream_info(stream))?,
+                found(snapshot.last(stream))?,
+            ) else {
+                continue;
+            };
+            if !is_first {
+                out.push(b',');
+            }
+            is_first = false;
+            push_stream(&mut out, stream, &info, &fields.1, &last);
+        }
+        out.extend_from_slice(b"],\"total\":");
+        push_u64(&mut out, self.total);
+        out.extend_from_slice(b",\"next\":");
+        match self.streams.last().filter(|_| self.has_more) {
+            Some(last) => push_str(&mut out, &last.to_string()),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.push(b'}');
+        Ok(out)
+    }
+}
+
+fn push_stream(
+    out: &mut Vec<u8>,
+    stream: &StreamName,
+    info: &StreamInfo,
+    fields: &[(String, FieldType)],
+    last: &[LastValue],
+) {
+    out.extend_from_slice(b"{\"stream\":");
+    push_str(out, &stream.to_string());
+    out.extend_from_slice(b",\"table\":");
+    push_str(out, stream.table());
+    out.extend_from_slice(b",\"tags\":{");
+    for (index, (tag, value)) in stream.tags().iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        push_str(out, tag);
+        out.push(b':');
+        push_str(out, value);
+    }
+    out.extend_from_slice(b"},\"first\":");
+    push_instant(out, info.first);
+    out.extend_from_slice(b",\"last\":");
+    push_instant(out, info.last);
+    out.extend_from_slice(b",\"events\":");
+    push_u64(out, info.rows);
+    out.extend_from_slice(b",\"fields\":[");
+    for (index, (name, field_type)) in fields.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"name\":");
+        push_str(out, name);
+        out.extend_from_slice(b",\"type\":");
+        push_str(out, field_type.name());
+        out.extend_from_slice(b",\"last\":");
+        match last.iter().find(|l| l.field == *name) {
+            Some(last) => push_last(out, last),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// `{"time":"ns","value":…}`.
+pub(crate) fn push_last(out: &mut Vec<u8>, last: &LastValue) {
+    out.extend_from_slice(b"{\"time\":");
+    push_integer_text(out, last.time.as_nanos());
+    out.extend_from_slice(b",\"value\":");
+    push_value(out, last.value.as_ref());
+    out.push(b'}');
+}
+
+fn push_instant(out: &mut Vec<u8>, at: Option<Timestamp>) {
+    match at {
+        Some(at) => push_integer_text(out, at.as_nanos()),
+        None => out.extend_from_slice(b"null"),
+    }
+}

@@ -1,0 +1,326 @@
+//! Tiles: one in Respawn's shape, or several at once as JSON or bytes.
+//!
+//! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of what it shows, so an answer 304 is
+//! given only for what would be the same bytes; a kept answer is given only to who may read every stream in it, and only while its
+//! versions are those of the data now.
+//! Concurrency: what is kept is answered on the runtime's thread, since looking at versions waits for nothing; everything else is
+//! read away from it.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{self, at_most, channel_type, not_found, parse_channel, query};
+use crate::routes::{Needs, Route};
+use crate::tile_cache::{Kept, Shown, etag_of, is_known};
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use headwater::{Level, Snapshot};
+use headwater_wire::channel::{Channel, TileName};
+use headwater_wire::json::{push_i64, push_integer_text, push_str};
+use headwater_wire::query::{QueryError, percent_decode};
+use headwater_wire::tile::{TileColumn, push_fields_and_data, push_tile_json};
+use headwater_wire::tiles::{TILES_MEDIA_TYPE, TileStatus, push_tile, push_tiles_head};
+use std::sync::Arc;
+
+/// Channels of one request.
+const CHANNELS_MAX: usize = 64;
+/// What closed data may be kept by the asker without asking again, in seconds.
+const CLOSED_FOR: HeaderValue = HeaderValue::from_static("private, max-age=3600");
+
+/// The columns of the routes of our own; Respawn's route has Respawn's.
+const COLUMNS: [TileColumn; 6] = [
+    TileColumn::Time,
+    TileColumn::Mean,
+    TileColumn::Min,
+    TileColumn::Max,
+    TileColumn::Count,
+    TileColumn::Stddev,
+];
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/tiles/{channel}/{tile}", Needs::Read, tiles),
+        Route::get("/api/v1/tiles", Needs::Read, tiles),
+    ]
+}
+
+/// What is asked for.
+#[derive(Debug)]
+struct Asked {
+    channels: Vec<(String, Channel)>,
+    tile: TileName,
+    columns: Vec<TileColumn>,
+    form: Form,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// One tile, in Respawn's shape.
+    Respawn,
+    Json,
+    Binary,
+}
+
+/// Both routes.
+async fn tiles(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    if let Some(kept) = app.tiles.get(&app.db, &access, &uri) {
+        return Ok(respond(&kept, &headers));
+    }
+    let asked = Asked::of(&uri)?;
+    let known = headers.clone();
+    let key = uri.path_and_query().map(|p| p.as_str().to_owned());
+    let answered = app
+        .blocking(move |app| {
+            let snapshot = app.db.snapshot()?;
+            let shown = asked.shown(&snapshot, &access)?;
+            let etag = etag_of(&shown);
+            if let Some(etag) = &etag
+                && is_known(etag, &known)
+            {
+                return Ok(Err(not_modified(etag.clone())));
+            }
+            let kept = Arc::new(Kept {
+                is_closed: shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
+                body: asked.body(&snapshot, &shown)?.into(),
+                content_type: asked.content_type(),
+                shown,
+                etag,
+            });
+            if let Some(key) = key {
+                app.tiles.put(&key, &kept);
+            }
+            Ok(Ok(kept))
+        })
+        .await?;
+    Ok(match answered {
+        Ok(kept) => respond(&kept, &headers),
+        Err(response) => response,
+    })
+}
+
+fn respond(kept: &Kept, headers: &HeaderMap) -> Response {
+    if let Some(etag) = &kept.etag
+        && is_known(etag, headers)
+    {
+        return not_modified(etag.clone());
+    }
+    let mut response = Bytes::clone(&kept.body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, kept.content_type.clone());
+    let control = if kept.is_closed {
+        CLOSED_FOR
+    } else {
+        request::ASK_AGAIN
+    };
+    headers.insert(CACHE_CONTROL, control);
+    if let Some(etag) = &kept.etag {
+        headers.insert(ETAG, etag.clone());
+    }
+    response
+}
+
+fn not_modified(etag: HeaderValue) -> Response {
+    let mut response = StatusCode::NOT_MODIFIED.into_response();
+    response.headers_mut().insert(ETAG, etag);
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, request::ASK_AGAIN);
+    response
+}
+
+impl Asked {
+    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+        match uri.path().strip_prefix("/tiles/") {
+            Some(rest) => Asked::of_path(rest, uri),
+            None => Asked::of_query(uri),
+        }
+    }
+
+    /// `CHANNEL/LEVEL.OFFSET.json`.
+    fn of_path(rest: &str, uri: &Uri) -> Result<Asked, ApiError> {
+        let query = query(uri, &["fields"])?;
+        let bad = || {
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "E_PARAMETER",
+                "expected /tiles/CHANNEL/LEVEL.OFFSET.json with CHANNEL = table,tag=value.field, percent-encoded, LEVEL -20 to 40, and OFFSET an integer",
+            )
+        };
+        let (channel, tile) = rest.split_once('/').ok_or_else(bad)?;
+        let channel = percent_decode(channel, false).ok_or_else(bad)?;
+        let tile = percent_decode(tile, false).ok_or_else(bad)?;
+        Ok(Asked {
+            channels: vec![(
+                channel.clone().into_owned(),
+                Channel::parse(&channel).ok_or_else(bad)?,
+            )],
+            tile: TileName::parse(&tile).ok_or_else(bad)?,
+            columns: columns(query.list("fields")?, &TileColumn::DEFAULT)?,
+            form: Form::Respawn,
+        })
+    }
+
+    fn of_query(uri: &Uri) -> Result<Asked, ApiError> {
+        let query = query(uri, &["channel", "level", "offset", "fields", "format"])?;
+        at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
+        let channels = query
+            .all("channel")
+            .map(|text| Ok((text.to_owned(), parse_channel(text)?)))
+            .collect::<Result<Vec<_>, ApiError>>()?;
+        if channels.is_empty() {
+            query.required("channel", "table,tag=value.field, at least once")?;
+        }
+        query.required("level", "-20 to 40")?;
+        query.required("offset", "the number of the tile")?;
+        let level = query
+            .number("level")?
+            .and_then(Level::new)
+            .ok_or_else(|| QueryError::value("level", "expected -20 to 40", ""))?;
+        let form = match query.one("format")? {
+            None | Some("json") => Form::Json,
+            Some("binary") => Form::Binary,
+            Some(other) => {
+                return Err(QueryError::value("format", "expected json or binary", other).into());
+            }
+        };
+        let fields = query.list("fields")?;
+        if form == Form::Binary && fields.is_some() {
+            let reason = "the binary form has all fields; leave the parameter out";
+            return Err(QueryError::value("fields", reason, "").into());
+        }
+        Ok(Asked {
+            channels,
+            tile: TileName {
+                level,
+                offset: query.number("offset")?.unwrap_or_default(),
+            },
+            columns: columns(fields, &COLUMNS)?,
+            form,
+        })
+    }
+
+    /// What of it there is to show.
+    fn shown(&self, snapshot: &Snapshot, access: &Access) -> Result<Vec<Shown>, ApiError> {
+        let TileName { level, offset } = self.tile;
+        let range = level
+            .tile_buckets(offset)
+            .map_or(headwater::ClosedRange::EMPTY, |b| {
+                level.span(*b.start(), *b.end())
+            });
+        let mut out = Vec::with_capacity(self.channels.len());
+        for (text, channel) in &self.channels {
+            let field_type = channel_type(snapshot, access, channel)?;
+            if field_type.is_none() && self.form == Form::Respawn {
+                return Err(not_found("channel", text));
+            }
+            out.push(Shown {
+                stream: channel.stream.clone(),
+                range,
+                version: match field_type {
+                    Some(_) => snapshot.version(&channel.stream, &range)?,
+                    None => None,
+                },
+                status: match field_type {
+                    None => TileStatus::Unknown,
+                    Some(t) if t.is_numeric() => TileStatus::Tile,
+                    Some(_) => TileStatus::NotNumeric,
+                },
+            });
+        }
+        Ok(out)
+    }
+
+    fn body(&self, snapshot: &Snapshot, shown: &[Shown]) -> Result<Vec<u8>, ApiError> {
+        let TileName { level, offset } = self.tile;
+        let mut out = Vec::with_capacity(32 * 1024);
+        match self.form {
+            Form::Respawn => {}
+            Form::Json => out.extend_from_slice(b"{\"tiles\":["),
+            Form::Binary => push_tiles_head(&mut out, self.channels.len() as u32),
+        }
+        for (index, ((text, channel), shown)) in self.channels.iter().zip(shown).enumerate() {
+            // Respawn's shape has the counts of a text too.
+            let is_read = shown.status == TileStatus::Tile || self.form == Form::Respawn;
+            let tile = if is_read {
+                snapshot.tile(&channel.stream, &channel.field, level, offset)?
+            } else {
+                Vec::new()
+            };
+            let buckets = tile.iter().map(|(bucket, a)| (*bucket, a));
+            match self.form {
+                Form::Respawn => push_tile_json(&mut out, level, offset, &self.columns, buckets),
+                Form::Binary => push_tile(&mut out, shown.status, level, offset, &tile),
+                Form::Json => {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(b"{\"channel\":");
+                    push_str(&mut out, text);
+                    if let Some((code, message)) = complaint(shown.status) {
+                        out.extend_from_slice(b",\"error\":{\"code\":");
+                        push_str(&mut out, code);
+                        out.extend_from_slice(b",\"message\":");
+                        push_str(&mut out, message);
+                        out.extend_from_slice(b"}}");
+                        continue;
+                    }
+                    out.extend_from_slice(b",\"level\":");
+                    push_i64(&mut out, i64::from(level.get()));
+                    out.extend_from_slice(b",\"offset\":");
+                    push_integer_text(&mut out, offset);
+                    out.push(b',');
+                    push_fields_and_data(&mut out, &self.columns, buckets);
+                    out.push(b'}');
+                }
+            }
+        }
+        if self.form == Form::Json {
+            out.extend_from_slice(b"]}");
+        }
+        Ok(out)
+    }
+
+    fn content_type(&self) -> HeaderValue {
+        match self.form {
+            Form::Respawn | Form::Json => request::JSON,
+            Form::Binary => HeaderValue::from_static(TILES_MEDIA_TYPE),
+        }
+    }
+}
+
+fn complaint(status: TileStatus) -> Option<(&'static str, &'static str)> {
+    match status {
+        TileStatus::Tile => None,
+        TileStatus::Unknown => Some(("E_NOT_FOUND", "there is no such channel")),
+        TileStatus::NotNumeric => Some((
+            "E_NOT_NUMERIC",
+            "the field holds no numbers; GET /api/v1/scan gives its values",
+        )),
+    }
+}
+
+fn columns(
+    names: Option<Vec<String>>,
+    default: &[TileColumn],
+) -> Result<Vec<TileColumn>, ApiError> {
+    let Some(names) = names else {
+        return Ok(default.to_vec());
+    };
+    names
+        .iter()
+        .map(|name| {
+            TileColumn::from_name(name).ok_or_else(|| {
+                let reason = "expected time, mean, stddev, count, min, max or sum between commas";
+                QueryError::value("fields", reason, name).into()
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,275 @@
+//! Rows, newest values, exports.
+
+use super::{SECOND, START, cars, encoded, get, json, refused, serve};
+use crate::support::client;
+use serde_json::json as value;
+use std::io::Read;
+
+#[test]
+fn a_scan_gives_columns_with_exact_numbers() {
+    let server = serve(cars);
+    let from = START + 10 * SECOND;
+    let path = format!(
+        "/api/v1/scan?stream=obd%2Ccar%3Da&from={from}&to={}",
+        from + 2 * SECOND
+    );
+    let rows = json(&server, &path);
+    assert_eq!(
+        rows,
+        value!({
+            "stream": "obd,car=a",
+            "time": [from.to_string(), (from + SECOND).to_string()],
+            "fields": {
+                "speed": [10.0, 11.0],
+                "odometer": [9_007_199_254_741_003i64, 9_007_199_254_741_004i64],
+                "gear": [3, null],
+            },
+            "more": false,
+        })
+    );
+    let (_, text) = get(&server, &path);
+    assert!(text.contains("9007199254741003"), "{text}");
+    // Fields in the order asked; rows without any of them are no rows.
+    let gears = json(
+        &server,
+        "/api/v1/scan?stream=obd%2Ccar%3Da&fields=gear&limit=3",
+    );
+    assert_eq!(gears["fields"], value!({"gear": [0, 3, 6]}));
+    assert_eq!(gears["more"], true);
+    let end = START + 2_999 * SECOND;
+    let last = json(
+        &server,
+        &format!("/api/v1/scan?stream=obd%2Ccar%3Da&from={end}&limit=1"),
+    );
+    assert_eq!(
+        (&last["more"], last["time"].as_array().unwrap().len()),
+        (&value!(false), 1)
+    );
+    let relative = json(
+        &server,
+        "/api/v1/scan?stream=obd%2Ccar%3Da&from=now-1h&to=now",
+    );
+    assert_eq!(relative["time"], value!([]));
+    let dated = json(
+        &server,
+        "/api/v1/scan?stream=obd%2Ccar%3Da&fields=speed&from=2023-11-14T22:13:20Z&to=2023-11-14T22:13:21Z",
+    );
+    assert_eq!(dated["fields"]["speed"], value!([0.0]));
+}
+
+#[test]
+fn a_scan_as_csv_has_times_tags_and_fields() {
+    let server = serve(cars);
+    let path = format!(
+        "/api/v1/scan?stream={}&format=csv",
+        encoded(r"door,room=k\ 1\,2")
+    );
+    let mut answer = client().get(server.url(&path)).call().unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/csv; charset=utf-8");
+    let text = answer.body_mut().read_to_string().unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("time,room,state,open"));
+    assert_eq!(
+        lines.next(),
+        Some(&*format!("{START},\"k 1,2\",\"\"\"0\"\"\",true"))
+    );
+    assert_eq!(lines.count(), 3);
+}
+
+#[test]
+fn bad_scans_are_refused() {
+    let server = serve(cars);
+    refused(
+        &server,
+        404,
+        "E_NOT_FOUND",
+        &[
+            "/api/v1/scan?stream=obd%2Ccar%3Dz",
+            "/api/v1/scan?stream=none",
+            "/api/v1/scan?stream=obd%2Ccar%3Da&fields=height",
+        ],
+    );
+    refused(
+        &server,
+        400,
+        "E_PARAMETER",
+        &[
+            "/api/v1/scan",
+            "/api/v1/scan?stream=,",
+            "/api/v1/scan?stream=obd%2Ccar%3Da&from=yesterday",
+            "/api/v1/scan?stream=obd%2Ccar%3Da&to=now-1",
+            "/api/v1/scan?stream=obd%2Ccar%3Da&limit=many",
+            "/api/v1/scan?stream=obd%2Ccar%3Da&format=xml",
+            "/api/v1/scan?stream=obd%2Ccar%3Da&stream=obd%2Ccar%3Db",
+        ],
+    );
+    refused(
+        &server,
+        400,
+        "E_LIMIT",
+        &["/api/v1/scan?stream=obd%2Ccar%3Da&limit=99000000"],
+    );
+}
+
+#[test]
+fn newest_values_by_name_table_or_search() {
+    let server = serve(cars);
+    let last = (START + 2_999 * SECOND).to_string();
+    let answer = json(
+        &server,
+        "/api/v1/last?stream=obd%2Ccar%3Db&stream=obd%2Ccar%3Dz",
+    );
+    assert_eq!(answer["streams"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["streams"][0]["stream"], "obd,car=b");
+    assert_eq!(
+        answer["streams"][0]["fields"]["speed"],
+        value!({"time": last, "value": 2_999.0})
+    );
+    let count = |path: &str| json(&server, path)["streams"].as_array().unwrap().len();
+    assert_eq!(count("/api/v1/last?table=obd"), 2);
+    assert_eq!(count("/api/v1/last?search=car=a"), 1);
+    assert_eq!(count("/api/v1/last?table=none"), 0);
+    refused(
+        &server,
+        400,
+        "E_PARAMETER",
+        &[
+            "/api/v1/last",
+            "/api/v1/last?stream=a&table=b",
+            "/api/v1/last?stream=a&search=b",
+            "/api/v1/last?limit=5",
+        ],
+    );
+}
+
+#[test]
+fn an_export_is_whole() {
+    let server = serve(cars);
+    let (status, text) = get(&server, "/api/v1/export?table=obd");
+    assert_eq!(status, 200);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("time,car,speed,odometer,gear"));
+    assert_eq!(
+        lines.next(),
+        Some(&*format!("{START},a,0.0,9007199254740993,0"))
+    );
+    assert_eq!(lines.clone().count(), 5_999);
+    assert_eq!(
+        lines.last(),
+        Some(&*format!(
+            "{},b,2999.0,9007199254743992,",
+            START + 2_999 * SECOND
+        ))
+    );
+    let path = format!(
+        "/api/v1/export?stream={}&format=lp&to={}",
+        encoded(r"door,room=k\ 1\,2"),
+        START + SECOND
+    );
+    let (_, text) = get(&server, &path);
+    assert_eq!(
+        text,
+        format!("door,room=k\\ 1\\,2 state=\"\\\"0\\\"\",open=true {START}\n")
+    );
+    let (_, text) = get(
+        &server,
+        "/api/v1/export?table=obd&fields=gear&time=rfc3339&to=2023-11-14T22:13:21Z",
+    );
+    assert_eq!(
+        text,
+        "time,car,gear\n2023-11-14T22:13:20Z,a,0\n2023-11-14T22:13:20Z,b,0\n"
+    );
+}
+
+#[test]
+fn an_asker_who_goes_ends_the_export() {
+    let server = serve(cars);
+    // More exports than may run at once, none of them read to its end.
+    for _ in 0..40 {
+        let mut answer = client()
+            .get(server.url("/api/v1/export?table=obd"))
+            .call()
+            .unwrap();
+        if answer.status() == 503 {
+            // The ones before are still ending.
+            assert!(answer.headers().contains_key("retry-after"));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            continue;
+        }
+        let mut first = [0; 64];
+        answer
+            .body_mut()
+            .as_reader()
+            .read_exact(&mut first)
+            .unwrap();
+        assert!(first.starts_with(b"time,car,"));
+    }
+    for _ in 0..500 {
+        let (status, text) = get(&server, "/api/v1/export?table=obd");
+        if status == 200 {
+            assert_eq!(text.lines().count(), 6_001);
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("exports that nobody reads did not end");
+}
+
+#[test]
+fn bad_exports_are_refused() {
+    let server = serve(cars);
+    refused(
+        &server,
+        404,
+        "E_NOT_FOUND",
+        &[
+            "/api/v1/export?table=none",
+            "/api/v1/export?stream=obd%2Ccar%3Dz",
+            "/api/v1/export?table=obd&fields=height",
+        ],
+    );
+    refused(
+        &server,
+        400,
+        "E_PARAMETER",
+        &[
+            "/api/v1/export",
+            "/api/v1/export?table=obd&stream=obd%2Ccar%3Da",
+            "/api/v1/export?stream=obd%2Ccar%3Da&stream=door%2Croom%3Dk",
+            "/api/v1/export?table=obd&format=xml",
+            "/api/v1/export?table=obd&time=days",
+            "/api/v1/export?table=obd&format=lp&time=rfc3339",
+        ],
+    );
+}
+
+#[test]
+fn storage_tells_what_is_there() {
+    let server = serve(cars);
+    let storage = json(&server, "/api/v1/storage");
+    assert_eq!(
+        (&storage["events"], &storage["streams"]),
+        (&value!(6_004), &value!(3))
+    );
+    assert_eq!(storage["events_accepted"], 6_004);
+    let tables = storage["tables"].as_array().unwrap();
+    assert_eq!(tables.len(), 2);
+    let obd = tables.iter().find(|t| t["table"] == "obd").unwrap();
+    assert_eq!(
+        (&obd["streams"], &obd["events"]),
+        (&value!(2), &value!(6_000))
+    );
+    let partitions = storage["partitions"].as_array().unwrap();
+    let sum = |field: &str| {
+        partitions
+            .iter()
+            .map(|p| p[field].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(sum("events"), 6_004);
+    assert!(sum("bytes") > 0 && storage["bytes_on_disk"].as_u64().unwrap() > sum("bytes"));
+    assert!(storage["bytes_per_event"].as_f64().unwrap() > 0.0);
+    assert_eq!(storage["write_amplification"]["by_cause"]["flush"], 6_004);
+    assert_eq!(storage["memory"]["budget"], 64 << 20);
+    refused(&server, 400, "E_PARAMETER", &["/api/v1/storage?all=1"]);
+}
