@@ -19,6 +19,10 @@ ARGS ?=
 DEMO_DB := demo.db
 
 HEADWATER := $(CARGO_TARGET_DIR)/release/headwater
+# The page is built when a file of it changed; its packages are installed when their list did.
+WEB_DIST := web/dist/index.html
+WEB_PACKAGES := web/node_modules/.package-lock.json
+WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*' -not -name '*.test.ts' -not -path 'web/e2e/*')
 WEATHER := data/weather_nyc_2013.csv.gz
 # Not written out below, because a comma ends an argument of `call`.
 JFK := weather,origin=JFK
@@ -33,14 +37,14 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run build test fmt fmt-check lint unit doc tidy fuzz bench clean
+.PHONY: help run build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser clean
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@printf '\nBuild output goes to %s (set CARGO_TARGET_DIR to change it).\n' '$(CARGO_TARGET_DIR)'
 
-run: ## Build, import real weather data, look at it at several zooms
+run: web ## Build, import real weather data, look at it at several zooms
 	$(call section,'Building the headwater command (one to three minutes the first time)')
 	@$(CARGO) build --release --locked --package headwater-cli
 	$(call section,'A year of hourly weather at three New York airports')
@@ -69,15 +73,16 @@ run: ## Build, import real weather data, look at it at several zooms
 	  '' \
 	  'To use it inside a program, see README.md. The demo is in $(DEMO_DB); remove it when you like.'
 
-build: ## Build everything, unoptimised
+build: web ## Build everything, unoptimised
 	$(CARGO) build --workspace --all-targets --locked
 
-test: fmt-check lint unit doc ## Everything a change must pass; what CI runs
+test: web fmt-check web-test lint unit doc browser ## Everything a change must pass; what CI runs
 	@$(MAKE) --no-print-directory fuzz SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
 	$(call section,'All checks passed')
 
-fmt: ## Format the sources
+fmt: $(WEB_PACKAGES) ## Format the sources
 	$(CARGO) fmt --all
+	cd web && npm run --silent format
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 fmt-check:
@@ -92,6 +97,29 @@ lint: ## Clippy, every warning an error
 unit:
 	$(call section,'Tests of code and pages')
 	$(CARGO) test --workspace --locked
+
+web: $(WEB_DIST) ## Build the page into web/dist, which the server embeds; does nothing when nothing changed
+
+$(WEB_PACKAGES): web/package.json web/package-lock.json
+	$(call section,'Packages of the page')
+	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 20.19 or later, see README.md' >&2; exit 1; }
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
+
+# The server's build script is touched so that cargo embeds the new page.
+$(WEB_DIST): $(WEB_PACKAGES) $(WEB_SOURCES)
+	$(call section,'The page')
+	cd web && npm run --silent build
+	@[ ! -e crates/server/build.rs ] || touch crates/server/build.rs
+
+web-test: web ## Format, types and unit tests of the page, and its size
+	$(call section,'Tests of the page')
+	cd web && npm run --silent check && npm run --silent test
+
+browser: web ## Tests of the page in Chromium, against made-up data and against the real server
+	$(call section,'Tests in a browser')
+	$(CARGO) build --package headwater-cli --locked
+	cd web && npm run --silent browser
 
 tidy: ## Only the checks of crate arrows, licences, links and sources
 	$(CARGO) test --package lab --test it --locked -- tidy
@@ -108,5 +136,5 @@ bench: ## Run the measurements of crates/lab: ARGS='--help' says which
 	$(CARGO) run --release --locked --package lab -- $(ARGS)
 
 clean: ## Remove the demo's database and everything built
-	rm -rf -- $(DEMO_DB)
+	rm -rf -- $(DEMO_DB) web/dist web/node_modules
 	$(CARGO) clean

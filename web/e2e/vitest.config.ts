@@ -1,0 +1,11 @@
+/** Browser tests run one after the other: they share one machine, and timings of one would disturb the next. */
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["e2e/**/*.e2e.ts"],
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+  },
+});

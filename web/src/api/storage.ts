@@ -1,0 +1,146 @@
+/** `GET /api/v1/storage`. Whatever the server does not send is `undefined`, and shown as not available. */
+import type { Instant } from "../lib/time";
+import { integer, list, number, object, text, type Json } from "./check";
+import { failure, type Client, type Outcome } from "./client";
+
+export interface TableUse {
+  readonly table: string;
+  readonly streams: number | undefined;
+  readonly events: number | undefined;
+  readonly bytes: number | undefined;
+  readonly partitions: number | undefined;
+  readonly first: Instant | undefined;
+  readonly last: Instant | undefined;
+}
+
+export interface PartitionUse {
+  readonly table: string;
+  readonly start: Instant | undefined;
+  readonly end: Instant | undefined;
+  readonly bytes: number;
+  readonly events: number | undefined;
+  readonly lateRuns: number | undefined;
+}
+
+export interface LateUse {
+  readonly share: number | undefined;
+  /** Counts of events by how many newer events stood before them; the last bound may be open. */
+  readonly histogram: readonly { readonly bound: number | undefined; readonly count: number }[];
+  readonly policy: string | undefined;
+  readonly candidates: readonly { readonly policy: string; readonly predicted: number | undefined }[];
+  readonly decisions: readonly {
+    readonly time: Instant | undefined;
+    readonly from: string;
+    readonly to: string;
+    readonly reason: string;
+  }[];
+}
+
+export interface StorageUse {
+  readonly version: string | undefined;
+  readonly uptimeSeconds: number | undefined;
+  readonly eventsAccepted: number | undefined;
+  readonly eventsWritten: number | undefined;
+  readonly amplificationEvents: number | undefined;
+  readonly amplificationBytes: number | undefined;
+  readonly causes: readonly (readonly [string, number])[];
+  readonly bytesOnDisk: number | undefined;
+  readonly bytesPerEvent: number | undefined;
+  readonly memoryUsed: number | undefined;
+  readonly memoryBudget: number | undefined;
+  readonly tables: readonly TableUse[];
+  readonly partitions: readonly PartitionUse[];
+  readonly late: LateUse | undefined;
+}
+
+export async function fetchStorage(client: Client, signal: AbortSignal): Promise<Outcome<StorageUse>> {
+  const outcome = await client.json("api/v1/storage", [], { signal });
+  if (!outcome.ok) return outcome;
+  const body = object(outcome.value);
+  return body
+    ? { ok: true, value: readStorage(body) }
+    : failure("FORMAT", "the answer about storage has an unknown form");
+}
+
+export function readStorage(body: Json): StorageUse {
+  const amplification = object(body["write_amplification"]);
+  const memory = object(body["memory"]);
+  const late = object(body["late"]);
+  return {
+    version: text(body["version"]),
+    uptimeSeconds: number(body["uptime_seconds"]),
+    eventsAccepted: number(body["events_accepted"]),
+    eventsWritten: number(body["events_written"]),
+    amplificationEvents: number(amplification?.["events"]),
+    amplificationBytes: number(amplification?.["bytes"]),
+    causes: Object.entries(object(amplification?.["by_cause"]) ?? {}).flatMap(([cause, value]): [string, number][] => {
+      const count = number(value);
+      return count === undefined ? [] : [[cause, count]];
+    }),
+    bytesOnDisk: number(body["bytes_on_disk"]),
+    bytesPerEvent: number(body["bytes_per_event"]),
+    memoryUsed: number(memory?.["used"]),
+    memoryBudget: number(memory?.["budget"]),
+    tables: list(body["tables"]).flatMap((item) => {
+      const json = object(item);
+      const table = text(json?.["table"]);
+      if (!json || table === undefined) return [];
+      return [
+        {
+          table,
+          streams: number(json["streams"]),
+          events: number(json["events"]),
+          bytes: number(json["bytes"]),
+          partitions: number(json["partitions"]),
+          first: integer(json["first"]),
+          last: integer(json["last"]),
+        },
+      ];
+    }),
+    partitions: list(body["partitions"]).flatMap((item) => {
+      const json = object(item);
+      const bytes = number(json?.["bytes"]);
+      if (!json || bytes === undefined) return [];
+      return [
+        {
+          table: text(json["table"]) ?? "",
+          start: integer(json["start"]),
+          end: integer(json["end"]),
+          bytes,
+          events: number(json["events"]),
+          lateRuns: number(json["late_runs"]),
+        },
+      ];
+    }),
+    late: late ? readLate(late) : undefined,
+  };
+}
+
+function readLate(json: Json): LateUse {
+  return {
+    share: number(json["share"]),
+    histogram: list(json["histogram"]).flatMap((item) => {
+      const entry = object(item);
+      const count = number(entry?.["count"]);
+      return entry && count !== undefined ? [{ bound: number(entry["le_events"]), count }] : [];
+    }),
+    policy: text(json["policy"]),
+    candidates: list(json["candidates"]).flatMap((item) => {
+      const entry = object(item);
+      const policy = text(entry?.["policy"]);
+      return entry && policy !== undefined ? [{ policy, predicted: number(entry["predicted"]) }] : [];
+    }),
+    decisions: list(json["decisions"]).flatMap((item) => {
+      const entry = object(item);
+      if (!entry) return [];
+      return [
+        {
+          time: integer(entry["time"]),
+          from: text(entry["from"]) ?? "",
+          to: text(entry["to"]) ?? "",
+          reason: text(entry["reason"]) ?? "",
+        },
+      ];
+    }),
+  };
+}

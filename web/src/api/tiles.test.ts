@@ -1,0 +1,39 @@
+import { expect, test } from "vitest";
+import { reply, signal } from "../../dev/fixtures";
+import { offsetOf, tileStart } from "../lib/level";
+import { SECOND } from "../lib/time";
+import { decodeTiles } from "./tiles";
+
+const start = 1_700_000_000n * SECOND;
+const source = signal({ first: start, last: start + 1000n * SECOND, interval: SECOND });
+const address = { level: 0, offset: offsetOf(0, start + 600n * SECOND) };
+
+test("a reply of several tiles is read, refusals included", () => {
+  const outcome = decodeTiles(reply([source, undefined, source], address), ["a", "b", "c"], address);
+  expect(outcome.ok).toBe(true);
+  if (!outcome.ok) return;
+  const [a, b, c] = outcome.value;
+  expect(a?.data?.start).toBe(tileStart(0, address.offset));
+  expect(a?.data?.time.length).toBe(c?.data?.time.length);
+  expect(a?.data?.time.length).toBeGreaterThan(0);
+  expect(Array.from(a?.data?.count ?? [])).toEqual(Array.from(a?.data?.time ?? [], () => 1));
+  expect(b?.data).toBeUndefined();
+  expect(b?.error?.code).toBe("UNKNOWN");
+});
+
+test("a reply that is cut or of something else is an error, never half a tile", () => {
+  const body = reply([source], address);
+  for (let length = 0; length < body.byteLength; length += 7) {
+    expect(decodeTiles(body.slice(0, length), ["a"], address).ok, String(length)).toBe(false);
+  }
+  expect(decodeTiles(body, ["a", "b"], address).ok).toBe(false);
+  expect(decodeTiles(body, ["a"], { ...address, level: 1 }).ok).toBe(false);
+  expect(decodeTiles(body, ["a"], { ...address, offset: address.offset + 1 }).ok).toBe(false);
+  const other = body.slice(0);
+  new DataView(other).setUint8(0, 0x58);
+  expect(decodeTiles(other, ["a"], address).ok).toBe(false);
+  // A row count that would reach far beyond the reply.
+  const long = body.slice(0);
+  new DataView(long).setUint32(8 + 24, 0xffff_ffff, true);
+  expect(decodeTiles(long, ["a"], address).ok).toBe(false);
+});

@@ -1,0 +1,71 @@
+/** `GET /api/v1/tiles` in its binary form; see docs/http. */
+import { heldStart, type Address } from "../lib/level";
+import type { TileAnswer } from "../lib/loader";
+import type { TileData } from "../lib/tiles";
+import { failure, type Client, type Outcome } from "./client";
+
+export const TILES_TYPE = "application/vnd.headwater.tiles";
+
+const MAGIC = 0x31545748; // "HWT1", little endian
+const FILE_HEADER = 8;
+const TILE_HEADER = 32;
+const COLUMNS = 6;
+
+export async function fetchTiles(
+  client: Client,
+  channels: readonly string[],
+  address: Address,
+  signal: AbortSignal,
+): Promise<Outcome<TileAnswer[]>> {
+  const query: [string, string][] = channels.map((channel) => ["channel", channel]);
+  query.push(["level", String(address.level)], ["offset", String(address.offset)], ["format", "binary"]);
+  const outcome = await client.bytes("api/v1/tiles", query, { signal, accept: TILES_TYPE });
+  return outcome.ok ? decodeTiles(outcome.value, channels, address) : outcome;
+}
+
+/** Reads the reply; every length is checked before it is used. */
+export function decodeTiles(body: ArrayBuffer, channels: readonly string[], address: Address): Outcome<TileAnswer[]> {
+  const view = new DataView(body);
+  const wrong = (what: string): Outcome<never> => failure("FORMAT", `the server's tiles cannot be read: ${what}`);
+  if (body.byteLength < FILE_HEADER || view.getUint32(0, true) !== MAGIC) return wrong("no HWT1 at the front");
+  if (view.getUint32(4, true) !== channels.length) return wrong("another number of tiles than asked for");
+  const out: TileAnswer[] = [];
+  let at = FILE_HEADER;
+  for (const channel of channels) {
+    if (at + TILE_HEADER > body.byteLength) return wrong("cut short");
+    const status = view.getUint32(at, true);
+    const level = view.getInt32(at + 4, true);
+    const offset = view.getBigInt64(at + 8, true);
+    const start = view.getBigInt64(at + 16, true);
+    const rows = view.getUint32(at + 24, true);
+    at += TILE_HEADER;
+    if (status !== 0) {
+      out.push({ channel, data: undefined, error: refusal(status) });
+      continue;
+    }
+    if (level !== address.level || offset !== BigInt(address.offset)) return wrong("another tile than asked for");
+    if (start !== heldStart(address.level, address.offset)) return wrong("a start that is not the tile's");
+    if (at + rows * COLUMNS * 8 > body.byteLength) return wrong("cut short");
+    const column = (index: number): Float64Array => {
+      const from = at + index * rows * 8;
+      return new Float64Array(body.slice(from, from + rows * 8));
+    };
+    const data: TileData = {
+      start,
+      time: column(0),
+      mean: column(1),
+      min: column(2),
+      max: column(3),
+      count: column(4),
+    };
+    out.push({ channel, data });
+    at += rows * COLUMNS * 8;
+  }
+  return { ok: true, value: out };
+}
+
+function refusal(status: number): { code: string; message: string; status: number } {
+  return status === 2
+    ? { code: "NOT_NUMERIC", message: "this field holds text or bytes, which a plot cannot show", status: 200 }
+    : { code: "UNKNOWN", message: "there is no such stream or field (any more)", status: 200 };
+}

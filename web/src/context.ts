@@ -1,0 +1,29 @@
+/** What every part of the page shares, and the hook that follows it. */
+import { createContext } from "preact";
+import { useContext, useEffect, useState } from "preact/hooks";
+import type { Client } from "./api/client";
+import type { Explorer } from "./explore/explorer";
+import type { Emitter } from "./lib/emitter";
+import type { Session } from "./lib/session";
+import type { Theme } from "./lib/theme";
+
+export interface Shared {
+  readonly client: Client;
+  readonly session: Session;
+  readonly theme: Theme;
+  readonly explorer: Explorer;
+}
+
+export const SharedContext = createContext<Shared | undefined>(undefined);
+
+export function useShared(): Shared {
+  const shared = useContext(SharedContext);
+  if (!shared) throw new Error("a component outside of SharedContext");
+  return shared;
+}
+
+/** Renders again whenever the emitter tells. */
+export function useEmitter(emitter: Emitter): void {
+  const [, set] = useState(0);
+  useEffect(() => emitter.subscribe(() => set((n) => n + 1)), [emitter]);
+}

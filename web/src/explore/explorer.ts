@@ -1,0 +1,473 @@
+/**
+ * What the plots show and how it moves: the view, the channels, their tiles, live values, scales and the cursor.
+ *
+ * Invariants: `goal` is where the view is going and what tiles are asked for; `view` is what is drawn, and follows it.
+ * Every frame draws all channels from the best tiles at hand; a frame that misses a part which was there before is
+ * counted as blank. Concurrency: the page's one thread; every change asks for one frame.
+ */
+import { listen } from "../api/live";
+import { fetchStreams, type StreamInfo } from "../api/streams";
+import { fetchTiles } from "../api/tiles";
+import type { ApiError, Client } from "../api/client";
+import { CHANNELS_MAX, type Layout, type ViewState } from "../lib/address";
+import { compose } from "../lib/compose";
+import { Emitter } from "../lib/emitter";
+import { levelFor } from "../lib/level";
+import { Loader } from "../lib/loader";
+import { plan } from "../lib/plan";
+import { eased, roomy, union, type Range } from "../lib/scale";
+import { TileStore } from "../lib/tiles";
+import { HOUR, MINUTE, nowInstant, toBig, type Instant, type Span, type Zone } from "../lib/time";
+import { fitted, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
+import { Channels, type Channel } from "./channels";
+
+/** One plot: the channels that share a scale. */
+export interface Plot {
+  readonly key: string;
+  readonly channels: readonly Channel[];
+}
+
+/** Time constants of movement. */
+const EASE_MS = 55;
+const INERTIA_MS = 280;
+/** How far the right edge runs on after the newest live value. */
+const LIVE_RUN_MS = 2_000;
+const LIVE_ROOM = 0.02;
+const REFRESH_MS = 10_000;
+
+export class Explorer {
+  readonly changed = new Emitter();
+  readonly painted = new Emitter();
+  readonly channels = new Channels();
+  readonly store = new TileStore();
+  readonly loader: Loader;
+
+  view: Span;
+  goal: Span;
+  level = 0;
+  layout: Layout = "stack";
+  live = false;
+  liveError: ApiError | undefined;
+  zone: Zone = "local";
+  /** Where the cursor stands, as a fraction of the width. */
+  cursor: number | undefined;
+  /** Whether a view has been chosen, by an address, a person or the data. */
+  private placed = false;
+  private pixels = 800;
+  private readonly scales = new Map<string, Range>();
+  readonly locks = new Map<string, Range>();
+
+  private frame = 0;
+  private frameTime = 0;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private refresher: ReturnType<typeof setInterval> | undefined;
+  private motion: -1 | 0 | 1 = 0;
+  private zooming: -1 | 0 | 1 = 0;
+  /** Speed after a drag, in widths per ms. */
+  private speed = 0;
+  private newest: { at: Instant; ms: number } | undefined;
+  private unlisten: (() => void) | undefined;
+  private reduced = false;
+
+  readonly counters = { frames: 0, blankFrames: 0, firstPlotMs: 0 };
+
+  constructor(
+    readonly client: Client,
+    private readonly now: () => number = () => performance.now(),
+  ) {
+    const to = nowInstant();
+    this.view = this.goal = { from: to - HOUR, to };
+    this.loader = new Loader(
+      this.store,
+      (channels, address, signal) => fetchTiles(client, channels, address, signal),
+      () => this.channels.arrivals,
+      () => {
+        this.redraw();
+        this.changed.emit();
+      },
+    );
+  }
+
+  start(): void {
+    this.reduced = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.refresher = setInterval(() => {
+      if (!document.hidden) void this.learn();
+    }, REFRESH_MS);
+    document.addEventListener("visibilitychange", this.onVisibility);
+  }
+
+  stop(): void {
+    clearInterval(this.refresher);
+    clearTimeout(this.timer);
+    document.removeEventListener("visibilitychange", this.onVisibility);
+    this.unlisten?.();
+    this.unlisten = undefined;
+    this.loader.stop();
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+  }
+
+  private readonly onVisibility = (): void => {
+    this.relisten();
+    if (!document.hidden) {
+      this.stale();
+      this.redraw();
+    }
+  };
+
+  // ---- State as an address ----
+
+  state(): ViewState {
+    return {
+      channels: this.channels.all.map((channel) => channel.name),
+      view: this.placed ? this.goal : undefined,
+      live: this.live,
+      layout: this.layout,
+      locks: this.locks,
+    };
+  }
+
+  apply(state: ViewState): void {
+    this.layout = state.layout;
+    this.locks.clear();
+    for (const [plot, range] of state.locks) this.locks.set(plot, range);
+    if (state.view) {
+      this.goal = this.view = state.view;
+      this.placed = true;
+      // A jump shows what it finds; only what moves on from there must stay whole.
+      for (const channel of this.channels.all) channel.shown = false;
+    }
+    this.live = state.live;
+    this.select(state.channels);
+    this.relisten();
+  }
+
+  // ---- Channels ----
+
+  /** @param known what is already known of their streams: spares asking before the first plot */
+  select(names: readonly string[], known: readonly StreamInfo[] = []): void {
+    const left = this.channels.set(names.slice(0, CHANNELS_MAX));
+    for (const name of left) this.store.forget(name);
+    for (const info of known) this.channels.learn(info);
+    if (!this.placed) this.place();
+    this.relisten();
+    void this.learn();
+    this.redraw();
+    this.changed.emit();
+  }
+
+  toggle(name: string): boolean {
+    const names = this.channels.all.map((channel) => channel.name);
+    if (names.includes(name)) {
+      this.select(names.filter((other) => other !== name));
+    } else {
+      if (names.length >= CHANNELS_MAX) return false;
+      // The first channel decides what is shown, unless a link has.
+      if (names.length === 0) this.placed = false;
+      this.select([...names, name]);
+    }
+    return true;
+  }
+
+  /** Asks how far the data reach, and takes note of what has grown. */
+  async learn(): Promise<void> {
+    const names = [...new Set(this.channels.all.map((channel) => channel.stream))];
+    if (names.length === 0) return;
+    const outcome = await fetchStreams(this.client, { names, limit: names.length });
+    if (!outcome.ok) return;
+    for (const info of outcome.value.streams) {
+      for (const channel of this.channels.learn(info)) this.store.invalidate(channel.name);
+    }
+    if (!this.placed) this.place();
+    this.redraw();
+    this.changed.emit();
+  }
+
+  private place(): void {
+    const extent = this.channels.extent();
+    if (!extent) return;
+    this.goal = this.view = fitted(extent.from, extent.to);
+    this.placed = true;
+    this.scales.clear();
+  }
+
+  /** Everything is asked for again when it is next seen. */
+  stale(): void {
+    for (const channel of this.channels.all) this.store.invalidate(channel.name);
+    void this.learn();
+  }
+
+  retry(): void {
+    this.loader.retry();
+    this.stale();
+    this.relisten();
+    this.redraw();
+  }
+
+  plots(): Plot[] {
+    const { all } = this.channels;
+    if (this.layout === "stack") return all.map((channel) => ({ key: channel.name, channels: [channel] }));
+    if (this.layout === "all") return all.length > 0 ? [{ key: "*", channels: all }] : [];
+    const fields = [...new Set(all.map((channel) => channel.field))];
+    return fields.map((field) => ({ key: field, channels: all.filter((channel) => channel.field === field) }));
+  }
+
+  setLayout(layout: Layout): void {
+    this.layout = layout;
+    this.redraw();
+    this.changed.emit();
+  }
+
+  /** The scale of a plot as it is drawn. */
+  scale(key: string): Range {
+    return this.scales.get(key) ?? [0, 1];
+  }
+
+  toggleLock(key: string): void {
+    if (!this.locks.delete(key)) this.locks.set(key, this.scale(key));
+    this.redraw();
+    this.changed.emit();
+  }
+
+  // ---- Movement ----
+
+  /** Zooms around a fraction of the width; below 1 goes in. */
+  zoomBy(factor: number, anchor: number): void {
+    this.speed = 0;
+    this.zooming = factor < 1 ? -1 : 1;
+    this.setGoal(zoomed(this.goal, factor, this.live ? 1 - LIVE_ROOM : anchor));
+  }
+
+  /** Moves by a fraction of the width; positive = later. */
+  panBy(fraction: number): void {
+    this.speed = 0;
+    this.endLive();
+    this.motion = fraction < 0 ? -1 : 1;
+    this.zooming = 0;
+    this.setGoal(panned(this.goal, fraction));
+  }
+
+  /** Moves at once, as a finger or a pointer does. */
+  dragTo(span: Span): void {
+    this.speed = 0;
+    if (!isSame(span, this.view)) {
+      this.motion = span.from < this.view.from ? -1 : 1;
+      this.endLive();
+    }
+    this.placed = true;
+    this.goal = this.view = span;
+    this.redraw();
+  }
+
+  /** Lets go of a drag with a speed in widths per millisecond. */
+  fling(speed: number): void {
+    if (this.reduced || Math.abs(speed) < 5e-5) return;
+    this.speed = speed;
+    this.redraw();
+  }
+
+  halt(): void {
+    this.speed = 0;
+    this.goal = this.view;
+  }
+
+  show(span: Span): void {
+    this.endLive();
+    this.zooming = width(span) < width(this.goal) ? -1 : 1;
+    this.setGoal(limited(span.from, span.to));
+  }
+
+  /** Shows everything the channels have. */
+  fit(): void {
+    const extent = this.channels.extent();
+    if (extent) this.show(fitted(extent.from, extent.to));
+    void this.learn();
+  }
+
+  setLive(live: boolean): void {
+    if (this.live === live) return;
+    this.live = live;
+    this.speed = 0;
+    if (live) {
+      // What follows the newest data should show seconds or minutes, not years.
+      if (width(this.goal) > Number(HOUR)) {
+        this.goal = { from: this.goal.to - 5n * MINUTE, to: this.goal.to };
+      }
+      this.stale();
+      this.placed = true;
+    }
+    this.relisten();
+    this.redraw();
+    this.changed.emit();
+  }
+
+  setCursor(fraction: number | undefined): void {
+    if (this.cursor === fraction) return;
+    this.cursor = fraction;
+    this.redraw();
+  }
+
+  setZone(zone: Zone): void {
+    this.zone = zone;
+    this.redraw();
+    this.changed.emit();
+  }
+
+  /** The plots' width in CSS pixels. */
+  resize(pixels: number): void {
+    if (pixels === this.pixels || pixels <= 0) return;
+    this.pixels = pixels;
+    this.redraw();
+  }
+
+  private setGoal(goal: Span): void {
+    this.placed = true;
+    this.goal = goal;
+    this.redraw();
+  }
+
+  private endLive(): void {
+    if (this.live) this.setLive(false);
+  }
+
+  // ---- Live ----
+
+  private relisten(): void {
+    this.unlisten?.();
+    this.unlisten = undefined;
+    const names = this.channels.all.filter((c) => !this.loader.refused.has(c.name)).map((c) => c.name);
+    if (!this.live || names.length === 0 || document.hidden) return;
+    this.unlisten = listen(this.client, names, {
+      values: ({ channel, time, value }) => {
+        if (!this.channels.arrive(channel, time, value)) return;
+        this.store.invalidate(channel, time);
+        this.redraw();
+      },
+      missed: () => this.stale(),
+      state: (_connected, error) => {
+        this.liveError = error;
+        this.changed.emit();
+      },
+    });
+  }
+
+  /** The newest instant, running on smoothly for a while after it came. */
+  private liveEdge(ms: number): Instant {
+    const newest = this.channels.extent()?.to ?? nowInstant();
+    if (this.newest?.at !== newest) {
+      const before = this.newest;
+      const reached = before ? before.at + toBig(Math.min(ms - before.ms, LIVE_RUN_MS) * 1e6) : undefined;
+      // If the edge ran ahead of what came, it waits there instead of jumping back.
+      const ahead =
+        reached !== undefined && reached > newest ? Math.min(Number(reached - newest) / 1e6, LIVE_RUN_MS) : 0;
+      this.newest = { at: newest, ms: ms - ahead };
+    }
+    return newest + toBig(Math.min(ms - this.newest.ms, LIVE_RUN_MS) * 1e6);
+  }
+
+  // ---- Frames ----
+
+  redraw(): void {
+    if (this.frame !== 0) return;
+    clearTimeout(this.timer);
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      const ms = this.now();
+      const elapsed = Math.min(100, Math.max(1, ms - this.frameTime));
+      this.frameTime = ms;
+      if (this.step(ms, elapsed)) this.redraw();
+      else this.frameTime = ms;
+    });
+  }
+
+  /** Draws one frame; true if another must follow at once. */
+  private step(ms: number, elapsed: number): boolean {
+    let isMoving = this.move(ms, elapsed);
+    this.level = levelFor(this.view, this.pixels, this.level);
+    const goalLevel = isSame(this.view, this.goal) ? this.level : levelFor(this.goal, this.pixels, this.level);
+    this.loader.want(
+      plan(this.store, {
+        view: this.goal,
+        level: goalLevel,
+        channels: this.placed ? this.channels.all.map(({ name, extent }) => ({ channel: name, extent })) : [],
+        motion: this.motion,
+        zoom: this.zooming,
+        pointer: this.cursor ?? 0.5,
+      }),
+    );
+    this.composeAll();
+    for (const plot of this.plots()) {
+      const locked = this.locks.get(plot.key);
+      const before = this.scales.get(plot.key);
+      let range: Range | undefined;
+      for (const channel of plot.channels) {
+        range = union(range, channel.type === "bool" && channel.points?.range ? [0, 1] : channel.points?.range);
+      }
+      const goal = locked ?? (range ? roomy(range) : before);
+      if (!goal) continue;
+      const next = this.reduced ? goal : eased(before, goal, elapsed);
+      this.scales.set(plot.key, next);
+      if (next !== goal) isMoving = true;
+    }
+    this.counters.frames++;
+    this.painted.emit();
+    if (!isMoving) {
+      this.motion = 0;
+      this.zooming = 0;
+      if (this.live) this.runOn(ms);
+    }
+    return isMoving;
+  }
+
+  private move(ms: number, elapsed: number): boolean {
+    if (this.speed !== 0) {
+      this.goal = this.view = panned(this.view, this.speed * elapsed);
+      this.speed *= Math.exp(-elapsed / INERTIA_MS);
+      if (Math.abs(this.speed) * this.pixels < 0.02) this.speed = 0;
+      return this.speed !== 0;
+    }
+    if (this.live) {
+      const size = this.goal.to - this.goal.from;
+      const to = this.liveEdge(ms) + toBig(Number(size) * LIVE_ROOM);
+      this.goal = { from: to - size, to };
+    }
+    if (isSame(this.view, this.goal)) return false;
+    const share = this.reduced ? 1 : 1 - Math.exp(-elapsed / EASE_MS);
+    this.view = towards(this.view, this.goal, share);
+    if (!isClose(this.view, this.goal, this.pixels)) return true;
+    this.view = this.goal;
+    return false;
+  }
+
+  /** In live mode the next frame comes when the edge has moved by a third of a pixel. */
+  private runOn(ms: number): void {
+    if (!this.newest || ms - this.newest.ms >= LIVE_RUN_MS) return;
+    const wait = width(this.view) / 1e6 / this.pixels / 3;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.redraw(), Math.min(1000, Math.max(1, wait)));
+  }
+
+  private composeAll(): void {
+    let isBlank = false;
+    for (const channel of this.channels.all) {
+      const points = compose({
+        store: this.store,
+        channel: channel.name,
+        view: this.view,
+        level: this.level,
+        extent: channel.extent,
+        tail: channel.tail,
+      });
+      channel.points = points;
+      if (points.covered > 0.999) {
+        if (!channel.shown && points.length > 0) {
+          channel.shown = true;
+          this.counters.firstPlotMs ||= this.now();
+        }
+      } else if (channel.shown && !this.loader.refused.has(channel.name)) {
+        isBlank = true;
+      }
+    }
+    if (isBlank) this.counters.blankFrames++;
+  }
+}

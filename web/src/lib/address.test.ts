@@ -1,0 +1,45 @@
+import { expect, test } from "vitest";
+import { readRoute, writeRoute, type ViewState } from "./address";
+import { INSTANT_MIN } from "./time";
+
+test("a link holds the whole state, to the nanosecond", () => {
+  const state: ViewState = {
+    channels: ["weather,site=New\\ York&Co,x=100%2C.temp", "a,b=ü#?.c\\.d"],
+    view: { from: 1_700_000_000_123_456_789n, to: 1_700_000_000_123_466_789n },
+    live: true,
+    layout: "field",
+    locks: new Map([
+      ["temp", [-1.5, 2e-9]],
+      ["a,b=ü#?.c\\.d", [0, 1]],
+    ]),
+  };
+  const address = writeRoute({ page: "view", state });
+  expect(readRoute(address)).toEqual({ page: "view", state });
+  // As a browser gives it back.
+  expect(readRoute(new URL(address, "http://localhost/").hash)).toEqual({ page: "view", state });
+});
+
+test("what cannot be read is left out", () => {
+  const empty = readRoute("");
+  expect(empty).toEqual({
+    page: "view",
+    state: { channels: [], view: undefined, live: false, layout: "stack", locks: new Map() },
+  });
+  for (const bad of [
+    "#/view?from=5&to=3",
+    "#/view?from=a&to=3",
+    "#/view?from=1e3&to=3e9",
+    `#/view?from=${INSTANT_MIN - 1n}&to=0`,
+    "#/view?y=3,1,x&layout=odd",
+    "#/elsewhere",
+  ]) {
+    expect(readRoute(bad)).toEqual(empty);
+  }
+  expect(readRoute("#/storage")).toEqual({ page: "storage" });
+});
+
+test("more channels than fit are cut off, and none comes twice", () => {
+  const query = Array.from({ length: 40 }, (_, i) => `c=s.f${i >> 1}`).join("&");
+  const route = readRoute(`#/view?${query}`);
+  expect(route.page === "view" && route.state.channels).toEqual(Array.from({ length: 16 }, (_, i) => `s.f${i}`));
+});

@@ -1,0 +1,201 @@
+/**
+ * Fetches tiles that a plan wants and the store has not.
+ *
+ * Invariants: at most `LIMIT` requests are under way; channels that want the same tile share one; what a new plan does
+ * not want any more is not asked for, and abandoned if it is under way. A tile that failed is asked for again after
+ * 0.5, 1, 2 … seconds, five times; then it rests until `retry`. Concurrency: all on the page's one thread.
+ */
+import type { ApiError, Outcome } from "../api/client";
+import { keyOf, type Address } from "./level";
+import { PREFETCH, type Want } from "./plan";
+import type { TileData, TileStore } from "./tiles";
+
+export const LIMIT = 8;
+const CHANNELS_MAX = 64;
+const ATTEMPTS_MAX = 5;
+/** A tile in view is asked for anew when it is stale, but not more often than this. */
+const REFRESH_MS = 400;
+
+/** A tile of one channel, or why there is none. */
+export interface TileAnswer {
+  readonly channel: string;
+  readonly data: TileData | undefined;
+  readonly error?: ApiError;
+}
+
+export type FetchTiles = (
+  channels: readonly string[],
+  address: Address,
+  signal: AbortSignal,
+) => Promise<Outcome<TileAnswer[]>>;
+
+interface Flight {
+  readonly key: string;
+  readonly address: Address;
+  readonly channels: ReadonlySet<string>;
+  readonly control: AbortController;
+}
+
+interface Failure {
+  attempts: number;
+  again: number;
+}
+
+export interface LoaderStatus {
+  readonly inFlight: number;
+  readonly queued: number;
+  /** The newest failure of something in view, until it succeeds. */
+  readonly error: ApiError | undefined;
+}
+
+export class Loader {
+  private wants: readonly Want[] = [];
+  private readonly flights = new Set<Flight>();
+  private readonly failures = new Map<string, Failure>();
+  /** Channels that are not to be asked for, and why: unknown, or not numeric. */
+  readonly refused = new Map<string, ApiError>();
+  private error: ApiError | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  /** Counters for whoever watches: a test, or the help page. */
+  readonly counters = { requests: 0, inFlightMax: 0, abandoned: 0, failed: 0 };
+
+  constructor(
+    private readonly store: TileStore,
+    private readonly fetchTiles: FetchTiles,
+    private readonly arrivals: () => number,
+    private readonly onChange: () => void,
+    private readonly clock: () => number = () => performance.now(),
+  ) {}
+
+  status(): LoaderStatus {
+    return { inFlight: this.flights.size, queued: this.missing().length, error: this.error };
+  }
+
+  /** Replaces what is wanted. */
+  want(wants: readonly Want[]): void {
+    this.wants = wants;
+    const keys = new Map(wants.map((w) => [keyOf(w), w]));
+    for (const flight of this.flights) {
+      const still = keys.get(flight.key);
+      if (still && [...flight.channels].some((channel) => still.channels.has(channel))) continue;
+      this.counters.abandoned++;
+      this.flights.delete(flight);
+      flight.control.abort();
+    }
+    this.pump();
+  }
+
+  /** Asks again for what has been given up. */
+  retry(): void {
+    this.failures.clear();
+    this.refused.clear();
+    this.error = undefined;
+    this.pump();
+  }
+
+  stop(): void {
+    this.want([]);
+    clearTimeout(this.timer);
+  }
+
+  private pump(): void {
+    clearTimeout(this.timer);
+    for (const { address, channels } of this.missing()) {
+      if (this.flights.size >= LIMIT) return;
+      this.start(address, channels);
+    }
+    this.wakeLater();
+  }
+
+  /** Tiles to ask for now, most urgent first, each with at most as many channels as a request may name. */
+  private missing(): { address: Address; channels: string[] }[] {
+    const now = this.clock();
+    const out: { address: Address; channels: string[] }[] = [];
+    for (const want of this.wants) {
+      const key = keyOf(want);
+      const channels = [...want.channels].filter((channel) => {
+        if (this.refused.has(channel)) return false;
+        const tile = this.store.get(channel, want);
+        if (tile && !(tile.stale && want.rank < PREFETCH && now - tile.asked.ms >= REFRESH_MS)) return false;
+        const failure = this.failures.get(`${key} ${channel}`);
+        if (failure && (failure.attempts >= ATTEMPTS_MAX || failure.again > now)) return false;
+        return !this.isUnderWay(key, channel);
+      });
+      for (let i = 0; i < channels.length; i += CHANNELS_MAX) {
+        out.push({
+          address: { level: want.level, offset: want.offset },
+          channels: channels.slice(i, i + CHANNELS_MAX),
+        });
+      }
+    }
+    return out;
+  }
+
+  private isUnderWay(key: string, channel: string): boolean {
+    for (const flight of this.flights) if (flight.key === key && flight.channels.has(channel)) return true;
+    return false;
+  }
+
+  private start(address: Address, channels: readonly string[]): void {
+    const flight: Flight = {
+      key: keyOf(address),
+      address,
+      channels: new Set(channels),
+      control: new AbortController(),
+    };
+    const asked = { ms: this.clock(), arrivals: this.arrivals() };
+    this.flights.add(flight);
+    this.counters.requests++;
+    this.counters.inFlightMax = Math.max(this.counters.inFlightMax, this.flights.size);
+    void this.fetchTiles(channels, address, flight.control.signal).then((outcome) => {
+      // An abandoned request has left the set already.
+      if (!this.flights.delete(flight)) return;
+      if (outcome.ok) this.accept(flight, outcome.value, asked);
+      else this.fail(flight, outcome.error);
+      this.pump();
+      this.onChange();
+    });
+  }
+
+  private accept(flight: Flight, answers: readonly TileAnswer[], asked: { ms: number; arrivals: number }): void {
+    this.error = undefined;
+    for (const answer of answers) {
+      if (answer.data) {
+        this.failures.delete(`${flight.key} ${answer.channel}`);
+        this.store.put(answer.channel, flight.address, answer.data, asked);
+      } else if (answer.error) {
+        this.refused.set(answer.channel, answer.error);
+      }
+    }
+  }
+
+  private fail(flight: Flight, error: ApiError): void {
+    this.counters.failed++;
+    this.error = error;
+    const now = this.clock();
+    for (const channel of flight.channels) {
+      const key = `${flight.key} ${channel}`;
+      const attempts = (this.failures.get(key)?.attempts ?? 0) + 1;
+      this.failures.set(key, { attempts, again: now + 500 * 2 ** (attempts - 1) });
+    }
+  }
+
+  /** Wakes when a failed or stale tile may be asked for again. */
+  private wakeLater(): void {
+    const now = this.clock();
+    let soonest = Infinity;
+    for (const want of this.wants) {
+      for (const channel of want.channels) {
+        if (this.refused.has(channel)) continue;
+        const tile = this.store.get(channel, want);
+        if (this.isUnderWay(keyOf(want), channel)) continue;
+        if (tile?.stale && want.rank < PREFETCH) soonest = Math.min(soonest, tile.asked.ms + REFRESH_MS);
+        const failure = this.failures.get(`${keyOf(want)} ${channel}`);
+        if (!tile && failure && failure.attempts < ATTEMPTS_MAX) soonest = Math.min(soonest, failure.again);
+      }
+    }
+    if (Number.isFinite(soonest)) {
+      this.timer = setTimeout(() => this.pump(), Math.max(20, soonest - now));
+    }
+  }
+}

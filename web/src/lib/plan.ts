@@ -1,0 +1,82 @@
+/**
+ * Which tiles a view wants, in what order. Pure: the loader asks for what is missing.
+ *
+ * What is seen comes first, from the middle outwards, then what would complete it (an overview of everything, the events
+ * beyond the borders), then what is likely to be seen next: neighbours in the direction of movement first, the parent,
+ * and the children under the pointer.
+ */
+import { LEVEL_MIN, offsetOf, overviewLevel, parentOf, tilesOf, keyOf, type Address } from "./level";
+import { neighbourOf } from "./neighbour";
+import type { TileStore } from "./tiles";
+import type { Span } from "./time";
+import { instantAt } from "./view";
+
+export interface PlanInput {
+  readonly view: Span;
+  readonly level: number;
+  readonly channels: readonly { readonly channel: string; readonly extent: Span | undefined }[];
+  /** −1 back in time, 1 forward, 0 at rest. */
+  readonly motion: -1 | 0 | 1;
+  /** −1 zooming in, 1 zooming out, 0 neither. */
+  readonly zoom: -1 | 0 | 1;
+  /** Where the pointer is, as a fraction of the view. */
+  readonly pointer: number;
+}
+
+/** A tile to have, of the channels named. Smaller `rank` is more urgent; from `PREFETCH` on nobody sees it yet. */
+export interface Want extends Address {
+  readonly rank: number;
+  readonly channels: Set<string>;
+}
+
+export const PREFETCH = 100;
+
+export function plan(store: TileStore, input: PlanInput): Want[] {
+  const { view, level, channels } = input;
+  const wants = new Map<string, Want>();
+  const want = (address: Address, rank: number, only?: string): void => {
+    const key = keyOf(address);
+    let entry = wants.get(key);
+    if (!entry) wants.set(key, (entry = { ...address, rank, channels: new Set() }));
+    for (const { channel, extent } of channels) {
+      if (only !== undefined && channel !== only) continue;
+      if (extent && !meets(address, extent)) continue;
+      entry.channels.add(channel);
+    }
+  };
+
+  const seen = tilesOf(level, view);
+  const middle = (seen.length - 1) / 2;
+  seen.forEach((tile, index) => want(tile, 1 + Math.abs(index - middle)));
+
+  // With nothing at all to show, one coarse tile is the quickest picture.
+  for (const { channel, extent } of channels) {
+    if (extent) {
+      for (const tile of tilesOf(overviewLevel(extent), extent)) want(tile, 30, channel);
+    }
+    const before = neighbourOf(store, channel, level, view.from, -1, extent).need;
+    const after = neighbourOf(store, channel, level, view.to, 1, extent).need;
+    if (before) want(before, 20, channel);
+    if (after) want(after, 20, channel);
+  }
+
+  const first = seen[0];
+  const last = seen[seen.length - 1];
+  if (first && last) {
+    const left = { level, offset: first.offset - 1 };
+    const right = { level, offset: last.offset + 1 };
+    want(left, PREFETCH + (input.motion === 1 ? 30 : 10));
+    want(right, PREFETCH + (input.motion === -1 ? 30 : 10));
+    for (const tile of [left, first, last, right]) want(parentOf(tile), PREFETCH + (input.zoom === 1 ? 5 : 20));
+    if (level > LEVEL_MIN && input.zoom !== 1) {
+      const under = { level: level - 1, offset: offsetOf(level - 1, instantAt(view, input.pointer)) };
+      want(under, PREFETCH + (input.zoom === -1 ? 5 : 25));
+    }
+  }
+  return [...wants.values()].filter((w) => w.channels.size > 0).sort((a, b) => a.rank - b.rank);
+}
+
+/** Whether a tile can hold events of the extent. */
+function meets(address: Address, extent: Span): boolean {
+  return offsetOf(address.level, extent.from) <= address.offset && address.offset <= offsetOf(address.level, extent.to);
+}

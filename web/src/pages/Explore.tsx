@@ -1,0 +1,112 @@
+/** Streams on the left, plots on the right; how to send a first point while there is nothing. */
+import type { JSX, RefObject } from "preact";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import type { StreamInfo } from "../api/streams";
+import { fetchStreams, isPlottable } from "../api/streams";
+import { FirstSteps } from "../components/FirstSteps";
+import { Announcer, Plots } from "../components/Plots";
+import { StreamTree } from "../components/StreamTree";
+import { Toolbar } from "../components/Toolbar";
+import { useEmitter, useShared } from "../context";
+import { CHANNELS_MAX } from "../lib/address";
+import { channelOf } from "../lib/channel";
+import { MINUTE, nowInstant } from "../lib/time";
+
+const FIRST_POLL_MS = 1_000;
+/** So many fields of the first stream are shown when nothing was chosen. */
+const CHOSEN_MAX = 2;
+
+interface ExploreProps {
+  readonly searchField: RefObject<HTMLInputElement | null>;
+  readonly isTreeOpen: boolean;
+  readonly onTreeClose: () => void;
+  readonly say: (text: string) => void;
+}
+
+export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExploreProps): JSX.Element {
+  const { client, explorer } = useShared();
+  useEmitter(explorer.changed);
+  const [isEmpty, setEmpty] = useState(false);
+  const plots = useRef<HTMLDivElement>(null);
+  const wasEmpty = useRef(false);
+
+  const onStreams = useCallback(
+    (streams: readonly StreamInfo[], total: number) => {
+      if (total === 0) {
+        wasEmpty.current = true;
+        setEmpty(true);
+        return;
+      }
+      setEmpty(false);
+      if (explorer.channels.all.length === 0) chooseFirst(streams, explorer, wasEmpty.current);
+    },
+    [explorer],
+  );
+
+  // An empty database is asked often, so that the first point is seen at once.
+  useEffect(() => {
+    if (!isEmpty) return;
+    const control = new AbortController();
+    const timer = setInterval(() => {
+      if (document.hidden) return;
+      void fetchStreams(client, { limit: 100 }, control.signal).then((outcome) => {
+        if (outcome.ok && outcome.value.total > 0) onStreams(outcome.value.streams, outcome.value.total);
+      });
+    }, FIRST_POLL_MS);
+    return () => {
+      clearInterval(timer);
+      control.abort();
+    };
+  }, [client, isEmpty, onStreams]);
+
+  const hasChannels = explorer.channels.all.length > 0;
+  return (
+    <main class={isTreeOpen ? "explore tree-open" : "explore"}>
+      {!isEmpty && (
+        <aside class="side" id="streams" aria-label="Streams">
+          <StreamTree
+            searchField={searchField}
+            onStreams={onStreams}
+            onFull={() => say(`At most ${CHANNELS_MAX} channels at once: remove one first.`)}
+          />
+        </aside>
+      )}
+      {isTreeOpen && (
+        <button type="button" class="shade" aria-label="Close the list of streams" onClick={onTreeClose} />
+      )}
+      {isEmpty && !hasChannels ? (
+        <section class="content">
+          <FirstSteps />
+        </section>
+      ) : (
+        <section class="content" aria-label="Plots">
+          <Toolbar plots={plots} say={say} />
+          {hasChannels ? <Plots area={plots} /> : <p class="hint">Choose a channel from the list of streams.</p>}
+          <Announcer />
+        </section>
+      )}
+    </main>
+  );
+}
+
+/** Shows something of the stream with the most events, so that the first look is at data. */
+function chooseFirst(
+  streams: readonly StreamInfo[],
+  explorer: ReturnType<typeof useShared>["explorer"],
+  isFirstPoint: boolean,
+): void {
+  const best = [...streams]
+    .filter((info) => info.fields.some((field) => isPlottable(field.type)))
+    .sort((a, b) => (b.events ?? 0) - (a.events ?? 0))[0];
+  if (!best) return;
+  const fields = best.fields.filter((field) => isPlottable(field.type));
+  explorer.select(
+    fields.slice(0, CHOSEN_MAX).map((field) => channelOf(best.stream, field.name)),
+    [best],
+  );
+  const age = nowInstant() - (best.last ?? 0n);
+  if (isFirstPoint && age < 10n * MINUTE && age > -10n * MINUTE) {
+    explorer.show({ from: nowInstant() - 2n * MINUTE, to: nowInstant() });
+    explorer.setLive(true);
+  }
+}

@@ -1,0 +1,323 @@
+/** What is stored, at what cost, and what is done about late data. */
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { ApiError } from "../api/client";
+import { fetchStorage, type LateUse, type PartitionUse, type StorageUse } from "../api/storage";
+import { useEmitter, useShared } from "../context";
+import { formatBytes, formatCount, formatShare, formatValue } from "../lib/format";
+import { formatInstant, formatLength, type Instant, type Zone } from "../lib/time";
+
+const REFRESH_MS = 3_000;
+
+export function Storage(): JSX.Element {
+  const { client, session, explorer } = useShared();
+  useEmitter(explorer.changed);
+  const [use, setUse] = useState<StorageUse>();
+  const [error, setError] = useState<ApiError>();
+
+  useEffect(() => {
+    const control = new AbortController();
+    const load = (): void => {
+      if (document.hidden) return;
+      void fetchStorage(client, control.signal).then((outcome) => {
+        if (control.signal.aborted) return;
+        setError(outcome.ok ? undefined : outcome.error);
+        if (outcome.ok) setUse(outcome.value);
+      });
+    };
+    load();
+    const timer = setInterval(load, REFRESH_MS);
+    const stop = session.changed.subscribe(load);
+    return () => {
+      control.abort();
+      clearInterval(timer);
+      stop();
+    };
+  }, [client, session]);
+
+  return (
+    <main class="storage">
+      {error && (
+        <p class="notice error" role="alert">
+          {error.message}
+        </p>
+      )}
+      {use ? <Report use={use} zone={explorer.zone} /> : !error && <p class="hint">Reading …</p>}
+    </main>
+  );
+}
+
+function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
+  return (
+    <>
+      <div class="figures">
+        <Figure label="On disk" value={map(use.bytesOnDisk, formatBytes)} />
+        <Figure label="Bytes per event" value={map(use.bytesPerEvent, (v) => formatValue(v, 3))} />
+        <Figure
+          label="Write amplification"
+          value={map(use.amplificationEvents, (v) => formatValue(v, 3))}
+          note={map(use.amplificationBytes, (v) => `${formatValue(v, 3)} in bytes`)}
+          title="Events written to leaves for each event accepted"
+        />
+        <Figure label="Events accepted" value={map(use.eventsAccepted, formatCount)} />
+        <Figure
+          label="Memory"
+          value={map(use.memoryUsed, formatBytes)}
+          note={map(use.memoryBudget, (v) => `of ${formatBytes(v)}`)}
+        />
+        <Figure
+          label="Up for"
+          value={map(use.uptimeSeconds, (v) => formatLength(v * 1e9))}
+          note={use.version === undefined ? undefined : `version ${use.version}`}
+        />
+      </div>
+      <div class="columns">
+        <Card title="Events written, by cause">
+          {use.causes.length > 0 ? (
+            <Bars rows={use.causes.map(([cause, count]) => [cause.replaceAll("_", " "), count])} format={formatCount} />
+          ) : (
+            <Missing />
+          )}
+        </Card>
+        <Late late={use.late} zone={zone} />
+      </div>
+      <Card title="Tables">
+        {use.tables.length > 0 ? (
+          <div class="scroll">
+            <table class="list">
+              <thead>
+                <tr>
+                  <th>Table</th>
+                  <th class="num">Streams</th>
+                  <th class="num">Events</th>
+                  <th class="num">Size</th>
+                  <th class="num">Bytes/event</th>
+                  <th class="num">Partitions</th>
+                  <th>First</th>
+                  <th>Last</th>
+                </tr>
+              </thead>
+              <tbody>
+                {use.tables.map((table) => (
+                  <tr key={table.table}>
+                    <th scope="row">{table.table}</th>
+                    <td class="num">{map(table.streams, formatCount) ?? "–"}</td>
+                    <td class="num">{map(table.events, formatCount) ?? "–"}</td>
+                    <td class="num">{map(table.bytes, formatBytes) ?? "–"}</td>
+                    <td class="num">
+                      {table.bytes !== undefined && table.events ? formatValue(table.bytes / table.events, 3) : "–"}
+                    </td>
+                    <td class="num">{map(table.partitions, formatCount) ?? "–"}</td>
+                    <td>{instant(table.first, zone)}</td>
+                    <td>{instant(table.last, zone)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        ) : (
+          <Missing text="No tables yet." />
+        )}
+      </Card>
+      <Card title="Partitions">
+        {use.partitions.length > 0 ? (
+          <Partitions partitions={use.partitions} zone={zone} />
+        ) : (
+          <Missing text="No partitions yet." />
+        )}
+      </Card>
+    </>
+  );
+}
+
+function Late({ late, zone }: { late: LateUse | undefined; zone: Zone }): JSX.Element {
+  if (!late) {
+    return (
+      <Card title="Late data">
+        <Missing />
+      </Card>
+    );
+  }
+  return (
+    <Card title="Late data">
+      <dl class="pairs">
+        <dt>Share of late events</dt>
+        <dd>{map(late.share, formatShare) ?? "not available"}</dd>
+        <dt>Policy in force</dt>
+        <dd>{late.policy ?? "not available"}</dd>
+      </dl>
+      {late.candidates.length > 0 && (
+        <>
+          <h3>Predicted write amplification</h3>
+          <Bars
+            rows={late.candidates.map(({ policy, predicted }) => [policy, predicted ?? NaN])}
+            format={(v) => formatValue(v, 3)}
+            chosen={late.policy}
+          />
+        </>
+      )}
+      {late.histogram.length > 0 && (
+        <>
+          <h3>How late, in events</h3>
+          <Histogram bins={late.histogram} />
+        </>
+      )}
+      {late.decisions.length > 0 && (
+        <>
+          <h3>Decisions</h3>
+          <ul class="decisions">
+            {late.decisions.map((decision) => (
+              <li key={`${decision.time} ${decision.to}`}>
+                <span class="soft">{instant(decision.time, zone)}</span> {decision.from} → <b>{decision.to}</b>
+                <span class="soft"> {decision.reason}</span>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </Card>
+  );
+}
+
+/** Columns of a histogram whose bounds grow by factors. */
+function Histogram({ bins }: { bins: LateUse["histogram"] }): JSX.Element {
+  const most = Math.max(1, ...bins.map((bin) => bin.count));
+  return (
+    <div
+      class="histogram"
+      role="img"
+      aria-label={`Histogram of delays: ${bins.map((b) => `${bound(b.bound)}: ${b.count}`).join(", ")}`}
+    >
+      {bins.map((bin, index) => (
+        <div class="bin" key={index} title={`${bound(bin.bound)}: ${formatCount(bin.count)}`}>
+          <div class="bin-fill" style={{ height: `${(bin.count / most) * 100}%` }} />
+          <span>{bin.bound === undefined ? "∞" : compact(bin.bound)}</span>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function bound(value: number | undefined): string {
+  return value === undefined ? "more" : `up to ${formatCount(value)}`;
+}
+
+function compact(value: number): string {
+  return value >= 1e6
+    ? `${Number((value / 1e6).toPrecision(2))}M`
+    : value >= 1e3
+      ? `${Number((value / 1e3).toPrecision(2))}k`
+      : String(value);
+}
+
+interface BarsProps {
+  readonly rows: readonly (readonly [string, number])[];
+  readonly format: (value: number) => string;
+  readonly chosen?: string | undefined;
+}
+
+function Bars({ rows, format, chosen }: BarsProps): JSX.Element {
+  const most = Math.max(1e-300, ...rows.map(([, value]) => (Number.isNaN(value) ? 0 : value)));
+  return (
+    <table class="bars">
+      <tbody>
+        {rows.map(([label, value]) => (
+          <tr key={label} class={label === chosen ? "chosen" : ""}>
+            <th scope="row">{label}</th>
+            <td class="bar">
+              <div style={{ width: `${Number.isNaN(value) ? 0 : (value / most) * 100}%` }} />
+            </td>
+            <td class="num">{format(value)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Each table's partitions over time: darker means more bytes, a dot that late runs wait. */
+function Partitions({ partitions, zone }: { partitions: readonly PartitionUse[]; zone: Zone }): JSX.Element {
+  const placed = partitions.flatMap((p) =>
+    p.start !== undefined && p.end !== undefined ? [{ ...p, start: p.start, end: p.end }] : [],
+  );
+  if (placed.length === 0) return <Missing />;
+  const low = placed.reduce((least, p) => (p.start < least ? p.start : least), placed[0]?.start ?? 0n);
+  const high = placed.reduce((most, p) => (p.end > most ? p.end : most), placed[0]?.end ?? 1n);
+  const size = Math.max(1, Number(high - low));
+  const most = Math.max(1, ...placed.map((p) => p.bytes));
+  const tables = [...new Set(placed.map((p) => p.table))];
+  return (
+    <>
+      <div class="lanes">
+        {tables.map((table) => (
+          <div class="lane" key={table}>
+            <span class="lane-name">{table}</span>
+            <div class="lane-track">
+              {placed
+                .filter((p) => p.table === table)
+                .map((p, index) => (
+                  <div
+                    key={index}
+                    class={p.lateRuns ? "part late" : "part"}
+                    style={{
+                      left: `${(Number(p.start - low) / size) * 100}%`,
+                      width: `${(Number(p.end - p.start) / size) * 100}%`,
+                      opacity: 0.25 + 0.75 * Math.sqrt(p.bytes / most),
+                    }}
+                    title={`${instant(p.start, zone)} – ${instant(p.end, zone)}: ${formatBytes(p.bytes)}${
+                      p.events === undefined ? "" : `, ${formatCount(p.events)} events`
+                    }${p.lateRuns ? `, ${p.lateRuns} late runs` : ""}`}
+                  />
+                ))}
+            </div>
+          </div>
+        ))}
+      </div>
+      <p class="soft lane-ends">
+        <span>{instant(low, zone)}</span>
+        <span>
+          {formatCount(placed.length)} partitions{placed.length >= 200 ? " (the largest)" : ""}
+        </span>
+        <span>{instant(high, zone)}</span>
+      </p>
+    </>
+  );
+}
+
+interface FigureProps {
+  readonly label: string;
+  readonly value: string | undefined;
+  readonly note?: string | undefined;
+  readonly title?: string;
+}
+
+function Figure({ label, value, note, title }: FigureProps): JSX.Element {
+  return (
+    <div class="figure" {...(title === undefined ? {} : { title })}>
+      <span class="figure-label">{label}</span>
+      <span class={value === undefined ? "figure-value soft none" : "figure-value"}>{value ?? "not available"}</span>
+      <span class="soft">{note ?? "\u00a0"}</span>
+    </div>
+  );
+}
+
+function Card({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
+  return (
+    <section class="card">
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+function Missing({ text = "Not available." }: { text?: string }): JSX.Element {
+  return <p class="soft">{text}</p>;
+}
+
+function map<T>(value: number | undefined, format: (value: number) => T): T | undefined {
+  return value === undefined ? undefined : format(value);
+}
+
+function instant(at: Instant | undefined, zone: Zone): string {
+  return at === undefined ? "–" : formatInstant(at, zone, 0);
+}
