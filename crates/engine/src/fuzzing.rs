@@ -10,6 +10,7 @@ use headwater_codec::Cursor;
 pub fn footer(bytes: &[u8]) {
     if let Ok(footer) = Footer::decode(bytes) {
         assert_eq!(Footer::decode(&footer.encode()).as_ref(), Ok(&footer));
+        assert!(crate::segment::index_agrees(bytes, &footer));
     }
 }
 

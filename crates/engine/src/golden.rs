@@ -245,6 +245,7 @@ fn a_footer() {
     let bytes = footer().encode();
     check("footer", &bytes);
     assert_eq!(Footer::decode(&bytes), Ok(footer()));
+    assert!(crate::segment::index_agrees(&bytes, &footer()));
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

@@ -86,7 +86,8 @@ impl StreamView {
 
     /// What a partition holds of the stream.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Arc<StreamState>>> {
-        Ok(self.core.store.state(partition)?.stream(self.stream))
+        let store = &self.core.store;
+        store.stream(&*store.state(partition)?, self.stream)
     }
 }
 

@@ -207,6 +207,11 @@ const HAS_LATE: u8 = 64;
 impl Footer {
     /// The footer's bytes, trailer included.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        self.encode_noting(|_, _, _| ())
+    }
+
+    /// As [`Footer::encode`]; tells of each stream where its change begins and ends.
+    pub(super) fn encode_noting(&self, mut note: impl FnMut(StreamId, usize, usize)) -> Vec<u8> {
         let mut out = vec![FOOTER_VERSION];
         let (offset, bytes) = self.previous.unwrap_or((0, 0));
         out.put_varint(offset);
@@ -223,7 +228,9 @@ impl Footer {
         for delta in &self.streams {
             out.put_varint(u64::from(delta.stream.0.wrapping_sub(before)));
             before = delta.stream.0;
+            let at = out.len();
             delta.encode(self.group_offset, self.sequence, &mut out);
+            note(delta.stream, at, out.len());
         }
         let crc = crc32c(&out);
         let len = out.len() + TRAILER_BYTES;
@@ -235,6 +242,41 @@ impl Footer {
 
     /// Reads a footer, trailer included.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Footer, DecodeError> {
+        let (mut footer, mut cursor, count) = Footer::open(bytes)?;
+        footer.streams.reserve_exact(count);
+        let mut before = 0u32;
+        for _ in 0..count {
+            before = next_stream(before, &mut cursor)?;
+            footer.streams.push(StreamDelta::decode(
+                StreamId(before),
+                footer.group_offset,
+                footer.sequence,
+                &mut cursor,
+            )?);
+        }
+        cursor.finish()?;
+        Ok(footer)
+    }
+
+    /// Reads a footer but for its streams; tells of each of them where its change begins and ends.
+    pub(super) fn decode_noting(
+        bytes: &[u8],
+        mut note: impl FnMut(StreamId, usize, usize),
+    ) -> Result<Footer, DecodeError> {
+        let (footer, mut cursor, count) = Footer::open(bytes)?;
+        let mut before = 0u32;
+        for _ in 0..count {
+            before = next_stream(before, &mut cursor)?;
+            let at = cursor.offset();
+            StreamDelta::skip(&mut cursor)?;
+            note(StreamId(before), at, cursor.offset());
+        }
+        cursor.finish()?;
+        Ok(footer)
+    }
+
+    /// Checks a footer and reads what stands before its streams; these follow, so many.
+    fn open(bytes: &[u8]) -> Result<(Footer, Cursor<'_>, usize), DecodeError> {
         let at = bytes.len().checked_sub(TRAILER_BYTES);
         let Some((body, trailer)) = at.map(|at| bytes.split_at(at)) else {
             return Err(DecodeError {
@@ -284,26 +326,23 @@ impl Footer {
             Some(Table::decode(&mut Cursor::new(table_bytes))?)
         };
         let count = cursor.varint_up_to(cursor.remaining() as u64, "stream count")?;
-        let mut streams = Vec::with_capacity(count);
-        let mut before = 0u32;
-        for _ in 0..count {
-            let step = cursor.varint_up_to(u64::from(u32::MAX), "stream id")? as u32;
-            before = before.wrapping_add(step);
-            streams.push(StreamDelta::decode(
-                StreamId(before),
-                group_offset,
-                sequence,
-                &mut cursor,
-            )?);
-        }
-        cursor.finish()?;
-        Ok(Footer {
+        let footer = Footer {
             previous,
             group_offset,
             sequence,
             table,
-            streams,
-        })
+            streams: Vec::new(),
+        };
+        Ok((footer, cursor, count))
+    }
+}
+
+/// The number of the next stream in a footer: they rise.
+pub(super) fn next_stream(before: u32, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
+    let step = cursor.varint_up_to(u64::from(u32::MAX), "stream id")? as u32;
+    match before.checked_add(step) {
+        Some(stream) => Ok(stream),
+        None => Err(cursor.fail("a stream id below 2^32")),
     }
 }
 
@@ -529,6 +568,60 @@ impl StreamDelta {
         }
         Ok(delta)
     }
+
+    /// Goes behind a change without keeping anything of it, or looking closer than its length asks for.
+    fn skip(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
+        let flags = cursor.u8("stream flags")?;
+        let count = |cursor: &mut Cursor<'_>| {
+            let most = cursor.remaining() as u64;
+            cursor.varint_up_to(most, "a count")
+        };
+        if flags & HAS_KEY != 0 {
+            cursor.prefixed("stream key")?;
+        }
+        if flags & HAS_REMOVED != 0 {
+            skip_varints(count(cursor)?.saturating_mul(2), cursor)?;
+        }
+        skip_leaves(cursor)?;
+        if flags & HAS_LATE != 0 {
+            for _ in 0..count(cursor)? {
+                skip_leaves(cursor)?;
+            }
+        }
+        if flags & HAS_PYRAMID != 0 {
+            skip_varints(1, cursor)?;
+            skip_varints(count(cursor)?, cursor)?;
+            skip_varints(count(cursor)?.saturating_mul(6), cursor)?;
+        }
+        if flags & HAS_STALE != 0 {
+            let bytes = count(cursor)?.saturating_mul(16);
+            cursor.take(bytes, "stale ranges")?;
+        }
+        skip_varints(count(cursor)?.saturating_mul(3), cursor)?;
+        if flags & HAS_LAST_ROW != 0 {
+            cursor.prefixed("last row")?;
+        }
+        Ok(())
+    }
+}
+
+fn skip_varints(count: usize, cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
+    for _ in 0..count {
+        cursor.varint("a number")?;
+    }
+    Ok(())
+}
+
+fn skip_leaves(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
+    let count = cursor.varint_up_to(cursor.remaining() as u64, "leaf count")?;
+    for _ in 0..count {
+        skip_varints(5, cursor)?;
+        match cursor.u8("leaf kind")? {
+            0 => {}
+            _ => skip_varints(2, cursor)?,
+        }
+    }
+    Ok(())
 }
 
 fn level(cursor: &mut Cursor<'_>) -> Result<Level, DecodeError> {

@@ -4,6 +4,7 @@
 //! Failure: an error leaves bytes behind the committed length, which the next group overwrites.
 
 use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
+use super::index::GroupIndex;
 use crate::catalog::Table;
 use crate::ids::Sequence;
 use crate::life::ExpirySpan;
@@ -138,7 +139,8 @@ impl GroupWriter {
         sequence: Sequence,
         table: Option<Table>,
         streams: Vec<StreamDelta>,
-    ) -> Result<(Footer, FinishedGroup)> {
+        page_shift: u32,
+    ) -> Result<(Footer, GroupIndex, FinishedGroup)> {
         let footer = Footer {
             previous,
             group_offset: self.group_offset,
@@ -146,7 +148,7 @@ impl GroupWriter {
             table,
             streams,
         };
-        let bytes = footer.encode();
+        let (bytes, index) = GroupIndex::encode(&footer, self.offset(), page_shift)?;
         let footer_offset = self.put(&bytes)?;
         self.bytes.index += bytes.len() as u64;
         self.write_out()?;
@@ -155,6 +157,7 @@ impl GroupWriter {
         self.group_offset = footer_offset + u64::from(footer_bytes);
         Ok((
             footer,
+            index,
             FinishedGroup {
                 footer_offset,
                 footer_bytes,

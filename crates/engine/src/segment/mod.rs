@@ -4,12 +4,13 @@
 //! names it; a segment's state is the fold of its footers; ids are never used twice.
 //! Format: docs/format/segment.md.
 
-mod directory;
 mod format;
 mod group;
+mod index;
+mod page;
 pub(crate) mod pyramid;
+mod recent;
 mod state;
-mod states;
 mod store;
 
 pub(crate) use format::{
@@ -17,5 +18,8 @@ pub(crate) use format::{
     SegmentHeader, StreamDelta,
 };
 pub(crate) use group::{FinishedGroup, GroupWriter};
-pub(crate) use state::{SegmentState, StreamState};
-pub(crate) use store::{Partition, SegmentFile, Store};
+#[cfg(any(test, fuzzing))]
+pub(crate) use index::index_agrees;
+pub(crate) use index::{ChangedPages, SegmentState};
+pub(crate) use state::{Fold, StreamState, Sums};
+pub(crate) use store::{PageCursor, Partition, SegmentFile, Store};

@@ -1,16 +1,15 @@
-//! What a segment holds: the fold of its footers up to the committed length.
+//! What a segment holds of a stream, and in sum: the fold of its footers up to the committed length.
 //!
 //! Invariants: a stream's main run is sorted and its leaves do not overlap (`keep`: they may share a border); blocks are
 //! sorted by level and bucket; blocks of the base level cover every row of the main run.
-//! Concurrency: immutable; a group makes a new state that shares what did not change.
+//! Concurrency: plain data.
 
-use super::directory::{Change, Directory};
 use super::format::{BlockEntry, Footer, LeafEntry, StreamDelta};
 use crate::catalog::Table;
 use crate::ids::StreamId;
+use crate::meta::PartitionRecord;
 use headwater_codec::{ClosedRange, Level};
-use std::cell::Cell;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 /// What a segment holds of one stream.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,17 +127,7 @@ impl StreamState {
     }
 }
 
-/// What a segment holds.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SegmentState {
-    streams: Directory,
-    /// The newest table definition written to this segment.
-    pub(crate) table: Option<Table>,
-    pub(crate) footer_bytes: u64,
-    pub(crate) sums: Sums,
-}
-
-/// Sums over the streams of a segment.
+/// Sums over the streams of a segment, and over its footers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) events: u64,
@@ -147,92 +136,73 @@ pub(crate) struct Sums {
     pub(crate) late_runs: u64,
     /// Bytes of leaves and blocks that something refers to.
     pub(crate) live_bytes: u64,
+    pub(crate) footer_bytes: u64,
 }
 
 impl Sums {
-    fn of(state: &StreamState) -> Sums {
+    /// Of one stream.
+    pub(crate) fn of(state: &StreamState) -> Sums {
         Sums {
             events: state.rows(),
             leaves: state.main.len() as u64,
             late_runs: state.late.len() as u64,
             live_bytes: state.live_bytes(),
+            footer_bytes: 0,
         }
     }
 
-    fn replace(&mut self, old: Sums, new: Sums) {
+    /// Of a partition with so many bytes of footers, as its record has them.
+    pub(super) fn of_record(record: &PartitionRecord, footer_bytes: u64) -> Sums {
+        Sums {
+            events: record.events,
+            leaves: record.leaves,
+            late_runs: record.late_runs,
+            live_bytes: record.live_bytes.saturating_sub(footer_bytes),
+            footer_bytes,
+        }
+    }
+
+    /// A stream's part changes.
+    pub(super) fn replace(&mut self, old: Sums, new: Sums) {
         let replaced = |sum: u64, old: u64, new: u64| (sum + new).saturating_sub(old);
         self.events = replaced(self.events, old.events, new.events);
         self.leaves = replaced(self.leaves, old.leaves, new.leaves);
         self.late_runs = replaced(self.late_runs, old.late_runs, new.late_runs);
         self.live_bytes = replaced(self.live_bytes, old.live_bytes, new.live_bytes);
     }
-}
 
-/// A change of a footer, which also keeps the sums.
-struct Counted<'a> {
-    delta: &'a StreamDelta,
-    sums: &'a Cell<Sums>,
-}
-
-impl Change for Counted<'_> {
-    fn stream(&self) -> StreamId {
-        self.delta.stream
-    }
-
-    fn apply(&self, old: Option<&StreamState>) -> StreamState {
-        let mut state = old.cloned().unwrap_or_default();
-        let before = Sums::of(&state);
-        state.apply(self.delta);
-        let mut sums = self.sums.get();
-        sums.replace(before, Sums::of(&state));
-        self.sums.set(sums);
-        state
-    }
-}
-
-impl SegmentState {
-    /// The state after one more group.
-    pub(crate) fn with_footer(&self, footer: &Footer, footer_bytes: u64) -> SegmentState {
-        let mut next = self.clone();
-        next.apply(footer, footer_bytes);
-        next
-    }
-
-    pub(crate) fn apply(&mut self, footer: &Footer, footer_bytes: u64) {
-        let sums = Cell::new(self.sums);
-        let counted = |delta| Counted { delta, sums: &sums };
-        let mut changes: Vec<Counted<'_>> = footer.streams.iter().map(counted).collect();
-        changes.sort_by_key(|c| c.delta.stream);
-        self.streams.change(&changes);
-        self.sums = sums.get();
-        if let Some(table) = &footer.table {
-            self.table = Some(table.clone());
-        }
-        self.footer_bytes += footer_bytes;
-    }
-
-    /// What it holds of a stream.
-    pub(crate) fn stream(&self, stream: StreamId) -> Option<Arc<StreamState>> {
-        self.streams.get(stream)
-    }
-
-    /// True when nothing is left in it, neither rows nor buckets.
+    /// True when nothing is left, neither rows nor buckets.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sums.events == 0 && self.sums.live_bytes == 0
+        self.events == 0 && self.live_bytes == 0
     }
 
     /// True when the rows have gone and left their buckets.
     pub(crate) fn is_aged(&self) -> bool {
-        self.sums.events == 0 && self.sums.live_bytes > 0
+        self.events == 0 && self.live_bytes > 0
     }
+}
 
-    /// Its streams, by number.
-    pub(crate) fn streams(&self) -> &Directory {
-        &self.streams
-    }
+/// Everything a segment holds, in memory: for repairs, which look at whole segments.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fold {
+    pub(crate) streams: BTreeMap<StreamId, StreamState>,
+    /// The newest table definition written to the segment.
+    pub(crate) table: Option<Table>,
+    pub(crate) sums: Sums,
+}
 
-    /// Bytes of memory, about.
-    pub(crate) fn weight(&self) -> usize {
-        size_of::<SegmentState>() + self.streams.weight()
+impl Fold {
+    /// One more group.
+    pub(crate) fn apply(&mut self, footer: &Footer, footer_bytes: u64) {
+        for delta in &footer.streams {
+            let state = self.streams.entry(delta.stream).or_default();
+            let before = Sums::of(state);
+            state.apply(delta);
+            self.sums.replace(before, Sums::of(state));
+        }
+        if let Some(table) = &footer.table {
+            self.table = Some(table.clone());
+        }
+        self.sums.footer_bytes += footer_bytes;
     }
 }

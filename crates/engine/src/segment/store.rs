@@ -1,4 +1,4 @@
-//! Reading segments: open files, states, leaves and blocks, each through a bounded cache.
+//! Reading segments: open files, states, pages, leaves and blocks, each through a bounded cache.
 //!
 //! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never change and every key names
 //! file and offset. A leaf or block whose bytes are damaged is remembered and reported once in the log.
@@ -8,8 +8,10 @@
 use super::format::{
     BlockEntry, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader,
 };
-use super::state::SegmentState;
-use super::states::States;
+use super::index::{ChangedPages, GroupIndex, PageNumber, SegmentState};
+use super::page::Page;
+use super::recent::Recent;
+use super::state::{StreamState, Sums};
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::memory::in_table_type;
@@ -22,7 +24,7 @@ use headwater_io::{File, Files, OpenMode};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,6 +121,9 @@ impl Weighter<ColumnKey, Decoded> for Weigh {
     }
 }
 
+/// Streams of a page, about.
+const PAGE_STREAMS: usize = 64;
+
 /// Opens segments and reads them.
 pub(crate) struct Store {
     files: Arc<dyn Files>,
@@ -127,7 +132,10 @@ pub(crate) struct Store {
     /// Of a reader beside an owner: files held open since it looked, since the owner may remove their names.
     pinned: Option<HashMap<SegmentId, Arc<dyn File>>>,
     open_files_max: usize,
-    states: States,
+    /// Stream numbers of a page, as a power of two: as many as give about [`PAGE_STREAMS`] of a shard.
+    page_shift: u32,
+    states: Recent<SegmentState>,
+    pages: Recent<Page>,
     leaves: Cache<Place, (Leaf, usize), Weigh>,
     columns: Cache<ColumnKey, Decoded, Weigh>,
     blocks: Cache<Place, Arc<BucketBlock>, Weigh>,
@@ -160,7 +168,9 @@ impl Store {
             open: Cache::new(open_files_max.max(2)),
             pinned: None,
             open_files_max,
-            states: States::new(cache_bytes / 4, 2 * shards.max(1)),
+            page_shift: (PAGE_STREAMS * shards.max(1)).next_power_of_two().ilog2(),
+            states: Recent::new(cache_bytes / 8, 2 * shards.max(1)),
+            pages: Recent::new(cache_bytes / 4, 4 * shards.max(1)),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
             blocks: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
@@ -251,6 +261,7 @@ impl Store {
     pub(crate) fn forget(&self, id: SegmentId) {
         self.open.remove(&id);
         self.states.forget(id);
+        self.pages.forget(id);
     }
 
     fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
@@ -311,60 +322,125 @@ impl Store {
         &self,
         id: SegmentId,
         record: &PartitionRecord,
-        mut each: impl FnMut(Footer, u32) -> bool,
+        mut each: impl FnMut(Footer) -> bool,
     ) -> Result<()> {
         let mut next = Some((record.footer_offset, record.footer_bytes));
         while let Some((offset, bytes)) = next {
             let footer = self.footer(id, offset, bytes)?;
-            next = footer.previous;
-            if let Some((previous, len)) = next
-                && previous + u64::from(len) > offset
-            {
-                return Err(Error::damage(crate::error::Damage {
-                    file: self.path(id),
-                    offset,
-                    expected: "a footer that points back".into(),
-                    found: format!("previous footer at {previous}"),
-                }));
-            }
-            if !each(footer, bytes) {
+            next = self.before(id, offset, &footer)?;
+            if !each(footer) {
                 return Ok(());
             }
         }
         Ok(())
     }
 
+    /// Where the footer before one at `offset` stands.
+    fn before(&self, id: SegmentId, offset: u64, footer: &Footer) -> Result<Option<(u64, u32)>> {
+        match footer.previous {
+            Some((previous, len)) if previous.saturating_add(u64::from(len)) > offset => {
+                Err(Error::damage(crate::error::Damage {
+                    file: self.path(id),
+                    offset,
+                    expected: "a footer that points back".into(),
+                    found: format!("previous footer at {previous}"),
+                }))
+            }
+            before => Ok(before),
+        }
+    }
+
     /// The state of a partition.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Arc<SegmentState>> {
-        let key = (partition.id(), partition.record.footer_offset);
-        if let Some(state) = self.states.get(key) {
+        let (id, record) = (partition.id(), &partition.record);
+        if let Some(state) = self.states.get((id, 0), record.footer_offset) {
             return Ok(state);
         }
-        // From the newest to the oldest only the places are kept: a footer of many streams is large.
-        let mut places = Vec::new();
-        let mut next = (
-            partition.record.footer_offset,
-            partition.record.footer_bytes,
-        );
-        self.footers(partition.id(), &partition.record, |footer, _| {
-            places.push(next);
-            next = footer.previous.unwrap_or((0, 0));
-            true
-        })?;
-        let mut state = SegmentState::default();
-        for (offset, bytes) in places.into_iter().rev() {
-            let footer = self.footer(partition.id(), offset, bytes)?;
-            state.apply(&footer, u64::from(bytes));
+        let mut groups = Vec::new();
+        let mut next = Some((record.footer_offset, record.footer_bytes));
+        while let Some((offset, bytes)) = next {
+            let raw = self.read(id, offset, bytes)?;
+            let (footer, index) = GroupIndex::read(&raw, offset, self.page_shift)
+                .map_err(|e| Error::decode(&self.path(id), offset, e))?;
+            next = self.before(id, offset, &footer)?;
+            groups.push((index, footer.table));
         }
+        let mut state = self.new_state(id);
+        for (group, table) in groups.into_iter().rev() {
+            state = state.with_group(group, table.as_ref(), Sums::default());
+        }
+        state.sums = Sums::of_record(record, state.sums.footer_bytes);
         let state = Arc::new(state);
-        self.states.put(key, Arc::clone(&state));
+        self.states.put(
+            (id, 0),
+            record.footer_offset,
+            Arc::clone(&state),
+            state.weight(),
+        );
         Ok(state)
     }
 
-    /// Remembers the state of a partition that a step just made: the next step will need it.
-    pub(crate) fn put_state(&self, partition: &Partition, state: Arc<SegmentState>) {
-        let key = (partition.id(), partition.record.footer_offset);
-        self.states.put(key, state);
+    /// The state of a segment that is begun.
+    pub(crate) fn new_state(&self, id: SegmentId) -> SegmentState {
+        SegmentState::new(id, self.page_shift)
+    }
+
+    /// Streams of a page, as a power of two.
+    pub(crate) fn page_shift(&self) -> u32 {
+        self.page_shift
+    }
+
+    /// Remembers what a step that is committed made of a partition: the next step will need it.
+    pub(crate) fn put_state(
+        &self,
+        partition: &Partition,
+        state: Arc<SegmentState>,
+        pages: &ChangedPages,
+    ) {
+        let (id, version) = (partition.id(), partition.record.footer_offset);
+        let weight = state.weight();
+        self.states.put((id, 0), version, state, weight);
+        for (page, content) in &pages.0 {
+            self.pages
+                .put((id, *page), version, Arc::clone(content), content.weight());
+        }
+    }
+
+    /// What a segment holds of the streams of a page.
+    pub(crate) fn page(&self, state: &SegmentState, page: PageNumber) -> Result<Arc<Page>> {
+        let id = state.segment();
+        let Some(version) = state.version(page) else {
+            return Ok(Arc::default());
+        };
+        if let Some(content) = self.pages.get((id, page), version) {
+            return Ok(content);
+        }
+        let mut streams: BTreeMap<StreamId, StreamState> = BTreeMap::new();
+        for group in state.groups_of(page) {
+            let Some((offset, bytes)) = group.place(page) else {
+                continue;
+            };
+            let raw = self.read(id, offset, bytes)?;
+            let changes = group
+                .changes(page, &raw)
+                .map_err(|e| Error::decode(&self.path(id), offset, e))?;
+            for delta in &changes {
+                streams.entry(delta.stream).or_default().apply(delta);
+            }
+        }
+        let content = Arc::new(Page::of(streams.into_iter()));
+        self.pages
+            .put((id, page), version, Arc::clone(&content), content.weight());
+        Ok(content)
+    }
+
+    /// What a segment holds of a stream.
+    pub(crate) fn stream(
+        &self,
+        state: &SegmentState,
+        stream: StreamId,
+    ) -> Result<Option<Arc<StreamState>>> {
+        Ok(self.page(state, state.page_of(stream))?.stream(stream))
     }
 
     /// Covers with a sequence above `after`.
@@ -375,7 +451,7 @@ impl Store {
         after: Sequence,
     ) -> Result<Vec<(StreamId, Cover)>> {
         let mut out = Vec::new();
-        self.footers(id, record, |footer, _| {
+        self.footers(id, record, |footer| {
             for delta in &footer.streams {
                 out.extend(
                     delta
@@ -554,5 +630,41 @@ impl Store {
         let block = Arc::new(block);
         self.blocks.insert(place, Arc::clone(&block));
         Ok(block)
+    }
+}
+
+/// Looks up streams of a state one after the other, by number, and remembers their pages as they are before a step.
+pub(crate) struct PageCursor<'a> {
+    store: &'a Store,
+    state: &'a SegmentState,
+    touched: Vec<(PageNumber, Arc<Page>)>,
+}
+
+impl<'a> PageCursor<'a> {
+    pub(crate) fn new(store: &'a Store, state: &'a SegmentState) -> PageCursor<'a> {
+        PageCursor {
+            store,
+            state,
+            touched: Vec::new(),
+        }
+    }
+
+    /// What the segment holds of a stream, whose number is not below that of the one before.
+    pub(crate) fn stream(&mut self, stream: StreamId) -> Result<Option<Arc<StreamState>>> {
+        let number = self.state.page_of(stream);
+        if let Some((last, page)) = self.touched.last()
+            && *last == number
+        {
+            return Ok(page.stream(stream));
+        }
+        let page = self.store.page(self.state, number)?;
+        let found = page.stream(stream);
+        self.touched.push((number, page));
+        Ok(found)
+    }
+
+    /// The pages looked at, rising.
+    pub(crate) fn touched(self) -> Vec<(PageNumber, Arc<Page>)> {
+        self.touched
     }
 }

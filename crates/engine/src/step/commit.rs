@@ -114,7 +114,8 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
     let mut partitions = (*state.partitions).clone();
     let mut taken: BTreeMap<StreamId, (TableId, Vec<ClosedRange>, Option<i64>)> = BTreeMap::new();
     for one in written {
-        core.store.put_state(&one.partition, Arc::clone(&one.state));
+        core.store
+            .put_state(&one.partition, Arc::clone(&one.state), &one.pages);
         partitions.put(Arc::clone(&one.partition));
         for (stream, table, range, watermark) in &one.streams {
             let slot = taken.entry(*stream).or_insert((*table, Vec::new(), None));

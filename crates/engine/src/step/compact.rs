@@ -21,8 +21,8 @@ use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{
-    Cover, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces, SegmentHeader,
-    SegmentState, StreamDelta, StreamState,
+    ChangedPages, Cover, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces,
+    SegmentHeader, SegmentState, StreamDelta, StreamState,
 };
 use crate::shard::Shard;
 use crate::{Error, Result};
@@ -155,7 +155,7 @@ fn rewrite(
         covers.entry(stream).or_default().push(cover);
     }
     let spans = match purpose {
-        Purpose::Compaction => target_spans(core, &table, partition, &state),
+        Purpose::Compaction => target_spans(core, &table, partition, &state)?,
         Purpose::Aging => vec![Span {
             level: partition.record.level,
             bucket: partition.record.bucket,
@@ -213,7 +213,8 @@ fn rewrite(
         let mut partitions = (*state.partitions).clone();
         partitions.remove(partition.record.table, partition.id());
         for one in &written {
-            core.store.put_state(&one.partition, Arc::clone(&one.state));
+            core.store
+                .put_state(&one.partition, Arc::clone(&one.state), &one.pages);
             state.ending |= one.partition.record.is_empty();
             partitions.put(Arc::clone(&one.partition));
         }
@@ -239,36 +240,40 @@ fn target_spans(
     table: &Table,
     partition: &Partition,
     state: &SegmentState,
-) -> Vec<Span> {
+) -> Result<Vec<Span>> {
     let own = Span {
         level: partition.record.level,
         bucket: partition.record.bucket,
     };
     let too_large = partition.record.live_bytes > core.options.partition_bytes_max;
     if !too_large && !is_too_wide(table, own.level) {
-        return vec![own];
+        return Ok(vec![own]);
     }
-    let holds = |range: &ClosedRange| {
-        state.streams().iter().any(|(_, s)| {
-            s.main
-                .iter()
-                .chain(s.late.iter().flatten())
-                .any(|l| l.range().overlaps(range))
-        })
+    let holds = |range: &ClosedRange| -> Result<bool> {
+        for number in state.pages() {
+            let found = core.store.page(state, number)?.iter().any(|(_, s)| {
+                let mut leaves = s.main.iter().chain(s.late.iter().flatten());
+                leaves.any(|l| l.range().overlaps(range))
+            });
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     };
     let mut span = own;
     while let Some([low, high]) = span.halves() {
         if !too_large && !is_too_wide(table, span.level) {
-            return vec![span];
+            return Ok(vec![span]);
         }
-        match (holds(&low.range()), holds(&high.range())) {
-            (true, true) => return vec![low, high],
+        match (holds(&low.range())?, holds(&high.range())?) {
+            (true, true) => return Ok(vec![low, high]),
             (true, false) => span = low,
             (false, true) => span = high,
             (false, false) => break,
         }
     }
-    vec![own]
+    Ok(vec![own])
 }
 
 /// What is rewritten, and for what.
@@ -310,56 +315,61 @@ impl Job<'_> {
         let range = span.range();
         let mut deltas: Vec<StreamDelta> = Vec::new();
         let sequence: Sequence = old.record.sequence;
-        let mut next = SegmentState::default();
+        let mut next = core.store.new_state(id);
         let mut finished: Option<FinishedGroup> = None;
         let mut close = |group: &mut GroupWriter,
                          hints: &mut EncodeHints,
                          shared: &mut SharedLeaves,
                          mut deltas: Vec<StreamDelta>| {
             attach_shared(shared.finish(group, hints)?, &mut deltas);
-            attach_keys(core, &SegmentState::default(), &mut deltas)?;
+            let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
+            attach_keys(core, &new, &mut deltas)?;
             let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
             let definition = previous.is_none().then(|| (**table).clone());
-            let (footer, written) = group.finish(previous, sequence, definition, deltas)?;
-            next.apply(&footer, u64::from(written.footer_bytes));
+            let shift = core.store.page_shift();
+            let (footer, index, written) =
+                group.finish(previous, sequence, definition, deltas, shift)?;
+            next = next.after_new_streams(&footer, index);
             finished = Some(written);
             Ok::<_, Error>(written)
         };
-        for (stream, stream_state) in state.streams().iter() {
-            let mut delta = StreamDelta {
-                stream,
-                ..StreamDelta::default()
-            };
-            let rewriting = Rewriting {
-                core,
-                old,
-                table,
-                range,
-                top: span.level,
-                purpose,
-                now,
-            };
-            let rows = rewriting.stream(
-                &stream_state,
-                &mut group,
-                &mut hints,
-                &mut shared,
-                &mut delta,
-            )?;
-            let kept = covers.get(&stream).map(Vec::as_slice).unwrap_or_default();
-            delta.covers.extend(kept.iter().filter_map(|c| {
-                let cut = c.range.intersect(&range);
-                (!cut.is_empty()).then_some(Cover {
-                    sequence: c.sequence,
-                    range: cut,
-                })
-            }));
-            if rows > 0 || !delta.covers.is_empty() {
-                deltas.push(delta);
-            }
-            if deltas.len() >= GROUP_STREAMS {
-                let whole = std::mem::take(&mut deltas);
-                close(&mut group, &mut hints, &mut shared, whole)?;
+        for number in state.pages() {
+            for (stream, stream_state) in core.store.page(state, number)?.iter() {
+                let mut delta = StreamDelta {
+                    stream,
+                    ..StreamDelta::default()
+                };
+                let rewriting = Rewriting {
+                    core,
+                    old,
+                    table,
+                    range,
+                    top: span.level,
+                    purpose,
+                    now,
+                };
+                let rows = rewriting.stream(
+                    &stream_state,
+                    &mut group,
+                    &mut hints,
+                    &mut shared,
+                    &mut delta,
+                )?;
+                let kept = covers.get(&stream).map(Vec::as_slice).unwrap_or_default();
+                delta.covers.extend(kept.iter().filter_map(|c| {
+                    let cut = c.range.intersect(&range);
+                    (!cut.is_empty()).then_some(Cover {
+                        sequence: c.sequence,
+                        range: cut,
+                    })
+                }));
+                if rows > 0 || !delta.covers.is_empty() {
+                    deltas.push(delta);
+                }
+                if deltas.len() >= GROUP_STREAMS {
+                    let whole = std::mem::take(&mut deltas);
+                    close(&mut group, &mut hints, &mut shared, whole)?;
+                }
             }
         }
         let finished = close(&mut group, &mut hints, &mut shared, deltas)?;
@@ -368,7 +378,13 @@ impl Job<'_> {
         // To the policy it is one group, however many it took.
         let record = PartitionRecord {
             groups: 1,
-            ..record(&header, sequence, &next, finished, expiry(before, &group))
+            ..record(
+                &header,
+                sequence,
+                &next.sums,
+                finished,
+                expiry(before, &group),
+            )
         };
         core.counters
             .bytes(0, group.bytes.leaf, group.bytes.index, 0);
@@ -379,6 +395,7 @@ impl Job<'_> {
         Ok(Written {
             partition,
             state: Arc::new(next),
+            pages: ChangedPages::default(),
             group,
             is_new: true,
             rows: 0,

@@ -17,7 +17,7 @@ use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::late::FlushRule;
 use crate::life::{Tombstone, union};
 use crate::meta::PartitionRecord;
-use crate::segment::{Partition, SegmentHeader, SegmentState, StreamDelta};
+use crate::segment::{PageCursor, Partition, SegmentHeader, SegmentState, StreamDelta};
 use crate::shard::{Shard, StepScratch};
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::ClosedRange;
@@ -129,17 +129,18 @@ impl Plan {
             }
             let state = core.store.state(partition)?;
             let mut streams = Vec::new();
-            for (stream, stream_state) in state.streams().iter() {
-                let ranges = due
-                    .iter()
-                    .filter(|t| t.concerns(record.table, stream))
-                    .map(|t| t.range.intersect(&record.span()));
-                let ranges = union(ranges.collect());
-                if is_touched(&stream_state, &ranges) {
-                    streams.push((stream, ranges));
+            for number in state.pages() {
+                for (stream, stream_state) in core.store.page(&state, number)?.iter() {
+                    let ranges = due
+                        .iter()
+                        .filter(|t| t.concerns(record.table, stream))
+                        .map(|t| t.range.intersect(&record.span()));
+                    let ranges = union(ranges.collect());
+                    if is_touched(&stream_state, &ranges) {
+                        streams.push((stream, ranges));
+                    }
                 }
             }
-            streams.sort_unstable_by_key(|(stream, _)| *stream);
             if !streams.is_empty() {
                 plan.touched.push(Touched {
                     partition: Arc::clone(partition),
@@ -165,7 +166,7 @@ fn carry_out(
     let mut written = Vec::with_capacity(plan.touched.len());
     for touched in &plan.touched {
         let one = write(core, index, scratch, sequence, touched)?;
-        if one.state.is_empty() {
+        if one.state.sums.is_empty() {
             gone.push(Arc::clone(&touched.partition));
         } else {
             written.push(one);
@@ -178,7 +179,8 @@ fn carry_out(
         let mut state = shard.state.lock();
         let mut partitions = (*state.partitions).clone();
         for one in &written {
-            core.store.put_state(&one.partition, Arc::clone(&one.state));
+            core.store
+                .put_state(&one.partition, Arc::clone(&one.state), &one.pages);
             partitions.put(Arc::clone(&one.partition));
         }
         for one in &gone {
@@ -230,8 +232,9 @@ fn write(
     let hints = scratch.hints.entry(touched.table.id).or_default();
     let mut shared = SharedLeaves::new(touched.table.leaf_events as usize);
     let mut deltas = Vec::with_capacity(touched.streams.len());
+    let mut cursor = PageCursor::new(&core.store, &touched.state);
     for (stream, ranges) in &touched.streams {
-        let Some(state) = touched.state.stream(*stream) else {
+        let Some(state) = cursor.stream(*stream)? else {
             continue;
         };
         let mut delta = StreamDelta {
@@ -249,11 +252,11 @@ fn write(
     attach_shared(shared.finish(&mut group, hints)?, &mut deltas);
     let previous = Some((old.record.footer_offset, old.record.footer_bytes));
     let table =
-        (touched.state.table.as_ref() != Some(&*touched.table)).then(|| (*touched.table).clone());
-    let (footer, finished) = group.finish(previous, sequence, table, deltas)?;
-    let next = touched
-        .state
-        .with_footer(&footer, u64::from(finished.footer_bytes));
+        (touched.state.table.as_deref() != Some(&*touched.table)).then(|| (*touched.table).clone());
+    let before = cursor.touched();
+    let shift = core.store.page_shift();
+    let (footer, index, finished) = group.finish(previous, sequence, table, deltas, shift)?;
+    let (next, pages) = touched.state.after(&footer, index, &before)?;
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     Ok(Written {
@@ -263,7 +266,7 @@ fn write(
                 ..record(
                     &header,
                     sequence,
-                    &next,
+                    &next.sums,
                     finished,
                     expiry(Some(&old.record), &group),
                 )
@@ -271,6 +274,7 @@ fn write(
             file,
         }),
         state: Arc::new(next),
+        pages,
         group,
         is_new: false,
         rows: 0,

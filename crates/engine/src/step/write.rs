@@ -12,8 +12,8 @@ use crate::late::FlushRule;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::segment::{
-    Cover, GroupWriter, Partition, SegmentFile, SegmentHeader, SegmentState, StreamDelta,
-    StreamState,
+    ChangedPages, Cover, GroupWriter, PageCursor, Partition, SegmentFile, SegmentHeader,
+    SegmentState, StreamDelta, StreamState, Sums,
 };
 use crate::shard::StepScratch;
 use crate::{Error, Result};
@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 pub(super) struct Written {
     pub(super) partition: Arc<Partition>,
     pub(super) state: Arc<SegmentState>,
+    pub(super) pages: ChangedPages,
     pub(super) group: GroupWriter,
     pub(super) is_new: bool,
     pub(super) rows: usize,
@@ -51,12 +52,12 @@ pub(super) fn write_group(
             };
             (Some(Arc::clone(partition)), state, span)
         }
-        Place::New(span) => (None, Arc::new(SegmentState::default()), *span),
+        Place::New(span) => {
+            let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
+            (None, Arc::new(core.store.new_state(id)), *span)
+        }
     };
-    let id = match &old {
-        Some(partition) => partition.id(),
-        None => SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed)),
-    };
+    let id = state.segment();
     let header = SegmentHeader {
         replaces: None,
         id,
@@ -84,11 +85,16 @@ pub(super) fn write_group(
     let mut deltas: Vec<StreamDelta> = Vec::with_capacity(work.parts.len());
     let mut streams = Vec::with_capacity(work.parts.len());
     let range = span.range();
+    let mut cursor = PageCursor::new(&core.store, &state);
+    let mut new = Vec::new();
     for part in &work.parts {
         let Some(one) = taken.get(part.taken) else {
             continue;
         };
-        let known = state.stream(one.stream);
+        let known = cursor.stream(one.stream)?;
+        if known.is_none() {
+            new.push(one.stream);
+        }
         let stream_state = known.as_deref().unwrap_or(&nothing);
         let mut delta = StreamDelta {
             stream: one.stream,
@@ -128,15 +134,17 @@ pub(super) fn write_group(
         deltas.push(delta);
     }
     attach_shared(shared.finish(&mut group, hints)?, &mut deltas);
-    attach_keys(core, &state, &mut deltas)?;
-    let table = (state.table.as_ref() != Some(&*work.table)).then(|| (*work.table).clone());
+    attach_keys(core, &new, &mut deltas)?;
+    let table = (state.table.as_deref() != Some(&*work.table)).then(|| (*work.table).clone());
     let previous = old
         .as_ref()
         .map(|p| (p.record.footer_offset, p.record.footer_bytes));
-    let (footer, finished) = group.finish(previous, sequence, table, deltas)?;
-    let next = state.with_footer(&footer, u64::from(finished.footer_bytes));
+    let touched = cursor.touched();
+    let shift = core.store.page_shift();
+    let (footer, index, finished) = group.finish(previous, sequence, table, deltas, shift)?;
+    let (next, pages) = state.after(&footer, index, &touched)?;
     for (stream, _, _, watermark) in &mut streams {
-        *watermark = next.stream(*stream).and_then(|s| s.watermark());
+        *watermark = pages.stream(&next, *stream).and_then(|s| s.watermark());
     }
     let partition = Arc::new(Partition {
         record: PartitionRecord {
@@ -144,7 +152,7 @@ pub(super) fn write_group(
             ..record(
                 &header,
                 sequence,
-                &next,
+                &next.sums,
                 finished,
                 expiry(old.as_deref().map(|p| &p.record), &group),
             )
@@ -157,6 +165,7 @@ pub(super) fn write_group(
     Ok(Written {
         partition,
         state: Arc::new(next),
+        pages,
         group,
         is_new: old.is_none(),
         rows,
@@ -209,7 +218,7 @@ pub(super) fn expiry(before: Option<&PartitionRecord>, group: &GroupWriter) -> E
 pub(crate) fn record(
     header: &SegmentHeader,
     sequence: Sequence,
-    state: &SegmentState,
+    sums: &Sums,
     finished: crate::segment::FinishedGroup,
     expiry: Expiry,
 ) -> PartitionRecord {
@@ -222,13 +231,13 @@ pub(crate) fn record(
         footer_offset: finished.footer_offset,
         footer_bytes: finished.footer_bytes,
         sequence,
-        events: state.sums.events,
+        events: sums.events,
         // Footers are in use too: what a rewriting would save of them is small, and not the same for every table.
-        live_bytes: state.sums.live_bytes + state.footer_bytes,
+        live_bytes: sums.live_bytes + sums.footer_bytes,
         groups: 0,
-        leaves: state.sums.leaves,
-        late_runs: state.sums.late_runs,
-        aged: state.is_aged(),
+        leaves: sums.leaves,
+        late_runs: sums.late_runs,
+        aged: sums.is_aged(),
         expires_first: expiry.0,
         expires_last: expiry.1,
     }
@@ -252,21 +261,12 @@ pub(super) fn attach_shared(
     }
 }
 
-/// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone.
-pub(super) fn attach_keys(
-    core: &Core,
-    state: &SegmentState,
-    deltas: &mut [StreamDelta],
-) -> Result<()> {
-    let new: Vec<StreamId> = deltas
-        .iter()
-        .map(|d| d.stream)
-        .filter(|s| !state.streams().contains(*s))
-        .collect();
+/// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone: `new` are those it did not.
+pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDelta]) -> Result<()> {
     if new.is_empty() {
         return Ok(());
     }
-    let keys = core.stream_keys(&new)?;
+    let keys = core.stream_keys(new)?;
     for delta in deltas {
         if let Some(key) = keys.get(&delta.stream) {
             delta.key = Some(key.clone());

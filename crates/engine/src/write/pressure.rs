@@ -104,7 +104,8 @@ pub(crate) fn stored_watermark(
 ) -> Result<Option<i64>> {
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition)?;
-        if let Some(watermark) = segment.stream(stream).and_then(|s| s.watermark()) {
+        let held = store.stream(&segment, stream)?;
+        if let Some(watermark) = held.and_then(|s| s.watermark()) {
             return Ok(Some(watermark));
         }
     }

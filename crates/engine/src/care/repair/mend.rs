@@ -61,11 +61,11 @@ pub(super) fn mend(
 ) -> Result<Mended> {
     let mut mended = Mended::default();
     let mut deltas: Vec<StreamDelta> = Vec::new();
-    for (stream, state) in whole.state.streams().iter() {
-        let delta = if known(stream)? {
-            mend_stream(store, id, stream, &state, table, distrusted, &mut mended)?
+    for (stream, state) in &whole.state.streams {
+        let delta = if known(*stream)? {
+            mend_stream(store, id, *stream, state, table, distrusted, &mut mended)?
         } else {
-            forget_stream(stream, &state)
+            forget_stream(*stream, state)
         };
         deltas.extend(delta);
     }
@@ -84,7 +84,8 @@ pub(super) fn mend(
     let len = u32::try_from(bytes.len())
         .map_err(|_| crate::Error::internal("repair: a footer of 4 GiB"))?;
     let mut footers = whole.footers.clone();
-    let state = whole.state.with_footer(&footer, u64::from(len));
+    let mut state = whole.state.clone();
+    state.apply(&footer, u64::from(len));
     footers.push(footer);
     let after = Whole {
         offset: whole.end(),

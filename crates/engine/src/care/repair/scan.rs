@@ -3,7 +3,7 @@
 use crate::ids::SegmentId;
 use crate::meta::PartitionRecord;
 use crate::segment::{
-    FOOTER_MAGIC, FinishedGroup, Footer, GROUP_STREAMS, HEADER_BYTES, SegmentHeader, SegmentState,
+    FOOTER_MAGIC, FinishedGroup, Fold, Footer, GROUP_STREAMS, HEADER_BYTES, SegmentHeader,
 };
 use crate::{Error, Result};
 use headwater_io::{File, Files, OpenMode};
@@ -27,7 +27,7 @@ pub(super) struct Whole {
     pub(super) offset: u64,
     pub(super) bytes: u32,
     pub(super) footers: Vec<Footer>,
-    pub(super) state: SegmentState,
+    pub(super) state: Fold,
 }
 
 impl Whole {
@@ -63,7 +63,7 @@ impl Whole {
             ..crate::step::record(
                 header,
                 sequence.unwrap_or_default(),
-                &self.state,
+                &self.state.sums,
                 finished,
                 // Footers do not tell; it only says when a rewriting pays.
                 (None, None),
@@ -105,7 +105,7 @@ pub(super) fn chain(
         }
         footers.push((footer, len));
     }
-    let mut state = SegmentState::default();
+    let mut state = Fold::default();
     for (footer, len) in footers.iter().rev() {
         state.apply(footer, u64::from(*len));
     }

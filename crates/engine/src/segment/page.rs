@@ -1,0 +1,279 @@
+//! What a segment holds of a page of streams, in little memory.
+//!
+//! A page is a stretch of stream numbers (see [`super::index`]). Within it a stream with a few leaves is kept as the bytes a
+//! footer would hold of it, a larger one decoded; many small streams take a fifth of what their decoded states would.
+//!
+//! Invariants: stream numbers rise; a page never changes, a group makes a new one.
+//! Concurrency: immutable.
+//! Failure: none; what is packed was packed here.
+
+use super::format::StreamDelta;
+use super::state::{StreamState, Sums};
+use crate::ids::{Sequence, StreamId};
+use headwater_codec::Cursor;
+use std::sync::Arc;
+
+/// A stream with more leaves and blocks than this is kept decoded: it is read more often than its neighbours change.
+const PACKED_PARTS_MAX: usize = 64;
+
+/// Some streams of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    ids: Vec<StreamId>,
+    /// Where each stream's bytes end in `packed`; a stream without bytes stands in `large`.
+    ends: Vec<u32>,
+    packed: Vec<u8>,
+    large: Vec<(StreamId, Arc<StreamState>)>,
+}
+
+impl Page {
+    /// The streams given, which rise.
+    pub(super) fn of(streams: impl Iterator<Item = (StreamId, StreamState)>) -> Page {
+        let mut page = Page::default();
+        for (stream, state) in streams {
+            page.push(stream, Arc::new(state));
+        }
+        page.shrink();
+        page
+    }
+
+    /// What the segment holds of a stream.
+    pub(crate) fn stream(&self, stream: StreamId) -> Option<Arc<StreamState>> {
+        self.at(self.ids.binary_search(&stream).ok()?)
+    }
+
+    /// All streams with their states, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, Arc<StreamState>)> + '_ {
+        let all = self.ids.iter().enumerate();
+        all.filter_map(|(at, stream)| Some((*stream, self.at(at)?)))
+    }
+
+    /// The page after one more group. Its changes rise by stream; several of one stream apply in their order. Keeps the sums.
+    pub(super) fn changed(&self, deltas: &[StreamDelta], sums: &mut Sums) -> Page {
+        let mut page = Page::default();
+        let mut changes = deltas.chunk_by(|a, b| a.stream == b.stream).peekable();
+        let mut at = 0;
+        loop {
+            let kept = self.ids.get(at).copied();
+            let changed = changes.peek().and_then(|c| c.first()).map(|d| d.stream);
+            match (kept, changed) {
+                (Some(kept), changed) if changed.is_none_or(|c| kept < c) => {
+                    page.copy(self, at);
+                    at += 1;
+                }
+                (kept, Some(changed)) => {
+                    let mut state = StreamState::default();
+                    if kept == Some(changed) {
+                        state = self.at(at).map_or(state, Arc::unwrap_or_clone);
+                        at += 1;
+                    }
+                    let before = Sums::of(&state);
+                    for delta in changes.next().unwrap_or_default() {
+                        state.apply(delta);
+                    }
+                    sums.replace(before, Sums::of(&state));
+                    page.push(changed, Arc::new(state));
+                }
+                (_, None) => break,
+            }
+        }
+        page.shrink();
+        page
+    }
+
+    fn shrink(&mut self) {
+        self.ids.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        self.packed.shrink_to_fit();
+        self.large.shrink_to_fit();
+    }
+
+    fn bytes(&self, at: usize) -> &[u8] {
+        let end = |at: usize| self.ends.get(at).map_or(0, |e| *e as usize);
+        let start = at.checked_sub(1).map_or(0, end);
+        self.packed.get(start..end(at)).unwrap_or_default()
+    }
+
+    fn at(&self, at: usize) -> Option<Arc<StreamState>> {
+        let stream = *self.ids.get(at)?;
+        match self.bytes(at) {
+            [] => self.large(stream).cloned(),
+            packed => unpack(packed).map(Arc::new),
+        }
+    }
+
+    fn large(&self, stream: StreamId) -> Option<&Arc<StreamState>> {
+        let at = self.large.binary_search_by_key(&stream, |(s, _)| *s).ok()?;
+        self.large.get(at).map(|(_, state)| state)
+    }
+
+    fn copy(&mut self, from: &Page, at: usize) {
+        let Some(stream) = from.ids.get(at).copied() else {
+            return;
+        };
+        self.ids.push(stream);
+        self.packed.extend_from_slice(from.bytes(at));
+        self.ends.push(self.packed.len() as u32);
+        if let Some(state) = from.large(stream) {
+            self.large.push((stream, Arc::clone(state)));
+        }
+    }
+
+    fn push(&mut self, stream: StreamId, state: Arc<StreamState>) {
+        self.ids.push(stream);
+        let before = self.packed.len();
+        let late = state.late.iter().map(Vec::len).sum::<usize>();
+        if state.main.len() + late + state.blocks.len() <= PACKED_PARTS_MAX {
+            pack(&state, &mut self.packed);
+        }
+        // A page of small streams is far below 4 GiB: a newest row that large is not packed.
+        if self.packed.len() > u32::MAX as usize / 2 {
+            self.packed.truncate(before);
+        }
+        self.ends.push(self.packed.len() as u32);
+        if self.packed.len() == before {
+            self.large.push((stream, state));
+        }
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn weight(&self) -> usize {
+        let large: usize = self.large.iter().map(|(_, s)| s.weight() + 24).sum();
+        size_of::<Page>() + 80 + self.ids.len() * 8 + self.packed.len() + large
+    }
+}
+
+/// Appends the bytes of a state: those of a footer that adds all of it.
+fn pack(state: &StreamState, out: &mut Vec<u8>) {
+    let StreamState {
+        main,
+        late,
+        base,
+        blocks,
+        stale,
+        last_row,
+    } = state;
+    let whole = StreamDelta {
+        added: main.clone(),
+        late_runs: late.clone(),
+        base: *base,
+        added_blocks: blocks.clone(),
+        stale: (!stale.is_empty()).then(|| stale.clone()),
+        last_row: last_row.clone(),
+        ..StreamDelta::default()
+    };
+    whole.encode(0, Sequence::default(), out);
+}
+
+fn unpack(packed: &[u8]) -> Option<StreamState> {
+    let mut cursor = Cursor::new(packed);
+    let delta = StreamDelta::decode(StreamId(0), 0, Sequence::default(), &mut cursor).ok()?;
+    Some(StreamState {
+        main: delta.added,
+        late: delta.late_runs,
+        base: delta.base,
+        blocks: delta.added_blocks,
+        stale: delta.stale.unwrap_or_default(),
+        last_row: delta.last_row,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::segment::format::{BlockEntry, LeafEntry};
+    use headwater_codec::{ClosedRange, Level};
+    use std::collections::BTreeMap;
+
+    fn leaf(number: u64) -> LeafEntry {
+        LeafEntry {
+            first: number as i64 * 1000 - 5_000,
+            last: number as i64 * 1000 - 4_001,
+            count: 7,
+            row_start: 3,
+            offset: 64 + number * 900,
+            bytes: 800,
+            leaf_rows: 2048,
+        }
+    }
+
+    #[test]
+    fn a_state_is_unpacked_as_it_was() {
+        let state = StreamState {
+            main: vec![leaf(1), leaf(2)],
+            late: vec![vec![leaf(0)], vec![leaf(1), leaf(9)]],
+            base: Level::new(-3),
+            blocks: vec![BlockEntry {
+                level: Level::new(-3).unwrap(),
+                first_bucket: -70,
+                last_bucket: 12,
+                count: 64,
+                offset: 5000,
+                bytes: 900,
+            }],
+            stale: vec![ClosedRange::nanos(i64::MIN, 5)],
+            last_row: Some([1, 2, 3].into()),
+        };
+        for state in [state, StreamState::default()] {
+            let mut packed = Vec::new();
+            pack(&state, &mut packed);
+            assert_eq!(unpack(&packed), Some(state));
+            assert!(!packed.is_empty());
+        }
+    }
+
+    fn add(stream: u32, number: u64) -> StreamDelta {
+        StreamDelta {
+            stream: StreamId(stream),
+            added: vec![leaf(number)],
+            ..StreamDelta::default()
+        }
+    }
+
+    #[test]
+    fn it_holds_what_a_map_would_and_older_versions_stay() {
+        let mut page = Arc::new(Page::default());
+        let mut map: BTreeMap<u32, Vec<LeafEntry>> = BTreeMap::new();
+        let mut sums = Sums::default();
+        let mut versions = Vec::new();
+        let mut number = 0u64;
+        for round in 0..60u64 {
+            // Few or many streams, new and known, the same one several times in a round.
+            let mut changes: Vec<StreamDelta> = (0..1 + round * round % 40)
+                .map(|i| {
+                    number += 1;
+                    let stream = (i * (round * 37 + 1) * 7 % (round + 1)) as u32;
+                    add(stream, number)
+                })
+                .collect();
+            changes.sort_by_key(|c| c.stream);
+            page = Arc::new(page.changed(&changes, &mut sums));
+            for change in &changes {
+                map.entry(change.stream.0)
+                    .or_default()
+                    .extend(&change.added);
+            }
+            assert_eq!((sums.leaves, sums.events), (number, number * 7));
+            versions.push((Arc::clone(&page), map.clone()));
+        }
+        for (page, map) in &mut versions {
+            assert_eq!(page.iter().count(), map.len());
+            for ((stream, state), (id, leaves)) in page.iter().zip(map) {
+                leaves.sort_by_key(|l| l.first);
+                assert_eq!((stream.0, &state.main), (*id, &*leaves));
+                assert_eq!(page.stream(stream).unwrap().main, *leaves);
+            }
+            assert!(page.stream(StreamId(1 << 20)).is_none());
+        }
+        // Some of them are past what is packed.
+        assert!(!page.large.is_empty() && page.large.len() < page.ids.len());
+    }
+
+    #[test]
+    fn a_small_stream_takes_little() {
+        let all: Vec<StreamDelta> = (0..64).map(|i| add(i, u64::from(i))).collect();
+        let page = Page::default().changed(&all, &mut Sums::default());
+        assert!(page.weight() < 60 * 64, "{}", page.weight());
+    }
+}

@@ -1,0 +1,181 @@
+//! Keeps what was used last of segments' states and pages.
+//!
+//! Invariants: at most `bytes_max` of them, but always the `least` used last, however large: a step or a reader that goes from
+//! stream to stream needs the same few again and again, and to make one anew costs reading every footer.
+//! Of one place only the newest version counts as used: older ones are what open snapshots see.
+//! Concurrency: one lock, held for a look at a map.
+
+use crate::ids::SegmentId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct Recent<V> {
+    bytes_max: usize,
+    least: usize,
+    inner: Mutex<Inner<V>>,
+}
+
+/// A segment and, of pages, the number.
+type Place = (SegmentId, u32);
+
+#[derive(Debug)]
+struct Inner<V> {
+    places: HashMap<Place, Vec<Kept<V>>>,
+    bytes: usize,
+    /// Counts uses.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Kept<V> {
+    /// The offset of the newest footer folded.
+    version: u64,
+    value: Arc<V>,
+    bytes: usize,
+    used: u64,
+}
+
+/// What a kept thing takes besides itself.
+const OWN_BYTES: usize = 160;
+
+impl<V> Recent<V> {
+    pub(super) fn new(bytes_max: usize, least: usize) -> Recent<V> {
+        Recent {
+            bytes_max,
+            least,
+            inner: Mutex::new(Inner {
+                places: HashMap::new(),
+                bytes: 0,
+                clock: 0,
+            }),
+        }
+    }
+
+    pub(super) fn get(&self, place: Place, version: u64) -> Option<Arc<V>> {
+        let mut inner = self.inner.lock();
+        inner.clock += 1;
+        let now = inner.clock;
+        let versions = inner.places.get_mut(&place)?;
+        let kept = versions.iter_mut().find(|k| k.version == version)?;
+        kept.used = now;
+        Some(Arc::clone(&kept.value))
+    }
+
+    /// Takes in a version. Older ones of its place are the next to go.
+    pub(super) fn put(&self, place: Place, version: u64, value: Arc<V>, bytes: usize) {
+        let bytes = bytes + OWN_BYTES;
+        let mut inner = self.inner.lock();
+        inner.clock += 1;
+        let used = inner.clock;
+        let versions = inner.places.entry(place).or_default();
+        let mut before = 0;
+        versions.retain_mut(|kept| {
+            if kept.version < version {
+                kept.used = 0;
+            } else if kept.version == version {
+                before = kept.bytes;
+            }
+            kept.version != version
+        });
+        versions.push(Kept {
+            version,
+            value,
+            bytes,
+            used,
+        });
+        inner.bytes = inner.bytes + bytes - before;
+        self.evict(&mut inner);
+    }
+
+    /// Forgets everything of a segment that was replaced.
+    pub(super) fn forget(&self, id: SegmentId) {
+        let mut inner = self.inner.lock();
+        let mut freed = 0;
+        inner.places.retain(|(segment, _), versions| {
+            if *segment == id {
+                freed += versions.iter().map(|k| k.bytes).sum::<usize>();
+            }
+            *segment != id
+        });
+        inner.bytes -= freed;
+    }
+
+    /// Lets the longest unused go, down to seven eighths, so that not every insertion looks at all.
+    fn evict(&self, inner: &mut Inner<V>) {
+        if inner.bytes <= self.bytes_max {
+            return;
+        }
+        let mut all: Vec<(u64, Place, u64)> = inner
+            .places
+            .iter()
+            .flat_map(|(place, versions)| versions.iter().map(|k| (k.used, *place, k.version)))
+            .collect();
+        all.sort_unstable();
+        let old = all.iter().take_while(|(used, ..)| *used == 0).count();
+        let keep = self.least.min(all.len() - old);
+        for (_, place, version) in all.iter().take(all.len() - keep) {
+            if inner.bytes <= self.bytes_max / 8 * 7 {
+                break;
+            }
+            let Some(versions) = inner.places.get_mut(place) else {
+                continue;
+            };
+            if let Some(at) = versions.iter().position(|k| k.version == *version) {
+                inner.bytes -= versions.swap_remove(at).bytes;
+            }
+            if versions.is_empty() {
+                inner.places.remove(place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const ONE: usize = 40;
+
+    #[test]
+    fn the_longest_unused_go_first_and_the_newest_few_stay() {
+        let fit = 10;
+        let recent = Recent::new(fit * (ONE + OWN_BYTES), 2);
+        let put = |segment, page, version| {
+            recent.put((SegmentId(segment), page), version, Arc::new(version), ONE);
+        };
+        let is_there = |segment, page, version| {
+            let found = recent.get((SegmentId(segment), page), version);
+            found.is_some_and(|v| *v == version)
+        };
+        for page in 0..fit as u32 {
+            put(7, page, 64);
+        }
+        assert!(is_there(7, 0, 64));
+        // One more than fits: an older version goes before anything else does, then what was not used.
+        put(7, 3, 99);
+        assert!(!is_there(7, 3, 64) && is_there(7, 3, 99) && is_there(7, 0, 64));
+        put(8, 0, 64);
+        assert!(is_there(7, 0, 64) && !is_there(7, 1, 64) && is_there(8, 0, 64));
+        assert!(recent.inner.lock().bytes <= recent.bytes_max);
+        recent.forget(SegmentId(7));
+        assert!(!is_there(7, 0, 64) && is_there(8, 0, 64));
+        put(8, 0, 64);
+        assert_eq!(recent.inner.lock().bytes, ONE + OWN_BYTES);
+    }
+
+    #[test]
+    fn a_few_stay_however_large() {
+        let tiny = Recent::new(1, 2);
+        for segment in 0..5 {
+            tiny.put((SegmentId(segment), 0), 64, Arc::new(()), 1 << 20);
+        }
+        let left = |s| tiny.get((SegmentId(s), 0), 64).is_some();
+        assert_eq!([0, 1, 2, 3, 4].map(left), [false, false, false, true, true]);
+        let inner = tiny.inner.lock();
+        let kept: usize = inner.places.values().flatten().map(|k| k.bytes).sum();
+        assert_eq!(inner.bytes, kept);
+    }
+}
