@@ -181,6 +181,7 @@ impl Simulation {
     }
 
     fn finish(&mut self) {
+        self.retain = 0;
         if !self.flank.is_empty() {
             self.store_flank();
         }
