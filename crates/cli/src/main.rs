@@ -65,6 +65,7 @@ enum Command {
     Compact(commands::compact::Compact),
     Delete(commands::delete::Delete),
     Table(commands::table::Table),
+    Token(commands::token::Token),
     Config(commands::serve::Config),
 }
 
@@ -87,6 +88,7 @@ impl Command {
             Command::Compact(command) => command.run(),
             Command::Delete(command) => command.run(),
             Command::Table(command) => command.run(),
+            Command::Token(command) => command.run(),
             Command::Config(command) => command.run(),
         }
     }

@@ -16,6 +16,7 @@ pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod table;
 pub(crate) mod tile;
+pub(crate) mod token;
 
 /// A cell of CSV output, in quotes where needed.
 fn csv_cell(cell: &str) -> String {

@@ -103,6 +103,10 @@ fn help_texts_are_as_they_were() {
         "table drop",
         "serve",
         "config",
+        "token",
+        "token create",
+        "token list",
+        "token revoke",
     ] {
         let mut arguments: Vec<&str> = command.split_terminator(' ').collect();
         arguments.push("--help");

@@ -9,6 +9,8 @@ pub(crate) mod health;
 pub(crate) mod last;
 pub(crate) mod live;
 pub(crate) mod metrics;
+pub(crate) mod openapi;
+pub(crate) mod page;
 pub(crate) mod scan;
 pub(crate) mod storage;
 pub(crate) mod streams;
@@ -96,6 +98,8 @@ pub(crate) fn all() -> Vec<Route> {
         last::routes(),
         live::routes(),
         metrics::routes(),
+        openapi::routes(),
+        page::routes(),
         scan::routes(),
         storage::routes(),
         streams::routes(),

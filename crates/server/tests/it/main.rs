@@ -11,5 +11,7 @@
 mod asking;
 mod edge;
 mod health;
+mod openapi;
+mod page;
 mod settings_page;
 mod support;

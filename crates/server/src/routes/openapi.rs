@@ -1,0 +1,19 @@
+//! The description of everything here, for programs. The text is `docs/http/openapi.json`; a test compares it with the routes.
+
+use super::{Needs, Route};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::IntoResponse;
+
+const TEXT: &str = include_str!("../../../../docs/http/openapi.json");
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/openapi.json", Needs::Nothing, openapi)]
+}
+
+async fn openapi() -> impl IntoResponse {
+    let headers = [
+        (CONTENT_TYPE, "application/json"),
+        (CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, TEXT)
+}
