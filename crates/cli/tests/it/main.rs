@@ -12,6 +12,7 @@ mod kill;
 mod reads;
 mod real_data;
 mod round_trip;
+mod serve;
 mod support;
 mod tables;
 mod usage;

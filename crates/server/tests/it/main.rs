@@ -8,6 +8,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod access;
 mod asking;
 mod edge;
 mod health;
@@ -15,3 +16,4 @@ mod openapi;
 mod page;
 mod settings_page;
 mod support;
+mod tls;

@@ -1,0 +1,246 @@
+//! `headwater serve` as a process: where it says it listens, how it ends, what it says when it cannot start.
+
+use crate::support::{Bench, Ran, program, text};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A server process on a free port.
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    /// `127.0.0.1:PORT`.
+    pub(crate) addr: String,
+}
+
+impl Served {
+    pub(crate) fn start(db: &Path, arguments: &[&str]) -> Served {
+        let mut child = program()
+            .arg("serve")
+            .arg("--db")
+            .arg(db)
+            .args(["--http-addr", "127.0.0.1:0", "--memory-budget", "8MiB"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let addr = line.trim_end().strip_prefix("http://").map(str::to_owned);
+        let Some(addr) = addr else {
+            let mut said = String::new();
+            child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut said)
+                .unwrap();
+            panic!("it did not start: {said}");
+        };
+        Served {
+            child,
+            addr: addr.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// One request over a connection of its own; the whole answer.
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.addr).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Ends it by a signal; what it left behind.
+    pub(crate) fn end(self, signal: &str) -> Ran {
+        self.signal(signal);
+        let output = self.child.wait_with_output().unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn it_serves_until_a_signal_and_leaves_a_closed_database() {
+    let bench = Bench::new();
+    for signal in ["-TERM", "-INT"] {
+        let served = Served::start(&bench.db(), &["--log-format", "json"]);
+        assert!(
+            served
+                .ask("GET", "/ready", "", "")
+                .starts_with("HTTP/1.1 200")
+        );
+        // The directory is taken while it runs, and the process is named.
+        let id = served.child.id().to_string();
+        let second = program()
+            .args([
+                "serve",
+                "--http-addr",
+                "127.0.0.1:0",
+                "--db",
+                text(&bench.db()),
+            ])
+            .output()
+            .unwrap();
+        assert_eq!(second.status.code(), Some(1));
+        let said = String::from_utf8(second.stderr).unwrap();
+        assert!(said.contains(&id), "{said}");
+        let ran = served.end(signal);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let lines = ran.stderr.lines().map(|line| {
+            serde_json::from_str::<serde_json::Value>(line)
+                .unwrap_or_else(|e| panic!("{e}: {line}"))
+        });
+        let last = lines.last().unwrap();
+        assert_eq!(last["message"], "stopped: the database is closed");
+    }
+    bench.run("check", &[]).ok();
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_with_what_to_do() {
+    let bench = Bench::new();
+    let served = Served::start(&bench.db(), &[]);
+    let second = program()
+        .args(["serve", "--db", text(&bench.path("other"))])
+        .args(["--http-addr", &served.addr])
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert!(
+        said.contains(&served.addr) && said.contains("--http-addr 127.0.0.1:0"),
+        "{said}"
+    );
+    // Nothing was made for it.
+    assert!(!bench.path("other").exists());
+    assert_eq!(served.end("-TERM").code, 0);
+}
+
+#[test]
+fn tokens_are_made_and_revoked_beside_a_running_server() {
+    let bench = Bench::new();
+    let served = Served::start(&bench.db(), &[]);
+    let token = |arguments: &[&str]| {
+        let output = program()
+            .arg("token")
+            .args(arguments)
+            .args(["--db", text(&bench.db())])
+            .output()
+            .unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), out, err)
+    };
+    let status = |headers: &str| {
+        let answer = served.ask("GET", "/metrics", headers, "");
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(status(""), "200");
+    let (code, made, _) = token(&["create", "--name", "board", "--read", "weather,origin=E*"]);
+    assert_eq!(code, Some(0));
+    let made = made.trim_end();
+    assert!(made.starts_with("hw_") && made.len() == 67, "{made}");
+    // It follows the file within a second.
+    served.signal("-HUP");
+    while status("") != "401" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let header = format!("Authorization: Bearer {made}\r\n");
+    assert_eq!(status(&header), "200");
+
+    let (code, listed, _) = token(&["list"]);
+    assert_eq!(code, Some(0));
+    assert!(listed.contains("board") && listed.contains("read weather,origin=E*"));
+    assert!(!listed.contains(made));
+    let (code, _, said) = token(&["create", "--name", "board"]);
+    assert_eq!((code, said.contains("board")), (Some(1), true));
+    let (code, _, said) = token(&["create", "--name", "x", "--read", "t,x"]);
+    assert_eq!(
+        (code, said.contains("tag=value")),
+        (Some(2), true),
+        "{said}"
+    );
+    assert_eq!(token(&["revoke", "board"]).0, Some(0));
+    assert_eq!(token(&["revoke", "board"]).0, Some(1));
+    while status(&header) != "401" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(served.end("-TERM").code, 0);
+}
+
+#[test]
+fn config_tells_every_value_and_where_it_came_from() {
+    let bench = Bench::new();
+    let file = bench.file(
+        "headwater.toml",
+        "memory_budget = \"32MiB\"\n[log]\nformat = \"json\"\n",
+    );
+    let config = |arguments: &[&str], variable: (&str, &str)| {
+        let output = program()
+            .args(["config", "--db", "x", "--config", text(&file)])
+            .args(arguments)
+            .env(variable.0, variable.1)
+            .output()
+            .unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        (
+            output.status.code(),
+            out,
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, out, _) = config(
+        &["--format", "json", "--allow-open", "--shards", "2"],
+        ("HEADWATER_LOG_LEVEL", "debug"),
+    );
+    assert_eq!(code, Some(0));
+    let lines: serde_json::Value = serde_json::from_str(&out).unwrap();
+    for (key, value, source) in [
+        ("memory_budget", "32MiB", text(&file)),
+        ("log.format", "json", text(&file)),
+        ("log.level", "debug", "HEADWATER_LOG_LEVEL"),
+        ("allow_open", "true", "--allow-open"),
+        ("shards", "2", "--shards"),
+        ("http_addr", "127.0.0.1:7373", "default"),
+        ("max_future", "1h", "default"),
+    ] {
+        let line = lines.as_array().unwrap().iter().find(|l| l["key"] == key);
+        let line = line.unwrap();
+        assert_eq!(
+            (&line["value"], &line["source"]),
+            (&value.into(), &source.into())
+        );
+    }
+    for (arguments, variable, part) in [
+        (vec!["--shards", "0"], ("X", ""), "1 to 64"),
+        (
+            vec![],
+            ("HEADWATER_SHARD", "1"),
+            "did you mean `HEADWATER_SHARDS`?",
+        ),
+        (vec!["--memory-buget", "1"], ("X", ""), "--memory-budget"),
+    ] {
+        let (code, _, said) = config(&arguments, variable);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(part), "{said}");
+    }
+}
