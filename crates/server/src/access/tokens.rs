@@ -378,7 +378,6 @@ impl Guard {
         self.tokens.read().is_none()
     }
 
-    #[allow(dead_code, reason = "for the routes that come next")]
     /// Whether a grant is still among the tokens and has not ended.
     pub(crate) fn holds(&self, grant: &Arc<Grant>) -> bool {
         let tokens = self.tokens.read();
