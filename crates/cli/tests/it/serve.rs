@@ -105,10 +105,14 @@ fn it_serves_until_a_signal_and_leaves_a_closed_database() {
         assert!(said.contains(&id), "{said}");
         let ran = served.end(signal);
         assert_eq!(ran.code, 0, "{ran:?}");
-        let lines = ran.stderr.lines().map(|line| {
-            serde_json::from_str::<serde_json::Value>(line)
-                .unwrap_or_else(|e| panic!("{e}: {line}"))
-        });
+        let lines: Vec<_> = ran
+            .stderr
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line)
+                    .unwrap_or_else(|e| panic!("{e}: {line}"))
+            })
+            .collect();
         let last = lines.last().unwrap();
         assert_eq!(last["message"], "stopped: the database is closed");
     }
