@@ -15,8 +15,14 @@ SECONDS ?= 60
 TARGETS ?=
 # Arguments of `make bench`.
 ARGS ?=
-# The demo's database: made anew by every `make run`.
+# The demo's database: made anew by every `make demo`.
 DEMO_DB := demo.db
+# The served database: made of sample data by the first `make run`, and kept.
+SAMPLE_DB := sample.db
+# Where more recordings may lie; data/import-samples takes those it knows.
+MORE_DATA ?= ../shared/data
+# Where `make run` listens.
+ADDR ?= 127.0.0.1:7373
 
 HEADWATER := $(CARGO_TARGET_DIR)/release/headwater
 # The page is built when a file of it changed; its packages are installed when their list did.
@@ -37,16 +43,34 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser clean
+.PHONY: help run demo release build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser clean
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@printf '\nBuild output goes to %s (set CARGO_TARGET_DIR to change it).\n' '$(CARGO_TARGET_DIR)'
 
-run: web ## Build, import real weather data, look at it at several zooms
-	$(call section,'Building the headwater command (one to three minutes the first time)')
+run: release ## Build, serve the sample data and print the link; ADDR=127.0.0.1:7374 takes another port
+	@if [ ! -d $(SAMPLE_DB) ]; then \
+	  rm -rf -- $(SAMPLE_DB).new; \
+	  data/import-samples $(HEADWATER) $(SAMPLE_DB).new $(MORE_DATA); \
+	  mv -- $(SAMPLE_DB).new $(SAMPLE_DB); \
+	fi
+	$(call section,'The server. Open the link below in a browser; Ctrl-C stops it and closes $(SAMPLE_DB)')
+	@printf '%s\n' \
+	  'In another terminal:' \
+	  '' \
+	  "  curl http://$(ADDR)/write --data-binary 'pumps,id=p1 pressure=4.2'     # send a value" \
+	  '  $(HEADWATER) demo --live --url http://$(ADDR)     # simulated sensors, some of them late' \
+	  ''
+	@$(HEADWATER) serve --db $(SAMPLE_DB) --http-addr $(ADDR) --log-level warn || { \
+	  printf '\nIs the port taken? `make run ADDR=127.0.0.1:7374` takes another one.\n' >&2; exit 1; }
+
+release: web
+	$(call section,'Building the headwater command (some minutes the first time)')
 	@$(CARGO) build --release --locked --package headwater-cli
+
+demo: release ## A tour in the terminal: import a year of weather, look at it at several zooms
 	$(call section,'A year of hourly weather at three New York airports')
 	@rm -rf -- $(DEMO_DB)
 	$(call show,import --db $(DEMO_DB) --table weather --time epoch_ms:ms --tag origin --null NA \
@@ -135,6 +159,6 @@ fuzz: ## Run the fuzz targets: SECONDS=60 for each, TARGETS='leaf csv' for some
 bench: ## Run the measurements of crates/lab: ARGS='--help' says which
 	$(CARGO) run --release --locked --package lab -- $(ARGS)
 
-clean: ## Remove the demo's database and everything built
-	rm -rf -- $(DEMO_DB) web/dist web/node_modules
+clean: ## Remove the databases made here and everything built
+	rm -rf -- $(DEMO_DB) $(SAMPLE_DB) $(SAMPLE_DB).new web/dist web/node_modules
 	$(CARGO) clean

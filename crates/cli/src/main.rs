@@ -67,6 +67,7 @@ enum Command {
     Table(commands::table::Table),
     Token(commands::token::Token),
     Config(commands::serve::Config),
+    Demo(commands::demo::Demo),
 }
 
 impl Command {
@@ -90,6 +91,7 @@ impl Command {
             Command::Table(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Config(command) => command.run(),
+            Command::Demo(command) => command.run(),
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod delete;
+pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod last;

@@ -6,6 +6,7 @@ use crate::output::{print, print_json};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use headwater_server::settings::{Given, Loaded, load, table};
 use serde::Serialize;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// A flag for each setting of the server, made of its table.
@@ -94,6 +95,9 @@ impl Serve {
         headwater_server::serve(settings, |url| {
             // Whoever started it may have closed stdout; the log has the address too.
             let _ = print(&format!("{url}\n"));
+            if std::io::stderr().is_terminal() {
+                eprintln!("Open this address in a browser. Ctrl-C stops the server and closes the database.");
+            }
         })
         .map_err(Failure::failed)
     }

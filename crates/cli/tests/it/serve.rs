@@ -3,6 +3,7 @@
 use crate::support::{Bench, Ran, program, text};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -247,4 +248,54 @@ fn config_tells_every_value_and_where_it_came_from() {
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains(part), "{said}");
     }
+}
+
+#[test]
+fn systemd_is_told_when_it_answers_and_when_it_stops() {
+    let bench = Bench::new();
+    let path = bench.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let child = program()
+        .args([
+            "serve",
+            "--db",
+            text(&bench.db()),
+            "--http-addr",
+            "127.0.0.1:0",
+        ])
+        .env("NOTIFY_SOCKET", &path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = || {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).unwrap();
+        String::from_utf8(text[..length].to_vec()).unwrap()
+    };
+    assert_eq!(told(), "READY=1");
+    let served = Served {
+        child,
+        addr: String::new(),
+    };
+    assert_eq!(served.end("-TERM").code, 0);
+    assert_eq!(told(), "STOPPING=1");
+}
+
+/// What `make run` serves.
+#[test]
+fn the_sample_data_are_imported_by_their_script() {
+    let bench = Bench::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/import-samples");
+    let output = Command::new(script)
+        .args([env!("CARGO_BIN_EXE_headwater"), text(&bench.db())])
+        // A folder that is not there is no mistake.
+        .arg(bench.path("more"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let stat = bench.run("stat", &["--format", "json"]).ok().json();
+    assert_eq!(stat["events"], 26_115);
+    assert_eq!(stat["streams"], 3);
 }

@@ -103,6 +103,7 @@ fn help_texts_are_as_they_were() {
         "table drop",
         "serve",
         "config",
+        "demo",
         "token",
         "token create",
         "token list",
