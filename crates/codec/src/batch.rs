@@ -244,6 +244,7 @@ pub struct Batch {
     by_name: HashMap<StreamName, usize>,
     producer: Option<Producer>,
     expires_at: Option<Timestamp>,
+    requires_all: bool,
 }
 
 /// Who made a batch, and its number there.
@@ -274,6 +275,24 @@ impl Batch {
     #[must_use]
     pub fn producer(&self) -> Option<&Producer> {
         self.producer.as_ref()
+    }
+
+    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored. Tables, fields and streams that its good
+    /// rows brought up may be defined all the same.
+    ///
+    /// ```
+    /// let mut batch = headwater_codec::Batch::new();
+    /// batch.require_all();
+    /// assert!(batch.requires_all());
+    /// ```
+    pub fn require_all(&mut self) {
+        self.requires_all = true;
+    }
+
+    /// True when the batch is stored as a whole or not at all.
+    #[must_use]
+    pub fn requires_all(&self) -> bool {
+        self.requires_all
     }
 
     /// An empty batch.

@@ -13,8 +13,10 @@ use crate::{Error, Options, Result};
 use headwater_codec::{Batch, ClosedRange, StreamName, Timestamp};
 use headwater_io::{Env, Joiner};
 use parking_lot::Mutex;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// A database. Cheap to clone; all clones are the same database, which is closed with the last of them or by
@@ -51,6 +53,18 @@ pub struct Written {
 }
 
 /// A write on its way. It goes on whether or not it is waited for; it is acknowledged when [`Ticket::wait`] says so.
+///
+/// It is a future too, for callers that have an async runtime: awaiting it costs no thread, and gives what [`Ticket::wait`] gives.
+/// In an environment without threads, polling it does the waiting.
+///
+/// ```
+/// use headwater_codec::Batch;
+/// use headwater_engine::Database;
+/// async fn store(db: &Database, batch: Batch) -> headwater_engine::Result<u64> {
+///     let ticket = db.write(batch)?; // may wait for memory: away from the runtime's threads
+///     Ok(ticket.await?.accepted)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Ticket {
     core: Arc<Core>,
@@ -65,6 +79,12 @@ impl Ticket {
     #[must_use]
     pub fn refused(&self) -> &[Refused] {
         &self.refused
+    }
+
+    /// True when the batch was numbered by its producer and had been taken in before: nothing is stored again.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.repeated
     }
 
     /// Waits for the acknowledgement: the accepted rows are as durable as the database promises, and every later snapshot
@@ -82,6 +102,32 @@ impl Ticket {
             refused: self.refused,
             repeated: self.repeated,
         })
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Written>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Written>> {
+        let ticket = self.get_mut();
+        if let Some(sequence) = ticket.sequence {
+            let log = &ticket.core.log;
+            let done = if ticket.core.work.threads.load(Ordering::Acquire) {
+                log.poll_published(sequence, context.waker())
+            } else {
+                Some(log.wait_published(sequence))
+            };
+            match done {
+                None => return Poll::Pending,
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                Some(Ok(())) => ticket.core.after_write(),
+            }
+        }
+        Poll::Ready(Ok(Written {
+            accepted: ticket.accepted,
+            refused: std::mem::take(&mut ticket.refused),
+            repeated: ticket.repeated,
+        }))
     }
 }
 
@@ -572,7 +618,9 @@ impl Inner {
                 tracing::error!("a worker thread had panicked");
             }
         }
-        stored.and_then(|()| core.leave_log())
+        // Records that came meanwhile, and that only a task waits for, have nobody else to write them now.
+        let written = core.log.wait_published(core.log.newest());
+        stored.and(written).and_then(|()| core.leave_log())
     }
 }
 

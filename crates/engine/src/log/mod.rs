@@ -27,9 +27,10 @@ use crate::{Durability, Error, ErrorKind, Result};
 use files::LogFiles;
 use headwater_codec::checksum::crc32c;
 use headwater_io::Clock;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// Payload bytes that may wait for a leader; writers beyond that wait.
@@ -53,6 +54,8 @@ struct State {
     published: Sequence,
     /// Records in the log whose events are not yet in memory.
     inserting: BTreeSet<Sequence>,
+    /// Tasks that wait for a record to be published.
+    wakers: Vec<(Sequence, Waker)>,
     leading: bool,
     failed: Option<Error>,
     closed: bool,
@@ -109,6 +112,7 @@ impl Log {
             synced: after,
             published: after,
             inserting: BTreeSet::new(),
+            wakers: Vec::new(),
             leading: false,
             failed: None,
             closed: false,
@@ -166,8 +170,22 @@ impl Log {
         let was_first = state.inserting.first() == Some(&sequence);
         state.inserting.remove(&sequence);
         if was_first && self.publish(&mut state) {
-            self.changed.notify_all();
+            drop(self.announce(state));
         }
+    }
+
+    /// Wakes whoever waits for what has been published, or for what never will be. Tasks are woken without the lock.
+    fn announce<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.notify_all();
+        let woken = state.take_woken();
+        if woken.is_empty() {
+            return state;
+        }
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
+        self.state.lock()
     }
 
     fn publish(&self, state: &mut State) -> bool {
@@ -188,6 +206,25 @@ impl Log {
     pub(crate) fn wait_published(&self, sequence: Sequence) -> Result<()> {
         let state = self.state.lock();
         self.drive(state, |s| s.published >= sequence).map(drop)
+    }
+
+    /// Whether a record is published, or never will be; if neither is known yet, `waker` is woken when it is. The background
+    /// thread leads for those who wait so.
+    pub(crate) fn poll_published(&self, sequence: Sequence, waker: &Waker) -> Option<Result<()>> {
+        let mut state = self.state.lock();
+        if state.published >= sequence {
+            return Some(Ok(()));
+        }
+        if let Err(error) = state.check_failed() {
+            return Some(Err(error));
+        }
+        let waits = |(at, known): &(Sequence, Waker)| *at == sequence && known.will_wake(waker);
+        if !state.wakers.iter().any(waits) {
+            state.wakers.push((sequence, waker.clone()));
+        }
+        drop(state);
+        self.nudge();
+        None
     }
 
     /// Waits until everything up to `sequence` is on the medium, whatever the durability setting.
@@ -227,7 +264,7 @@ impl Log {
         }
         state.last_sync = self.clock.monotonic();
         self.publish(&mut state);
-        self.changed.notify_all();
+        let state = self.announce(state);
         state.check_failed()
     }
 
@@ -249,9 +286,9 @@ impl Log {
     /// Waits until `done`, leading the group whenever nobody else does and something is pending.
     fn drive<'a>(
         &'a self,
-        mut state: parking_lot::MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State>,
         done: impl Fn(&State) -> bool,
-    ) -> Result<parking_lot::MutexGuard<'a, State>> {
+    ) -> Result<MutexGuard<'a, State>> {
         loop {
             if done(&state) {
                 return Ok(state);
@@ -266,10 +303,7 @@ impl Log {
     }
 
     /// Writes everything pending as one group, and syncs it when the durability asks for it.
-    fn lead<'a>(
-        &'a self,
-        mut state: parking_lot::MutexGuard<'a, State>,
-    ) -> parking_lot::MutexGuard<'a, State> {
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let group = std::mem::take(&mut state.pending);
         state.pending_bytes = 0;
         state.leading = true;
@@ -308,8 +342,7 @@ impl Log {
             Err(error) => state.latch(error),
         }
         self.publish(&mut state);
-        self.changed.notify_all();
-        state
+        self.announce(state)
     }
 
     fn write_group(
@@ -428,8 +461,9 @@ impl Log {
 
     /// Refuses further records because of an error elsewhere.
     pub(crate) fn latch(&self, error: Error) {
-        self.state.lock().latch(error);
-        self.changed.notify_all();
+        let mut state = self.state.lock();
+        state.latch(error);
+        drop(self.announce(state));
         self.nudged.notify_all();
     }
 
@@ -487,6 +521,19 @@ impl Log {
 }
 
 impl State {
+    /// Takes out the tasks whose record is published, or all when none will be any more.
+    fn take_woken(&mut self) -> Vec<Waker> {
+        if self.wakers.is_empty() {
+            return Vec::new();
+        }
+        let (published, failed) = (self.published, self.failed.is_some());
+        let due = |(sequence, _): &mut (Sequence, Waker)| failed || *sequence <= published;
+        self.wakers
+            .extract_if(.., due)
+            .map(|(_, waker)| waker)
+            .collect()
+    }
+
     fn latch(&mut self, error: Error) {
         if self.failed.is_none() {
             tracing::error!(%error, "a write failed: the database takes no more writes until it is reopened");

@@ -122,14 +122,15 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     }
     core.check_space()?;
     let mut refused = Vec::new();
+    let requires_all = batch.requires_all();
     let prepared = prepare(core, batch, &mut refused)?;
     refused.sort_by_key(|r| (r.entry, r.row));
     let accepted: u64 = prepared.iter().map(|p| p.rows.len() as u64).sum();
-    if accepted == 0 {
+    if accepted == 0 || (requires_all && !refused.is_empty()) {
         return Ok(Submitted {
             sequence: None,
             refused,
-            accepted,
+            accepted: 0,
             repeated: false,
         });
     }

@@ -6,6 +6,7 @@
     reason = "tests"
 )]
 
+mod awaiting;
 mod backup;
 mod crash;
 mod damage;
