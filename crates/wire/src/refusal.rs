@@ -93,7 +93,7 @@ impl RefusedLine {
             line,
             code: fault.code,
             message: fault.message,
-            original: cut(original),
+            original: cut_line(original),
         }
     }
 }
@@ -157,8 +157,13 @@ impl RefusalCounts {
     }
 }
 
-/// The first 200 characters, as text.
-fn cut(original: &[u8]) -> String {
+/// The beginning of a line for an answer or a report: at most 200 characters; bytes that are not UTF-8 show as `U+FFFD`.
+///
+/// ```
+/// assert_eq!(headwater_wire::cut_line(&[b'x'; 300]).len(), 200);
+/// ```
+#[must_use]
+pub fn cut_line(original: &[u8]) -> String {
     // Four bytes hold any character, and a broken one costs at most one replacement per byte.
     let head = original.get(..ORIGINAL_CHARS_MAX * 4).unwrap_or(original);
     let text = String::from_utf8_lossy(head);
@@ -196,9 +201,9 @@ mod tests {
 
     #[test]
     fn an_original_is_cut_on_a_character() {
-        assert_eq!(cut("é".repeat(300).as_bytes()), "é".repeat(200));
-        assert_eq!(cut(b"short"), "short");
-        assert_eq!(cut(&[0xFF; 900]).chars().count(), 200);
+        assert_eq!(cut_line("é".repeat(300).as_bytes()), "é".repeat(200));
+        assert_eq!(cut_line(b"short"), "short");
+        assert_eq!(cut_line(&[0xFF; 900]).chars().count(), 200);
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub enum Precision {
     Milliseconds,
     /// Seconds.
     Seconds,
+    /// Minutes.
+    Minutes,
+    /// Hours.
+    Hours,
     /// By the size of each stamp: below 10^10 seconds, below 10^13 milliseconds, below 10^16 microseconds, else
     /// nanoseconds. Right for every instant after 26 April 1970 in any of the units.
     #[default]
@@ -20,14 +24,22 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Reads `ns n us u ms s auto`; the short forms are InfluxDB's.
+    /// Reads `ns n us u ms s m h auto`, and the long names of InfluxDB 3: `nanosecond`, `microsecond`, `millisecond`, `second`.
+    ///
+    /// ```
+    /// use headwater_wire::lineprotocol::Precision;
+    /// assert_eq!(Precision::from_name("ms"), Some(Precision::Milliseconds));
+    /// assert_eq!(Precision::from_name("day"), None);
+    /// ```
     #[must_use]
     pub fn from_name(name: &str) -> Option<Precision> {
         match name {
-            "ns" | "n" => Some(Precision::Nanoseconds),
-            "us" | "u" | "µs" => Some(Precision::Microseconds),
-            "ms" => Some(Precision::Milliseconds),
-            "s" => Some(Precision::Seconds),
+            "ns" | "n" | "nanosecond" => Some(Precision::Nanoseconds),
+            "us" | "u" | "µs" | "microsecond" => Some(Precision::Microseconds),
+            "ms" | "millisecond" => Some(Precision::Milliseconds),
+            "s" | "second" => Some(Precision::Seconds),
+            "m" => Some(Precision::Minutes),
+            "h" => Some(Precision::Hours),
             "auto" => Some(Precision::Auto),
             _ => None,
         }
@@ -41,6 +53,8 @@ impl Precision {
             Precision::Microseconds => 1_000,
             Precision::Milliseconds => 1_000_000,
             Precision::Seconds => 1_000_000_000,
+            Precision::Minutes => 60_000_000_000,
+            Precision::Hours => 3_600_000_000_000,
             Precision::Auto => match stamp.unsigned_abs() {
                 10_000_000_000_000_000.. => return Some(stamp),
                 10_000_000_000_000.. => 1_000,
@@ -108,5 +122,7 @@ mod tests {
         assert_eq!(Precision::Auto.to_nanos(9_999_999_999), None);
         assert_eq!(Precision::Auto.to_nanos(i64::MIN), Some(i64::MIN));
         assert_eq!(Precision::Seconds.to_nanos(i64::MAX), None);
+        assert_eq!(Precision::Minutes.to_nanos(-2), Some(-120_000_000_000));
+        assert_eq!(Precision::Hours.to_nanos(1), Some(3_600_000_000_000));
     }
 }

@@ -156,9 +156,9 @@ impl LineParser {
         let known_fields = stream.fields.len();
         let read = reader
             .fields_and_time(stream, recent, blanks + key_bytes, line_bytes, staged)
-            .and_then(|(time_ns, end)| {
-                let is_first = stream.add_row(staged, time_ns, line_number, &mut self.scratch)?;
-                Ok((is_first, end))
+            .map(|(time_ns, end)| {
+                let scratch = &mut self.scratch;
+                (stream.add_row(staged, time_ns, line_number, scratch), end)
             });
         match read {
             Ok((is_first, end)) => {

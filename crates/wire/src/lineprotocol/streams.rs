@@ -2,7 +2,8 @@
 //!
 //! Invariants: `by_key` maps the exact bytes before the first blank of a line to an index into `keys`; several spellings
 //! may name one stream, and one of them is the canonical: sorted tags, no needless escapes; a field without a column has
-//! no value in this batch, and columns shorter than `times` lack values at their end, which are filled in when next needed.
+//! no value in this batch, and columns shorter than `times` lack values at their end, which are filled in when next needed;
+//! rows of a stream that follow each other are in one entry as long as their types agree.
 //! Speed: with many streams of a row each, making and dropping names is what costs, so they are shared and moved.
 
 use super::scan::{unescaped_end, unescaped_name};
@@ -63,6 +64,8 @@ pub(super) struct Stream {
     by_field: Option<HashMap<Box<[u8]>, usize>>,
     times: Vec<i64>,
     lines: Vec<u64>,
+    /// Rows before a field changed its type, as entries of their own.
+    cut: Vec<(StreamRows, Vec<u64>)>,
     /// Rows in the batch before, to reserve memory by.
     rows_hint: usize,
 }
@@ -130,6 +133,7 @@ impl Streams {
             by_field: None,
             times: Vec::new(),
             lines: Vec::new(),
+            cut: Vec::new(),
             rows_hint: 0,
         });
         self.add_key(canonical, self.streams.len() - 1)
@@ -172,6 +176,10 @@ impl Streams {
         if self.name_bytes + field_bytes <= bytes_max {
             for at in self.active.drain(..) {
                 if let Some(stream) = self.streams.get_mut(at) {
+                    stream
+                        .cut
+                        .drain(..)
+                        .for_each(|(rows, lines)| take(rows, lines));
                     let name = stream.name.clone();
                     let (rows, lines) = stream.take_rows(name);
                     take(rows, lines);
@@ -186,6 +194,10 @@ impl Streams {
         self.name_bytes = 0;
         for mut stream in self.streams.drain(..) {
             if !stream.times.is_empty() {
+                stream
+                    .cut
+                    .drain(..)
+                    .for_each(|(rows, lines)| take(rows, lines));
                 let name = std::mem::replace(&mut stream.name, StreamName::new("", NO_TAGS));
                 let (rows, lines) = stream.take_rows(name);
                 take(rows, lines);
@@ -300,7 +312,9 @@ impl Stream {
         });
     }
 
-    /// Adds a row, or refuses it and changes nothing. True when it is the first of this batch.
+    /// Adds a row. True when it is the first of this batch.
+    ///
+    /// A value that does not fit the rows before it begins an entry of its own: which of the two is right, the table knows.
     #[inline]
     pub(super) fn add_row(
         &mut self,
@@ -308,14 +322,16 @@ impl Stream {
         time_ns: i64,
         line: u64,
         scratch: &mut Vec<u8>,
-    ) -> Result<bool, Fault> {
-        for (at, found) in staged {
-            if let Some(field) = self.fields.get(*at)
-                && let Some(column) = &field.column
-                && column.field_type() != found.field_type()
-            {
-                field.check(column, *found)?;
-            }
+    ) -> bool {
+        let clashes = staged.iter().any(|(at, found)| {
+            self.fields.get(*at).is_some_and(|field| {
+                let column = field.column.as_ref();
+                column.is_some_and(|c| c.field_type() != found.field_type() && !fits(c, *found))
+            })
+        });
+        let is_first = self.times.is_empty();
+        if clashes {
+            self.cut_rows();
         }
         let row = self.times.len();
         let rows_hint = self.rows_hint;
@@ -330,7 +346,16 @@ impl Stream {
         }
         self.times.push(time_ns);
         self.lines.push(line);
-        Ok(row == 0)
+        is_first
+    }
+
+    /// Lets the rows so far be an entry of their own.
+    #[cold]
+    fn cut_rows(&mut self) {
+        let rows_hint = self.rows_hint;
+        let rows = self.take_rows(self.name.clone());
+        self.cut.push(rows);
+        self.rows_hint = rows_hint;
     }
 
     fn take_rows(&mut self, name: StreamName) -> (StreamRows, Vec<u64>) {
@@ -362,28 +387,15 @@ impl Field {
         }
         column.push(found, scratch);
     }
+}
 
-    /// Whether a value of another type may enter the column after widening one of the two to f64.
-    #[cold]
-    fn check(&self, column: &Filling, found: Found<'_>) -> Result<(), Fault> {
-        let expected = column.field_type();
-        let advice = match (expected, found.field_type()) {
-            (FieldType::F64, FieldType::I64) if found.is_exact_in_f64() => return Ok(()),
-            (FieldType::F64, FieldType::I64) => "this integer has too many digits for an f64",
-            (FieldType::I64, FieldType::F64) if column.is_exact_in_f64() => return Ok(()),
-            (FieldType::I64, FieldType::F64) => {
-                "integers of this field have too many digits for an f64"
-            }
-            _ => "send one type per field, or use another field name",
-        };
-        Err(Fault::new(
-            RefusalCode::Type,
-            format!(
-                "field `{}` is {expected} in earlier lines, found {}; {advice}",
-                self.key.name,
-                found.field_type()
-            ),
-        ))
+/// Whether a value of another type may enter the column, after widening one of the two to f64.
+#[cold]
+fn fits(column: &Filling, found: Found<'_>) -> bool {
+    match (column.field_type(), found.field_type()) {
+        (FieldType::F64, FieldType::I64) => found.is_exact_in_f64(),
+        (FieldType::I64, FieldType::F64) => column.is_exact_in_f64(),
+        _ => false,
     }
 }
 

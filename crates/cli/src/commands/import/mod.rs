@@ -107,7 +107,7 @@ impl From<DuplicatesArg> for Duplicates {
 }
 
 fn parse_precision(text: &str) -> Result<Precision, String> {
-    Precision::from_name(text).ok_or_else(|| "expected ns, us, ms, s or auto".to_owned())
+    Precision::from_name(text).ok_or_else(|| "expected ns, us, ms, s, m, h or auto".to_owned())
 }
 
 fn parse_durability(text: &str) -> Result<Durability, String> {
