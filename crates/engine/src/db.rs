@@ -70,6 +70,7 @@ pub struct Ticket {
     core: Arc<Core>,
     sequence: Option<Sequence>,
     accepted: u64,
+    values: u64,
     refused: Vec<Refused>,
     repeated: bool,
 }
@@ -79,6 +80,12 @@ impl Ticket {
     #[must_use]
     pub fn refused(&self) -> &[Refused] {
         &self.refused
+    }
+
+    /// Values in the rows that are stored.
+    #[must_use]
+    pub fn values(&self) -> u64 {
+        self.values
     }
 
     /// True when the batch was numbered by its producer and had been taken in before: nothing is stored again.
@@ -228,6 +235,7 @@ impl Database {
             core: Arc::clone(self.core()),
             sequence: submitted.sequence,
             accepted: submitted.accepted,
+            values: submitted.values,
             refused: submitted.refused,
             repeated: submitted.repeated,
         })

@@ -60,6 +60,8 @@ pub(crate) struct Submitted {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) refused: Vec<Refused>,
     pub(crate) accepted: u64,
+    /// Values in the accepted rows.
+    pub(crate) values: u64,
     /// The batch had been taken in before, as the record of this sequence or an earlier one.
     pub(crate) repeated: bool,
 }
@@ -131,9 +133,11 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
             sequence: None,
             refused,
             accepted: 0,
+            values: 0,
             repeated: false,
         });
     }
+    let values = prepared.iter().map(|p| value_count(&p.rows)).sum();
     let raw_bytes: usize = prepared.iter().map(|p| raw_bytes(&p.rows)).sum();
     if raw_bytes > core.options.batch_bytes_max {
         return Err(Error::invalid(format!(
@@ -181,6 +185,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         sequence: Some(sequence),
         refused,
         accepted,
+        values,
         repeated: false,
     })
 }
@@ -191,6 +196,7 @@ fn repeated(sequence: Sequence) -> Submitted {
         sequence: Some(sequence),
         refused: Vec::new(),
         accepted: 0,
+        values: 0,
         repeated: true,
     }
 }
@@ -279,6 +285,15 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
         gathered.add(stream, new.table.id, &new.key, new.rows);
     }
     Ok(gathered.prepared)
+}
+
+/// Values that a program handed in.
+fn value_count(rows: &Rows) -> u64 {
+    let columns = rows
+        .columns
+        .iter()
+        .filter(|(field, _)| owner_of(*field).is_none());
+    columns.map(|(_, c)| c.present_count() as u64).sum()
 }
 
 /// Bytes of the events as a program holds them: 8 a number and a timestamp, 1 a boolean, the length of text.
