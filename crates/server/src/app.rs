@@ -3,6 +3,7 @@
 use crate::access::host::Names;
 use crate::access::tokens::Guard;
 use crate::error::ApiError;
+use crate::ingest::Ingest;
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -21,6 +22,7 @@ pub(crate) struct App {
     /// Names that requests without a token may come under.
     pub(crate) names: Names,
     pub(crate) metrics: Metrics,
+    pub(crate) ingest: Ingest,
     /// One permit for each request that may be worked on.
     pub(crate) requests: Semaphore,
     /// Becomes true when the server stops: answers that last must end then.

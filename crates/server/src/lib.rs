@@ -16,6 +16,7 @@ mod access;
 mod app;
 mod edge;
 mod error;
+mod ingest;
 mod listen;
 mod live;
 mod logging;

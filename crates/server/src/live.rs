@@ -8,8 +8,6 @@
 //! Concurrency: one lock over who watches what, taken for writing only when somebody comes or goes; one short lock for each
 //! listener's queue.
 
-#![allow(dead_code, reason = "the route that writes and publishes comes next")]
-
 use axum::body::Bytes;
 use headwater::{Column, Refused, StreamName, StreamRows};
 use headwater_wire::channel::Channel;
@@ -58,6 +56,7 @@ struct Part {
 
 impl Hub {
     /// How many listen.
+    #[cfg(test)]
     pub(crate) fn listeners(&self) -> usize {
         self.listeners.load(Ordering::Relaxed)
     }

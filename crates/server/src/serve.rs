@@ -6,6 +6,7 @@
 use crate::access::host::Names;
 use crate::access::tokens::{Guard, TokenError, TokenFile};
 use crate::app::App;
+use crate::ingest::{Ingest, Limits};
 use crate::listen::Listening;
 use crate::metrics::Metrics;
 use crate::notify::notify;
@@ -107,16 +108,19 @@ impl Server {
             .map_err(std::io::Error::other)?
             .map_err(|source| database(&settings, source))?;
         told(&settings, addr, &db, &guard);
+        let live = Arc::default();
+        let ingest = Ingest::start(db.clone(), Arc::clone(&live), Limits::of(&settings))?;
         let (stop, stopping) = watch::channel(false);
         let app = App {
             db,
             guard: Arc::new(guard),
             names: Names::new(&settings.hosts, reachable && settings.allow_open),
             metrics: Metrics::new(),
+            ingest,
             requests: Semaphore::new(settings.requests_max),
             stopping,
             started: Instant::now(),
-            live: Arc::default(),
+            live,
             tiles: TileCache::new(settings.tile_cache),
             settings,
         };
@@ -182,7 +186,10 @@ impl Server {
         keeper.abort();
         let closed = {
             let app = Arc::clone(&app);
-            tokio::task::spawn_blocking(move || app.db.close())
+            tokio::task::spawn_blocking(move || {
+                app.ingest.close();
+                app.db.close()
+            })
         };
         closed
             .await

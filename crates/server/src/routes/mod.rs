@@ -11,10 +11,12 @@ pub(crate) mod live;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod page;
+pub(crate) mod query;
 pub(crate) mod scan;
 pub(crate) mod storage;
 pub(crate) mod streams;
 pub(crate) mod tiles;
+pub(crate) mod write;
 
 use crate::app::App;
 use crate::edge;
@@ -72,7 +74,6 @@ impl Route {
         }
     }
 
-    #[allow(dead_code, reason = "for the routes that come next")]
     pub(crate) fn post<H, T>(path: &'static str, needs: Needs, handler: H) -> Route
     where
         H: Handler<T, Arc<App>>,
@@ -100,10 +101,12 @@ pub(crate) fn all() -> Vec<Route> {
         metrics::routes(),
         openapi::routes(),
         page::routes(),
+        query::routes(),
         scan::routes(),
         storage::routes(),
         streams::routes(),
         tiles::routes(),
+        write::routes(),
     ]
     .into_iter()
     .flatten()

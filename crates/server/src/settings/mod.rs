@@ -72,6 +72,14 @@ pub struct Settings {
     pub write_line_max: usize,
     /// Bytes of formatted tiles that are kept.
     pub tile_cache: usize,
+    /// The one name of a database or bucket that writes may give; `None` = any, and it means nothing.
+    pub write_database: Option<String>,
+    /// Most writes that wait for a thread.
+    pub write_queue_max: usize,
+    /// Most bytes of bodies of writes held at once.
+    pub write_bytes_max: usize,
+    /// Threads that parse and hand in; 0 = one for each processor.
+    pub write_threads: usize,
     /// Most clients that follow new data at once.
     pub live_clients_max: usize,
     /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
@@ -106,6 +114,10 @@ impl Settings {
             shutdown_timeout: Duration::from_secs(10),
             write_line_max: 1 << 20,
             tile_cache: 16 << 20,
+            write_database: None,
+            write_queue_max: 1024,
+            write_bytes_max: 128 << 20,
+            write_threads: 0,
             live_clients_max: 256,
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,

@@ -248,6 +248,41 @@ static SERVER: &[Setting] = &[
         show: |s| show_size(s.tile_cache as u64),
     },
     Setting {
+        key: "write.database",
+        kind: "NAME",
+        allowed: "a name, or nothing",
+        about: "The one name of a database or bucket that writes may give; others are answered 404. Without it any name is taken, and means nothing.",
+        set: |s, text| {
+            s.write_database = (!text.is_empty()).then(|| text.to_owned());
+            Ok(())
+        },
+        show: |s| s.write_database.clone().unwrap_or_default(),
+    },
+    Setting {
+        key: "write.queue_max",
+        kind: "N",
+        allowed: "1 to 1000000",
+        about: "Most writes that wait for a thread; more are answered 503.",
+        set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.write_queue_max = n),
+        show: |s| s.write_queue_max.to_string(),
+    },
+    Setting {
+        key: "write.bytes_max",
+        kind: "SIZE",
+        allowed: "1KiB to 64GiB",
+        about: "Most bytes of bodies of writes held at once; more are answered 429. At least `body_max` counts.",
+        set: |s, text| size_within(text, 1 << 10..=64 << 30).map(|n| s.write_bytes_max = n),
+        show: |s| show_size(s.write_bytes_max as u64),
+    },
+    Setting {
+        key: "write.threads",
+        kind: "N",
+        allowed: "0 to 256",
+        about: "Threads that parse writes and hand them in; 0 = one for each processor.",
+        set: |s, text| within(parse_count(text)?, 0..=256).map(|n| s.write_threads = n),
+        show: |s| s.write_threads.to_string(),
+    },
+    Setting {
         key: "live.clients_max",
         kind: "N",
         allowed: "1 to 100000",

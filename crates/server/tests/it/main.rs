@@ -10,6 +10,7 @@
 
 mod access;
 mod asking;
+mod clients;
 mod edge;
 mod health;
 mod openapi;
@@ -17,3 +18,4 @@ mod page;
 mod settings_page;
 mod support;
 mod tls;
+mod write;

@@ -54,6 +54,22 @@ impl Running {
         format!("http://{}{path}", self.addr)
     }
 
+    /// Stops it in order, and opens its database to look at it.
+    pub(crate) fn stopped<T>(mut self, look: impl FnOnce(&headwater::Database) -> T) -> T {
+        self.stop();
+        look(&headwater::Database::open(headwater::Options::new(self.db())).unwrap())
+    }
+
+    fn stop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !std::thread::panicking() {
+                ended.unwrap();
+            }
+        }
+    }
+
     /// The directory of its database.
     pub(crate) fn db(&self) -> PathBuf {
         self.dir.path().join("db")
@@ -62,11 +78,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop.send_replace(true);
-        let ended = self.thread.take().unwrap().join();
-        if !std::thread::panicking() {
-            ended.unwrap();
-        }
+        self.stop();
     }
 }
 

@@ -1,0 +1,218 @@
+//! One body: unpacked, parsed, and handed to the database.
+
+use super::{Limits, Refusals, WriteRequest, unpack};
+use crate::error::ApiError;
+use crate::live::{Hub, News};
+use axum::http::StatusCode;
+use headwater::{Batch, Database, ErrorKind, Refused, Ticket, Timestamp};
+use headwater_wire::ParsedBatch;
+use headwater_wire::lineprotocol::{LineParser, Precision};
+
+/// Text handed in as one batch. Values take at most four times their text in memory, so a part stays far below the largest batch.
+const PART_BYTES: usize = 2 << 20;
+
+/// 1971: no device measured anything in that year, but a stamp in a smaller unit than said lands before it.
+const IMPLAUSIBLE_BEFORE_NS: i64 = 365 * 86_400 * 1_000_000_000;
+
+/// A part that is on its way, and what listeners are to be told of it when it is durable.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) ticket: Ticket,
+    pub(crate) news: Option<News>,
+}
+
+/// What a body became. It is acknowledged when all its parts are.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) parts: Vec<Pending>,
+    /// Lines stored.
+    pub(crate) stored: u64,
+    /// Their values.
+    pub(crate) values: u64,
+    pub(crate) refusals: Refusals,
+    /// Nothing was stored because something was refused, as the request asked for.
+    pub(crate) given_up: bool,
+    /// Something that is probably not meant, although it was done.
+    pub(crate) warning: Option<String>,
+}
+
+/// Takes one body in.
+pub(super) fn apply(
+    db: &Database,
+    live: &Hub,
+    limits: &Limits,
+    parser: &mut LineParser,
+    request: &WriteRequest,
+) -> Result<Outcome, ApiError> {
+    let text = unpack::unpack(&request.body, request.encoding, limits.body_max)?;
+    let options = parser.options_mut();
+    options.now = now();
+    options.precision = request.precision;
+    let mut outcome = Outcome::default();
+    // A numbered batch, or one that is to be stored whole, is one record of the log.
+    let is_one = request.producer.is_some() || !request.accept_partial;
+    let mut part_bytes = if is_one { text.len() } else { PART_BYTES };
+    let mut rest = &*text;
+    let mut next_line = 1;
+    let mut newest = i64::MIN;
+    let mut error = None;
+    while !rest.is_empty() {
+        let part = rest.get(..part_bytes).unwrap_or(rest);
+        let is_last = part.len() == rest.len();
+        let (parsed, taken) = parser.parse_part(part, next_line, is_last);
+        if taken == 0 {
+            // A line longer than the part.
+            part_bytes = part_bytes.saturating_mul(2);
+            continue;
+        }
+        next_line += parsed.line_count;
+        rest = rest.get(taken..).unwrap_or_default();
+        let times = parsed.batch.entries().iter().flat_map(|e| &e.times);
+        newest = times.fold(newest, |newest, time| newest.max(*time));
+        if let Err(failed) = hand_in(db, live, request, parsed, &mut outcome) {
+            error = Some(failed);
+            break;
+        }
+    }
+    outcome.refusals.finish(&text);
+    if let Some(error) = error {
+        return Err(error);
+    }
+    outcome.warning = implausible(request.precision, newest);
+    Ok(outcome)
+}
+
+/// Hands one part in.
+fn hand_in(
+    db: &Database,
+    live: &Hub,
+    request: &WriteRequest,
+    parsed: ParsedBatch,
+    outcome: &mut Outcome,
+) -> Result<(), ApiError> {
+    let ParsedBatch {
+        mut batch,
+        mut lines,
+        refused,
+        refused_counts,
+        ..
+    } = parsed;
+    outcome.refusals.parsed(refused, &refused_counts);
+    if !request.access.writes_all() {
+        (batch, lines) = allowed(batch, lines, request, &mut outcome.refusals);
+    }
+    if !request.accept_partial {
+        batch.require_all();
+        if !outcome.refusals.is_empty() {
+            outcome.given_up = true;
+            return Ok(());
+        }
+    }
+    if batch.is_empty() {
+        return Ok(());
+    }
+    if let Some((name, number)) = &request.producer {
+        batch.set_producer(name, *number);
+    }
+    let rows = batch.row_count() as u64;
+    let mut news = live.select(batch.entries());
+    let ticket = write(db, batch)?;
+    if ticket.is_repeated() {
+        news = None;
+    }
+    for Refused {
+        entry,
+        row,
+        code,
+        message,
+    } in ticket.refused()
+    {
+        let line = lines.get(*entry).and_then(|l| l.get(*row)).copied();
+        outcome
+            .refusals
+            .later(line.unwrap_or_default(), code, || message.clone());
+    }
+    let refused = ticket.refused().len() as u64;
+    if !request.accept_partial && refused > 0 {
+        outcome.given_up = true;
+        news = None;
+    } else {
+        outcome.stored += rows - refused;
+        outcome.values += ticket.values();
+    }
+    outcome.parts.push(Pending { ticket, news });
+    Ok(())
+}
+
+/// What of a batch may be written; the rest is refused.
+fn allowed(
+    batch: Batch,
+    lines: Vec<Vec<u64>>,
+    request: &WriteRequest,
+    refusals: &mut Refusals,
+) -> (Batch, Vec<Vec<u64>>) {
+    let mut kept = (Batch::new(), Vec::with_capacity(lines.len()));
+    for (rows, lines) in batch.into_entries().into_iter().zip(lines) {
+        if request.access.may_write_stream(&rows.name) {
+            kept.0.push(rows);
+            kept.1.push(lines);
+            continue;
+        }
+        for line in lines {
+            refusals.later(line, "E_ACCESS", || {
+                format!("no rule of this token allows to write {}", rows.name)
+            });
+        }
+    }
+    kept
+}
+
+fn write(db: &Database, batch: Batch) -> Result<Ticket, ApiError> {
+    db.write(batch).map_err(|error| match error.kind() {
+        // The parser makes well-formed batches, so only their size is left to complain about.
+        ErrorKind::Invalid => ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "E_LIMIT_BATCH",
+            error.to_string(),
+        ),
+        _ => error.into(),
+    })
+}
+
+/// What to tell a sender whose stamps are in another unit than it said.
+fn implausible(precision: Precision, newest: i64) -> Option<String> {
+    let unit = match precision {
+        Precision::Auto => return None,
+        Precision::Nanoseconds => "ns",
+        Precision::Microseconds => "us",
+        Precision::Milliseconds => "ms",
+        Precision::Seconds => "s",
+        Precision::Minutes => "m",
+        Precision::Hours => "h",
+    };
+    (0..IMPLAUSIBLE_BEFORE_NS).contains(&newest).then(|| {
+        format!("all times lie in 1970: is the unit of the stamps really {unit}? precision=auto tells it from their size")
+    })
+}
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let ns = since.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
+    Timestamp::from_nanos(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_given_unit_is_doubted() {
+        let second_as_ns = 1_700_000_000;
+        assert!(implausible(Precision::Nanoseconds, second_as_ns).is_some());
+        assert!(implausible(Precision::Auto, second_as_ns).is_none());
+        let right = 1_700_000_000_000_000_000;
+        assert!(implausible(Precision::Nanoseconds, right).is_none());
+        // Nothing stored, or times before 1970, say nothing about the unit.
+        assert!(implausible(Precision::Nanoseconds, i64::MIN).is_none());
+    }
+}

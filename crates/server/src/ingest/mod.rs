@@ -1,0 +1,286 @@
+//! The way of a body of line protocol into the database: a bounded queue, and threads that unpack, parse and hand in.
+//!
+//! Invariants: what is answered with success is in the database, as durable as it is set to be; a line is either counted as
+//! stored or as refused, with a code; no more than [`Limits::bytes_max`] bytes of bodies are held at once, and no more than
+//! [`Limits::queue_max`] requests wait.
+//!
+//! Concurrency: the threads do what may block (the engine may wait for memory), so that no thread of the runtime does. Each has
+//! a parser of its own, which keeps the names it has met. The acknowledgement is awaited by the request's task, not here: while
+//! the log syncs, the threads take the next bodies, and all of those share the next sync.
+//!
+//! Failure: a full queue or too many bytes at once say so at once (`E_BUSY`, with a time to try again); an error of the engine
+//! is the answer of its request. A thread that panics fails its request and is the last to use its parser.
+
+mod apply;
+mod refusals;
+mod unpack;
+
+pub(crate) use apply::{Outcome, Pending};
+pub(crate) use refusals::Refusals;
+pub(crate) use unpack::{Encoding, too_large};
+
+use crate::access::Access;
+use crate::error::ApiError;
+use crate::live::Hub;
+use crate::settings::Settings;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use headwater::Database;
+use headwater_wire::lineprotocol::{LineParser, ParserOptions, Precision};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// What bounds the writing of bodies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Largest body, packed or not.
+    pub(crate) body_max: usize,
+    /// Longest line.
+    pub(crate) line_max: usize,
+    /// Requests that may wait for a thread.
+    pub(crate) queue_max: usize,
+    /// Bytes of bodies held at once.
+    pub(crate) bytes_max: usize,
+    /// Threads that parse and hand in.
+    pub(crate) threads: usize,
+}
+
+impl Limits {
+    /// Those that are set.
+    pub(crate) fn of(settings: &Settings) -> Limits {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Limits {
+            body_max: settings.body_max,
+            line_max: settings.write_line_max,
+            queue_max: settings.write_queue_max,
+            // One body of the largest size must find room.
+            bytes_max: settings.write_bytes_max.max(settings.body_max),
+            threads: match settings.write_threads {
+                0 => processors,
+                threads => threads,
+            },
+        }
+    }
+}
+
+/// A body and how it is to be taken.
+#[derive(Debug)]
+pub(crate) struct WriteRequest {
+    pub(crate) body: Bytes,
+    pub(crate) encoding: Encoding,
+    pub(crate) precision: Precision,
+    /// Store the good lines although others are refused.
+    pub(crate) accept_partial: bool,
+    /// Who made the batch, and its number there.
+    pub(crate) producer: Option<(String, u64)>,
+    /// Which streams may be written.
+    pub(crate) access: Access,
+}
+
+struct Job {
+    request: WriteRequest,
+    reply: oneshot::Sender<Result<Outcome, ApiError>>,
+    /// Given back when the body has been taken in.
+    _bytes: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    closed: bool,
+}
+
+struct Shared {
+    db: Database,
+    live: Arc<Hub>,
+    limits: Limits,
+    queue: Mutex<Queue>,
+    wanted: Condvar,
+}
+
+/// Takes bodies of line protocol in.
+pub(crate) struct Ingest {
+    shared: Arc<Shared>,
+    bytes: Arc<Semaphore>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Ingest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ingest")
+            .field("limits", &self.shared.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes that one permit stands for: a semaphore counts no further than 2^32 on small machines.
+const PERMIT_BYTES: usize = 4096;
+
+impl Ingest {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(db: Database, live: Arc<Hub>, limits: Limits) -> std::io::Result<Ingest> {
+        let shared = Arc::new(Shared {
+            db,
+            live,
+            limits,
+            queue: Mutex::default(),
+            wanted: Condvar::new(),
+        });
+        let ingest = Ingest {
+            bytes: Arc::new(Semaphore::new(limits.bytes_max / PERMIT_BYTES)),
+            shared: Arc::clone(&shared),
+            threads: Mutex::default(),
+        };
+        for number in 0..limits.threads.max(1) {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("hw-write-{number}"))
+                .spawn(move || shared.work())?;
+            ingest.threads.lock().push(thread);
+        }
+        Ok(ingest)
+    }
+
+    /// The limits in force.
+    pub(crate) fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
+    /// Sets room aside for so many bytes of a body.
+    ///
+    /// # Errors
+    /// `E_BUSY` when other bodies take up all there is.
+    pub(crate) fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.bytes).try_acquire_many_owned(permits);
+        room.map_err(|_| {
+            let max = self.shared.limits.bytes_max;
+            busy(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("the bodies of the requests under way take up all of {max} bytes (setting write.bytes_max): send this again in a moment"),
+            )
+        })
+    }
+
+    /// Has a body taken in. The outcome's tickets are not awaited yet.
+    ///
+    /// # Errors
+    /// `E_BUSY` when too many wait already; what the engine says; `E_STOPPING` when the server is stopping.
+    pub(crate) async fn take(
+        &self,
+        request: WriteRequest,
+        bytes: Option<OwnedSemaphorePermit>,
+    ) -> Result<Outcome, ApiError> {
+        let (reply, outcome) = oneshot::channel();
+        {
+            let mut queue = self.shared.queue.lock();
+            if queue.closed {
+                return Err(closed());
+            }
+            let max = self.shared.limits.queue_max;
+            if queue.jobs.len() >= max {
+                return Err(busy(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!(
+                        "{max} writes are waiting already (setting write.queue_max): send this again in a moment"
+                    ),
+                ));
+            }
+            queue.jobs.push_back(Job {
+                request,
+                reply,
+                _bytes: bytes,
+            });
+            if queue.idle > 0 {
+                self.shared.wanted.notify_one();
+            }
+        }
+        outcome.await.unwrap_or_else(|_| {
+            Err(ApiError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "E_INTERNAL",
+                "the write failed inside the server, and its log says more: whether it is stored is not known",
+            ))
+        })
+    }
+
+    /// Takes no more requests in, ends those that wait, and ends the threads.
+    pub(crate) fn close(&self) {
+        self.shared.queue.lock().closed = true;
+        self.shared.wanted.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that takes writes in had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn busy(status: StatusCode, message: String) -> ApiError {
+    ApiError::new(status, "E_BUSY", message).retry_after(1)
+}
+
+fn closed() -> ApiError {
+    let message = "the server is stopping: send this again when it is back";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_STOPPING", message).retry_after(10)
+}
+
+impl Shared {
+    /// The life of a thread.
+    fn work(&self) {
+        let mut parser = self.parser();
+        while let Some(job) = self.next() {
+            let Job { request, reply, .. } = job;
+            // A panic costs this request and the names that the parser kept, not the thread.
+            let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                apply::apply(&self.db, &self.live, &self.limits, &mut parser, &request)
+            }));
+            match taken {
+                // Who does not wait any more is not told; the write goes on.
+                Ok(outcome) => drop(reply.send(outcome)),
+                Err(_) => {
+                    tracing::error!("taking in a write panicked");
+                    parser = self.parser();
+                }
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle += 1;
+            self.wanted.wait(&mut queue);
+            queue.idle -= 1;
+        }
+    }
+
+    fn parser(&self) -> LineParser {
+        let now = headwater::Timestamp::from_nanos(0);
+        let mut options = ParserOptions::new(now);
+        options.line_bytes_max = self.limits.line_max;
+        LineParser::new(options)
+    }
+}
+
+#[cfg(test)]
+mod tests;

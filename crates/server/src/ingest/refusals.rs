@@ -1,0 +1,126 @@
+//! The lines of a body that were not stored.
+//!
+//! Invariant: every refused line is counted under one code; the first [`KEPT_MAX`] of each source are kept with their text.
+
+use headwater_wire::RefusedLine;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Refused lines told in one answer.
+const KEPT_MAX: usize = 1_000;
+
+/// A line that was not stored.
+#[derive(Debug)]
+struct Line {
+    line: u64,
+    code: &'static str,
+    message: String,
+    original: String,
+}
+
+/// All of a body.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    lines: Vec<Line>,
+    by_code: BTreeMap<&'static str, u64>,
+}
+
+impl Refusals {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_code.is_empty()
+    }
+
+    /// Lines refused in all.
+    pub(crate) fn total(&self) -> u64 {
+        self.by_code.values().sum()
+    }
+
+    pub(crate) fn by_code(&self) -> &BTreeMap<&'static str, u64> {
+        &self.by_code
+    }
+
+    /// What the parser refused.
+    pub(super) fn parsed(
+        &mut self,
+        lines: Vec<RefusedLine>,
+        counts: &headwater_wire::RefusalCounts,
+    ) {
+        for (code, count) in counts.iter() {
+            *self.by_code.entry(code.as_str()).or_default() += count;
+        }
+        self.lines.extend(lines.into_iter().map(|l| Line {
+            line: l.line,
+            code: l.code.as_str(),
+            message: l.message,
+            original: l.original,
+        }));
+    }
+
+    /// A line that followed the format and was refused later. Its text is filled in by [`Refusals::finish`].
+    pub(super) fn later(
+        &mut self,
+        line: u64,
+        code: &'static str,
+        message: impl FnOnce() -> String,
+    ) {
+        let count = self.by_code.entry(code).or_default();
+        *count += 1;
+        if *count <= KEPT_MAX as u64 {
+            self.lines.push(Line {
+                line,
+                code,
+                message: message(),
+                original: String::new(),
+            });
+        }
+    }
+
+    /// Sorts by line, keeps the first, and fills in texts from the body.
+    pub(super) fn finish(&mut self, text: &[u8]) {
+        self.lines.sort_by_key(|l| l.line);
+        self.lines.truncate(KEPT_MAX);
+        let mut wanted = self
+            .lines
+            .iter_mut()
+            .filter(|l| l.original.is_empty())
+            .peekable();
+        if wanted.peek().is_none() {
+            return;
+        }
+        for (number, original) in (1u64..).zip(text.split(|b| *b == b'\n')) {
+            while let Some(line) = wanted.next_if(|l| l.line <= number) {
+                line.original = headwater_wire::cut_line(original);
+            }
+            if wanted.peek().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// True when every refusal is about what a well-formed line says, none about its form.
+    pub(crate) fn all_well_formed(&self) -> bool {
+        let malformed = ["E_PARSE", "E_TIME", "E_UTF8", "E_LIMIT_LINE"];
+        !malformed.iter().any(|code| self.by_code.contains_key(code))
+    }
+
+    /// True when all lines were refused for want of rights.
+    pub(crate) fn all_forbidden(&self) -> bool {
+        !self.by_code.is_empty() && self.by_code.keys().all(|code| *code == "E_ACCESS")
+    }
+
+    /// The first one, for the message.
+    pub(crate) fn first(&self) -> String {
+        self.lines
+            .first()
+            .map(|l| format!("line {}: {}: {}", l.line, l.code, l.message))
+            .unwrap_or_default()
+    }
+
+    /// The list, as in the answer.
+    pub(crate) fn to_json(&self) -> Value {
+        let lines = self.lines.iter().map(|l| {
+            json!({ "line": l.line, "code": l.code, "message": l.message, "original": l.original })
+        });
+        Value::Array(lines.collect())
+    }
+}

@@ -1,0 +1,319 @@
+//! Writing line protocol: `POST /write` (as InfluxDB 1), `/api/v2/write` (2), `/api/v3/write_lp` (3).
+//!
+//! All three take the same bodies and give the same answers; they differ in the names of parameters only.
+//! What each answer means: docs/http/writing.md.
+
+use super::{Needs, Route};
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::ingest::{Encoding, Outcome, Pending, WriteRequest};
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use headwater_wire::lineprotocol::Precision;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Names the producer of a numbered batch.
+const PRODUCER: HeaderName = HeaderName::from_static("x-headwater-producer");
+/// The number of a batch of its producer.
+const BATCH: HeaderName = HeaderName::from_static("x-headwater-batch");
+/// Something that was done, and is probably not meant.
+const WARNING: HeaderName = HeaderName::from_static("x-headwater-warning");
+/// The numbered batch had been stored before.
+const REPEATED: HeaderName = HeaderName::from_static("x-headwater-repeated");
+
+/// How much of a body that is too large is still read.
+const DRAIN_BYTES: usize = 16 << 20;
+/// How long.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Longest name of a producer, as the engine has it.
+const PRODUCER_BYTES_MAX: usize = 255;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/write", Needs::Write, write),
+        Route::post("/api/v2/write", Needs::Write, write),
+        Route::post("/api/v3/write_lp", Needs::Write, write),
+    ]
+}
+
+/// What clients of InfluxDB send. Others are ignored, as they ignore ours.
+#[derive(Debug, Default, Deserialize)]
+struct Parameters {
+    db: Option<String>,
+    bucket: Option<String>,
+    precision: Option<String>,
+    accept_partial: Option<String>,
+}
+
+async fn write(
+    State(app): State<Arc<App>>,
+    parameters: Result<Query<Parameters>, QueryRejection>,
+    access: Access,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let Query(parameters) = parameters
+        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "E_INVALID", error.body_text()))?;
+    let (head, body) = request.into_parts();
+    check_database(app.settings.write_database.as_deref(), &parameters)?;
+    let precision = precision(parameters.precision.as_deref())?;
+    let accept_partial = accept_partial(parameters.accept_partial.as_deref())?;
+    let producer = producer(&head.headers)?;
+    let encoding = head.headers.get(header::CONTENT_ENCODING);
+    let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
+    let (body, room) = read_body(&app, &head.headers, body).await?;
+    let request = WriteRequest {
+        body,
+        encoding,
+        precision,
+        accept_partial,
+        producer,
+        access,
+    };
+    let mut outcome = app.ingest.take(request, room).await?;
+    let parts = std::mem::take(&mut outcome.parts);
+    let repeated = if parts.iter().any(|part| part.news.is_some()) {
+        // Listeners are told even if the client goes away before it is answered.
+        let acknowledged = tokio::spawn(acknowledged(Arc::clone(&app), parts));
+        acknowledged.await.map_err(|_| ApiError::internal())??
+    } else {
+        acknowledged(Arc::clone(&app), parts).await?
+    };
+    app.metrics.points_accepted(outcome.values);
+    for (code, lines) in outcome.refusals.by_code() {
+        app.metrics.lines_refused(code, *lines);
+    }
+    Ok(answer(outcome, repeated))
+}
+
+/// Waits until every part is durable, and then tells of it. True when a numbered batch had been stored before.
+async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiError> {
+    let mut repeated = false;
+    for part in parts {
+        let written = part.ticket.await?;
+        repeated |= written.repeated;
+        app.live.publish(part.news, &written.refused);
+    }
+    Ok(repeated)
+}
+
+/// One server holds one database, so a name is only compared with the one that is set.
+fn check_database(set: Option<&str>, parameters: &Parameters) -> Result<(), ApiError> {
+    let Some(set) = set else {
+        return Ok(());
+    };
+    let asked = parameters.db.as_deref().or(parameters.bucket.as_deref());
+    // Clients of version 2 that speak to version 1 send `database/retention policy`.
+    let asked = asked.map(|name| name.split('/').next().unwrap_or_default());
+    if asked.is_none_or(|asked| asked == set) {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        StatusCode::NOT_FOUND,
+        "E_NOT_FOUND",
+        format!(
+            "database not found: {:?}: this server's is {set:?} (setting write.database)",
+            asked.unwrap_or_default()
+        ),
+    ))
+}
+
+fn precision(name: Option<&str>) -> Result<Precision, ApiError> {
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        return Ok(Precision::Auto);
+    };
+    Precision::from_name(name).ok_or_else(|| {
+        ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "E_INVALID",
+            format!("precision {name:?}: expected auto, ns, us, ms, s, m or h"),
+        )
+    })
+}
+
+fn accept_partial(value: Option<&str>) -> Result<bool, ApiError> {
+    match value {
+        None | Some("" | "true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(other) => Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "E_INVALID",
+            format!("accept_partial {other:?}: expected true or false"),
+        )),
+    }
+}
+
+/// The producer's name and the batch's number, of which neither means anything without the other.
+fn producer(headers: &HeaderMap) -> Result<Option<(String, u64)>, ApiError> {
+    let invalid =
+        |message: String| Err(ApiError::new(StatusCode::BAD_REQUEST, "E_INVALID", message));
+    let (name, number) = (headers.get(PRODUCER), headers.get(BATCH));
+    let (name, number) = match (name, number) {
+        (None, None) => return Ok(None),
+        (Some(name), Some(number)) => (name.as_bytes(), number.as_bytes()),
+        _ => {
+            return invalid(format!(
+                "{PRODUCER} and {BATCH} belong together: send both, or neither"
+            ));
+        }
+    };
+    let Some(name) = std::str::from_utf8(name)
+        .ok()
+        .filter(|name| (1..=PRODUCER_BYTES_MAX).contains(&name.len()))
+    else {
+        return invalid(format!(
+            "{PRODUCER}: expected 1 to {PRODUCER_BYTES_MAX} bytes of UTF-8"
+        ));
+    };
+    match std::str::from_utf8(number)
+        .ok()
+        .and_then(|n| n.parse().ok())
+    {
+        Some(number) => Ok(Some((name.to_owned(), number))),
+        None => invalid(format!(
+            "{BATCH}: expected a whole number from 0 to 18446744073709551615"
+        )),
+    }
+}
+
+/// The body, and the room it takes among all bodies. What is too large is not read to its end.
+async fn read_body(
+    app: &App,
+    headers: &HeaderMap,
+    mut body: Body,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError> {
+    let max = app.ingest.limits().body_max;
+    let declared = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if declared.is_some_and(|length| length > max) {
+        drain(body).await;
+        return Err(crate::ingest::too_large(max));
+    }
+    let mut room = match declared {
+        Some(0) => None,
+        Some(length) => Some(app.ingest.room(length)?),
+        None => None,
+    };
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    let mut taken = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "E_BODY",
+                format!("the body ended before its end: {error}"),
+            )
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        taken += data.len();
+        if taken > max {
+            drop((first, all));
+            drain(body).await;
+            return Err(crate::ingest::too_large(max));
+        }
+        if declared.is_none() {
+            let more = app.ingest.room(data.len())?;
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
+            }
+        }
+        // A body that comes at once is not copied.
+        if first.is_empty() && all.is_empty() {
+            first = data;
+            continue;
+        }
+        if all.is_empty() {
+            all.reserve(declared.unwrap_or(first.len() + data.len()));
+            all.extend_from_slice(&std::mem::take(&mut first));
+        }
+        all.extend_from_slice(&data);
+    }
+    let body = if all.is_empty() { first } else { all.freeze() };
+    Ok((body, room))
+}
+
+/// Reads on a while and throws it away: a client that is still sending when the connection is closed may never see the answer.
+async fn drain(mut body: Body) {
+    let mut left = DRAIN_BYTES;
+    let rest = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    // Whoever sends slower or more does without the answer.
+    let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
+}
+
+/// 204 when all is stored; 400, 403 or 422 with the list of refused lines when not.
+fn answer(outcome: Outcome, repeated: bool) -> Response {
+    let mut response = if outcome.refusals.is_empty() {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        refusal(&outcome).into_response()
+    };
+    let headers = response.headers_mut();
+    if repeated {
+        headers.insert(REPEATED, HeaderValue::from_static("true"));
+    }
+    if let Some(warning) = outcome.warning
+        && let Ok(text) = HeaderValue::from_str(&warning)
+    {
+        headers.insert(WARNING, text);
+    }
+    response
+}
+
+fn refusal(outcome: &Outcome) -> ApiError {
+    let refusals = &outcome.refusals;
+    let (stored, refused) = (
+        if outcome.given_up { 0 } else { outcome.stored },
+        refusals.total(),
+    );
+    // 422: nothing wrong with the form, and nothing stored. Clients resend neither that nor a 400.
+    let (status, code) = match stored {
+        0 if refusals.all_forbidden() => (StatusCode::FORBIDDEN, "E_ACCESS"),
+        0 if refusals.all_well_formed() => (StatusCode::UNPROCESSABLE_ENTITY, "E_REFUSED"),
+        0 => (StatusCode::BAD_REQUEST, "E_REFUSED"),
+        _ => (StatusCode::BAD_REQUEST, "E_PARTIAL"),
+    };
+    let why = if outcome.given_up {
+        "; nothing is stored, as accept_partial=false asks for"
+    } else {
+        ""
+    };
+    // Clients of InfluxDB look for these words, and for the text under `error`.
+    let message = format!(
+        "partial write: {refused} lines refused, {stored} stored{why}; first: {}",
+        refusals.first()
+    );
+    let mut error = ApiError::new(status, code, message.clone());
+    let details = [
+        ("error", json!(message)),
+        ("written", json!(stored)),
+        ("rejected", json!(refused)),
+        ("rejected_by_code", json!(refusals.by_code())),
+        ("lines", refusals.to_json()),
+    ];
+    error
+        .details
+        .extend(details.map(|(key, value)| (key.to_owned(), value)));
+    error
+}

@@ -1,0 +1,64 @@
+"""Writes through the clients of InfluxDB 1 and 2 into the server at the port of the first argument."""
+
+import sys
+
+import influxdb
+import influxdb_client
+from influxdb_client.client.write_api import SYNCHRONOUS, WriteOptions
+from influxdb_client.rest import ApiException
+
+PORT = int(sys.argv[1])
+S = 1_700_000_000
+
+
+def version_1() -> None:
+    client = influxdb.InfluxDBClient("127.0.0.1", PORT, database="plant")
+    assert client.ping().startswith("headwater-"), client.ping()
+    client.create_database("plant")
+    assert client.get_list_database() == [{"name": "headwater"}]
+    fields = {"v": 0.5, "n": 7, "ok": True, "text": 'a "b"'}
+    point = {"measurement": "t", "tags": {"d": "one-points"}, "time": S * 10**9, "fields": fields}
+    assert client.write_points([point])
+    point = {"measurement": "t", "tags": {"d": "one-ms"}, "time": S * 1000 + 5, "fields": {"v": 1.5}}
+    assert client.write_points([point], time_precision="ms")
+    packed = influxdb.InfluxDBClient("127.0.0.1", PORT, database="plant", gzip=True)
+    assert packed.write_points([f"t,d=one-gzip v=2.5 {S}"], time_precision="s", protocol="line")
+    try:
+        client.write_points(["t,d=one-gzip v=t 5", f"t,d=one-gzip v=2.5 {S}"], time_precision="s", protocol="line")
+    except influxdb.exceptions.InfluxDBClientError as error:
+        assert error.code == 400 and "partial write: 1 lines refused, 1 stored" in str(error), error
+    else:
+        raise AssertionError("a refused line went unnoticed")
+
+
+def version_2() -> None:
+    url = f"http://127.0.0.1:{PORT}"
+    with influxdb_client.InfluxDBClient(url=url, token="any", org="o") as client:
+        assert client.ping()
+        api = client.write_api(write_options=SYNCHRONOUS)
+        point = influxdb_client.Point("t").tag("d", "two-point").field("v", 3.5).time(S * 10**9 + 1)
+        api.write(bucket="b", record=point)
+        try:
+            api.write(bucket="b", record=[f"t,d=two-partial v=1 {S * 10**9}", "t,d=two-partial v="])
+        except ApiException as error:
+            assert error.status == 400 and "partial write: 1 lines refused, 1 stored" in error.body, error
+            assert error.message.startswith("partial write: "), error.message
+        else:
+            raise AssertionError("a refused line went unnoticed")
+    with influxdb_client.InfluxDBClient(url=url, token="any", org="o", enable_gzip=True) as client:
+        api = client.write_api(write_options=SYNCHRONOUS)
+        record = f"t,d=two-gzip v=4.5 {S * 1000 + 6}"
+        api.write(bucket="b", record=record, write_precision=influxdb_client.WritePrecision.MS)
+    failures = []
+    with influxdb_client.InfluxDBClient(url=url, token="any", org="o") as client:
+        options = WriteOptions(batch_size=300, flush_interval=200)
+        with client.write_api(write_options=options, error_callback=lambda *why: failures.append(why)) as api:
+            for number in range(1000):
+                record = f"t,d=two-batched v={number} {S + number}"
+                api.write(bucket="b", record=record, write_precision=influxdb_client.WritePrecision.S)
+    assert not failures, failures
+
+
+version_1()
+version_2()
+print("done")
