@@ -41,6 +41,10 @@ enum Experiment {
     Wa(experiments::wa::Arguments),
     /// Peak memory with many events and with many streams, and opening after a kill.
     Memory(experiments::memory::Arguments),
+    /// The server under load: line protocol over HTTP.
+    Server(experiments::server::Arguments),
+    #[command(hide = true)]
+    ServerChild(experiments::server::ChildArguments),
     #[command(hide = true)]
     MemoryChild(experiments::memory::ChildArguments),
 }
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         Experiment::Tiles(arguments) => experiments::tiles::run(&arguments),
         Experiment::Wa(arguments) => experiments::wa::run(&arguments),
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
+        Experiment::Server(arguments) => experiments::server::run(&arguments),
+        Experiment::ServerChild(arguments) => experiments::server::run_child(&arguments),
         Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };
     match result {

@@ -6,5 +6,6 @@ pub(crate) mod events;
 pub(crate) mod golsm;
 pub(crate) mod memory;
 pub(crate) mod respawn;
+pub(crate) mod server;
 pub(crate) mod tiles;
 pub(crate) mod wa;

@@ -299,3 +299,40 @@ fn tiles_count_every_point_and_agree_with_sqlite() {
     }
     assert_judged(&report, 2 + 4 + 3 + 1 + 1 + 2 + 1);
 }
+
+/// The experiment looks for everything that was acknowledged in the database that the server leaves.
+#[test]
+fn server_writes_over_http_and_finds_everything_again() {
+    let (text, report) = lab("server", &["--values", "40000", "--requests", "2000"]);
+    assert!(
+        text.contains("| one line a request, 256 connections |"),
+        "{text}"
+    );
+    let cases = report["figures"]["writing"]["cases"].as_array().unwrap();
+    let counts: Vec<(u64, u64, u64)> = cases
+        .iter()
+        .map(|c| {
+            let count = |name: &str| c[name].as_u64().unwrap();
+            (count("requests"), count("values"), count("connections"))
+        })
+        .collect();
+    let expected = [
+        (4, 40_000, 2),
+        (4, 40_000, 2),
+        (2_000, 20_000, 64),
+        (2_000, 20_000, 256),
+    ];
+    assert_eq!(counts, expected);
+    for case in cases {
+        let number = |name: &str| case[name].as_f64().unwrap();
+        assert!(
+            number("values_per_second") > 0.0 && number("peak_bytes") > 0.0,
+            "{case}"
+        );
+        assert!(
+            number("bytes_per_value_settled") > 1.0 && number("sync_median_us") > 0.0,
+            "{case}"
+        );
+    }
+    assert_judged(&report, 7);
+}

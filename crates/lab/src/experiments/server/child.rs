@@ -1,0 +1,114 @@
+//! The server as a process of its own, and what the kernel tells about it.
+
+use crate::harness::Failure;
+use headwater_server::Settings;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What the process is told. Not for people.
+#[derive(clap::Args)]
+pub(crate) struct ChildArguments {
+    #[arg(long)]
+    db: PathBuf,
+}
+
+/// The child's part: serves until SIGTERM, and tells its address once it answers.
+pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
+    let mut settings = Settings::new(&arguments.db);
+    settings.http_addr.set_port(0);
+    headwater_server::serve(settings, |url| println!("{url}"))?;
+    Ok(())
+}
+
+/// A running server. Killed when dropped, if it was not stopped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) addr: SocketAddr,
+}
+
+/// What a server used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    pub(crate) cpu_seconds: f64,
+    pub(crate) peak_bytes: u64,
+}
+
+impl Server {
+    /// Starts one and waits until it answers.
+    pub(crate) fn start(db: &Path) -> Result<Server, Failure> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("server-child")
+            .arg("--db")
+            .arg(db)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        let addr = line.trim().strip_prefix("http://");
+        let addr = addr.and_then(|a| a.trim_end_matches('/').parse().ok());
+        match addr {
+            Some(addr) => Ok(Server { child, addr }),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                Err(format!("the server did not start: {line}").into())
+            }
+        }
+    }
+
+    /// CPU time over all threads, and the most memory that was resident, until now.
+    pub(crate) fn used(&self) -> Result<Used, Failure> {
+        let read =
+            |what: &str| std::fs::read_to_string(format!("/proc/{}/{what}", self.child.id()));
+        // The name of the program, in parentheses, may hold blanks; user and system time are the 12th and 13th word after it.
+        let stat = read("stat")?;
+        let words: Vec<&str> = stat
+            .rsplit_once(')')
+            .map(|(_, rest)| rest.split_whitespace().collect())
+            .unwrap_or_default();
+        let ticks: f64 = words
+            .get(11..13)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|w| w.parse::<f64>().ok())
+            .sum();
+        let status = read("status")?;
+        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|p| p.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        Ok(Used {
+            // Linux tells programs 100 ticks a second, whatever it counts itself.
+            cpu_seconds: ticks / 100.0,
+            peak_bytes: peak.unwrap_or(0) * 1024,
+        })
+    }
+
+    /// Stops it in order and waits for its end. Gives the CPU time that all of its life took.
+    pub(crate) fn stop(mut self) -> Result<f64, Failure> {
+        let pid = i32::try_from(self.child.id())?;
+        let pid = rustix::process::Pid::from_raw(pid).ok_or("no process")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        // Not reaped yet, a process that has ended still tells what it used.
+        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended)?;
+        let used = self.used()?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            return Err(format!("the server ended with {status}").into());
+        }
+        Ok(used.cpu_seconds)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait()
+            && let Err(error) = self.child.kill().and_then(|()| self.child.wait())
+        {
+            eprintln!("lab: ending the server: {error}");
+        }
+    }
+}
