@@ -44,6 +44,8 @@ pub(crate) struct Core {
     /// Serializes commits, so that definitions reach the metadata in the order of the log.
     pub(crate) commit: Mutex<CommitState>,
     pub(crate) work: Work,
+    /// Who decides on the policy for late data; held for no other lock.
+    pub(crate) late_choice: Mutex<crate::late::PolicyChoice>,
     pub(crate) clock_guard: ClockGuard,
     /// A day since 1970 UTC, and bytes written for compaction on it.
     pub(crate) compacted: Mutex<(u64, u64)>,

@@ -88,6 +88,21 @@ impl Counters {
         }
     }
 
+    /// Adds what another set counted.
+    pub(crate) fn absorb(&self, other: &Counters) {
+        for (index, value) in other.values.iter().enumerate() {
+            self.add(index, value.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Events written because others arrived: for the first time, or rewritten for late ones.
+    pub(crate) fn written_for_arrivals(&self) -> u64 {
+        [Cause::Flush, Cause::Merge, Cause::LateRun, Cause::Fold]
+            .into_iter()
+            .map(|cause| self.events_by_cause(cause))
+            .sum()
+    }
+
     pub(crate) fn accepted(&self, events: u64, bytes: u64) {
         self.add(0, events);
         self.add(1, bytes);

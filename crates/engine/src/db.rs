@@ -3,8 +3,9 @@
 use crate::catalog::{Duplicates, Field, Life, Table, TableInfo, TableSpec, check_name};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex};
-use crate::late::FlushRule;
+use crate::late::{FlushRule, PolicyChoice};
 use crate::life::DeleteSpec;
+use crate::policy::LateReport;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::stats::Stats;
@@ -148,7 +149,10 @@ impl Core {
         let exact = matches!(self.options.flush_rule, FlushRule::LabExact { .. });
         let used = self.memory_bytes.load(Ordering::Relaxed);
         let log_max = 4 * self.options.memory_budget_bytes as u64;
-        let due = exact || used >= self.flush_bytes() || self.log.live_bytes() > log_max;
+        let due = exact
+            || self.late_work_is_due()
+            || used >= self.flush_bytes()
+            || self.log.live_bytes() > log_max;
         if due && let Err(error) = self.maintain() {
             tracing::warn!(%error, "storing events in segments failed; the log has them");
         }
@@ -468,6 +472,32 @@ impl Database {
     /// When a file cannot be looked at.
     pub fn stats(&self) -> Result<Stats> {
         Stats::collect(self.core())
+    }
+
+    /// What is known of late events: the policy in force in each shard, every candidate with its prediction, the newest
+    /// decisions.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path()))?;
+    /// let late = db.late();
+    /// assert_eq!(late.choice.to_string(), "adaptive");
+    /// assert!(late.shards.iter().all(|shard| shard.decisions.is_empty()));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    #[must_use]
+    pub fn late(&self) -> LateReport {
+        self.core().late_report()
+    }
+
+    /// Changes who decides on the policy for late data, until the database is closed. Nothing is written for it and nobody
+    /// waits: events in memory are divided anew when their stream is written to or stored the next time.
+    ///
+    /// # Errors
+    /// `invalid` when the policy is out of range.
+    pub fn set_late_policy(&self, choice: PolicyChoice) -> Result<()> {
+        self.core().set_late_policy(choice)
     }
 
     /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots stay readable.

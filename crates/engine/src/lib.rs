@@ -25,6 +25,7 @@ mod memory;
 mod meta;
 mod options;
 mod partitions;
+mod policy;
 mod read;
 mod recover;
 mod segment;
@@ -41,9 +42,10 @@ pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
 pub use db::{Database, TableChange, Ticket, Written};
 pub use error::{Damage, Error, ErrorKind, Result};
-pub use late::{FlushRule, LatePolicy, MergeScope, Split};
+pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use life::DeleteSpec;
 pub use options::{Durability, Options};
+pub use policy::{LateReport, ShardLateReport};
 pub use read::{
     AggregateSpec, Bin, Bins, Comparison, DataVersion, Filter, LastValue, PartitionInfo, Scan,
     ScanChunk, ScanSpec, Snapshot, StreamInfo,

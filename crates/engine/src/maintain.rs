@@ -5,7 +5,7 @@
 
 use crate::core::Core;
 use crate::ids::{SegmentId, ShardIndex};
-use crate::late::{FlushRule, Split};
+use crate::late::FlushRule;
 use crate::step::{self, Buffers, ShardView, Urgency};
 use crate::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
@@ -39,8 +39,9 @@ impl Core {
         if self.check_space().is_err() {
             return Ok(false);
         }
+        self.decide_if_due(index)?;
         let (view, bytes) = self.view(index)?;
-        let policy = &self.options.late_policy;
+        let policy = &self.shard(index)?.state.lock().in_force().candidate.policy;
         if let FlushRule::LabExact { .. } = self.options.flush_rule {
             return match step::full_buffers(self.options.flush_rule, policy, view) {
                 Some(buffers) => self.step(index, buffers, Urgency::Memory),
@@ -59,6 +60,15 @@ impl Core {
             }
             // Nothing there to take, such as a flank that is retained whole: take what there is.
             return self.step(index, Buffers::Both, Urgency::All);
+        }
+        if self.late_merge_is_due(index)? {
+            let merged = self.step(index, Buffers::Late, Urgency::All)?;
+            if !merged {
+                // Its partition takes no groups just now: not again at once.
+                let now = self.env.clock.monotonic();
+                self.shard(index)?.state.lock().late_since = Some(now);
+            }
+            return Ok(merged);
         }
         let log_max = LOG_BUDGETS_MAX * self.options.memory_budget_bytes as u64;
         if self.log.live_bytes() > log_max && view.flank_events + view.late_events > 0 {
@@ -125,14 +135,13 @@ impl Core {
     pub(crate) fn store_all(&self) -> Result<()> {
         let _no_compaction = self.compacting.lock();
         self.log.wait_published(self.log.newest())?;
-        let all = match (self.options.flush_rule, self.options.late_policy.split) {
-            // As the policy counts: each buffer by itself, at the end too.
-            (FlushRule::LabExact { .. }, Split::Separate { .. }) => {
-                &[Buffers::Flank, Buffers::Late][..]
-            }
-            _ => &[Buffers::Both],
-        };
         for index in self.shard_indices() {
+            let separates = self.shard(index)?.state.lock().separates();
+            let all = match self.options.flush_rule {
+                // As the policy counts: each buffer by itself, at the end too.
+                FlushRule::LabExact { .. } if separates => &[Buffers::Flank, Buffers::Late][..],
+                _ => &[Buffers::Both],
+            };
             for buffers in all {
                 while self.step(index, *buffers, Urgency::All)? {}
             }

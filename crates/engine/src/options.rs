@@ -1,6 +1,6 @@
 //! Settings of a database: plain data.
 
-use crate::late::{FlushRule, LatePolicy};
+use crate::late::{FlushRule, PolicyChoice};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,8 +29,11 @@ pub struct Options {
     pub shards: u16,
     /// What an acknowledgement promises. Default [`Durability::Synced`].
     pub durability: Durability,
-    /// How in-order and late events share memory. Default separate, half of it for late events at most.
-    pub late_policy: LatePolicy,
+    /// How in-order and late events share memory, what a flush keeps back, what a merge rewrites. Default adaptive: each shard
+    /// chooses what it is predicted to write least with.
+    pub late_policy: PolicyChoice,
+    /// A late buffer that does not fill is merged after this time; `None` = it waits. At least 1 s, default 10 min.
+    pub late_merge_interval: Option<Duration>,
     /// When and how buffers are flushed. Default [`FlushRule::Production`].
     pub flush_rule: FlushRule,
     /// Most late runs of a stream in a partition before they are folded; 0 = late events are always merged. Default 16.
@@ -87,7 +90,8 @@ impl Options {
             memory_budget_bytes: 64 << 20,
             shards: u16::try_from(cores.min(4)).unwrap_or(1),
             durability: Durability::Synced,
-            late_policy: LatePolicy::default(),
+            late_policy: PolicyChoice::default(),
+            late_merge_interval: Some(Duration::from_secs(600)),
             flush_rule: FlushRule::Production,
             late_runs_max: 16,
             partition_target_bytes: 128 << 20,
@@ -146,7 +150,7 @@ impl Options {
             self.compaction_bytes_per_second.is_none_or(|b| b >= 1024),
             "compaction_bytes_per_second must be at least 1024",
         )?;
-        self.late_policy.validate()
+        crate::policy::validate(self)
     }
 
     /// Bytes of one log file.

@@ -13,11 +13,11 @@ use crate::core::{CommitState, Core, Work};
 use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::late::Split;
 use crate::life::{ClockGuard, DeleteRecord};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::partitions::PartitionSet;
+use crate::policy::{first_analyzer, kept_analyzer};
 use crate::segment::{Cover, Partition, Store};
 use crate::shard::Shard;
 use crate::write::Producers;
@@ -156,7 +156,17 @@ pub(crate) fn load(
         remembered(COMPACTION_DAY).unwrap_or(0),
         remembered(COMPACTION_DAY_BYTES).unwrap_or(0),
     );
-    let shards: Vec<Shard> = sets.into_iter().map(Shard::new).collect();
+    let kept = meta.analyzers()?;
+    let shards: Vec<Shard> = (0u16..)
+        .zip(sets)
+        .map(|(index, set)| {
+            let analyzer = match kept.get(&index) {
+                Some(bytes) => kept_analyzer(&options, bytes),
+                None => first_analyzer(&options),
+            };
+            Shard::new(set, analyzer)
+        })
+        .collect();
     let first_generation = meta.log_first_generation()?;
     let step_sequence = meta.step_sequence()?;
     let producers = Producers::default();
@@ -168,7 +178,6 @@ pub(crate) fn load(
         store: &store,
         shards: &shards,
         partitions: &partitions,
-        separate: matches!(options.late_policy.split, Split::Separate { .. }),
         covers: None,
         streams: HashMap::new(),
         memory: 0,
@@ -229,6 +238,7 @@ pub(crate) fn load(
             ..CommitState::default()
         }),
         work: Work::default(),
+        late_choice: Mutex::new(options.late_policy),
         clock_guard,
         compacted: Mutex::new(compacted),
         compacting: Mutex::new(()),
@@ -414,7 +424,6 @@ struct Replayer<'a> {
     store: &'a Store,
     shards: &'a [Shard],
     partitions: &'a [(crate::ids::SegmentId, PartitionRecord)],
-    separate: bool,
     covers: Option<HashMap<StreamId, Vec<Cover>>>,
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
     memory: usize,
@@ -542,7 +551,7 @@ impl Replayer<'_> {
         let watermark = self.watermark(shard, stream, table)?;
         let mut state = shard.state.lock();
         self.events += rows.len() as u64;
-        let separate = self.separate;
+        let separate = state.separates();
         let (_, change) = state.with_stream(stream, table, |memory| {
             memory.watermark = watermark;
             memory.watermark_known = true;

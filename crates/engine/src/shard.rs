@@ -6,6 +6,7 @@
 //! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
 
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::late::{Analyzer, Split};
 use crate::life::Tombstone;
 use crate::memory::StreamMemory;
 use crate::partitions::PartitionSet;
@@ -13,6 +14,7 @@ use headwater_codec::leaf::EncodeHints;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -49,6 +51,14 @@ pub(crate) struct ShardState {
     retired: Vec<StreamId>,
     /// Partitions a compaction is rewriting: they take no groups.
     pub(crate) busy: HashSet<SegmentId>,
+    /// What is known of late events, and the policy in force.
+    pub(crate) analyzer: Analyzer,
+    /// The analyzer learnt something since the last commit.
+    pub(crate) unsaved_analyzer: bool,
+    /// The policy was changed: a step first divides what memory holds anew.
+    pub(crate) repartition: bool,
+    /// When the first of the late events in memory came, by the monotonic clock.
+    pub(crate) late_since: Option<Duration>,
 }
 
 /// What a stream with events in memory takes besides them: its [`ShardStream`] and its place in a map.
@@ -76,11 +86,12 @@ fn bytes_of(memory: &StreamMemory) -> usize {
 }
 
 impl Shard {
-    pub(crate) fn new(partitions: PartitionSet) -> Shard {
+    pub(crate) fn new(partitions: PartitionSet, analyzer: Analyzer) -> Shard {
         let state = ShardState {
             partitions: Arc::new(partitions),
             version: 1,
             ending: true,
+            analyzer,
             ..ShardState::default()
         };
         Shard {
@@ -114,6 +125,14 @@ impl ShardState {
         self.late_events = self.late_events + memory.late_rows - late;
         self.rest(stream);
         (result, bytes_now as isize - bytes as isize)
+    }
+
+    /// True when the policy in force gives late events a buffer of their own.
+    pub(crate) fn separates(&self) -> bool {
+        matches!(
+            self.analyzer.in_force().policy.split,
+            Split::Separate { .. }
+        )
     }
 
     /// Keeps only the watermark of a stream when there is nothing else to it.

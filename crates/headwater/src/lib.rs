@@ -23,10 +23,11 @@ pub use headwater_codec::{
 pub use headwater_engine::{
     AggregateSpec, BackupReport, Bin, Bins, CheckReport, Comparison, Damage, DataVersion, Database,
     DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field, FieldSpec, Filter, FlushRule,
-    LastValue, LatePolicy, MergeScope, Options, PartitionInfo, REFUSED_ENDED, REFUSED_FIELDS,
-    REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Reader, Recovery,
-    Refused, RepairFinding, RepairMode, RepairReport, Result, Scan, ScanChunk, ScanSpec, Snapshot,
-    Split, Stats, StreamInfo, TableChange, TableInfo, TableSpec, Ticket, Written,
+    Knobs, LastValue, LatePolicy, LateReport, MergeScope, Options, PartitionInfo, PolicyChoice,
+    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
+    REFUSED_TYPE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result, Scan,
+    ScanChunk, ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamInfo, TableChange,
+    TableInfo, TableSpec, Ticket, Written,
 };
 
 /// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and the log. Changes nothing, and

@@ -114,6 +114,12 @@ impl Reader {
             .collect()
     }
 
+    /// What is known of late events, as of the owner's last step: see [`crate::Database::late`].
+    #[must_use]
+    pub fn late(&self) -> crate::LateReport {
+        self.core().late_report()
+    }
+
     /// Counters and sizes. What the owner did since its last step is not counted.
     ///
     /// # Errors

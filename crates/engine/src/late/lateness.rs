@@ -217,6 +217,23 @@ impl Tracker {
         self.newest
     }
 
+    /// The mean distance of two events, from the newest borders, in ns.
+    #[must_use]
+    pub fn interval_ns(&self) -> f64 {
+        let from = self.borders.len().saturating_sub(64);
+        let (Some(a), Some(b)) = (self.borders.get(from), self.borders.last()) else {
+            return 1.0;
+        };
+        let span = b.0.wrapping_sub(a.0) as u64;
+        (span as f64 / (b.1 - a.1).max(1) as f64).max(1.0)
+    }
+
+    /// Bytes of memory in use, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.borders.capacity() * size_of::<(i64, u64)>()
+    }
+
     /// Takes in events in order of arrival.
     pub fn observe(&mut self, times: &[i64], seen: &mut Lateness) {
         let Some(first) = times.first() else { return };
@@ -347,6 +364,17 @@ pub struct LatenessLaw {
 }
 
 impl LatenessLaw {
+    /// The lateness that a share of the events does not exceed, about.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> f64 {
+        let at = self.survival.partition_point(|s| *s > 1.0 - share);
+        match (at, self.places.get(at)) {
+            (0, _) => 0.0,
+            (_, Some(place)) => *place,
+            (_, None) => get(&self.places, BUCKETS - 1),
+        }
+    }
+
     fn new(seen: &Lateness) -> Option<LatenessLaw> {
         if seen.events <= 0.0 {
             return None;

@@ -2,23 +2,30 @@
 //! rewrites; and predictions of what each policy would write.
 //!
 //! [`lateness`](Lateness) keeps what was seen of late events, the model ([`predict`]) says from it what a policy would write, a
-//! replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`] has the paper's own formulas to compare with.
+//! replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`] has the paper's own formulas to compare with. [`Space`] is
+//! what may be chosen among, and an [`Analyzer`] for each shard decides.
 //!
-//! Invariants: everything here but the policies' own check is pure, and needs no clock.
+//! Invariants: everything here is pure, and needs no clock and no files.
 //! Concurrency: values; the shards' locks guard those in use.
 //! Failure: settings out of range are refused with the range.
 //!
 //! Source: "Separation or Not" (SEP paper), sections II to IV.
 
+mod analyzer;
+mod choose;
 mod lateness;
 mod law;
 mod model;
 mod paper;
 mod shadow;
 
+pub use analyzer::{
+    Analyzer, Decision, EVENTS_PER_EVALUATION, Evaluation, REPLAY_BYTES_MAX, Reason,
+};
+pub use choose::{Knobs, PolicyChoice, Ranked, Space};
 pub use lateness::{Histogram, Lateness, LatenessLaw, STREAMS_TRACKED_MAX, Tracker};
 pub use law::{DelayLaw, Lognormal, Sample, erfc};
-pub use model::{Candidate, Configuration, predict};
+pub use model::{Candidate, Configuration, Prediction, predict, predict_in_full};
 pub use paper::{Algorithm1, PaperModel};
 pub use shadow::{Shadow, ShadowCount};
 
@@ -68,6 +75,9 @@ impl Default for LatePolicy {
 }
 
 impl LatePolicy {
+    /// The most events of a stream that a flush may be told to keep back.
+    pub const RETAIN_EVENTS_MAX: u32 = 1 << 24;
+
     /// One buffer for all events.
     #[must_use]
     pub fn conventional() -> Self {
@@ -92,6 +102,13 @@ impl LatePolicy {
         {
             return Err(Error::invalid(format!(
                 "late policy: flank_share must be above 0 and below 1, found {flank_share}"
+            )));
+        }
+        if self.retain_events > LatePolicy::RETAIN_EVENTS_MAX {
+            return Err(Error::invalid(format!(
+                "late policy: retain_events must be 0 to {}, found {}",
+                LatePolicy::RETAIN_EVENTS_MAX,
+                self.retain_events
             )));
         }
         Ok(())

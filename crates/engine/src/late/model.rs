@@ -59,6 +59,29 @@ pub struct Configuration {
 /// ```
 #[must_use]
 pub fn predict(candidate: &Candidate, configuration: &Configuration, law: &dyn DelayLaw) -> f64 {
+    predict_in_full(candidate, configuration, law).write_amplification
+}
+
+/// A prediction, and what it is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Events written to leaves per event.
+    pub write_amplification: f64,
+    /// In-order events of a flush.
+    pub flushed_events: f64,
+    /// Share of events that come behind what is stored.
+    pub late_share: f64,
+    /// Stored events that a merge rewrites, for each late one; 0 without any.
+    pub rewritten_per_late: f64,
+}
+
+/// As [`predict`], with what the prediction is made of.
+#[must_use]
+pub fn predict_in_full(
+    candidate: &Candidate,
+    configuration: &Configuration,
+    law: &dyn DelayLaw,
+) -> Prediction {
     let memory = configuration.memory_events.max(2.0);
     let policy = &candidate.policy;
     let flank = match policy.split {
@@ -72,17 +95,48 @@ pub fn predict(candidate: &Candidate, configuration: &Configuration, law: &dyn D
         frontier: Frontier::new(law, retain),
         at_zero: law.tail(0.0),
     };
-    let cost = match (policy.split, policy.merge_scope) {
-        (Split::Conventional, MergeScope::Overlap) => setting.conventional_overlap(memory - retain),
-        (Split::Conventional, MergeScope::Touched) => setting.conventional_touched(memory - retain),
-        (Split::Separate { .. }, scope) => setting.separate(
-            flank - retain,
-            memory - flank,
-            scope,
-            configuration.late_runs_max,
-        ),
+    let scope = policy.merge_scope;
+    let runs = configuration.late_runs_max;
+    // Events of a flush in all, in order, and the late buffer's capacity.
+    let (cycle, flushed, capacity) = match policy.split {
+        Split::Conventional => {
+            let cycle = memory - retain;
+            let flushed = setting.in_order_within(cycle).clamp(1.0, cycle);
+            (cycle, flushed, cycle - flushed)
+        }
+        Split::Separate { .. } => {
+            let flushed = (flank - retain).max(1.0);
+            let cycle = solve(|s| setting.in_order_within(s), flushed).max(flushed);
+            (cycle, flushed, memory - flank)
+        }
     };
-    1.0 + cost.max(0.0)
+    let late_share = 1.0 - flushed / cycle;
+    let rewritten = if late_share < NEGLIGIBLE * 1e-3 {
+        0.0
+    } else {
+        match (policy.split, scope) {
+            (Split::Conventional, MergeScope::Overlap) if runs == 0 => {
+                setting.conventional_overlap(cycle)
+            }
+            (Split::Conventional, MergeScope::Touched) if runs == 0 => {
+                setting.conventional_touched(cycle)
+            }
+            _ => setting.separate(cycle, flushed, capacity, scope, runs),
+        }
+    };
+    let rewritten = rewritten.max(0.0);
+    // What waited in runs was written as such before.
+    let in_runs = if runs > 0 { late_share } else { 0.0 };
+    Prediction {
+        write_amplification: 1.0 + rewritten + in_runs,
+        flushed_events: flushed,
+        late_share,
+        rewritten_per_late: if late_share > 0.0 {
+            rewritten / late_share
+        } else {
+            0.0
+        },
+    }
 }
 
 /// The newest stored event after a flush.
@@ -286,13 +340,16 @@ impl Setting<'_> {
         sum
     }
 
-    fn separate(&self, flushed: f64, late_capacity: f64, scope: MergeScope, runs: usize) -> f64 {
-        let flushed = flushed.max(1.0);
-        let cycle = solve(|s| self.in_order_within(s), flushed);
+    /// Stored events rewritten per event, when late events have a buffer of `late_capacity` and wait in up to `runs` runs of as many.
+    fn separate(
+        &self,
+        cycle: f64,
+        flushed: f64,
+        late_capacity: f64,
+        scope: MergeScope,
+        runs: usize,
+    ) -> f64 {
         let late = cycle - flushed;
-        if late < 1e-9 * cycle {
-            return 0.0;
-        }
         // The frontier's age for which as many events become late per cycle.
         let law = self.law;
         let lag = {
@@ -330,10 +387,6 @@ impl Setting<'_> {
                 MergeScope::Overlap => self.overlapped(&phase, merged),
                 MergeScope::Touched => self.touched_in(&phase),
             };
-            if runs > 0 {
-                // Written as runs before.
-                cost += merged;
-            }
             length += phase.length;
         }
         cost / length

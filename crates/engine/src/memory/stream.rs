@@ -26,6 +26,8 @@ pub(crate) struct StreamMemory {
     pub(crate) flank_rows: usize,
     pub(crate) late_rows: usize,
     pub(crate) bytes: usize,
+    /// Late events are in a buffer of their own.
+    separate: bool,
 }
 
 impl StreamMemory {
@@ -37,6 +39,7 @@ impl StreamMemory {
 
     /// Takes in rows; `separate` says whether late ones have a buffer of their own. Returns bytes added.
     pub(crate) fn insert(&mut self, rows: Rows, sequence: Sequence, separate: bool) -> isize {
+        self.divide(separate);
         let before = self.bytes as isize;
         let sequences = Sequences::One(sequence);
         let all_in_order = rows.times.iter().all(|t| self.is_in_order(*t));
@@ -57,6 +60,43 @@ impl StreamMemory {
             }
         }
         self.bytes as isize - before
+    }
+
+    /// Divides what is held as the policy asks for: late events with the others, or apart. Readers see the same rows: what is
+    /// cut is of the age of what it was cut from.
+    pub(crate) fn divide(&mut self, separate: bool) {
+        if self.separate == separate {
+            return;
+        }
+        self.separate = separate;
+        if !separate {
+            self.flank.append(&mut self.late);
+            self.flank_rows += self.late_rows;
+            self.late_rows = 0;
+            return;
+        }
+        let Some(watermark) = self.watermark else {
+            return;
+        };
+        if self.flank.iter().all(|c| c.first_time > watermark) {
+            return;
+        }
+        let chunks = std::mem::take(&mut self.flank);
+        self.flank_rows = 0;
+        self.bytes -= chunks.iter().map(|c| c.bytes).sum::<usize>();
+        for chunk in chunks {
+            if chunk.first_time > watermark || chunk.last_time <= watermark {
+                let in_order = chunk.first_time > watermark;
+                self.push(chunk, in_order);
+                continue;
+            }
+            if let Some(part) = chunk.select(chunk.born, |t, _| t > watermark) {
+                self.push(part, true);
+            }
+            if let Some(part) = chunk.select(chunk.born, |t, _| t <= watermark) {
+                self.push(part, false);
+            }
+        }
     }
 
     /// Adds rows to the newest chunk of the flank, if no reader or step holds it: small writes then cost a copy and no chunk.
@@ -147,6 +187,7 @@ impl StreamMemory {
     ) {
         self.watermark = self.watermark.max(watermark);
         self.watermark_known = true;
+        self.separate = separate;
         let chunks: Vec<Arc<Chunk>> = self.flank.drain(..).chain(self.late.drain(..)).collect();
         self.flank_rows = 0;
         self.late_rows = 0;

@@ -36,6 +36,7 @@ const PARTITIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("partit
 /// Streams that are gone while the log may still hold events of them: the sequence of their end, then their record.
 const DROPPED: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("dropped");
 /// By name: number of the newest batch, and the sequence of its record.
+const ANALYZERS: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("analyzers");
 const PRODUCERS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("producers");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 
@@ -66,6 +67,8 @@ pub(crate) struct MetaChange {
     pub(crate) log_first_generation: u64,
     pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) producers: Vec<crate::write::SavedProducer>,
+    /// What shards know of late events.
+    pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
 }
 
 /// Writes a file again as it is, and syncs it.
@@ -122,6 +125,7 @@ impl Meta {
             transaction.open_table(COUNTERS).map_err(Error::meta)?;
             transaction.open_table(DROPPED).map_err(Error::meta)?;
             transaction.open_table(PRODUCERS).map_err(Error::meta)?;
+            transaction.open_table(ANALYZERS).map_err(Error::meta)?;
         }
         transaction.commit().map_err(Error::meta)?;
         Ok(meta)
@@ -408,6 +412,22 @@ impl Meta {
         Ok(out)
     }
 
+    /// What shards knew of late events.
+    pub(crate) fn analyzers(&self) -> Result<BTreeMap<u16, Vec<u8>>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = match transaction.open_table(ANALYZERS) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let mut out = BTreeMap::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (shard, bytes) = entry.map_err(Error::meta)?;
+            out.insert(shard.value(), bytes.value().to_vec());
+        }
+        Ok(out)
+    }
+
     /// Producers, each with the number of its newest batch and the sequence of its record.
     pub(crate) fn producers(&self) -> Result<Vec<(String, u64, Sequence)>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
@@ -540,6 +560,14 @@ impl Meta {
             let mut counters = transaction.open_table(COUNTERS).map_err(Error::meta)?;
             for (name, value) in &change.counters {
                 counters.insert(*name, *value).map_err(Error::meta)?;
+            }
+        }
+        if !change.analyzers.is_empty() {
+            let mut analyzers = transaction.open_table(ANALYZERS).map_err(Error::meta)?;
+            for (shard, bytes) in &change.analyzers {
+                analyzers
+                    .insert(shard, bytes.as_slice())
+                    .map_err(Error::meta)?;
             }
         }
         if !change.producers.is_empty() {

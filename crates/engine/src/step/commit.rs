@@ -8,7 +8,6 @@ use super::write::Written;
 use crate::core::Core;
 use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
-use crate::late::Split;
 use crate::meta::MetaChange;
 use crate::shard::Shard;
 use crate::{Error, Result};
@@ -18,6 +17,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Core {
+    /// What analyzers learnt since the last commit, by shard.
+    fn unsaved_analyzers(&self) -> Vec<(u16, Vec<u8>)> {
+        (0u16..)
+            .zip(&self.shards)
+            .filter_map(|(index, shard)| {
+                let mut state = shard.state.lock();
+                std::mem::take(&mut state.unsaved_analyzer).then(|| {
+                    let mut bytes = Vec::new();
+                    state.analyzer.encode(&mut bytes);
+                    (index, bytes)
+                })
+            })
+            .collect()
+    }
+
     /// The counters as of a step: events still in memory are counted again when the log is replayed.
     fn saved_counters(&self, written: &[Written]) -> Vec<(&'static str, u64)> {
         let in_memory: usize = self
@@ -90,6 +104,7 @@ pub(super) fn commit(
         log_first_generation: core.log_cut.load(Ordering::Relaxed),
         counters: core.saved_counters(written),
         producers: core.producers.unsaved_up_to(sequence),
+        analyzers: core.unsaved_analyzers(),
     };
     if let Err(error) = core.meta.commit(&change) {
         core.log.latch(error.clone());
@@ -107,8 +122,8 @@ pub(super) fn commit(
 
 /// Step 4: readers see the new partitions and no longer the events in memory, at one instant.
 pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &[Written]) {
-    let separate = matches!(core.options.late_policy.split, Split::Separate { .. });
     let mut state = shard.state.lock();
+    let separate = state.separates();
     let keep = state.has_snapshots();
     let version = state.version + 1;
     let mut partitions = (*state.partitions).clone();

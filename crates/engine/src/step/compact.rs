@@ -12,7 +12,7 @@ use super::write::{
 };
 use crate::catalog::Table;
 use crate::core::Core;
-use crate::counters::Cause;
+use crate::counters::{Cause, Counters};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
 use crate::late::FlushRule;
 use crate::life::without_expired;
@@ -399,6 +399,7 @@ impl Job<'_> {
             group,
             is_new: true,
             rows: 0,
+            counts: Counters::default(),
             streams: Vec::new(),
         })
     }

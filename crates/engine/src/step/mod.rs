@@ -29,12 +29,14 @@ pub(crate) use write::record;
 
 use crate::Result;
 use crate::core::Core;
-use crate::ids::ShardIndex;
+use crate::ids::{ShardIndex, StreamId, TableId};
+use crate::policy::InForce;
+use crate::shard::Shard;
 use commit::{commit, free_log, make_durable, publish};
 use place::place;
 use std::sync::Arc;
 use take::take;
-use write::{discard, write_group};
+use write::{Written, discard, write_group};
 
 /// Runs one step of a shard. False when there was nothing to do.
 pub(crate) fn run_step(
@@ -49,7 +51,8 @@ pub(crate) fn run_step(
     let sequence = core.log.published();
     // First of all: nothing may be stored beside events that a delete up to this sequence removes.
     sweep::sweep_up_to(core, index, shard, &mut scratch, sequence)?;
-    let taken = take(core, shard, buffers, urgency, sequence)?;
+    let in_force = divide_anew(core, shard);
+    let taken = take(core, shard, &in_force, buffers, urgency, sequence)?;
     if taken.is_empty() {
         return Ok(false);
     }
@@ -66,6 +69,7 @@ pub(crate) fn run_step(
                 core,
                 index,
                 &mut scratch,
+                &in_force,
                 sequence,
                 &taken,
                 work,
@@ -82,7 +86,46 @@ pub(crate) fn run_step(
     }
     commit(core, sequence, &written, &[])?;
     publish(core, shard, sequence, &written);
+    measure(core, shard, &written);
     core.counters.count_flush();
     free_log(core)?;
     Ok(true)
+}
+
+/// What is in force; after a change of policy, memory is divided as it asks for, stream by stream, so that no writer waits for
+/// all of them.
+fn divide_anew(core: &Core, shard: &Shard) -> InForce {
+    let (in_force, streams) = {
+        let mut state = shard.state.lock();
+        let changed = std::mem::take(&mut state.repartition);
+        let streams: Vec<(StreamId, TableId)> = if changed {
+            state.active().map(|(id, slot)| (id, slot.table)).collect()
+        } else {
+            Vec::new()
+        };
+        (state.in_force(), streams)
+    };
+    for (stream, table) in streams {
+        let mut state = shard.state.lock();
+        if state.memory(stream).is_some() {
+            let separate = state.separates();
+            let ((), change) = state.with_stream(stream, table, |memory| memory.divide(separate));
+            drop(state);
+            core.memory_changed(change);
+        }
+    }
+    in_force
+}
+
+/// Tells the shard's analyzer, and the counters, what a step stored and wrote.
+fn measure(core: &Core, shard: &Shard, written: &[Written]) {
+    let stored: usize = written.iter().map(|w| w.rows).sum();
+    let events: u64 = written
+        .iter()
+        .map(|w| w.counts.written_for_arrivals())
+        .sum();
+    let merges: u64 = written.iter().map(|w| w.counts.merges()).sum();
+    let mut state = shard.state.lock();
+    state.analyzer.measure(stored as u64, events, merges);
+    state.late_since = (state.late_events > 0).then(|| core.env.clock.monotonic());
 }

@@ -18,9 +18,6 @@ use headwater_codec::leaf::EncodeHints;
 use headwater_codec::{ClosedRange, Level, Rows, Timestamp};
 use std::ops::Range;
 
-/// Rewriting up to this many stored events per late event is done at once; more waits in a late run.
-const REWRITE_PER_LATE_EVENT_MAX: u64 = 4;
-
 /// What a stream operation works with.
 pub(crate) struct OpContext<'a> {
     pub(crate) store: &'a Store,
@@ -28,6 +25,10 @@ pub(crate) struct OpContext<'a> {
     pub(crate) table: &'a Table,
     pub(crate) top: Level,
     pub(crate) scope: MergeScope,
+    /// Events of a full leaf: the table's, or fewer if the policy says so.
+    pub(crate) leaf_events: usize,
+    /// Rewriting up to this many stored events per late event is done at once; more waits in a late run.
+    pub(crate) rewrite_per_late: f64,
     pub(crate) late_runs_max: usize,
     /// Leaves are cut full from the left, as in the papers; otherwise evenly.
     pub(crate) exact_cut: bool,
@@ -51,7 +52,7 @@ enum LatePlan {
 
 impl OpContext<'_> {
     pub(super) fn leaf_events(&self) -> usize {
-        self.table.leaf_events as usize
+        self.leaf_events.max(1)
     }
 
     /// All rows of a stream's leaf, every field.
@@ -135,7 +136,7 @@ fn plan_late(context: &OpContext<'_>, state: &StreamState, late: &Rows, appends:
         .flat_map(|u| state.main.get(u.clone()).unwrap_or_default())
         .map(|l| u64::from(l.count))
         .sum();
-    if rewritten <= REWRITE_PER_LATE_EVENT_MAX * late.len() as u64 {
+    if rewritten as f64 <= context.rewrite_per_late * late.len() as f64 {
         LatePlan::Merge(units)
     } else {
         LatePlan::Run

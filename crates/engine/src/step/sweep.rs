@@ -13,6 +13,7 @@ use super::stream_op::{OpContext, OpOutput};
 use super::write::{Written, attach_shared, expiry, open_group, record};
 use crate::catalog::Table;
 use crate::core::Core;
+use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::late::FlushRule;
 use crate::life::{Tombstone, union};
@@ -223,7 +224,9 @@ fn write(
         segment: old.id(),
         table: &touched.table,
         top: old.record.level,
-        scope: core.options.late_policy.merge_scope,
+        scope: crate::late::MergeScope::Touched,
+        leaf_events: touched.table.leaf_events as usize,
+        rewrite_per_late: 0.0,
         late_runs_max: core.options.late_runs_max,
         exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
         bucket_events: core.options.bucket_events,
@@ -278,6 +281,7 @@ fn write(
         group,
         is_new: false,
         rows: 0,
+        counts: Counters::default(),
         streams: Vec::new(),
     })
 }

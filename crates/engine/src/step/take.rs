@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::ids::{Sequence, StreamId, TableId};
 use crate::late::FlushRule;
 use crate::memory::{Chunk, sorted_rows};
+use crate::policy::InForce;
 use crate::shard::Shard;
 use crate::{Error, Result};
 use headwater_codec::{ClosedRange, Rows};
@@ -31,6 +32,7 @@ pub(super) struct Taken {
 pub(super) fn take(
     core: &Core,
     shard: &Shard,
+    in_force: &InForce,
     buffers: Buffers,
     urgency: Urgency,
     sequence: Sequence,
@@ -65,7 +67,7 @@ pub(super) fn take(
         (candidates, state.bytes)
     };
     let exact = matches!(core.options.flush_rule, FlushRule::LabExact { .. });
-    let retain = core.options.late_policy.retain_events as usize;
+    let retain = in_force.candidate.policy.retain_events as usize;
     let mut tables: HashMap<TableId, Arc<Table>> = HashMap::new();
     let mut table_of = |id: TableId| -> Result<Arc<Table>> {
         if let Some(table) = tables.get(&id) {
@@ -106,9 +108,8 @@ pub(super) fn take(
                 continue;
             }
             let table = table_of(candidate.table)?;
-            if *whole_leaves
-                && candidate.flank_rows + candidate.late_rows < table.leaf_events as usize
-            {
+            let leaf_events = in_force.leaf_events(&core.options, table.leaf_events);
+            if *whole_leaves && candidate.flank_rows + candidate.late_rows < leaf_events {
                 continue;
             }
             let chunks: Vec<Arc<Chunk>> = {
@@ -122,12 +123,14 @@ pub(super) fn take(
                 &chunks,
                 candidate.watermark,
                 buffers,
-                if urgency == Urgency::Memory {
-                    retain
-                } else {
-                    0
+                Keep {
+                    retain: match urgency {
+                        Urgency::Memory if exact => retain,
+                        Urgency::Memory => retain.min(candidate.flank_rows / 4 * 3),
+                        Urgency::Log | Urgency::All => 0,
+                    },
+                    whole_leaves_of: whole_leaves.then_some(leaf_events),
                 },
-                *whole_leaves,
                 sequence,
                 &table,
             );
@@ -149,12 +152,20 @@ pub(super) fn take(
     Ok(out)
 }
 
+/// What a step leaves of a stream's in-order events.
+#[derive(Clone, Copy)]
+struct Keep {
+    /// The newest so many; a part of what is there at most, so that every step frees memory.
+    retain: usize,
+    /// Take whole leaves of this size only.
+    whole_leaves_of: Option<usize>,
+}
+
 fn take_stream(
     chunks: &[Arc<Chunk>],
     watermark: Option<i64>,
     buffers: Buffers,
-    retain: usize,
-    whole_leaves: bool,
+    keep: Keep,
     sequence: Sequence,
     table: &Table,
 ) -> (ClosedRange, Rows) {
@@ -167,12 +178,17 @@ fn take_stream(
         return (ClosedRange::EMPTY, Rows::default());
     }
     let mut rows = sorted_rows(chunks, &all, sequence, table, None);
-    if buffers == Buffers::Late || (retain == 0 && !whole_leaves) {
+    if buffers == Buffers::Late || (keep.retain == 0 && keep.whole_leaves_of.is_none()) {
         return (all, rows);
     }
     let flank_from = watermark.map_or(0, |w| rows.times.partition_point(|t| *t <= w));
     let flank = rows.times.get(flank_from..).unwrap_or_default();
-    let cut = plan::cut(flank, retain, table.leaf_events as usize, whole_leaves);
+    let cut = plan::cut(
+        flank,
+        keep.retain,
+        keep.whole_leaves_of.unwrap_or(1),
+        keep.whole_leaves_of.is_some(),
+    );
     let range = plan::take_range(buffers, watermark, cut);
     if range.is_empty() {
         return (range, Rows::default());

@@ -7,10 +7,12 @@ use super::place::{Place, Work};
 use super::stream_op::{OpContext, OpOutput, store_rows};
 use super::take::Taken;
 use crate::core::Core;
+use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::late::FlushRule;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
+use crate::policy::InForce;
 use crate::segment::{
     ChangedPages, Cover, GroupWriter, PageCursor, Partition, SegmentFile, SegmentHeader,
     SegmentState, StreamDelta, StreamState, Sums,
@@ -31,6 +33,8 @@ pub(super) struct Written {
     pub(super) group: GroupWriter,
     pub(super) is_new: bool,
     pub(super) rows: usize,
+    /// Events written, by cause.
+    pub(super) counts: Counters,
     /// Stream, what was taken of it here, and the newest time of its main run.
     pub(super) streams: Vec<(StreamId, TableId, ClosedRange, Option<i64>)>,
 }
@@ -39,6 +43,7 @@ pub(super) fn write_group(
     core: &Core,
     shard: ShardIndex,
     scratch: &mut StepScratch,
+    in_force: &InForce,
     sequence: Sequence,
     taken: &[Taken],
     work: Work,
@@ -68,19 +73,22 @@ pub(super) fn write_group(
     };
     let (mut group, segment_file) = open_group(core, id, old.as_deref(), &header)?;
     let guard = RemoveUnlessKept::new(&segment_file, old.is_none());
+    let counts = Counters::default();
     let context = OpContext {
         store: &core.store,
         segment: id,
         table: &work.table,
         top: span.level,
-        scope: core.options.late_policy.merge_scope,
+        scope: in_force.candidate.policy.merge_scope,
+        leaf_events: in_force.leaf_events(&core.options, work.table.leaf_events),
+        rewrite_per_late: in_force.rewrite_per_late,
         late_runs_max: core.options.late_runs_max,
         exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
         bucket_events: core.options.bucket_events,
-        counters: &core.counters,
+        counters: &counts,
     };
     let hints = scratch.hints.entry(work.table.id).or_default();
-    let mut shared = SharedLeaves::new(work.table.leaf_events as usize);
+    let mut shared = SharedLeaves::new(context.leaf_events());
     let nothing = StreamState::default();
     let mut deltas: Vec<StreamDelta> = Vec::with_capacity(work.parts.len());
     let mut streams = Vec::with_capacity(work.parts.len());
@@ -161,6 +169,7 @@ pub(super) fn write_group(
     });
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
+    core.counters.absorb(&counts);
     let rows = work.parts.iter().map(|p| p.rows.len()).sum();
     Ok(Written {
         partition,
@@ -169,6 +178,7 @@ pub(super) fn write_group(
         group,
         is_new: old.is_none(),
         rows,
+        counts,
         streams,
     })
 }

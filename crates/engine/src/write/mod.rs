@@ -14,7 +14,6 @@ pub(crate) use producers::{Producers, SavedProducer};
 use crate::catalog::{Table, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::late::Split;
 use crate::life::{add_expiry, owner_of};
 use crate::log::RecordKind;
 use crate::{Error, ErrorKind, Result};
@@ -363,7 +362,6 @@ fn define_streams(
 
 /// Puts the events of a record into memory. Cannot fail: the record has its number.
 fn insert(core: &Core, sequence: Sequence, prepared: Vec<Prepared>) {
-    let separate = matches!(core.options.late_policy.split, Split::Separate { .. });
     let mut by_shard: Vec<Vec<Prepared>> = Vec::new();
     by_shard.resize_with(core.shards.len(), Vec::new);
     for one in prepared {
@@ -379,11 +377,16 @@ fn insert(core: &Core, sequence: Sequence, prepared: Vec<Prepared>) {
         .filter(|(_, l)| !l.is_empty())
     {
         let mut state = shard.state.lock();
+        let separate = state.separates();
         for one in list {
+            state.analyzer.observe(one.stream.0, &one.rows.times);
             let (_, bytes) = state.with_stream(one.stream, one.table, |m| {
                 m.insert(one.rows, sequence, separate)
             });
             change += bytes;
+        }
+        if state.late_events > 0 && state.late_since.is_none() {
+            state.late_since = Some(core.env.clock.monotonic());
         }
     }
     core.memory_changed_quietly(change);

@@ -244,7 +244,7 @@ fn a_long_life_under_the_papers_rule() {
         name: "papers",
         options: Options {
             flush_rule: FlushRule::LabExact { memory_events: 48 },
-            late_policy: LatePolicy::separate(0.6),
+            late_policy: LatePolicy::separate(0.6).into(),
             late_runs_max: 0,
             partition_target_bytes: u64::MAX,
             partition_bytes_max: u64::MAX,
@@ -268,7 +268,7 @@ fn one_buffer_flushed_when_it_is_full() {
         name: "conventional",
         options: Options {
             flush_rule: FlushRule::LabExact { memory_events: 40 },
-            late_policy: LatePolicy::conventional(),
+            late_policy: LatePolicy::conventional().into(),
             ..small_options()
         },
         actions: workload(4, 120, 0, 0, 60),
@@ -279,6 +279,39 @@ fn one_buffer_flushed_when_it_is_full() {
             ..Expected::default()
         },
         stride: 13,
+        mixtures: 1,
+    }
+    .run();
+}
+
+#[test]
+fn policies_that_change_in_between() {
+    let policies = crate::model::policies();
+    let mut dice = Dice::new(11);
+    let mut actions = Vec::new();
+    for (index, action) in workload(5, 160, 0, 0, 50).into_iter().enumerate() {
+        actions.push(action);
+        if index % 5 == 4 {
+            let policy = policies[dice.below(policies.len() as u64) as usize];
+            actions.push(Action::Policy(policy.into()));
+        }
+    }
+    Sweep {
+        name: "policies",
+        options: Options {
+            flush_rule: FlushRule::LabExact { memory_events: 44 },
+            late_policy: LatePolicy::separate(0.5).into(),
+            ..small_options()
+        },
+        actions,
+        expected: Expected {
+            merges: true,
+            late_runs: true,
+            folds: true,
+            recycling: true,
+            ..Expected::default()
+        },
+        stride: 11,
         mixtures: 1,
     }
     .run();
@@ -307,7 +340,8 @@ fn memory_that_is_used_up() {
         late_policy: LatePolicy {
             retain_events: 6,
             ..LatePolicy::separate(0.5)
-        },
+        }
+        .into(),
         log_file_bytes: 64 << 10,
         partition_target_bytes: 64 << 10,
         partition_bytes_max: 256 << 10,

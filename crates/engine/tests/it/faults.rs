@@ -114,7 +114,7 @@ fn a_full_disk_says_full_and_loses_nothing() {
 fn a_write_that_is_in_the_log_is_acknowledged_though_storing_it_further_fails() {
     let options = Options {
         flush_rule: FlushRule::LabExact { memory_events: 16 },
-        late_policy: LatePolicy::conventional(),
+        late_policy: LatePolicy::conventional().into(),
         ..small_options()
     };
     let disk = FaultyFiles::new(9);

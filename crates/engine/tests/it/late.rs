@@ -2,10 +2,16 @@
 
 use crate::model::Random;
 use crate::papers::Simulation;
+use headwater_codec::{Batch, StreamName, Timestamp};
 use headwater_engine::late::{
     Candidate, Configuration, Lateness, Lognormal, Shadow, Tracker, flank_capacity, predict,
 };
-use headwater_engine::{LatePolicy, MergeScope, Split};
+use headwater_engine::{
+    Database, Durability, FlushRule, Knobs, LatePolicy, MergeScope, Options, PolicyChoice, Split,
+};
+use headwater_io::{Env, ManualClock, NoThreads};
+use std::sync::Arc;
+use std::time::Duration;
 
 const MEMORY: usize = 512;
 
@@ -183,4 +189,233 @@ fn late_runs_are_written_twice_and_merged_together() {
             "{late_runs_max}: predicted {predicted}, replayed {counted}"
         );
     }
+}
+
+/// A database in memory that follows the papers' rule: 512 events of memory, leaves of as many.
+fn exact_options(choice: PolicyChoice) -> Options {
+    Options {
+        shards: 1,
+        durability: Durability::Written,
+        late_policy: choice,
+        flush_rule: FlushRule::LabExact {
+            memory_events: MEMORY as u32,
+        },
+        late_runs_max: 0,
+        leaf_events: 512,
+        memory_budget_bytes: 16 << 20,
+        ..Options::new("/db")
+    }
+}
+
+fn write_all(db: &Database, name: &StreamName, times: &[i64], rows: usize) {
+    for part in times.chunks(rows) {
+        let mut batch = Batch::new();
+        for time in part {
+            batch.stream(name).row(*time, [("v", 1.0.into())]).unwrap();
+        }
+        db.commit(batch).unwrap();
+    }
+}
+
+#[test]
+fn adaptive_finds_the_policy_that_writes_less_and_keeps_it_over_a_restart() {
+    let env = Env {
+        threads: Arc::new(NoThreads),
+        ..Env::memory()
+    };
+    let options = exact_options(PolicyChoice::Adaptive(Knobs::paper()));
+    let name = StreamName::new("t", [("s", "1")]);
+    let times = lognormal_arrivals(7, 120_000, 10.0, 5.0, 1.75);
+    let (first, rest) = times.split_at(60_000);
+    let db = Database::open_in(env.clone(), options.clone()).unwrap();
+    db.set_late_policy(
+        LatePolicy {
+            merge_scope: MergeScope::Overlap,
+            ..LatePolicy::conventional()
+        }
+        .into(),
+    )
+    .unwrap();
+    write_all(&db, &name, &first[..2000], 8);
+    db.set_late_policy(options.late_policy).unwrap();
+    write_all(&db, &name, &first[2000..], 8);
+    let report = db.late();
+    let shard = &report.shards[0];
+    assert_eq!(shard.decisions.len(), 1, "{:#?}", shard);
+    let decision = shard.decisions[0];
+    assert_eq!(decision.from.policy.split, Split::Conventional);
+    assert_eq!(shard.in_force, decision.to);
+    assert!(
+        matches!(decision.to.policy.split, Split::Separate { flank_share } if (0.1..0.7).contains(&flank_share)),
+        "{decision:?}"
+    );
+    assert!(
+        decision.expected_to < 0.8 * decision.expected_from,
+        "{decision:?}"
+    );
+    assert!(shard.candidates.len() >= 16 && shard.late_share > 0.5);
+    assert_eq!(shard.memory_events, 512.0);
+    assert!(
+        shard
+            .paper
+            .is_some_and(|(memory, advice)| memory == 512 && advice.n_seq.is_some())
+    );
+    db.close().unwrap();
+    drop(db);
+
+    let db = Database::open_in(env, options).unwrap();
+    let again = &db.late().shards[0];
+    assert_eq!(
+        (again.in_force, &again.decisions),
+        (shard.in_force, &shard.decisions)
+    );
+    assert!(again.events >= 49_152 && again.late_share > 0.5);
+    let before = db.stats().unwrap();
+    write_all(&db, &name, rest, 8);
+    let after = db.stats().unwrap();
+    let written = (after.events_written() - before.events_written()) as f64;
+    let measured = written / rest.len() as f64;
+    let predicted = decision.expected_to;
+    assert!(
+        (measured / predicted - 1.0).abs() < 0.08,
+        "{measured}, predicted {predicted}"
+    );
+    assert_eq!(db.late().shards[0].decisions.len(), 1);
+}
+
+#[test]
+fn a_fixed_policy_is_obeyed_and_a_bad_one_refused() {
+    let env = Env {
+        threads: Arc::new(NoThreads),
+        ..Env::memory()
+    };
+    let fixed = LatePolicy {
+        merge_scope: MergeScope::Overlap,
+        ..LatePolicy::conventional()
+    };
+    let db = Database::open_in(env.clone(), exact_options(fixed.into())).unwrap();
+    let name = StreamName::new("t", [("s", "1")]);
+    write_all(
+        &db,
+        &name,
+        &lognormal_arrivals(7, 50_000, 10.0, 5.0, 2.0),
+        64,
+    );
+    let shard = &db.late().shards[0];
+    assert_eq!((shard.in_force.policy, shard.decisions.len()), (fixed, 0));
+    assert!(
+        shard.candidates[0].predicted
+            < 0.7
+                * shard
+                    .candidates
+                    .iter()
+                    .find(|c| c.candidate == shard.in_force)
+                    .unwrap()
+                    .predicted
+    );
+    let bad = LatePolicy::separate(1.0);
+    let error = db.set_late_policy(bad.into()).unwrap_err();
+    assert!(error.to_string().contains("above 0 and below 1"), "{error}");
+    db.close().unwrap();
+    drop(db);
+    let options = Options {
+        late_merge_interval: Some(Duration::ZERO),
+        ..exact_options(fixed.into())
+    };
+    let error = Database::open_in(env, options).unwrap_err();
+    assert!(error.to_string().contains("at least 1 second"), "{error}");
+}
+
+#[test]
+fn disorder_between_devices_costs_nothing_and_a_wrong_clock_only_its_own() {
+    let env = Env {
+        threads: Arc::new(NoThreads),
+        ..Env::memory()
+    };
+    let options = Options {
+        shards: 1,
+        durability: Durability::Written,
+        memory_budget_bytes: 1 << 20,
+        ..Options::new("/db")
+    };
+    let db = Database::open_in(env, options).unwrap();
+    let devices: Vec<StreamName> = (0..40)
+        .map(|i| StreamName::new("t", [("device", i.to_string())]))
+        .collect();
+    // Each device sends what it has gathered in an hour, in turn: between devices time goes back all the time.
+    let hour = 3_600_000_000_000i64;
+    for round in 0..12i64 {
+        for (number, device) in devices.iter().enumerate() {
+            let mut batch = Batch::new();
+            let offset = (40 - number as i64) * 5 * hour;
+            for i in 0..120 {
+                let time = offset + round * hour + i * (hour / 120);
+                batch.stream(device).row(time, [("v", 0.5.into())]).unwrap();
+            }
+            db.commit(batch).unwrap();
+        }
+        // A device that lives in another century, and now and then in the right one.
+        let mut batch = Batch::new();
+        let wrong = StreamName::new("t", [("device", "wrong")]);
+        let time = if round % 3 == 0 {
+            4_000_000_000_000_000_000 + round
+        } else {
+            round * hour
+        };
+        batch.stream(&wrong).row(time, [("v", 0.5.into())]).unwrap();
+        db.commit(batch).unwrap();
+    }
+    let stats = db.stats().unwrap();
+    assert!(
+        stats.events_flush > 0,
+        "memory was never used up: {stats:?}"
+    );
+    assert!(stats.late_events_in_memory <= 12, "{stats:?}");
+    db.flush().unwrap();
+    let stats = db.stats().unwrap();
+    assert_eq!(stats.events_accepted, 40 * 12 * 120 + 12);
+    assert!(
+        stats.events_written() - stats.events_accepted <= 24,
+        "only the wrong clock's events may be written again: {stats:?}"
+    );
+    assert!(db.late().shards[0].late_share < 0.001);
+}
+
+#[test]
+fn late_events_do_not_wait_for_ever() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_nanos(
+        1_700_000_000_000_000_000,
+    )));
+    let env = Env {
+        threads: Arc::new(NoThreads),
+        clock: Arc::clone(&clock) as Arc<_>,
+        ..Env::memory()
+    };
+    let options = Options {
+        shards: 1,
+        late_policy: LatePolicy::default().into(),
+        ..Options::new("/db")
+    };
+    let db = Database::open_in(env, options).unwrap();
+    let name = StreamName::new("t", [("s", "1")]);
+    let times: Vec<i64> = (0..1000).map(|i| i * 10).collect();
+    write_all(&db, &name, &times, 100);
+    db.flush().unwrap();
+    write_all(&db, &name, &[55, 57], 1);
+    clock.advance(Duration::from_secs(599));
+    write_all(&db, &name, &[10_000], 1);
+    assert_eq!(db.stats().unwrap().late_events_in_memory, 2);
+    clock.advance(Duration::from_secs(2));
+    write_all(&db, &name, &[10_010], 1);
+    let stats = db.stats().unwrap();
+    assert_eq!(
+        (stats.late_events_in_memory, stats.events_in_memory),
+        (0, 2),
+        "{stats:?}"
+    );
+    // The next late event begins a wait of its own.
+    write_all(&db, &name, &[58], 1);
+    clock.advance(Duration::from_secs(590));
+    write_all(&db, &name, &[10_020], 1);
+    assert_eq!(db.stats().unwrap().late_events_in_memory, 1);
 }

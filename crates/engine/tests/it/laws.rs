@@ -278,7 +278,7 @@ fn law_5_in_order_events_are_written_once() {
         for policy in [LatePolicy::conventional(), LatePolicy::separate(0.5)] {
             let options = Options {
                 flush_rule: rule,
-                late_policy: policy,
+                late_policy: policy.into(),
                 late_runs_max: 0,
                 ..options()
             };

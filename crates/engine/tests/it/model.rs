@@ -153,13 +153,15 @@ pub(crate) struct Setup {
     pub(crate) late_runs_max: usize,
     /// Few streams and large partitions, so that pyramids grow tall.
     pub(crate) tall: bool,
+    /// The policy changes at random moments.
+    pub(crate) switches: bool,
 }
 
 pub(crate) fn options(setup: &Setup) -> Options {
     Options {
         memory_budget_bytes: 1 << 20,
         shards: 2,
-        late_policy: setup.policy,
+        late_policy: setup.policy.into(),
         flush_rule: setup.rule,
         late_runs_max: setup.late_runs_max,
         partition_target_bytes: if setup.tall { 1 << 20 } else { 8 << 10 },
@@ -343,6 +345,11 @@ impl World {
         if self.random.chance(30) {
             self.clock
                 .advance(Duration::from_secs(self.random.below(10)));
+        }
+        if self.setup.switches && self.random.chance(15) {
+            let policies = policies();
+            let policy = policies[self.random.below(policies.len() as u64) as usize];
+            self.db().set_late_policy(policy.into()).unwrap();
         }
         match self.random.below(100) {
             0..=75 => self.write(),
@@ -789,7 +796,7 @@ impl Happened {
     }
 }
 
-fn policies() -> Vec<LatePolicy> {
+pub(crate) fn policies() -> Vec<LatePolicy> {
     let mut out = Vec::new();
     for scope in [MergeScope::Touched, MergeScope::Overlap] {
         for retain in [0, 10] {
@@ -831,6 +838,7 @@ fn random_operations_equal_a_sorted_map() {
                         rule: FlushRule::Production,
                         late_runs_max,
                         tall: false,
+                        switches: false,
                     };
                     happened.add(run(seed + round * 10_000, 60, setup));
                     seed += 1;
@@ -866,6 +874,7 @@ fn long_random_operations_equal_a_sorted_map() {
             rule: FlushRule::Production,
             late_runs_max: 3,
             tall: true,
+            switches: false,
         };
         happened.add(run(seed, 400, setup));
     }
@@ -890,6 +899,7 @@ fn random_operations_under_the_papers_rule_equal_a_sorted_map() {
                     rule,
                     late_runs_max: 0,
                     tall: false,
+                    switches: false,
                 };
                 happened.add(run(seed + round * 10_000, 60, setup));
                 seed += 1;
@@ -899,6 +909,37 @@ fn random_operations_under_the_papers_rule_equal_a_sorted_map() {
     println!("{happened:?}");
     assert!(
         happened.merged > 1000 && happened.late_run == 0 && happened.folded == 0,
+        "{happened:?}"
+    );
+}
+
+#[test]
+fn random_operations_while_policies_change_equal_a_sorted_map() {
+    let mut happened = Happened::default();
+    let mut seed = 5000;
+    for round in 0..=extra_seeds() {
+        for memory_events in [None, Some(40), Some(150)] {
+            for duplicates in [Duplicates::Last, Duplicates::Keep] {
+                for late_runs_max in [0, 3] {
+                    let setup = Setup {
+                        duplicates,
+                        policy: LatePolicy::default(),
+                        rule: memory_events.map_or(FlushRule::Production, |memory_events| {
+                            FlushRule::LabExact { memory_events }
+                        }),
+                        late_runs_max,
+                        tall: false,
+                        switches: true,
+                    };
+                    happened.add(run(seed + round * 10_000, 100, setup));
+                    seed += 1;
+                }
+            }
+        }
+    }
+    println!("{happened:?}");
+    assert!(
+        happened.merged > 1000 && happened.late_run > 500 && happened.folded > 500,
         "{happened:?}"
     );
 }

@@ -232,7 +232,7 @@ fn the_engine_counts_what_a_plain_simulation_counts() {
                 let options = Options {
                     shards: 1,
                     durability: Durability::Written,
-                    late_policy: policy,
+                    late_policy: policy.into(),
                     flush_rule: FlushRule::LabExact {
                         memory_events: MEMORY as u32,
                     },

@@ -7,7 +7,7 @@
 use headwater_codec::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Database, DeleteSpec, Duplicates, Error, ErrorKind,
-    FieldSpec, Options, Scan, ScanSpec, Snapshot, TableChange, TableInfo, TableSpec,
+    FieldSpec, Options, PolicyChoice, Scan, ScanSpec, Snapshot, TableChange, TableInfo, TableSpec,
 };
 use headwater_io::{
     Env, FaultyFiles, File, Files, Lock, LockError, ManualClock, NoThreads, OpenMode, SeededChance,
@@ -76,6 +76,8 @@ pub(crate) enum Action {
     Flush,
     Compact,
     Reopen,
+    /// Another policy for late data.
+    Policy(PolicyChoice),
 }
 
 pub(crate) fn batch_of(events: &[Event]) -> Batch {
@@ -192,6 +194,7 @@ impl<'a> Run<'a> {
                     unless_gone(db.drop_table(table))?;
                     self.progress.acknowledged += 1;
                 }
+                Action::Policy(choice) => db.set_late_policy(*choice)?,
                 Action::Flush => {
                     db.flush()?;
                     self.progress.flushed = self.progress.acknowledged;
@@ -341,7 +344,7 @@ pub(crate) fn steps(actions: &[Action]) -> Vec<Step<'_>> {
             Action::Delete(spec) => out.push(Step::Delete(spec)),
             Action::DropStreams(table, tags) => out.push(Step::DropStreams(table, tags)),
             Action::DropTable(table) => out.push(Step::DropTable(table)),
-            Action::Flush | Action::Compact | Action::Reopen => {}
+            Action::Flush | Action::Compact | Action::Reopen | Action::Policy(_) => {}
         }
     }
     out

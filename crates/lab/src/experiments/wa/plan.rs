@@ -113,7 +113,7 @@ impl Plan {
         Options {
             shards: 1,
             durability: headwater::Durability::Written,
-            late_policy: self.late_policy(),
+            late_policy: self.late_policy().into(),
             flush_rule: FlushRule::LabExact {
                 memory_events: self.memory as u32,
             },

@@ -1,0 +1,807 @@
+//! Decides, for one shard, which policy for late data to use.
+//!
+//! Every [`EVENTS_PER_EVALUATION`] events the model predicts every candidate from the lateness seen, which decays over some
+//! 48,000 events. A candidate that is predicted to cost 2 % less, twice in a row and while the prediction for the
+//! policy in force is steady, is chosen. The referee: when what the policy in force wrote over four or more merges is off its prediction
+//! by more than a tenth, a stretch of events is replayed for the best candidates, and what the replay counts takes the model's
+//! place for a while. Stretches are contiguous and at most a tenth of all events.
+//! Streams are tracked one by one, since disorder between them costs nothing; memory is shared, so a stream has its share of
+//! it. Of many streams up to 64 are tracked, and stand for the others.
+//!
+//! Invariants: nothing here touches events in memory or files; a decision changes only what is in force.
+//! Concurrency: a value; `observe` and `apply` run under the shard's lock, [`Evaluation::rank`] outside of it.
+//! Failure: none. Memory is below 1 MiB: 64 trackers of 6 KiB, and a replay of at most [`REPLAY_BYTES_MAX`].
+
+use super::choose::{Ranked, Space, sort};
+use super::lateness::{Lateness, LatenessLaw, STREAMS_TRACKED_MAX, Tracker};
+use super::model::Candidate;
+use super::shadow::Shadow;
+use super::{LatePolicy, MergeScope, Split};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Events of a shard between two evaluations.
+pub const EVENTS_PER_EVALUATION: u64 = 16_384;
+/// What is left of the histograms' weight from one evaluation to the next: e^(−1/3).
+const DECAY: f64 = 0.7165;
+/// A candidate must be this much better.
+const GAIN_MIN: f64 = 0.02;
+/// … in this many evaluations in a row.
+const CONFIRMATIONS: u32 = 2;
+/// While the prediction for the policy in force moves by more than this, and by more than half the gain, the stream is changing: wait,
+const STEADY: f64 = 0.05;
+/// … but not for longer than so many evaluations.
+const WAIT_MAX: u32 = 6;
+/// Less memory than this for a stream tells nothing.
+const MEMORY_EVENTS_MIN: f64 = 32.0;
+/// The referee looks when so many merges were measured, and they are off by this.
+const MERGES_MEASURED: u64 = 4;
+const OFF: f64 = 0.10;
+/// Candidates of a replay.
+const REPLAYED_MAX: usize = 8;
+/// A replay is not begun for more memory than this, in events of a stream.
+const REPLAY_MEMORY_MAX: f64 = 2048.0;
+/// Events of a replay, in memories of a stream; at least an evaluation's.
+const REPLAY_MEMORIES: f64 = 64.0;
+/// A replay takes no more than this.
+pub const REPLAY_BYTES_MAX: usize = 512 << 10;
+/// A replay's counts are believed for so many evaluations; then there may be another.
+const REPLAY_HOLDS: u32 = 16;
+/// Evaluations without an event after which a stream's tracker is given to another.
+const IDLE_MAX: u32 = 8;
+/// Decisions remembered.
+const DECISIONS_MAX: usize = 16;
+/// Arrivals of a block, for the extremal index.
+const BLOCK_EVENTS: u64 = 512;
+
+/// Why the policy was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The model predicts less for the new one.
+    Predicted,
+    /// What was written was not what the model said, and a replay counted less for the new one.
+    Replayed,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Predicted => "predicted to write less",
+            Reason::Replayed => "wrote less in a replay, after predictions were off",
+        })
+    }
+}
+
+/// A change of policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// Events the shard had seen.
+    pub at_events: u64,
+    /// The policy before.
+    pub from: Candidate,
+    /// The policy after.
+    pub to: Candidate,
+    /// Write amplification expected of the policy before.
+    pub expected_from: f64,
+    /// … of the policy after.
+    pub expected_to: f64,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A tracked stream.
+#[derive(Debug)]
+struct Slot {
+    stream: u32,
+    tracker: Tracker,
+    /// Events since the last evaluation.
+    recent: u64,
+    idle: u32,
+}
+
+/// Events written because of what arrived, and what arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Measured {
+    stored: u64,
+    written: u64,
+    merges: u64,
+}
+
+/// What one shard knows of its late events, and what it does about them.
+#[derive(Debug)]
+pub struct Analyzer {
+    adaptive: bool,
+    in_force: Candidate,
+    lateness: Lateness,
+    slots: Vec<Option<Box<Slot>>>,
+    /// Events seen in all, and since the last evaluation.
+    events: u64,
+    recent: u64,
+    /// Memory of the streams that bring the events, in events.
+    memory_events: f64,
+    ranking: Vec<Ranked>,
+    decisions: VecDeque<Decision>,
+    confirmations: u32,
+    waited: u32,
+    /// What was predicted for the policy in force before.
+    last_prediction: Option<f64>,
+    measured: Measured,
+    replay: Option<Replay>,
+    /// Replayed write amplifications, and evaluations for which they hold still.
+    replayed: Vec<(Candidate, f64)>,
+    replay_holds: u32,
+}
+
+/// A replay that is going on.
+#[derive(Debug)]
+struct Replay {
+    stream: u32,
+    candidates: Vec<Candidate>,
+    shadow: Shadow,
+    events_max: u64,
+}
+
+/// What an evaluation needs, apart from the shard.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    lateness: Lateness,
+    /// As [`Space::configuration`] asks for it.
+    pub memory_events: f64,
+    in_force: Candidate,
+    replayed: Vec<(Candidate, f64)>,
+}
+
+impl Evaluation {
+    /// The law of the lateness seen.
+    #[must_use]
+    pub fn law(&self) -> Option<LatenessLaw> {
+        self.lateness.law()
+    }
+
+    /// Ranks the candidates; takes some milliseconds. Empty while too little is known.
+    #[must_use]
+    pub fn rank(&self, space: &Space) -> Vec<Ranked> {
+        let Some(law) = self.lateness.law() else {
+            return Vec::new();
+        };
+        if self.memory_events < MEMORY_EVENTS_MIN {
+            return Vec::new();
+        }
+        let mut ranking = space.ranking(self.in_force, &law);
+        for (candidate, counted) in &self.replayed {
+            if let Some(known) = ranking.iter_mut().find(|r| r.candidate == *candidate) {
+                known.cost *= counted / known.predicted;
+                known.replayed = Some(*counted);
+            }
+        }
+        sort(&mut ranking);
+        ranking
+    }
+}
+
+impl Default for Analyzer {
+    fn default() -> Self {
+        let first = Candidate {
+            policy: LatePolicy::default(),
+            leaf_events: 2048,
+        };
+        Analyzer::new(first, false)
+    }
+}
+
+impl Analyzer {
+    /// Begins with a policy; `adaptive` = it may change.
+    #[must_use]
+    pub fn new(first: Candidate, adaptive: bool) -> Analyzer {
+        Analyzer {
+            adaptive,
+            in_force: first,
+            lateness: Lateness::new(BLOCK_EVENTS),
+            slots: (0..STREAMS_TRACKED_MAX).map(|_| None).collect(),
+            events: 0,
+            recent: 0,
+            memory_events: 0.0,
+            ranking: Vec::new(),
+            decisions: VecDeque::new(),
+            confirmations: 0,
+            waited: 0,
+            last_prediction: None,
+            measured: Measured::default(),
+            replay: None,
+            replayed: Vec::new(),
+            replay_holds: 0,
+        }
+    }
+
+    /// The policy in force, and the leaf size with it.
+    #[must_use]
+    pub fn in_force(&self) -> Candidate {
+        self.in_force
+    }
+
+    /// True when the policy may change.
+    #[must_use]
+    pub fn is_adaptive(&self) -> bool {
+        self.adaptive
+    }
+
+    /// Events seen.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// What was seen of lateness.
+    #[must_use]
+    pub fn lateness(&self) -> &Lateness {
+        &self.lateness
+    }
+
+    /// Memory of the streams that bring the events, in events of one; 0 before the first evaluation.
+    #[must_use]
+    pub fn memory_events(&self) -> f64 {
+        self.memory_events
+    }
+
+    /// The newest ranking, the least cost first. Empty before the first evaluation.
+    #[must_use]
+    pub fn ranking(&self) -> &[Ranked] {
+        &self.ranking
+    }
+
+    /// The newest decisions, the oldest first.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.decisions.iter()
+    }
+
+    /// Write amplification measured since the policy came into force, and the merges in it.
+    #[must_use]
+    pub fn measured(&self) -> Option<(f64, u64)> {
+        let measured = &self.measured;
+        (measured.stored > 0).then(|| {
+            (
+                measured.written as f64 / measured.stored as f64,
+                measured.merges,
+            )
+        })
+    }
+
+    /// What is known of the candidate in force.
+    #[must_use]
+    pub fn current(&self) -> Option<&Ranked> {
+        self.ranking.iter().find(|r| r.candidate == self.in_force)
+    }
+
+    /// Takes in events of a stream, in order of arrival.
+    #[inline]
+    pub fn observe(&mut self, stream: u32, times: &[i64]) {
+        let count = times.len() as u64;
+        self.events += count;
+        self.recent += count;
+        // A multiplication spreads neighbouring numbers over the slots.
+        let at = (stream.wrapping_mul(0x9e37_79b1) >> 16) as usize % STREAMS_TRACKED_MAX;
+        let Some(place) = self.slots.get_mut(at) else {
+            return;
+        };
+        let slot = place.get_or_insert_with(|| {
+            Box::new(Slot {
+                stream,
+                tracker: Tracker::new(),
+                recent: 0,
+                idle: 0,
+            })
+        });
+        if slot.stream != stream {
+            return;
+        }
+        slot.recent += count;
+        slot.tracker.observe(times, &mut self.lateness);
+        if let Some(replay) = &mut self.replay
+            && replay.stream == stream
+            && replay.shadow.events() < replay.events_max
+        {
+            replay.shadow.observe(times);
+        }
+    }
+
+    /// True when it is time for [`Analyzer::evaluation`].
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.recent >= EVENTS_PER_EVALUATION
+    }
+
+    /// Begins an evaluation: `shard_memory_events` is what fits into the shard's memory.
+    pub fn evaluation(&mut self, shard_memory_events: f64) -> Evaluation {
+        let all = std::mem::take(&mut self.recent).max(1) as f64;
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for slot in self.slots.iter().flatten() {
+            sum += slot.recent as f64;
+            squares += (slot.recent as f64).powi(2);
+        }
+        // The share of its shard that the stream of an event has, in the mean over events.
+        let share = if sum > 0.0 { squares / sum / all } else { 0.0 };
+        let memory = (shard_memory_events * share.min(1.0)).max(0.0);
+        self.memory_events = if self.memory_events > 0.0 && share < 1.0 {
+            (self.memory_events + memory) / 2.0
+        } else {
+            memory
+        };
+        self.end_replay();
+        let evaluation = self.glance();
+        self.lateness.decay(DECAY);
+        for place in &mut self.slots {
+            if let Some(slot) = place {
+                slot.idle = if slot.recent == 0 { slot.idle + 1 } else { 0 };
+                slot.recent = 0;
+                if slot.idle > IDLE_MAX {
+                    *place = None;
+                }
+            }
+        }
+        evaluation
+    }
+
+    /// What could be evaluated now; changes nothing.
+    #[must_use]
+    pub fn glance(&self) -> Evaluation {
+        Evaluation {
+            lateness: self.lateness.clone(),
+            memory_events: self.memory_events.round(),
+            in_force: self.in_force,
+            replayed: self.replayed.clone(),
+        }
+    }
+
+    /// Lets the policy change from now on, or not; `fixed` is in force then, whatever was predicted.
+    pub fn set_fixed(&mut self, fixed: Option<Candidate>) {
+        self.adaptive = fixed.is_none();
+        self.confirmations = 0;
+        self.last_prediction = None;
+        if let Some(candidate) = fixed {
+            self.in_force = candidate;
+            self.measured = Measured::default();
+        }
+    }
+
+    /// Ends an evaluation: notes the ranking, and changes the policy if that is due.
+    pub fn apply(&mut self, ranking: Vec<Ranked>) -> Option<Decision> {
+        let best = *ranking.first()?;
+        self.ranking = ranking;
+        let here = *self.current()?;
+        // A great gain need not wait for small changes to end.
+        let gain = 1.0 - best.cost / here.cost;
+        let steady = self
+            .last_prediction
+            .is_none_or(|last| (here.predicted / last - 1.0).abs() < STEADY.max(gain / 2.0));
+        self.last_prediction = Some(here.predicted);
+        if !self.adaptive {
+            return None;
+        }
+        if gain < GAIN_MIN {
+            self.confirmations = 0;
+            self.waited = 0;
+            self.call_referee(&here);
+            return None;
+        }
+        if !steady && self.waited < WAIT_MAX {
+            self.waited += 1;
+            self.confirmations = self.confirmations.min(CONFIRMATIONS - 1);
+            return None;
+        }
+        self.confirmations += 1;
+        if self.confirmations < CONFIRMATIONS {
+            return None;
+        }
+        let decision = Decision {
+            at_events: self.events,
+            from: self.in_force,
+            to: best.candidate,
+            expected_from: here.replayed.unwrap_or(here.predicted),
+            expected_to: best.replayed.unwrap_or(best.predicted),
+            reason: if best.replayed.is_some() {
+                Reason::Replayed
+            } else {
+                Reason::Predicted
+            },
+        };
+        self.in_force = best.candidate;
+        self.confirmations = 0;
+        self.waited = 0;
+        self.last_prediction = Some(best.predicted);
+        self.measured = Measured::default();
+        if self.decisions.len() >= DECISIONS_MAX {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(decision);
+        Some(decision)
+    }
+
+    /// Notes what a step stored and wrote, and how many merges it did.
+    pub fn measure(&mut self, stored: u64, written: u64, merges: u64) {
+        self.measured.stored += stored;
+        self.measured.written += written;
+        self.measured.merges += merges;
+    }
+
+    /// Begins a replay when the prediction for the policy in force is off.
+    fn call_referee(&mut self, here: &Ranked) {
+        let expected = here.replayed.unwrap_or(here.predicted);
+        let off = self.measured().is_some_and(|(measured, merges)| {
+            merges >= MERGES_MEASURED && (measured / expected - 1.0).abs() > OFF
+        });
+        if !off
+            || self.replay.is_some()
+            || self.replay_holds > 0
+            || self.memory_events > REPLAY_MEMORY_MAX
+        {
+            return;
+        }
+        let mut candidates: Vec<Candidate> = self.ranking.iter().map(|r| r.candidate).collect();
+        candidates.truncate(REPLAYED_MAX - 1);
+        if !candidates.contains(&self.in_force) {
+            candidates.push(self.in_force);
+        }
+        self.begin_replay(candidates);
+    }
+
+    fn begin_replay(&mut self, candidates: Vec<Candidate>) {
+        let busiest = self
+            .slots
+            .iter()
+            .flatten()
+            .max_by_key(|slot| slot.tracker.arrivals());
+        let Some(slot) = busiest else { return };
+        let configuration = super::model::Configuration {
+            memory_events: self.memory_events,
+            late_runs_max: 0,
+        };
+        let shadow = Shadow::new(
+            &candidates,
+            &configuration,
+            slot.tracker.newest(),
+            slot.tracker.interval_ns(),
+        );
+        if shadow.bytes() > REPLAY_BYTES_MAX {
+            return;
+        }
+        self.replay = Some(Replay {
+            stream: slot.stream,
+            candidates,
+            shadow,
+            events_max: ((self.memory_events * REPLAY_MEMORIES) as u64).max(EVENTS_PER_EVALUATION),
+        });
+    }
+
+    /// Takes over what a finished replay counted.
+    fn end_replay(&mut self) {
+        self.replay_holds = self.replay_holds.saturating_sub(1);
+        let full =
+            |r: &Replay| r.shadow.events() >= r.events_max || r.shadow.bytes() > REPLAY_BYTES_MAX;
+        if self.replay.as_ref().is_some_and(full)
+            && let Some(replay) = self.replay.take()
+        {
+            self.replayed = replay
+                .candidates
+                .into_iter()
+                .zip(replay.shadow.counts())
+                .map(|(candidate, count)| (candidate, count.write_amplification))
+                .collect();
+            self.replay_holds = REPLAY_HOLDS;
+            self.measured = Measured::default();
+        } else if self.replay_holds == 0 {
+            self.replayed.clear();
+        }
+    }
+
+    /// Bytes of memory in use, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let slots = self.slots.iter().flatten();
+        size_of::<Analyzer>()
+            + slots
+                .map(|s| size_of::<Slot>() + s.tracker.bytes())
+                .sum::<usize>()
+            + self.ranking.capacity() * size_of::<Ranked>()
+            + self.replay.as_ref().map_or(0, |r| r.shadow.bytes())
+    }
+
+    /// Appends what is kept over a restart (docs/format/meta.md).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(STATE_VERSION);
+        put_candidate(out, &self.in_force);
+        out.put_varint(self.events);
+        out.put_varint(self.memory_events.round().max(0.0) as u64);
+        self.lateness.encode(out);
+        out.put_varint(self.decisions.len() as u64);
+        for decision in &self.decisions {
+            out.put_varint(decision.at_events);
+            put_candidate(out, &decision.from);
+            put_candidate(out, &decision.to);
+            out.put_u64(decision.expected_from.to_bits());
+            out.put_u64(decision.expected_to.to_bits());
+            out.put_u8(u8::from(decision.reason == Reason::Replayed));
+        }
+    }
+
+    /// Goes on where an analyzer stopped; a policy that is not to change is `first` whatever was in force then.
+    ///
+    /// # Errors
+    /// When the bytes are not what [`Analyzer::encode`] wrote.
+    pub fn decode(bytes: &[u8], first: Candidate, adaptive: bool) -> Result<Analyzer, DecodeError> {
+        let mut cursor = Cursor::new(bytes);
+        if cursor.u8("analyzer version")? != STATE_VERSION {
+            return Err(cursor.fail("analyzer version 1"));
+        }
+        let in_force = candidate(&mut cursor)?;
+        let mut new = Analyzer::new(if adaptive { in_force } else { first }, adaptive);
+        new.events = cursor.varint("events seen")?;
+        new.memory_events = cursor.varint("memory in events")? as f64;
+        new.lateness = Lateness::decode(&mut cursor)?;
+        for _ in 0..cursor.varint_up_to(DECISIONS_MAX as u64, "decisions")? {
+            let at_events = cursor.varint("events at a decision")?;
+            let (from, to) = (candidate(&mut cursor)?, candidate(&mut cursor)?);
+            let expected_from = f64::from_bits(cursor.u64("expected before")?);
+            let expected_to = f64::from_bits(cursor.u64("expected after")?);
+            let reason = match cursor.u8("reason")? {
+                0 => Reason::Predicted,
+                1 => Reason::Replayed,
+                _ => return Err(cursor.fail("reason 0 or 1")),
+            };
+            new.decisions.push_back(Decision {
+                at_events,
+                from,
+                to,
+                expected_from,
+                expected_to,
+                reason,
+            });
+        }
+        cursor.finish()?;
+        Ok(new)
+    }
+}
+
+const STATE_VERSION: u8 = 1;
+
+fn put_candidate(out: &mut Vec<u8>, candidate: &Candidate) {
+    let policy = &candidate.policy;
+    out.put_u64(match policy.split {
+        Split::Conventional => 0,
+        Split::Separate { flank_share } => flank_share.to_bits(),
+    });
+    out.put_varint(u64::from(policy.retain_events));
+    out.put_u8(u8::from(policy.merge_scope == MergeScope::Overlap));
+    out.put_varint(u64::from(candidate.leaf_events));
+}
+
+fn candidate(cursor: &mut Cursor<'_>) -> Result<Candidate, DecodeError> {
+    let split = match cursor.u64("flank share")? {
+        0 => Split::Conventional,
+        bits => Split::Separate {
+            flank_share: f64::from_bits(bits),
+        },
+    };
+    let retain =
+        cursor.varint_up_to(u64::from(LatePolicy::RETAIN_EVENTS_MAX), "events kept back")?;
+    let merge_scope = match cursor.u8("merge scope")? {
+        0 => MergeScope::Touched,
+        1 => MergeScope::Overlap,
+        _ => return Err(cursor.fail("merge scope 0 or 1")),
+    };
+    let policy = LatePolicy {
+        split,
+        retain_events: retain as u32,
+        merge_scope,
+    };
+    if policy.validate().is_err() {
+        return Err(cursor.fail("a flank share above 0 and below 1"));
+    }
+    let leaf_events = cursor.varint_up_to(65_536, "leaf events")?.max(1) as u32;
+    Ok(Candidate {
+        policy,
+        leaf_events,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::super::choose::{Knobs, PolicyChoice};
+    use super::super::model::Configuration;
+    use super::*;
+
+    fn first() -> Candidate {
+        Candidate {
+            policy: PolicyChoice::default().first(),
+            leaf_events: 512,
+        }
+    }
+
+    fn space(memory_events: f64) -> Space {
+        Space {
+            configuration: Configuration {
+                memory_events,
+                late_runs_max: 0,
+            },
+            leaf_events: 512,
+            knobs: Knobs::paper(),
+            frames: false,
+        }
+    }
+
+    /// A millisecond between events; every fifth is late by up to `depth`.
+    struct Arrivals {
+        at: i64,
+        state: u64,
+        depth: u64,
+    }
+
+    impl Arrivals {
+        fn next(&mut self, count: usize) -> Vec<i64> {
+            (0..count)
+                .map(|_| {
+                    self.at += 1;
+                    self.state = self
+                        .state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    let late = if self.at % 5 == 0 {
+                        ((self.state >> 33) % self.depth) as i64
+                    } else {
+                        0
+                    };
+                    (self.at - late) * 1_000_000
+                })
+                .collect()
+        }
+    }
+
+    fn evaluate(analyzer: &mut Analyzer, memory: f64) -> Option<Decision> {
+        assert!(analyzer.is_due());
+        let evaluation = analyzer.evaluation(memory);
+        let ranking = evaluation.rank(&space(evaluation.memory_events));
+        analyzer.apply(ranking)
+    }
+
+    #[test]
+    fn a_change_needs_two_evaluations_and_a_gain() {
+        let mut analyzer = Analyzer::new(first(), true);
+        let mut arrivals = Arrivals {
+            at: 0,
+            state: 1,
+            depth: 3000,
+        };
+        let mut decisions = 0;
+        for round in 0..20 {
+            analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
+            let decided = evaluate(&mut analyzer, 512.0);
+            assert!(round > 0 || decided.is_none());
+            decisions += usize::from(decided.is_some());
+            if let Some(decision) = decided {
+                assert!(decision.expected_to < decision.expected_from * 0.98);
+                assert_eq!(analyzer.in_force(), decision.to);
+            }
+        }
+        assert_eq!(decisions, 1);
+        assert_eq!(analyzer.memory_events(), 512.0);
+        // What is fixed stays.
+        analyzer.set_fixed(Some(first()));
+        for _ in 0..4 {
+            analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
+            assert_eq!(evaluate(&mut analyzer, 512.0), None);
+        }
+        assert_eq!(analyzer.in_force(), first());
+    }
+
+    #[test]
+    fn the_referee_is_called_when_predictions_are_off() {
+        let mut analyzer = Analyzer::new(first(), true);
+        let mut arrivals = Arrivals {
+            at: 0,
+            state: 1,
+            depth: 3000,
+        };
+        let mut replayed_at = None;
+        for round in 0..60 {
+            for _ in 0..16 {
+                analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize / 16));
+            }
+            // What is measured is a third more than what is predicted.
+            let written = analyzer
+                .current()
+                .map_or(1.0, |r| r.replayed.unwrap_or(r.predicted));
+            analyzer.measure(16_384, (16_384.0 * written * 1.33) as u64, 5);
+            evaluate(&mut analyzer, 512.0);
+            if analyzer.ranking().iter().any(|r| r.replayed.is_some()) {
+                replayed_at.get_or_insert(round);
+            }
+            assert!(analyzer.bytes() < 1 << 20, "{}", analyzer.bytes());
+        }
+        let here = *analyzer.current().unwrap();
+        assert!(
+            replayed_at.is_some_and(|round| round < 10),
+            "{replayed_at:?}"
+        );
+        // Here the model is right, and the replay says so.
+        let all: Vec<&Ranked> = analyzer
+            .ranking()
+            .iter()
+            .filter(|r| r.replayed.is_some())
+            .collect();
+        assert!(!all.is_empty());
+        for ranked in all {
+            let replayed = ranked.replayed.unwrap();
+            assert!(
+                (replayed / ranked.predicted - 1.0).abs() < 0.1,
+                "{ranked:?}"
+            );
+        }
+        assert!(here.cost <= analyzer.ranking().first().unwrap().cost * 1.03);
+    }
+
+    #[test]
+    fn memory_is_shared_among_streams_and_that_of_the_analyzer_is_bounded() {
+        let mut analyzer = Analyzer::new(first(), true);
+        let mut all: Vec<Arrivals> = (0..300u64)
+            .map(|i| Arrivals {
+                at: 1000 * i as i64,
+                state: i,
+                depth: 3000,
+            })
+            .collect();
+        for _ in 0..150 {
+            for (stream, arrivals) in (0u32..).zip(&mut all) {
+                analyzer.observe(stream, &arrivals.next(100));
+                if analyzer.is_due() {
+                    evaluate(&mut analyzer, 300.0 * 512.0);
+                }
+            }
+        }
+        let memory = analyzer.memory_events();
+        assert!((400.0..700.0).contains(&memory), "{memory}");
+        assert!(analyzer.bytes() < 1 << 20, "{}", analyzer.bytes());
+        // Between streams time goes back all the while; what counts is inside them.
+        let seen = analyzer.lateness();
+        let share = seen.late_events() / seen.events();
+        assert!((0.15..0.25).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_and_damage_is_an_error() {
+        let mut analyzer = Analyzer::new(first(), true);
+        let mut arrivals = Arrivals {
+            at: 0,
+            state: 1,
+            depth: 3000,
+        };
+        for _ in 0..4 {
+            analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
+            evaluate(&mut analyzer, 512.0);
+        }
+        let mut bytes = Vec::new();
+        analyzer.encode(&mut bytes);
+        assert!(bytes.len() < 4096, "{}", bytes.len());
+        let back = Analyzer::decode(&bytes, first(), true).unwrap();
+        assert_eq!(back.in_force(), analyzer.in_force());
+        assert!(back.decisions().eq(analyzer.decisions()));
+        assert_eq!(back.events(), analyzer.events());
+        let mut again = Vec::new();
+        back.encode(&mut again);
+        assert_eq!(again, bytes);
+        let fixed = Analyzer::decode(&bytes, first(), false).unwrap();
+        assert_eq!(fixed.in_force(), first());
+        for end in 0..bytes.len() {
+            Analyzer::decode(&bytes[..end], first(), true).unwrap_err();
+        }
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 0x55;
+            // Damage gives an error or another state, and never a panic or an unbounded one.
+            if let Ok(read) = Analyzer::decode(&other, first(), true) {
+                assert!(read.bytes() < 1 << 20);
+            }
+        }
+    }
+}
