@@ -29,16 +29,21 @@ pub(crate) fn first_analyzer(options: &Options) -> Analyzer {
     Analyzer::new(first_candidate(options), adaptive)
 }
 
-/// The analyzer of a shard as it was kept; a new one if what was kept is of another version.
-pub(crate) fn kept_analyzer(options: &Options, kept: &[u8]) -> Analyzer {
-    let adaptive = matches!(options.late_policy, PolicyChoice::Adaptive(_));
-    match Analyzer::decode(kept, first_candidate(options), adaptive) {
+/// The analyzer of a shard as it was kept; a new one if what was kept is of another version. The owner's settings decide what
+/// is in force.
+pub(crate) fn kept_analyzer(options: &Options, kept: &[u8], is_owner: bool) -> Analyzer {
+    let mut analyzer = match Analyzer::decode(kept) {
         Ok(analyzer) => analyzer,
         Err(error) => {
             tracing::warn!(%error, "what was known of late events cannot be read: it is learnt anew");
-            Analyzer::new(first_candidate(options), adaptive)
+            return first_analyzer(options);
         }
+    };
+    if is_owner {
+        let is_fixed = matches!(options.late_policy, PolicyChoice::Fixed(_));
+        analyzer.set_fixed(is_fixed.then(|| first_candidate(options)));
     }
+    analyzer
 }
 
 fn first_candidate(options: &Options) -> Candidate {
@@ -88,7 +93,8 @@ impl ShardState {
 
 impl Core {
     fn space(&self, memory_events: f64) -> Space {
-        let knobs = match *self.late_choice.lock() {
+        let choice = *self.late_choice.lock();
+        let knobs = match choice {
             PolicyChoice::Adaptive(knobs) => knobs,
             // Nothing is chosen, but what could be is shown.
             PolicyChoice::Fixed(policy) => Knobs {
@@ -201,6 +207,7 @@ impl Core {
                 let lateness = analyzer.lateness();
                 let report = ShardLateReport {
                     in_force: analyzer.in_force(),
+                    adaptive: analyzer.is_adaptive(),
                     events: analyzer.events(),
                     late_share: lateness.late_events() / lateness.events().max(1.0),
                     memory_events: analyzer.memory_events(),
@@ -231,10 +238,12 @@ impl Core {
             }
             report
         });
+        let shards = shards.collect();
+        let choice = *self.late_choice.lock();
         LateReport {
-            choice: *self.late_choice.lock(),
+            choice,
             late_merge_interval: self.options.late_merge_interval,
-            shards: shards.collect(),
+            shards,
         }
     }
 }
@@ -258,6 +267,8 @@ pub struct LateReport {
 pub struct ShardLateReport {
     /// The policy in force, and the leaf size with it.
     pub in_force: Candidate,
+    /// The policy may change.
+    pub adaptive: bool,
     /// Events seen.
     pub events: u64,
     /// Share of the events seen lately that were not the newest of their stream.

@@ -161,7 +161,7 @@ pub(crate) fn load(
         .zip(sets)
         .map(|(index, set)| {
             let analyzer = match kept.get(&index) {
-                Some(bytes) => kept_analyzer(&options, bytes),
+                Some(bytes) => kept_analyzer(&options, bytes, is_owner),
                 None => first_analyzer(&options),
             };
             Shard::new(set, analyzer)

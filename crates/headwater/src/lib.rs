@@ -30,6 +30,9 @@ pub use headwater_engine::{
     TableInfo, TableSpec, Ticket, Written,
 };
 
+/// How late data are, what a policy for them would write, and what the shards of a database decide.
+pub use headwater_engine::late;
+
 /// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and the log. Changes nothing, and
 /// works beside a process that has it open.
 ///

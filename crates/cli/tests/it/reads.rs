@@ -310,6 +310,50 @@ fn stat_has_the_promised_figures() {
 }
 
 #[test]
+fn stat_tells_what_is_done_about_late_events() {
+    let bench = Bench::new();
+    // Every fourth event comes 600 places late.
+    let mut rows: Vec<(i64, i64)> = (0..60_000)
+        .map(|i| (if i % 4 == 0 { i + 600 } else { i }, i))
+        .collect();
+    rows.sort_unstable();
+    let csv: String = rows
+        .iter()
+        .map(|(_, i)| format!("{},{}\n", 1_700_000_000 + i, i % 7))
+        .collect();
+    bench
+        .import_csv(&format!("time,v\n{csv}"), &["--memory", "1MiB"])
+        .ok();
+    let json = bench
+        .run("stat", &["--late", "--format", "json"])
+        .ok()
+        .json();
+    let shards = json["shards"].as_array().unwrap();
+    let busy = shards
+        .iter()
+        .find(|s| s["events_seen"].as_u64() > Some(0))
+        .unwrap();
+    assert_eq!(busy["adaptive"], true);
+    let share = busy["late_share"].as_f64().unwrap();
+    assert!((share - 0.25).abs() < 0.05, "{share}");
+    assert!(busy["candidates"].as_array().unwrap().len() > 10, "{busy}");
+    assert!(busy["paper"]["r_c"].as_f64() > Some(1.0), "{busy}");
+    let text = bench.run("stat", &["--late"]).ok().stdout;
+    for part in [
+        "adaptive",
+        "% late",
+        "Algorithm 1",
+        "one buffer",
+        "after 600 s",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Before anything was seen.
+    let text = filled().run("stat", &["--late"]).ok().stdout;
+    assert!(text.contains("(adaptive)"), "{text}");
+}
+
+#[test]
 fn check_finds_damage_and_the_rest_stays_readable() {
     let bench = filled();
     let ran = bench.run("check", &[]).ok();

@@ -25,6 +25,8 @@ use std::fmt;
 pub const EVENTS_PER_EVALUATION: u64 = 16_384;
 /// What is left of the histograms' weight from one evaluation to the next: e^(−1/3).
 const DECAY: f64 = 0.7165;
+/// … of the count of a stream's events, which says how much of memory is its own.
+const SHARE_DECAY: f64 = 0.9;
 /// A candidate must be this much better.
 const GAIN_MIN: f64 = 0.02;
 /// … in this many evaluations in a row.
@@ -95,8 +97,9 @@ pub struct Decision {
 struct Slot {
     stream: u32,
     tracker: Tracker,
-    /// Events since the last evaluation.
+    /// Events since the last evaluation, and those before, decaying.
     recent: u64,
+    weight: f64,
     idle: u32,
 }
 
@@ -118,6 +121,8 @@ pub struct Analyzer {
     /// Events seen in all, and since the last evaluation.
     events: u64,
     recent: u64,
+    /// Events before, decaying as those of each stream.
+    weight: f64,
     /// Memory of the streams that bring the events, in events.
     memory_events: f64,
     ranking: Vec<Ranked>,
@@ -201,6 +206,7 @@ impl Analyzer {
             slots: (0..STREAMS_TRACKED_MAX).map(|_| None).collect(),
             events: 0,
             recent: 0,
+            weight: 0.0,
             memory_events: 0.0,
             ranking: Vec::new(),
             decisions: VecDeque::new(),
@@ -289,6 +295,7 @@ impl Analyzer {
                 stream,
                 tracker: Tracker::new(),
                 recent: 0,
+                weight: 0.0,
                 idle: 0,
             })
         });
@@ -314,20 +321,16 @@ impl Analyzer {
 
     /// Begins an evaluation: `shard_memory_events` is what fits into the shard's memory.
     pub fn evaluation(&mut self, shard_memory_events: f64) -> Evaluation {
-        let all = std::mem::take(&mut self.recent).max(1) as f64;
+        self.weight = self.weight * SHARE_DECAY + std::mem::take(&mut self.recent) as f64;
         let (mut sum, mut squares) = (0.0, 0.0);
-        for slot in self.slots.iter().flatten() {
-            sum += slot.recent as f64;
-            squares += (slot.recent as f64).powi(2);
+        for slot in self.slots.iter_mut().flatten() {
+            slot.weight = slot.weight * SHARE_DECAY + slot.recent as f64;
+            sum += slot.weight;
+            squares += slot.weight * slot.weight;
         }
         // The share of its shard that the stream of an event has, in the mean over events.
-        let share = if sum > 0.0 { squares / sum / all } else { 0.0 };
-        let memory = (shard_memory_events * share.min(1.0)).max(0.0);
-        self.memory_events = if self.memory_events > 0.0 && share < 1.0 {
-            (self.memory_events + memory) / 2.0
-        } else {
-            memory
-        };
+        let share = squares / sum.max(1.0) / self.weight.max(1.0);
+        self.memory_events = shard_memory_events.max(0.0) * share.min(1.0);
         self.end_replay();
         let evaluation = self.glance();
         self.lateness.decay(DECAY);
@@ -510,6 +513,7 @@ impl Analyzer {
     /// Appends what is kept over a restart (docs/format/meta.md).
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(STATE_VERSION);
+        out.put_u8(u8::from(self.adaptive));
         put_candidate(out, &self.in_force);
         out.put_varint(self.events);
         out.put_varint(self.memory_events.round().max(0.0) as u64);
@@ -525,17 +529,21 @@ impl Analyzer {
         }
     }
 
-    /// Goes on where an analyzer stopped; a policy that is not to change is `first` whatever was in force then.
+    /// Goes on where an analyzer stopped.
     ///
     /// # Errors
     /// When the bytes are not what [`Analyzer::encode`] wrote.
-    pub fn decode(bytes: &[u8], first: Candidate, adaptive: bool) -> Result<Analyzer, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<Analyzer, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("analyzer version")? != STATE_VERSION {
             return Err(cursor.fail("analyzer version 1"));
         }
-        let in_force = candidate(&mut cursor)?;
-        let mut new = Analyzer::new(if adaptive { in_force } else { first }, adaptive);
+        let adaptive = match cursor.u8("adaptive")? {
+            0 => false,
+            1 => true,
+            _ => return Err(cursor.fail("0 or 1")),
+        };
+        let mut new = Analyzer::new(candidate(&mut cursor)?, adaptive);
         new.events = cursor.varint("events seen")?;
         new.memory_events = cursor.varint("memory in events")? as f64;
         new.lateness = Lateness::decode(&mut cursor)?;
@@ -783,23 +791,22 @@ mod tests {
         let mut bytes = Vec::new();
         analyzer.encode(&mut bytes);
         assert!(bytes.len() < 4096, "{}", bytes.len());
-        let back = Analyzer::decode(&bytes, first(), true).unwrap();
+        let back = Analyzer::decode(&bytes).unwrap();
         assert_eq!(back.in_force(), analyzer.in_force());
         assert!(back.decisions().eq(analyzer.decisions()));
         assert_eq!(back.events(), analyzer.events());
         let mut again = Vec::new();
         back.encode(&mut again);
         assert_eq!(again, bytes);
-        let fixed = Analyzer::decode(&bytes, first(), false).unwrap();
-        assert_eq!(fixed.in_force(), first());
+        assert!(back.is_adaptive());
         for end in 0..bytes.len() {
-            Analyzer::decode(&bytes[..end], first(), true).unwrap_err();
+            Analyzer::decode(&bytes[..end]).unwrap_err();
         }
         for at in 0..bytes.len() {
             let mut other = bytes.clone();
             other[at] ^= 0x55;
             // Damage gives an error or another state, and never a panic or an unbounded one.
-            if let Ok(read) = Analyzer::decode(&other, first(), true) {
+            if let Ok(read) = Analyzer::decode(&other) {
                 assert!(read.bytes() < 1 << 20);
             }
         }

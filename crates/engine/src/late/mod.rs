@@ -18,6 +18,7 @@ mod law;
 mod model;
 mod paper;
 mod shadow;
+mod study;
 
 pub use analyzer::{
     Analyzer, Decision, EVENTS_PER_EVALUATION, Evaluation, REPLAY_BYTES_MAX, Reason,
@@ -28,6 +29,7 @@ pub use law::{DelayLaw, Lognormal, Sample, erfc};
 pub use model::{Candidate, Configuration, Prediction, predict, predict_in_full};
 pub use paper::{Algorithm1, PaperModel};
 pub use shadow::{Shadow, ShadowCount};
+pub use study::{EVENTS_KEPT, Study, StudyReport, StudySettings};
 
 use crate::Error;
 

@@ -283,8 +283,8 @@ mod tests {
             let law = Lognormal::new(mu, sigma);
             let model = PaperModel::new(&law, dt);
             let quantile = |q: f64| (mu + sigma * normal_quantile(q)).exp();
-            for n in [8, 64] {
-                let printed = model.zeta_as_printed(n, 400, 60, &quantile);
+            for n in [8, 40] {
+                let printed = model.zeta_as_printed(n, 300, 40, &quantile);
                 let fast = model.zeta(f64::from(n));
                 assert!(
                     (fast - printed).abs() < 0.02 * printed + 0.02,
@@ -296,10 +296,10 @@ mod tests {
 
     #[test]
     fn lambda_is_the_sum_of_logarithms() {
-        let law = Lognormal::new(5.0, 2.0);
+        let law = Lognormal::new(5.0, 1.5);
         let model = PaperModel::new(&law, 10.0);
-        for v in [0.0, 0.5, 7.0, 31.5, 32.0, 40.0, 1000.0] {
-            let direct: f64 = (1..2_000_000)
+        for v in [0.0, 7.0, 31.5, 40.0, 1000.0] {
+            let direct: f64 = (1..600_000)
                 .map(|j| law.minus_log_distribution((v + f64::from(j)) * 10.0))
                 .sum();
             let fast = model.lambda_at(v);

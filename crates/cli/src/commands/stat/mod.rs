@@ -1,4 +1,6 @@
-//! `headwater stat`: sizes, counts and write amplification.
+//! `headwater stat`: sizes, counts and write amplification; with `--late`, what is known of late events.
+
+mod late;
 
 use crate::failure::Failure;
 use crate::grid::{Heading, bytes, grouped, render};
@@ -12,7 +14,9 @@ use serde::Serialize;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 wa_events is events written to leaves per event accepted; wa_bytes is bytes written, log, leaves, index and metadata
-together, per byte accepted (8 for a time or number, 1 for a boolean, the length of text).")]
+together, per byte accepted (8 for a time or number, 1 for a boolean, the length of text).
+--late tells, for each shard: the policy for late events in force (*), what every other one is predicted to write per
+event, what a replay counted, and the newest changes with their reasons.")]
 pub(crate) struct Stat {
     #[command(flatten)]
     db: DbArgs,
@@ -20,6 +24,10 @@ pub(crate) struct Stat {
     /// Format of the output
     #[arg(long, value_enum, default_value_t = StatFormat::Table)]
     format: StatFormat,
+
+    /// Show how late events are, and what is done about it
+    #[arg(long)]
+    late: bool,
 }
 
 /// How the figures are printed.
@@ -34,6 +42,13 @@ enum StatFormat {
 impl Stat {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let db = self.db.open_to_read()?;
+        if self.late {
+            let report = db.late();
+            return match self.format {
+                StatFormat::Json => print_json(&late::LateFigures::of(&report)),
+                StatFormat::Table => print(&late::text(&report)),
+            };
+        }
         let stats = db.stats()?;
         let tables = db.tables();
         match self.format {

@@ -1,0 +1,279 @@
+//! `headwater stat --late`: what is known of late events, and decided.
+
+use crate::grid::{Heading, grouped, render};
+use headwater::late::{Candidate, Decision, Ranked};
+use headwater::{LateReport, ShardLateReport, Split};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// The report for programs.
+#[derive(Serialize)]
+pub(super) struct LateFigures {
+    late_merge_interval_seconds: Option<f64>,
+    shards: Vec<ShardFigures>,
+}
+
+#[derive(Serialize)]
+struct ShardFigures {
+    policy: String,
+    adaptive: bool,
+    leaf_events: u32,
+    events_seen: u64,
+    late_share: f64,
+    lateness: Vec<Quantile>,
+    memory_events: f64,
+    wa_measured: Option<f64>,
+    merges_measured: Option<u64>,
+    candidates: Vec<CandidateFigures>,
+    decisions: Vec<DecisionFigures>,
+    paper: Option<PaperFigures>,
+}
+
+#[derive(Serialize)]
+struct Quantile {
+    share: f64,
+    events: f64,
+}
+
+#[derive(Serialize)]
+struct CandidateFigures {
+    policy: String,
+    leaf_events: u32,
+    wa_predicted: f64,
+    wa_replayed: Option<f64>,
+    cost: f64,
+}
+
+#[derive(Serialize)]
+struct DecisionFigures {
+    at_events: u64,
+    from: String,
+    to: String,
+    wa_from: f64,
+    wa_to: f64,
+    reason: String,
+}
+
+/// The paper's Algorithm 1, under the paper's names.
+#[derive(Serialize)]
+struct PaperFigures {
+    n: u32,
+    n_seq: Option<u32>,
+    r_c: f64,
+    r_s: f64,
+}
+
+impl LateFigures {
+    pub(super) fn of(report: &LateReport) -> LateFigures {
+        LateFigures {
+            late_merge_interval_seconds: report.late_merge_interval.map(|i| i.as_secs_f64()),
+            shards: report.shards.iter().map(ShardFigures::of).collect(),
+        }
+    }
+}
+
+impl ShardFigures {
+    fn of(shard: &ShardLateReport) -> ShardFigures {
+        ShardFigures {
+            policy: shard.in_force.policy.to_string(),
+            adaptive: shard.adaptive,
+            leaf_events: shard.in_force.leaf_events,
+            events_seen: shard.events,
+            late_share: shard.late_share,
+            lateness: shard
+                .quantiles
+                .iter()
+                .map(|(share, events)| Quantile {
+                    share: *share,
+                    events: *events,
+                })
+                .collect(),
+            memory_events: shard.memory_events,
+            wa_measured: shard.measured.map(|m| m.0),
+            merges_measured: shard.measured.map(|m| m.1),
+            candidates: shard
+                .candidates
+                .iter()
+                .map(|r| CandidateFigures {
+                    policy: r.candidate.policy.to_string(),
+                    leaf_events: r.candidate.leaf_events,
+                    wa_predicted: r.predicted,
+                    wa_replayed: r.replayed,
+                    cost: r.cost,
+                })
+                .collect(),
+            decisions: shard
+                .decisions
+                .iter()
+                .map(|d| DecisionFigures {
+                    at_events: d.at_events,
+                    from: d.from.to_string(),
+                    to: d.to.to_string(),
+                    wa_from: d.expected_from,
+                    wa_to: d.expected_to,
+                    reason: d.reason.to_string(),
+                })
+                .collect(),
+            paper: shard.paper.map(|(n, advice)| PaperFigures {
+                n,
+                n_seq: advice.n_seq,
+                r_c: advice.r_c,
+                r_s: advice.r_s,
+            }),
+        }
+    }
+}
+
+/// The report for people.
+pub(super) fn text(report: &LateReport) -> String {
+    let mut out = String::new();
+    for (number, shard) in report.shards.iter().enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        shard_text(&mut out, number, shard);
+    }
+    if let Some(interval) = report.late_merge_interval {
+        let _ = writeln!(
+            out,
+            "\nLate events that do not fill their buffer are merged after {} s.",
+            interval.as_secs()
+        );
+    }
+    out
+}
+
+fn shard_text(out: &mut String, number: usize, shard: &ShardLateReport) {
+    let who = if shard.adaptive { "adaptive" } else { "fixed" };
+    let _ = writeln!(out, "shard {number}: {} ({who})", shard.in_force);
+    if shard.events == 0 {
+        out.push_str("  nothing seen yet\n");
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "  {} events seen; lately {:.3} % late{}",
+        grouped(shard.events),
+        shard.late_share * 100.0,
+        lateness_text(&shard.quantiles)
+    );
+    if shard.memory_events > 0.0 {
+        let _ = writeln!(
+            out,
+            "  memory for {} events of a stream",
+            grouped(shard.memory_events.round() as u64)
+        );
+    }
+    if let Some((measured, merges)) = shard.measured {
+        let _ = writeln!(
+            out,
+            "  {measured:.3} events written per event stored since, in {} merges",
+            grouped(merges)
+        );
+    }
+    if let Some((n, advice)) = shard.paper {
+        let advised = match advice.n_seq {
+            Some(n_seq) => format!("separate with n_seq = {n_seq}"),
+            None => "do not separate".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "  the paper's Algorithm 1 with n = {n}: {advised} (r_c = {:.3}, r_s = {:.3})",
+            advice.r_c, advice.r_s
+        );
+    }
+    if !shard.candidates.is_empty() {
+        out.push('\n');
+        out.push_str(&candidates_text(shard.in_force, &shard.candidates));
+    }
+    if !shard.decisions.is_empty() {
+        out.push('\n');
+        out.push_str(&decisions_text(&shard.decisions));
+    }
+}
+
+fn lateness_text(quantiles: &[(f64, f64)]) -> String {
+    let known: Vec<String> = quantiles
+        .iter()
+        .filter(|(_, events)| *events > 0.0)
+        .map(|(share, events)| {
+            let percent = (share * 1e6).round() / 1e4;
+            format!("{percent} % by at most {}", grouped(events.ceil() as u64))
+        })
+        .collect();
+    if known.is_empty() {
+        String::new()
+    } else {
+        format!("; {} events", known.join(", "))
+    }
+}
+
+/// Every candidate, the least cost first; the one in force has a star.
+fn candidates_text(in_force: Candidate, candidates: &[Ranked]) -> String {
+    let headings = [
+        Heading::text(""),
+        Heading::text("memory"),
+        Heading::number("kept back"),
+        Heading::text("merges"),
+        Heading::number("leaf"),
+        Heading::number("predicted"),
+        Heading::number("replayed"),
+        Heading::number("cost"),
+    ];
+    let rows: Vec<Vec<String>> = candidates
+        .iter()
+        .map(|ranked| {
+            let policy = &ranked.candidate.policy;
+            vec![
+                if ranked.candidate == in_force {
+                    "*"
+                } else {
+                    ""
+                }
+                .to_owned(),
+                match policy.split {
+                    Split::Conventional => "one buffer".to_owned(),
+                    Split::Separate { flank_share } => {
+                        format!("{:.0} % in order", flank_share * 100.0)
+                    }
+                },
+                grouped(u64::from(policy.retain_events)),
+                match policy.merge_scope {
+                    headwater::MergeScope::Touched => "touched",
+                    headwater::MergeScope::Overlap => "overlap",
+                }
+                .to_owned(),
+                ranked.candidate.leaf_events.to_string(),
+                format!("{:.3}", ranked.predicted),
+                ranked.replayed.map_or(String::new(), |r| format!("{r:.3}")),
+                format!("{:.3}", ranked.cost),
+            ]
+        })
+        .collect();
+    render(&headings, &rows)
+}
+
+fn decisions_text(decisions: &[Decision]) -> String {
+    let headings = [
+        Heading::number("at event"),
+        Heading::text("from"),
+        Heading::text("to"),
+        Heading::number("expected"),
+        Heading::number("then"),
+        Heading::text("because it was"),
+    ];
+    let rows: Vec<Vec<String>> = decisions
+        .iter()
+        .map(|decision| {
+            vec![
+                grouped(decision.at_events),
+                decision.from.to_string(),
+                decision.to.to_string(),
+                format!("{:.3}", decision.expected_from),
+                format!("{:.3}", decision.expected_to),
+                decision.reason.to_string(),
+            ]
+        })
+        .collect();
+    render(&headings, &rows)
+}
