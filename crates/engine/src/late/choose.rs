@@ -63,7 +63,7 @@ impl Knobs {
 
 /// Who decides on the policy for late data.
 ///
-/// As text: `adaptive`, `adaptive:paper`, `conventional`, `separate:SHARE`; a fixed policy may go on with `,retain=EVENTS` and `,scope=touched` or
+/// As text: `adaptive`, `adaptive:paper`, `conventional`, `separate:SHARE` (`separate` alone gives both halves); a fixed policy may go on with `,retain=EVENTS` and `,scope=touched` or
 /// `,scope=overlap`.
 ///
 /// ```
@@ -71,7 +71,7 @@ impl Knobs {
 /// assert_eq!("adaptive".parse::<PolicyChoice>()?, PolicyChoice::default());
 /// let fixed: PolicyChoice = "separate:0.5,retain=200".parse()?;
 /// assert_eq!(fixed, LatePolicy { retain_events: 200, ..LatePolicy::separate(0.5) }.into());
-/// assert_eq!(fixed.to_string(), "separate:0.5,retain=200,scope=touched");
+/// assert_eq!(fixed.to_string(), "separate:0.5,retain=200");
 /// assert!("separate:1.5".parse::<PolicyChoice>().is_err());
 /// # Ok::<(), headwater_engine::Error>(())
 /// ```
@@ -96,6 +96,11 @@ impl From<LatePolicy> for PolicyChoice {
 }
 
 impl PolicyChoice {
+    /// What the text of a choice may be.
+    pub const ALLOWED: &str = "adaptive, adaptive:paper, conventional, separate or separate:SHARE with the share of \
+         in-order events in memory (0 < SHARE < 1); the last three may go on with ,retain=EVENTS (0 to 16777216) and \
+         ,scope=touched or ,scope=overlap";
+
     /// The policy to begin with.
     #[must_use]
     pub fn first(&self) -> LatePolicy {
@@ -122,11 +127,10 @@ impl fmt::Display for LatePolicy {
         if self.retain_events > 0 {
             write!(f, ",retain={}", self.retain_events)?;
         }
-        let scope = match self.merge_scope {
-            MergeScope::Touched => "touched",
-            MergeScope::Overlap => "overlap",
-        };
-        write!(f, ",scope={scope}")
+        match self.merge_scope {
+            MergeScope::Touched => Ok(()),
+            MergeScope::Overlap => f.write_str(",scope=overlap"),
+        }
     }
 }
 
@@ -148,9 +152,8 @@ impl FromStr for PolicyChoice {
     fn from_str(text: &str) -> crate::Result<PolicyChoice> {
         let bad = |what: String| {
             Error::invalid(format!(
-                "late policy `{text}`: {what}; allowed: adaptive, adaptive:paper, conventional, separate:SHARE (0 < SHARE < 1), \
-                 the last two with ,retain=EVENTS (0 to {}) and ,scope=touched or ,scope=overlap",
-                LatePolicy::RETAIN_EVENTS_MAX
+                "late policy `{text}`: {what}; allowed: {}",
+                PolicyChoice::ALLOWED
             ))
         };
         let mut parts = text.split(',').map(str::trim);
@@ -160,6 +163,7 @@ impl FromStr for PolicyChoice {
                 return Ok(PolicyChoice::Adaptive(Knobs::paper()));
             }
             "conventional" => LatePolicy::conventional(),
+            "separate" => LatePolicy::default(),
             first => match first.strip_prefix("separate:").map(str::parse) {
                 Some(Ok(share)) => LatePolicy::separate(share),
                 _ => return Err(bad(format!("`{first}` is no policy"))),
@@ -392,7 +396,7 @@ mod tests {
         for text in [
             "adaptive",
             "adaptive:paper",
-            "conventional,scope=touched",
+            "conventional",
             "separate:0.25,retain=12,scope=overlap",
         ] {
             let choice: PolicyChoice = text.parse().unwrap();
@@ -401,7 +405,6 @@ mod tests {
         for text in [
             "",
             "both",
-            "separate",
             "separate:0",
             "separate:1",
             "separate:nan",

@@ -2,7 +2,7 @@
 
 use super::table::{Setting, UP_TO_A_DAY, duration_within, size_within, within};
 use super::values::{parse_count, parse_duration, parse_size, show_duration, show_size};
-use headwater::{Durability, LatePolicy, Split};
+use headwater::{Durability, PolicyChoice};
 use std::time::Duration;
 
 const NONE: &str = "none";
@@ -69,15 +69,35 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "late.policy",
         kind: "POLICY",
-        allowed: "conventional, separate, or separate:SHARE with the share of in-order events in memory, above 0 and below 1",
-        about: "How in-order and late events share memory.",
+        allowed: PolicyChoice::ALLOWED,
+        about: "How in-order and late events share memory, and what a flush keeps back; adaptive = as is predicted to write least.",
         set: |s, text| {
-            s.engine.late_policy.split = policy(text)?.split;
+            s.engine.late_policy = text
+                .parse::<PolicyChoice>()
+                .map_err(|error| error.to_string())?;
             Ok(())
         },
-        show: |s| match s.engine.late_policy.split {
-            Split::Conventional => "conventional".to_owned(),
-            Split::Separate { flank_share } => format!("separate:{flank_share}"),
+        show: |s| s.engine.late_policy.to_string(),
+    },
+    Setting {
+        key: "late.merge_interval",
+        kind: "DURATION",
+        allowed: "1s to 365d, or none",
+        about: "Late events that do not fill their buffer are merged after this time.",
+        set: |s, text| {
+            s.engine.late_merge_interval = match text {
+                NONE => None,
+                _ => Some(duration_within(
+                    text,
+                    Duration::from_secs(1)..=Duration::from_secs(365 * 86_400),
+                )?),
+            };
+            Ok(())
+        },
+        show: |s| {
+            s.engine
+                .late_merge_interval
+                .map_or_else(|| NONE.to_owned(), show_duration)
         },
     },
     Setting {
@@ -250,20 +270,6 @@ pub(super) static TABLE: &[Setting] = &[
         show: |s| show_duration(s.engine.clock_settle),
     },
 ];
-
-fn policy(text: &str) -> Result<LatePolicy, String> {
-    match text.split_once(':') {
-        None if text == "conventional" => Ok(LatePolicy::conventional()),
-        None if text == "separate" => Ok(LatePolicy::default()),
-        Some(("separate", share)) => share
-            .parse::<f64>()
-            .ok()
-            .filter(|share| *share > 0.0 && *share < 1.0)
-            .map(LatePolicy::separate)
-            .ok_or_else(|| format!("`{share}` is no such share")),
-        _ => Err("there is no such policy".to_owned()),
-    }
-}
 
 fn limit(text: &str) -> Result<Option<u64>, String> {
     if text == NONE {
