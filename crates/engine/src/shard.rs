@@ -5,7 +5,7 @@
 //! a stream with nothing in memory but a watermark takes 16 bytes and its place in a map, nothing else.
 //! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
 
-use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
 use crate::late::{Analyzer, Split};
 use crate::life::Tombstone;
 use crate::memory::StreamMemory;
@@ -32,9 +32,9 @@ pub(crate) struct StepScratch {
 #[derive(Debug, Default)]
 pub(crate) struct ShardState {
     /// Streams with something in memory, and those whose watermark is not known or not there.
-    streams: HashMap<StreamId, Box<ShardStream>>,
+    streams: NumberMap<StreamId, Box<ShardStream>>,
     /// Watermarks of the other streams touched since opening.
-    idle: HashMap<StreamId, i64>,
+    idle: NumberMap<StreamId, i64>,
     pub(crate) bytes: usize,
     pub(crate) flank_events: usize,
     pub(crate) late_events: usize,

@@ -2,13 +2,13 @@
 
 use super::streams::StreamRecord;
 use super::table::{Table, check_name};
-use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
+use crate::ids::{NumberMap, Sequence, ShardIndex, StreamId, TableId};
 use crate::meta::Meta;
 use crate::{Error, Result};
 use headwater_codec::Cursor;
 use parking_lot::RwLock;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
 /// A definition on its way from the log to the metadata.
@@ -37,7 +37,7 @@ struct State {
     tag_keys: Vec<BTreeSet<String>>,
     stream_counts: Vec<u64>,
     next_stream: u32,
-    known: HashMap<KeyHash, StreamId>,
+    known: NumberMap<KeyHash, StreamId>,
     pending: Vec<(Sequence, Definition)>,
     pending_keys: HashMap<Box<[u8]>, StreamRecord>,
     /// Streams dropped since opening, or before and still in the log.
@@ -47,7 +47,16 @@ struct State {
 }
 
 /// A keyed hash of key bytes.
-type KeyHash = [u32; 3];
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KeyHash([u32; 3]);
+
+impl Hash for KeyHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // It is spread and keyed already.
+        let [a, b, _] = self.0;
+        state.write_u64(u64::from(a) | u64::from(b) << 32);
+    }
+}
 
 impl Catalog {
     pub(crate) fn new() -> Catalog {
@@ -81,7 +90,7 @@ impl Catalog {
 
     fn hash(&self, key: &[u8]) -> KeyHash {
         let (a, b) = (self.hashers.0.hash_one(key), self.hashers.1.hash_one(key));
-        [a as u32, (a >> 32) as u32, b as u32]
+        KeyHash([a as u32, (a >> 32) as u32, b as u32])
     }
 
     pub(crate) fn table(&self, id: TableId) -> Option<Arc<Table>> {
@@ -493,7 +502,7 @@ impl Catalog {
 impl State {
     fn drop_stream(
         &mut self,
-        hash: [u32; 3],
+        hash: KeyHash,
         sequence: Sequence,
         record: StreamRecord,
         seen_by_snapshots: bool,
