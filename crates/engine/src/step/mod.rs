@@ -38,6 +38,29 @@ use std::sync::Arc;
 use take::take;
 use write::{Written, discard, write_group};
 
+/// What a step holds of a stream until it is committed, besides the rows: changes, covers, its share of two pages, small vectors.
+const STREAM_BYTES: usize = 1024;
+
+/// Counts what a step holds as memory in use, so that writers wait for it.
+struct Held<'a> {
+    core: &'a Core,
+    bytes: usize,
+}
+
+impl<'a> Held<'a> {
+    fn of(core: &'a Core, streams: usize) -> Held<'a> {
+        let bytes = streams * STREAM_BYTES;
+        core.memory_changed(bytes as isize);
+        Held { core, bytes }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.core.memory_changed(-(self.bytes as isize));
+    }
+}
+
 /// Runs one step of a shard. False when there was nothing to do.
 pub(crate) fn run_step(
     core: &Core,
@@ -56,6 +79,7 @@ pub(crate) fn run_step(
     if taken.is_empty() {
         return Ok(false);
     }
+    let _held = Held::of(core, taken.len());
     let partitions = Arc::clone(&shard.state.lock().partitions);
     let busy = shard.state.lock().busy.clone();
     let works = place(core, &partitions, &busy, &taken)?;

@@ -17,8 +17,12 @@ use headwater_codec::{ClosedRange, Rows};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A step takes at most this many streams, so that what it holds of them stays small beside the memory budget.
+/// A step takes at most this many streams, and fewer where memory is small.
 const STREAMS_MAX: usize = 8192;
+/// So many of any case: each step costs a commit.
+const STREAMS_LEAST: usize = 1024;
+/// One stream for so many bytes of the budget: what a step holds of them then stays small beside it, with two shards at it.
+const BUDGET_PER_STREAM: usize = 4096;
 
 /// What was taken of one stream.
 pub(super) struct Taken {
@@ -91,6 +95,8 @@ pub(super) fn take(
         Urgency::Memory | Urgency::Log if exact => usize::MAX,
         Urgency::Memory | Urgency::Log => shard_bytes / 2,
     };
+    let streams_max =
+        (core.options.memory_budget_bytes / BUDGET_PER_STREAM).clamp(STREAMS_LEAST, STREAMS_MAX);
     let mut out: Vec<Taken> = Vec::new();
     let mut freed = 0;
     let rounds: &[bool] = if urgency == Urgency::Memory && !exact {
@@ -101,7 +107,7 @@ pub(super) fn take(
     let mut done = vec![false; candidates.len()];
     for whole_leaves in rounds {
         for (candidate, done) in candidates.iter().zip(&mut done) {
-            if freed >= goal || out.len() >= STREAMS_MAX {
+            if freed >= goal || out.len() >= streams_max {
                 break;
             }
             if *done {
