@@ -9,6 +9,7 @@
 mod aggregate;
 pub(crate) mod describe;
 mod filter;
+mod handle;
 mod last;
 pub(crate) mod merge;
 mod scan;
@@ -20,6 +21,7 @@ mod walk;
 pub use aggregate::{AggregateSpec, Bin, Bins};
 pub use describe::{PartitionInfo, StreamInfo};
 pub use filter::{Comparison, Filter};
+pub use handle::StreamHandle;
 pub use last::LastValue;
 pub use scan::{Scan, ScanChunk, ScanSpec};
 pub use snapshot::Snapshot;

@@ -1,12 +1,13 @@
 //! A consistent view of the database.
 
 use super::aggregate::{self, AggregateSpec, Bin, Bins};
+use super::handle::StreamHandle;
 use super::last::{self, LastValue};
 use super::scan::{Scan, ScanSpec};
 use super::view::StreamView;
 use crate::catalog::{Table, decode_stream_key, stream_key};
 use crate::core::Core;
-use crate::ids::{Sequence, StreamId};
+use crate::ids::{Sequence, ShardIndex, StreamId};
 use crate::memory::Chunk;
 use crate::shard::{Shard, ShardSnapshot};
 use crate::{Error, Result};
@@ -157,19 +158,52 @@ impl Snapshot {
         Ok(Found {
             table,
             stream,
+            shard_index,
             shard,
             seen,
         })
     }
 
+    /// As [`Snapshot::find`], for a stream that was looked up before.
+    pub(super) fn find_again(&self, handle: &StreamHandle) -> Result<Found<'_>> {
+        let table = self.tables.iter().find(|t| t.id == handle.table);
+        let (Some(table), true) = (table, handle.is_of(&self.core)) else {
+            return self.find(handle.name());
+        };
+        // One that was dropped is still there for older snapshots, and may have a successor for newer ones.
+        if self.core.catalog.any_dropped([handle.stream].into_iter()) {
+            return self.find(handle.name());
+        }
+        let Some(seen) = self.shards.get(usize::from(handle.shard.0)) else {
+            return Err(Error::internal("a snapshot without one of the shards"));
+        };
+        Ok(Found {
+            table: Arc::clone(table),
+            stream: handle.stream,
+            shard_index: handle.shard,
+            shard: self.core.shard(handle.shard)?,
+            seen,
+        })
+    }
+
+    /// Looks a stream up, to read it many times, in this snapshot and in others.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream.
+    pub fn handle(&self, stream: &StreamName) -> Result<StreamHandle> {
+        let found = self.find(stream)?;
+        Ok(StreamHandle::new(stream.clone(), &self.core, &found))
+    }
+
     /// The stream; of its events in memory, those that may lie in `range`.
-    pub(super) fn view(&self, name: &StreamName, range: &ClosedRange) -> Result<StreamView> {
+    pub(super) fn view(&self, found: Found<'_>, range: &ClosedRange) -> StreamView {
         let Found {
             table,
             stream,
             shard,
             seen,
-        } = self.find(name)?;
+            ..
+        } = found;
         let chunks = shard
             .state
             .lock()
@@ -177,7 +211,7 @@ impl Snapshot {
             .map(|m| m.visible(seen.version, range))
             .unwrap_or_default();
         let deletes = self.deletes(seen, &table, stream);
-        Ok(StreamView {
+        StreamView {
             core: Arc::clone(&self.core),
             sequence: self.sequence,
             partitions: Arc::clone(&seen.partitions),
@@ -186,7 +220,7 @@ impl Snapshot {
             table,
             stream,
             deletes,
-        })
+        }
     }
 
     /// What is deleted of a stream and perhaps still there, by sequence.
@@ -222,7 +256,11 @@ impl Snapshot {
     /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its field. The iterator gives
     /// `corrupt` for a damaged part and goes on behind it.
     pub fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<Scan> {
-        Scan::new(self.view(stream, &spec.range)?, spec)
+        self.scan_found(self.find(stream)?, spec)
+    }
+
+    pub(super) fn scan_found(&self, found: Found<'_>, spec: &ScanSpec) -> Result<Scan> {
+        Scan::new(self.view(found, &spec.range), spec)
     }
 
     /// For each field its newest present value; fields without any are left out.
@@ -230,7 +268,11 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
     pub fn last(&self, stream: &StreamName) -> Result<Vec<LastValue>> {
-        last::last(&self.view(stream, &ClosedRange::ALL)?)
+        self.last_found(self.find(stream)?)
+    }
+
+    pub(super) fn last_found(&self, found: Found<'_>) -> Result<Vec<LastValue>> {
+        last::last(&self.view(found, &ClosedRange::ALL))
     }
 
     /// Aggregates of one field over a range, whole or in bins. Bins without a value are left out.
@@ -243,7 +285,16 @@ impl Snapshot {
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
-        let view = self.view(stream, &ClosedRange::ALL)?;
+        self.aggregate_found(self.find(stream)?, field, spec)
+    }
+
+    pub(super) fn aggregate_found(
+        &self,
+        found: Found<'_>,
+        field: &str,
+        spec: &AggregateSpec,
+    ) -> Result<Vec<Bin>> {
+        let view = self.view(found, &ClosedRange::ALL);
         let field = Self::field(&view.table, field)?;
         aggregate::aggregate(&view, field, spec)
     }
@@ -259,7 +310,17 @@ impl Snapshot {
         level: Level,
         offset: i64,
     ) -> Result<Vec<(i64, Aggregate)>> {
-        let view = self.view(stream, &ClosedRange::ALL)?;
+        self.tile_found(self.find(stream)?, field, level, offset)
+    }
+
+    pub(super) fn tile_found(
+        &self,
+        found: Found<'_>,
+        field: &str,
+        level: Level,
+        offset: i64,
+    ) -> Result<Vec<(i64, Aggregate)>> {
+        let view = self.view(found, &ClosedRange::ALL);
         let field = Self::field(&view.table, field)?;
         let Some(buckets) = level.tile_buckets(offset) else {
             return Ok(Vec::new());
@@ -279,6 +340,7 @@ impl Snapshot {
 pub(super) struct Found<'a> {
     pub(super) table: Arc<Table>,
     pub(super) stream: StreamId,
+    pub(super) shard_index: ShardIndex,
     pub(super) shard: &'a Shard,
     pub(super) seen: &'a ShardSnapshot,
 }

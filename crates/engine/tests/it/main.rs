@@ -11,6 +11,7 @@ mod backup;
 mod crash;
 mod damage;
 mod faults;
+mod handles;
 mod late;
 mod laws;
 mod life;

@@ -3,8 +3,8 @@
 use super::{Points, Store, Survives, Window};
 use crate::harness::Failure;
 use headwater::{
-    Batch, ClosedRange, Database, Durability, Options, ScanSpec, StreamName, StreamRows, Timestamp,
-    Values,
+    Batch, ClosedRange, Database, Durability, Options, ScanSpec, StreamHandle, StreamName,
+    StreamRows, Timestamp, Values,
 };
 use std::path::Path;
 
@@ -14,6 +14,8 @@ pub(crate) const NANOS: i64 = 1_000_000_000;
 pub(crate) struct Headwater {
     db: Database,
     names: Vec<StreamName>,
+    /// The streams looked up once they are read: what the rivals have as prepared statements and open tables.
+    handles: Vec<Option<StreamHandle>>,
 }
 
 /// The defaults, with this durability.
@@ -50,6 +52,7 @@ impl Headwater {
         Headwater {
             db,
             names: stream_names(tags),
+            handles: vec![None; tags],
         }
     }
 
@@ -85,7 +88,12 @@ impl Store for Headwater {
         };
         for tag in tags {
             let name = self.names.get(*tag).ok_or("no such tag")?;
-            for chunk in snapshot.scan(name, &spec)? {
+            let known = self.handles.get_mut(*tag).ok_or("no such tag")?;
+            let handle = match known {
+                Some(handle) => handle,
+                None => known.insert(snapshot.handle(name)?),
+            };
+            for chunk in handle.scan(&snapshot, &spec)? {
                 let chunk = chunk?;
                 let Some(Values::F64(values)) = chunk.columns.first().map(|c| c.values()) else {
                     return Err("a chunk without its column of floats".into());

@@ -1,0 +1,93 @@
+//! A stream that is looked up once and read many times.
+//!
+//! Invariants: a handle gives what its name would give, in every snapshot: where the stream it remembers may not be the one that
+//! a snapshot sees under the name, the name is looked up. Stream numbers are never used twice.
+//! Concurrency: immutable.
+
+use super::aggregate::{AggregateSpec, Bin};
+use super::last::LastValue;
+use super::scan::{Scan, ScanSpec};
+use super::snapshot::{Found, Snapshot};
+use crate::Result;
+use crate::core::Core;
+use crate::ids::{ShardIndex, StreamId, TableId};
+use headwater_codec::{Aggregate, Level, StreamName};
+use std::sync::{Arc, Weak};
+
+/// A stream that was looked up once ([`Snapshot::handle`]), for programs that read the same streams again and again: with it a read
+/// goes without the lookup of the name. It may be used with any snapshot, and gives what the name would give there; it keeps
+/// neither data nor the database open.
+#[derive(Clone, Debug)]
+pub struct StreamHandle {
+    name: StreamName,
+    database: Weak<Core>,
+    pub(super) table: TableId,
+    pub(super) stream: StreamId,
+    pub(super) shard: ShardIndex,
+}
+
+impl StreamHandle {
+    pub(super) fn new(name: StreamName, core: &Arc<Core>, found: &Found<'_>) -> StreamHandle {
+        StreamHandle {
+            name,
+            database: Arc::downgrade(core),
+            table: found.table.id,
+            stream: found.stream,
+            shard: found.shard_index,
+        }
+    }
+
+    /// The stream's name.
+    #[must_use]
+    pub fn name(&self) -> &StreamName {
+        &self.name
+    }
+
+    /// True for the database it was looked up in. The weak reference keeps the address from being used again.
+    pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
+        std::ptr::eq(self.database.as_ptr(), Arc::as_ptr(core))
+    }
+
+    /// As [`Snapshot::scan`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn scan(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Scan> {
+        snapshot.scan_found(snapshot.find_again(self)?, spec)
+    }
+
+    /// As [`Snapshot::last`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn last(&self, snapshot: &Snapshot) -> Result<Vec<LastValue>> {
+        snapshot.last_found(snapshot.find_again(self)?)
+    }
+
+    /// As [`Snapshot::aggregate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn aggregate(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        spec: &AggregateSpec,
+    ) -> Result<Vec<Bin>> {
+        snapshot.aggregate_found(snapshot.find_again(self)?, field, spec)
+    }
+
+    /// As [`Snapshot::tile`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tile(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        level: Level,
+        offset: i64,
+    ) -> Result<Vec<(i64, Aggregate)>> {
+        snapshot.tile_found(snapshot.find_again(self)?, field, level, offset)
+    }
+}
