@@ -11,6 +11,8 @@ export CARGO_TERM_COLOR ?= auto
 CARGO ?= cargo
 # Seconds each fuzz target runs.
 SECONDS ?= 60
+# Seconds of requests from the OpenAPI page.
+HTTP_SECONDS ?= 25
 # The fuzz targets to run; empty = all.
 TARGETS ?=
 # Arguments of `make bench`.
@@ -43,7 +45,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo release build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser clean
+.PHONY: help run demo release build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -100,7 +102,7 @@ demo: release ## A tour in the terminal: import a year of weather, look at it at
 build: web ## Build everything, unoptimised
 	$(CARGO) build --workspace --all-targets --locked
 
-test: web fmt-check web-test lint unit doc browser ## Everything a change must pass; what CI runs
+test: web fmt-check web-test lint unit doc browser http-fuzz ## Everything a change must pass; what CI runs
 	@$(MAKE) --no-print-directory fuzz SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
 	$(call section,'All checks passed')
 
@@ -144,6 +146,11 @@ browser: web ## Tests of the page in Chromium, against made-up data and against 
 	$(call section,'Tests in a browser')
 	$(CARGO) build --package headwater-cli --locked
 	cd web && npm run --silent browser
+
+http-fuzz: web ## Send the server requests made from its OpenAPI page
+	$(call section,'Requests from the OpenAPI page')
+	$(CARGO) build --package headwater-cli --locked
+	@fuzz/http $(CARGO_TARGET_DIR)/debug/headwater $(HTTP_SECONDS)
 
 tidy: ## Only the checks of crate arrows, licences, links and sources
 	$(CARGO) test --package lab --test it --locked -- tidy

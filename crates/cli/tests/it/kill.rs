@@ -28,11 +28,11 @@ const VICTIM: &str = "HEADWATER_TEST_VICTIM";
 const DURABILITIES: [&str; 3] = ["synced", "written", "every"];
 
 /// Random enough to pick moments (SplitMix64).
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     /// A number below `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -41,7 +41,7 @@ impl Dice {
     }
 
     /// Half of the kills come at once, the others a little later.
-    fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         if self.below(2) == 0 {
             std::thread::sleep(Duration::from_micros(self.below(20_000)));
         }

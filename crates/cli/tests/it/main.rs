@@ -9,6 +9,7 @@
 mod care;
 mod import;
 mod kill;
+mod kill_http;
 mod reads;
 mod real_data;
 mod round_trip;

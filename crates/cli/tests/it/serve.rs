@@ -20,7 +20,7 @@ impl Served {
             .arg("serve")
             .arg("--db")
             .arg(db)
-            .args(["--http-addr", "127.0.0.1:0", "--memory-budget", "8MiB"])
+            .args(["--http-addr", "127.0.0.1:0", "--shards", "2"])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -298,4 +298,53 @@ fn the_sample_data_are_imported_by_their_script() {
     let stat = bench.run("stat", &["--format", "json"]).ok().json();
     assert_eq!(stat["events"], 26_115);
     assert_eq!(stat["streams"], 3);
+}
+
+#[test]
+fn simulated_sensors_send_to_a_running_server() {
+    let bench = Bench::new();
+    let served = Served::start(&bench.db(), &[]);
+    let url = format!("http://{}", served.addr);
+    let demo = |arguments: &[&str]| {
+        let output = program()
+            .args(["demo", "--live"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = demo(&[
+        "--url",
+        &url,
+        "--for",
+        "1s",
+        "--sensors",
+        "3",
+        "--history",
+        "2m",
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("simulated"), "{said}");
+    let answer = served.ask("GET", "/api/v1/streams?table=simulated", "", "");
+    assert!(answer.contains("\"total\":3"), "{answer}");
+    assert!(
+        answer.contains("sensor=s03") && answer.contains("temperature"),
+        "{answer}"
+    );
+    assert_eq!(served.end("-TERM").code, 0);
+    // Nobody listens there any more.
+    let (code, said) = demo(&["--url", &url, "--for", "1s"]);
+    assert_eq!(
+        (code, said.contains("headwater serve")),
+        (Some(1), true),
+        "{said}"
+    );
+    assert_eq!(demo(&["--url", "https://localhost"]).0, Some(2));
+    assert_eq!(
+        program().arg("demo").output().unwrap().status.code(),
+        Some(2)
+    );
 }

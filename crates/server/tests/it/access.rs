@@ -286,3 +286,58 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
         );
     }
 }
+
+/// Each route that writes line protocol.
+const WRITE_LINES: [&str; 3] = ["/write", "/api/v2/write", "/api/v3/write_lp"];
+
+#[test]
+fn lines_of_streams_that_may_not_be_written_are_refused_alone() {
+    let scene = Scene::new();
+    let time = 1_700_000_001_000_000_000i64;
+    let newest = |id: &str| {
+        let path = format!("/api/v1/last?stream=cars,id={id}");
+        let (_, text) = scene.ask("GET", &path, Some("read all"), "");
+        let body: Value = serde_json::from_str(&text).unwrap();
+        body["streams"][0]["fields"]["v"]["value"].as_f64()
+    };
+    for (turn, route) in (1i64..).zip(WRITE_LINES) {
+        let path = format!("{route}?precision=ns");
+        let at = time + turn;
+        let line = |id: &str| format!("cars,id={id} v={turn} {at}\n");
+        let write = |token, body: &str| scene.ask("POST", &path, Some(token), body);
+
+        let (status, text) = write("write seen", &line("seen"));
+        assert_eq!(status, 204, "{route}: {text}");
+        assert_eq!(newest("seen"), Some(turn as f64));
+
+        // A stream that is there and one that is not are refused alike.
+        let [hidden, absent] = ["hidden", "absent"].map(|id| {
+            let both = format!("{}{}", line("seen"), line(id));
+            let (mixed, said) = write("write seen", &both);
+            let (alone, alone_said) = write("write seen", &line(id));
+            assert_eq!((mixed, alone), (400, 403), "{route}: {said} {alone_said}");
+            assert!(
+                said.contains("partial write") && said.contains("E_ACCESS"),
+                "{said}"
+            );
+            assert!(alone_said.contains("E_ACCESS"), "{alone_said}");
+            (said.replace(id, "ID"), alone_said.replace(id, "ID"))
+        });
+        assert_eq!(hidden, absent, "{route}");
+        assert_eq!(newest("hidden"), Some(1.5));
+        assert_eq!(newest("absent"), None);
+
+        assert_eq!(write("write other", &line("seen")).0, 403, "{route}");
+        assert_eq!(write("write all", &line("new")).0, 204, "{route}");
+    }
+    let (_, text) = scene.ask("GET", "/api/v1/streams?search=absent", Some("read all"), "");
+    let body: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(body["total"], 0, "{text}");
+    for endpoint in endpoints() {
+        assert!(
+            endpoint.needs != Needs::Write || WRITE_LINES.contains(&endpoint.path),
+            "{}: a route that writes needs a place in WRITE_LINES",
+            endpoint.path
+        );
+    }
+}
