@@ -143,7 +143,7 @@ fn the_sets_run_small() {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (json, plots) = (scratch.join("wa.json"), scratch.join("wa-plots"));
     let ran = Command::new(env!("CARGO_BIN_EXE_lab"))
-        .args(["wa", "--points", "6000", "--data"])
+        .args(["wa", "--points", "6000", "--rounds", "1", "--data"])
         .arg(scratch)
         .arg("--scratch")
         .arg(scratch)
@@ -177,12 +177,27 @@ fn the_sets_run_small() {
             assert!(regret >= 0.0, "nothing is better than the best: {choice}");
         }
     }
+    assert_eq!(list("sequences").len(), 3);
+    for sequence in list("sequences") {
+        let adaptive = sequence["adaptive"]["written"].as_array().unwrap();
+        assert_eq!(adaptive.len(), 100, "a figure for each stretch");
+        assert!(sequence["adaptive"]["wa"].as_f64().unwrap() > 1.0);
+    }
+    for run in list("all_knobs") {
+        assert_eq!(run["counts"]["events"], 6_000);
+    }
     assert_eq!(figures["production"]["events"], 60_000);
+    assert_eq!(list("ingest").len(), 12);
+    // The experiment itself compares what the queries find under both policies.
+    assert_eq!(list("queries").len(), 12 * 2 * 3);
     let targets = report["targets"].as_array().unwrap();
     assert!(targets[0]["what"].as_str().unwrap().contains("of 48 runs"));
     assert_eq!(targets[0]["measured"], 0.0);
-    for plot in ["figure-5", "figure-7", "figure-9"] {
+    for plot in ["figure-5", "figure-7", "figure-9", "figure-10"] {
         let text = std::fs::read_to_string(plots.join(format!("{plot}.svg"))).unwrap();
-        assert!(text.starts_with("<svg") && text.contains("our model") || plot == "figure-5");
+        assert!(
+            text.starts_with("<svg") && text.ends_with("</svg>\n"),
+            "{plot}"
+        );
     }
 }

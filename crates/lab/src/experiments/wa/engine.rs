@@ -1,9 +1,13 @@
 //! Runs the engine itself under exact conditions, and reads its counters.
 
-use super::plan::{Counts, Plan, Sharing};
+use super::plan::{Counts, Plan};
 use crate::harness::Failure;
-use headwater::{Batch, Duplicates, Stats, StreamName, StreamRows, TableSpec, Values};
+use headwater::{
+    Batch, Duplicates, Knobs, LatePolicy, PolicyChoice, Split, Stats, StreamName, StreamRows,
+    TableSpec, Values,
+};
 use headwater_engine::Database;
+use headwater_engine::late::{EVENTS_PER_EVALUATION, flank_capacity};
 use headwater_io::Env;
 
 /// The stream that everything is written to.
@@ -14,31 +18,55 @@ fn stream() -> StreamName {
 /// An engine in memory under exact conditions.
 pub(crate) struct Exact {
     db: Database,
-    plan: Plan,
+    memory: usize,
+    in_force: LatePolicy,
+    adaptive: bool,
+    /// Events until the engine may choose anew.
+    until_evaluation: usize,
+    switches: Vec<(u64, String)>,
 }
 
 impl Exact {
+    /// With one policy.
     pub(crate) fn open(plan: &Plan) -> Result<Exact, Failure> {
+        Exact::with(plan, plan.late_policy().into())
+    }
+
+    /// With the plan's memory and leaves, the engine choosing the rest.
+    pub(crate) fn adaptive(plan: &Plan, knobs: Knobs) -> Result<Exact, Failure> {
+        Exact::with(plan, PolicyChoice::Adaptive(knobs))
+    }
+
+    fn with(plan: &Plan, choice: PolicyChoice) -> Result<Exact, Failure> {
         plan.check()?;
-        let db = Database::open_in(Env::memory(), plan.exact_options())?;
+        let mut options = plan.exact_options();
+        options.late_policy = choice;
+        let db = Database::open_in(Env::memory(), options)?;
         // Every event counts, so equal times are kept.
         db.create_table(&TableSpec {
             duplicates: Duplicates::Keep,
             ..TableSpec::new("delays")
         })?;
-        Ok(Exact { db, plan: *plan })
+        Ok(Exact {
+            db,
+            memory: plan.memory,
+            in_force: choice.first(),
+            adaptive: matches!(choice, PolicyChoice::Adaptive(_)),
+            until_evaluation: EVENTS_PER_EVALUATION as usize,
+            switches: Vec::new(),
+        })
     }
 
     /// Writes events in the order of their arrival.
     ///
     /// The engine looks at its buffers after each batch, and they have to act right after the event that fills them. So a
     /// batch holds as many events as have room in the fuller buffer: wherever they go, none but the last can fill one.
-    pub(crate) fn write(&self, mut times: &[i64]) -> Result<(), Failure> {
+    pub(crate) fn write(&mut self, mut times: &[i64]) -> Result<(), Failure> {
         let name = stream();
         while !times.is_empty() {
             let stats = self.db.stats()?;
-            let count = room(&self.plan, &stats).clamp(1, times.len());
-            let (now, rest) = times.split_at(count);
+            let room = self.room(&stats).min(self.until_evaluation);
+            let (now, rest) = times.split_at(room.clamp(1, times.len()));
             let mut rows = StreamRows::new(name.clone());
             rows.times = now.to_vec();
             let mut batch = Batch::new();
@@ -48,12 +76,56 @@ impl Exact {
                 return Err(refused.message.clone().into());
             }
             times = rest;
+            self.until_evaluation -= now.len();
+            if self.until_evaluation == 0 {
+                self.until_evaluation = EVENTS_PER_EVALUATION as usize;
+                self.look(stats.events_accepted + now.len() as u64)?;
+            }
         }
         Ok(())
     }
 
+    /// Learns which policy is in force.
+    fn look(&mut self, events: u64) -> Result<(), Failure> {
+        if !self.adaptive {
+            return Ok(());
+        }
+        let report = self.db.late();
+        let shard = report.shards.first().ok_or("a database without shards")?;
+        if shard.in_force.policy != self.in_force {
+            self.in_force = shard.in_force.policy;
+            self.switches.push((events, self.in_force.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Events that can come before a buffer may be full, wherever they go.
+    fn room(&self, stats: &Stats) -> usize {
+        let late = stats.late_events_in_memory as usize;
+        let flank = stats.events_in_memory as usize - late;
+        match self.in_force.split {
+            Split::Conventional => self.memory.saturating_sub(flank + late),
+            Split::Separate { flank_share } => {
+                let capacity = flank_capacity(self.memory, flank_share);
+                let late_capacity = self.memory - capacity;
+                capacity
+                    .saturating_sub(flank)
+                    .min(late_capacity.saturating_sub(late))
+            }
+        }
+    }
+
+    /// Changes of policy so far: after how many events, and to what.
+    pub(crate) fn switches(&self) -> &[(u64, String)] {
+        &self.switches
+    }
+
+    pub(crate) fn events_written(&self) -> Result<u64, Failure> {
+        Ok(self.db.stats()?.events_written())
+    }
+
     /// Stores what is left in memory, and gives the counters.
-    pub(crate) fn finish(self) -> Result<(Counts, Stats), Failure> {
+    pub(crate) fn finish(self) -> Result<Counts, Failure> {
         self.db.flush()?;
         let stats = self.db.stats()?;
         if stats.late_runs > 0 || stats.partitions > 1 || stats.events_in_memory > 0 {
@@ -63,34 +135,18 @@ impl Exact {
             )
             .into());
         }
-        Ok((counts(&stats), stats))
-    }
-}
-
-/// Events that can come before a buffer may be full, wherever they go.
-fn room(plan: &Plan, stats: &Stats) -> usize {
-    let late = stats.late_events_in_memory as usize;
-    let flank = stats.events_in_memory as usize - late;
-    match plan.sharing {
-        Sharing::Conventional => plan.memory.saturating_sub(flank + late),
-        Sharing::Separate(capacity) => capacity
-            .saturating_sub(flank)
-            .min((plan.memory - capacity).saturating_sub(late)),
-    }
-}
-
-fn counts(stats: &Stats) -> Counts {
-    Counts {
-        events: stats.events_accepted,
-        events_written: stats.events_written(),
-        merges: stats.merges,
-        flushes: stats.flushes,
+        Ok(Counts {
+            events: stats.events_accepted,
+            events_written: stats.events_written(),
+            merges: stats.merges,
+            flushes: stats.flushes,
+        })
     }
 }
 
 /// Runs a policy over times in the order of their arrival.
 pub(crate) fn run(times: &[i64], plan: &Plan) -> Result<Counts, Failure> {
-    let exact = Exact::open(plan)?;
+    let mut exact = Exact::open(plan)?;
     exact.write(times)?;
-    Ok(exact.finish()?.0)
+    exact.finish()
 }

@@ -1,10 +1,12 @@
 //! Late data (the SEP paper): what policies write again, by a plain simulation, by the engine, and by the models.
 
+mod adaptive;
 mod arrivals;
 mod choice;
 mod counts;
 mod engine;
 mod file;
+mod load;
 mod models;
 mod plan;
 mod plot;
@@ -63,6 +65,9 @@ pub(crate) struct Arguments {
     /// Where files are made; a folder of its own is made in it and removed.
     #[arg(long, default_value = "/tmp")]
     scratch: PathBuf,
+    /// Rounds of what is timed (ingest, queries) that count, after one to warm up.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
 }
 
 /// A part of the experiment.
@@ -76,8 +81,14 @@ enum Part {
     Models,
     /// The choice from a window of what arrives, and its regret (sweeps too).
     Choice,
+    /// The engine choosing while it runs, on sequences of laws, and with all knobs.
+    Adaptive,
     /// Events and bytes written with production settings on files.
     Production,
+    /// Throughput on files, adaptive beside conventional.
+    Ingest,
+    /// Queries while sets are written, adaptive beside conventional.
+    Queries,
 }
 
 /// How large the sets are, and which of all that follow their laws.
@@ -117,8 +128,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let common = Common {
         scratch: arguments.scratch.clone(),
-        rounds: 1,
-        warm_up: 0,
+        rounds: arguments.rounds.max(1),
+        warm_up: usize::from(arguments.rounds > 1),
         json,
     };
     let bench = Bench::once("wa", &common)?;
@@ -143,8 +154,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if wanted(Part::Choice) {
         figures.choice = choice::run(&figures.sweep, &sizes, &mut targets)?;
     }
+    if wanted(Part::Adaptive) {
+        figures.sequences = adaptive::sequences(&sizes, &mut targets)?;
+        figures.all_knobs = adaptive::all_knobs(&sizes, &mut targets)?;
+    }
     if wanted(Part::Production) {
         figures.production = Some(production::run(&bench, &sizes, &mut targets)?);
+    }
+    if wanted(Part::Ingest) {
+        figures.ingest = load::ingest(&bench, &sizes, &mut targets)?;
+    }
+    if wanted(Part::Queries) {
+        figures.queries = load::queries(&bench, &sizes, &mut targets)?;
     }
     if let Some(dir) = &arguments.plots {
         figures.plot(dir)?;
@@ -160,7 +181,11 @@ struct Figures {
     subsequent: Vec<models::Subsequent>,
     models: Vec<models::Row>,
     choice: Vec<choice::Row>,
+    sequences: Vec<adaptive::Row>,
+    all_knobs: Vec<adaptive::All>,
     production: Option<production::Figures>,
+    ingest: Vec<load::Ingest>,
+    queries: Vec<load::Query>,
 }
 
 impl Figures {
@@ -192,6 +217,12 @@ impl Figures {
             "Write amplification of M1 to M12 over the share of memory for events in order",
             3,
             models::figure_9(&self.models),
+        )?;
+        write(
+            "figure-10.svg",
+            "Write amplification while laws of delays change",
+            1,
+            adaptive::figure_10(&self.sequences),
         )
     }
 }
