@@ -71,7 +71,14 @@ export async function shoot(page: Page, name: string): Promise<void> {
 
 /** What the page counts of itself. */
 export interface Counters {
-  readonly explorer: { frames: number; blankFrames: number; firstPlotMs: number };
+  readonly explorer: {
+    frames: number;
+    blankFrames: number;
+    firstPlotMs: number;
+    steps: number;
+    stepMsSum: number;
+    stepMsMax: number;
+  };
   readonly loader: { requests: number; inFlightMax: number; abandoned: number; failed: number };
 }
 

@@ -165,6 +165,8 @@ function useAddress(): Route["page"] {
       channels = now;
       history[isNew ? "pushState" : "replaceState"](null, "", address);
       written = location.hash;
+      const fields = [...new Set(explorer.channels.all.map((channel) => channel.field))];
+      document.title = fields.length > 0 ? `${fields.join(", ")} · Headwater` : "Headwater";
     };
     const later = (): void => {
       timer ??= setTimeout(write, ADDRESS_WAIT_MS);

@@ -43,13 +43,17 @@ export interface StorageUse {
   readonly eventsWritten: number | undefined;
   readonly amplificationEvents: number | undefined;
   readonly amplificationBytes: number | undefined;
+  /** Events written to leaves, and bytes written to files. */
   readonly causes: readonly (readonly [string, number])[];
+  readonly kinds: readonly (readonly [string, number])[];
   readonly bytesOnDisk: number | undefined;
   readonly bytesPerEvent: number | undefined;
   readonly memoryUsed: number | undefined;
   readonly memoryBudget: number | undefined;
   readonly tables: readonly TableUse[];
+  /** The largest; `partitionsTotal` counts all. */
   readonly partitions: readonly PartitionUse[];
+  readonly partitionsTotal: number | undefined;
   readonly late: LateUse | undefined;
 }
 
@@ -73,10 +77,8 @@ export function readStorage(body: Json): StorageUse {
     eventsWritten: number(body["events_written"]),
     amplificationEvents: number(amplification?.["events"]),
     amplificationBytes: number(amplification?.["bytes"]),
-    causes: Object.entries(object(amplification?.["by_cause"]) ?? {}).flatMap(([cause, value]): [string, number][] => {
-      const count = number(value);
-      return count === undefined ? [] : [[cause, count]];
-    }),
+    causes: counts(amplification?.["by_cause"]),
+    kinds: counts(amplification?.["by_kind"]),
     bytesOnDisk: number(body["bytes_on_disk"]),
     bytesPerEvent: number(body["bytes_per_event"]),
     memoryUsed: number(memory?.["used"]),
@@ -112,8 +114,19 @@ export function readStorage(body: Json): StorageUse {
         },
       ];
     }),
+    partitionsTotal: number(body["partitions_total"]),
     late: late ? readLate(late) : undefined,
   };
+}
+
+/** The positive numbers of an object, largest first. */
+function counts(value: unknown): [string, number][] {
+  return Object.entries(object(value) ?? {})
+    .flatMap(([name, each]): [string, number][] => {
+      const count = number(each);
+      return count === undefined || count <= 0 ? [] : [[name, count]];
+    })
+    .sort(([, a], [, b]) => b - a);
 }
 
 function readLate(json: Json): LateUse {

@@ -78,7 +78,7 @@ function makeChart(
     {
       width: frame.width,
       height,
-      padding: [4, frame.right, 2, 0],
+      padding: [6, frame.right, 7, 0],
       legend: { show: false },
       cursor: { show: false },
       // Positions are fractions of the view: a double could not hold the instants themselves.

@@ -23,7 +23,7 @@ export function TokenDialog({ onClose }: { onClose: () => void }): JSX.Element {
             : "The token that was given is not known, or has been revoked."}{" "}
           Whoever runs the server makes one with
         </p>
-        <pre class="code">headwater token create</pre>
+        <pre class="code">headwater token create --db DIR --name me --read &apos;*&apos;</pre>
         <label class="field">
           <span>Token</span>
           <input

@@ -76,18 +76,19 @@ export class Channels {
     return left;
   }
 
-  /** Takes in what the server says of a stream; gives the channels of which something changed. */
+  /** Takes in what the server says of a stream; gives the channels of which something changed since it last said. */
   learn(info: StreamInfo): Channel[] {
     return this.list.filter((channel) => {
       if (channel.stream !== info.stream && !info.fields.some((f) => channelOf(info.stream, f.name) === channel.name)) {
         return false;
       }
       channel.type = info.fields.find((field) => field.name === channel.field)?.type ?? channel.type;
+      const isKnown = channel.events !== undefined;
       const isChanged =
         channel.events !== info.events || channel.extent?.to !== info.last || channel.extent?.from !== info.first;
       channel.events = info.events;
       if (info.first !== undefined && info.last !== undefined) channel.extent = { from: info.first, to: info.last };
-      return isChanged;
+      return isKnown && isChanged;
     });
   }
 

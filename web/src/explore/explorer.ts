@@ -69,7 +69,10 @@ export class Explorer {
   private unlisten: (() => void) | undefined;
   private reduced = false;
 
-  readonly counters = { frames: 0, blankFrames: 0, firstPlotMs: 0 };
+  /** A step ends when all tiles of where it goes are there. */
+  readonly counters = { frames: 0, blankFrames: 0, firstPlotMs: 0, steps: 0, stepMsSum: 0, stepMsMax: 0 };
+  private stepBegan: number | undefined;
+  private isPlanned = false;
 
   constructor(
     readonly client: Client,
@@ -82,6 +85,7 @@ export class Explorer {
       (channels, address, signal) => fetchTiles(client, channels, address, signal),
       () => this.channels.arrivals,
       () => {
+        this.countStep();
         this.redraw();
         this.changed.emit();
       },
@@ -175,6 +179,8 @@ export class Explorer {
     if (names.length === 0) return;
     const outcome = await fetchStreams(this.client, { names, limit: names.length });
     if (!outcome.ok) return;
+    // The server answers: what failed before may be had now.
+    if (this.loader.status().error) this.loader.retry();
     for (const info of outcome.value.streams) {
       for (const channel of this.channels.learn(info)) this.store.invalidate(channel.name);
     }
@@ -321,6 +327,8 @@ export class Explorer {
   }
 
   private setGoal(goal: Span): void {
+    this.stepBegan ??= this.now();
+    this.isPlanned = false;
     this.placed = true;
     this.goal = goal;
     this.redraw();
@@ -395,6 +403,8 @@ export class Explorer {
         pointer: this.cursor ?? 0.5,
       }),
     );
+    this.isPlanned = true;
+    this.countStep();
     this.composeAll();
     for (const plot of this.plots()) {
       const locked = this.locks.get(plot.key);
@@ -445,6 +455,15 @@ export class Explorer {
     const wait = width(this.view) / 1e6 / this.pixels / 3;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.redraw(), Math.min(1000, Math.max(1, wait)));
+  }
+
+  private countStep(): void {
+    if (this.stepBegan === undefined || !this.isPlanned || this.loader.isWaiting()) return;
+    const ms = this.now() - this.stepBegan;
+    this.stepBegan = undefined;
+    this.counters.steps++;
+    this.counters.stepMsSum += ms;
+    this.counters.stepMsMax = Math.max(this.counters.stepMsMax, ms);
   }
 
   private composeAll(): void {

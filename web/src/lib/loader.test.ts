@@ -110,6 +110,23 @@ describe("the loader", () => {
     }
   });
 
+  test("does not repeat a request that the server refuses, until told to", async () => {
+    const { loader, asked, clock } = setup();
+    loader.want([want(0, 1, 1)]);
+    asked[0]?.answer({ ok: false, error: { code: "E_TOKEN", message: "a token is needed", status: 401 } });
+    await flush();
+    clock.ms += 100_000;
+    loader.want([want(0, 1, 1)]);
+    expect(asked).toHaveLength(1);
+    expect(loader.isWaiting()).toBe(true);
+    loader.retry();
+    expect(asked).toHaveLength(2);
+    if (asked[1]) asked[1].answer(good(asked[1]));
+    await flush();
+    expect(loader.isWaiting()).toBe(false);
+    loader.stop();
+  });
+
   test("does not ask for channels that the server has refused", async () => {
     const { loader, asked } = setup();
     loader.want([want(0, 1, 1, ["a.text"])]);

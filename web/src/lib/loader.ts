@@ -3,11 +3,11 @@
  *
  * Invariants: at most `LIMIT` requests are under way; channels that want the same tile share one; what a new plan does
  * not want any more is not asked for, and abandoned if it is under way. A tile that failed is asked for again after
- * 0.5, 1, 2 … seconds, five times; then it rests until `retry`. Concurrency: all on the page's one thread.
+ * 0.5, 1, 2 … seconds, five times, and not at all if the request is refused; then it rests until `retry`. Concurrency: all on the page's one thread.
  */
 import type { ApiError, Outcome } from "../api/client";
 import { keyOf, type Address } from "./level";
-import { PREFETCH, type Want } from "./plan";
+import { PREFETCH, SEEN, type Want } from "./plan";
 import type { TileData, TileStore } from "./tiles";
 
 export const LIMIT = 8;
@@ -69,6 +69,15 @@ export class Loader {
 
   status(): LoaderStatus {
     return { inFlight: this.flights.size, queued: this.missing().length, error: this.error };
+  }
+
+  /** Whether something that is seen is still to come. */
+  isWaiting(): boolean {
+    return this.wants.some(
+      (want) =>
+        want.rank < SEEN &&
+        [...want.channels].some((channel) => !this.refused.has(channel) && !this.store.get(channel, want)),
+    );
   }
 
   /** Replaces what is wanted. */
@@ -173,9 +182,11 @@ export class Loader {
     this.counters.failed++;
     this.error = error;
     const now = this.clock();
+    // Asking again would not change what the server thinks of the request; a token would, and ends in `retry`.
+    const isFinal = error.status >= 400 && error.status < 500 && error.status !== 408 && error.status !== 429;
     for (const channel of flight.channels) {
       const key = `${flight.key} ${channel}`;
-      const attempts = (this.failures.get(key)?.attempts ?? 0) + 1;
+      const attempts = isFinal ? ATTEMPTS_MAX : (this.failures.get(key)?.attempts ?? 0) + 1;
       this.failures.set(key, { attempts, again: now + 500 * 2 ** (attempts - 1) });
     }
   }

@@ -23,12 +23,13 @@ export interface PlanInput {
   readonly pointer: number;
 }
 
-/** A tile to have, of the channels named. Smaller `rank` is more urgent; from `PREFETCH` on nobody sees it yet. */
+/** A tile to have, of the channels named. Smaller `rank` is more urgent: below `SEEN` it is in view, from `PREFETCH` on not yet. */
 export interface Want extends Address {
   readonly rank: number;
   readonly channels: Set<string>;
 }
 
+export const SEEN = 20;
 export const PREFETCH = 100;
 
 export function plan(store: TileStore, input: PlanInput): Want[] {
@@ -47,7 +48,7 @@ export function plan(store: TileStore, input: PlanInput): Want[] {
 
   const seen = tilesOf(level, view);
   const middle = (seen.length - 1) / 2;
-  seen.forEach((tile, index) => want(tile, 1 + Math.abs(index - middle)));
+  seen.forEach((tile, index) => want(tile, Math.min(SEEN - 1, 1 + Math.abs(index - middle))));
 
   // With nothing at all to show, one coarse tile is the quickest picture.
   for (const { channel, extent } of channels) {
@@ -56,8 +57,8 @@ export function plan(store: TileStore, input: PlanInput): Want[] {
     }
     const before = neighbourOf(store, channel, level, view.from, -1, extent).need;
     const after = neighbourOf(store, channel, level, view.to, 1, extent).need;
-    if (before) want(before, 20, channel);
-    if (after) want(after, 20, channel);
+    if (before) want(before, SEEN, channel);
+    if (after) want(after, SEEN, channel);
   }
 
   const first = seen[0];

@@ -78,6 +78,12 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
           ) : (
             <Missing />
           )}
+          {use.kinds.length > 0 && (
+            <>
+              <h3>Bytes written, by kind</h3>
+              <Bars rows={use.kinds.map(([kind, bytes]) => [kind.replaceAll("_", " "), bytes])} format={formatBytes} />
+            </>
+          )}
         </Card>
         <Late late={use.late} zone={zone} />
       </div>
@@ -121,7 +127,7 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
       </Card>
       <Card title="Partitions">
         {use.partitions.length > 0 ? (
-          <Partitions partitions={use.partitions} zone={zone} />
+          <Partitions partitions={use.partitions} total={use.partitionsTotal} zone={zone} />
         ) : (
           <Missing text="No partitions yet." />
         )}
@@ -235,8 +241,14 @@ function Bars({ rows, format, chosen }: BarsProps): JSX.Element {
   );
 }
 
-/** Each table's partitions over time: darker means more bytes, a dot that late runs wait. */
-function Partitions({ partitions, zone }: { partitions: readonly PartitionUse[]; zone: Zone }): JSX.Element {
+interface PartitionsProps {
+  readonly partitions: readonly PartitionUse[];
+  readonly total: number | undefined;
+  readonly zone: Zone;
+}
+
+/** Each table's partitions over time: darker means more bytes, a mark below that late runs wait. */
+function Partitions({ partitions, total, zone }: PartitionsProps): JSX.Element {
   const placed = partitions.flatMap((p) =>
     p.start !== undefined && p.end !== undefined ? [{ ...p, start: p.start, end: p.end }] : [],
   );
@@ -276,7 +288,9 @@ function Partitions({ partitions, zone }: { partitions: readonly PartitionUse[];
       <p class="soft lane-ends">
         <span>{instant(low, zone)}</span>
         <span>
-          {formatCount(placed.length)} partitions{placed.length >= 200 ? " (the largest)" : ""}
+          {total !== undefined && total > placed.length
+            ? `the ${placed.length} largest of ${formatCount(total)} partitions`
+            : `${formatCount(placed.length)} partitions`}
         </span>
         <span>{instant(high, zone)}</span>
       </p>

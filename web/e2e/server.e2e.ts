@@ -1,0 +1,272 @@
+/** The page as the real server gives it, on real tiles: the same moves, links, live values, tokens, and what goes wrong. */
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { LIMIT } from "../src/lib/loader";
+import { nowInstant } from "../src/lib/time";
+import { counters, launch, open, settled, shoot } from "./browser";
+import { Headwater, sample, type Sample } from "./headwater";
+import { drawnColumns, middle, seconds, state } from "./look";
+
+const NORTH = "weather,site=north.temperature";
+const WIND = "weather,site=north.wind";
+const PROBE = "probe,id=p1.level";
+const TEN_YEARS = 10 * 365 * 86_400;
+
+let browser: Browser;
+let server: Headwater;
+let data: Sample;
+
+beforeAll(async () => {
+  browser = await launch();
+  server = new Headwater();
+  data = sample(nowInstant());
+  server.import(data.lines);
+  await server.start();
+}, 180_000);
+
+afterAll(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+const view = (channels: readonly string[], rest = ""): string =>
+  `${server.url}#/view?${channels.map((channel) => `c=${encodeURIComponent(channel)}`).join("&")}${rest}`;
+
+/** Puts the mouse on an instant of the first plot. */
+async function pointAt(page: Page, at: bigint): Promise<void> {
+  const box = await page.locator(".chart").first().boundingBox();
+  const span = state(page).view;
+  if (!box || !span) throw new Error("no plot");
+  const fraction = Number(at - span.from) / Number(span.to - span.from);
+  await page.mouse.move(box.x + 62 + fraction * (box.width - 62 - 16), box.y + box.height / 2);
+}
+
+test("the first plot comes by itself, soon, with no request to elsewhere", async () => {
+  const { page, problems, close } = await open(browser, server.url);
+  await settled(page);
+  expect((await drawnColumns(page)).drawn).toBeGreaterThan(300);
+  const text = await page.locator(".tree-foot").textContent();
+  expect(text).toContain("3\u202f004 streams");
+  console.log(`first plot ${Math.round((await counters(page)).explorer.firstPlotMs)} ms after the address was entered`);
+  expect(problems).toEqual([]);
+  await close();
+});
+
+test("zooming from ten years to ten milliseconds by wheel keeps the picture whole, and is true at the end", async () => {
+  const { page, problems, close } = await open(browser, view([PROBE]));
+  await settled(page);
+  expect(seconds(page)).toBeGreaterThan(TEN_YEARS);
+  await shoot(page, "server-ten-years");
+  const target = data.burst + 10_000_500_000n;
+  for (let step = 0; seconds(page) > 0.01 && step < 150; step++) {
+    // A wheel turns at the pointer, which is exact to a pixel only: it follows the instant.
+    await pointAt(page, target);
+    const requests = (await counters(page)).loader.requests;
+    await page.mouse.wheel(0, -400);
+    await settled(page);
+    expect(
+      (await drawnColumns(page)).drawn,
+      `${seconds(page)} s, ${(await counters(page)).loader.requests - requests} requests`,
+    ).toBeGreaterThan(0);
+  }
+  await pointAt(page, target);
+  await settled(page);
+  await shoot(page, "server-ten-milliseconds");
+  expect(seconds(page)).toBeLessThan(0.01);
+  const seen = await counters(page);
+  expect(seen.explorer.blankFrames).toBe(0);
+  expect(seen.loader.inFlightMax).toBeLessThanOrEqual(LIMIT);
+  // The nearest event to the target is number 10,000 or 10,001 of the burst.
+  const values = [10_000, 10_001].map((k) => (20 + 5 * Math.sin(k / 40) + Math.sin(k * 7.3)).toFixed(3));
+  const reading = (await page.locator(".reading").first().textContent()) ?? "";
+  expect(values.map(Number)).toContain(Number(reading.replace("−", "-")));
+  const { steps, stepMsSum, stepMsMax } = seen.explorer;
+  console.log(
+    `${steps} steps: until all tiles were there ${(stepMsSum / steps).toFixed(1)} ms on average, ${stepMsMax.toFixed(1)} ms at most; ` +
+      `${seen.loader.requests} requests, ${seen.loader.inFlightMax} at once`,
+  );
+  expect(problems).toEqual([]);
+  await close();
+}, 180_000);
+
+test("zooming by keys, fast and back, never shows a blank frame", async () => {
+  const { page, problems, close } = await open(browser, view([NORTH, WIND]));
+  await settled(page);
+  const before = seconds(page);
+  for (let k = 0; k < 100 && !(seconds(page) < 0.01); k++) {
+    await page.keyboard.press("w");
+    await page.waitForTimeout(30);
+    if (k % 12 === 11) await settled(page);
+  }
+  await settled(page);
+  expect(seconds(page)).toBeLessThan(0.01);
+  expect((await drawnColumns(page)).drawn).toBeGreaterThan(300);
+  for (let k = 0; k < 120 && !(seconds(page) >= before); k++) {
+    await page.keyboard.press("s");
+    await page.waitForTimeout(30);
+    if (k % 12 === 11) await settled(page);
+  }
+  await settled(page);
+  const seen = await counters(page);
+  expect(seen.explorer.blankFrames).toBe(0);
+  expect(seen.loader.inFlightMax).toBeLessThanOrEqual(LIMIT);
+  expect(seen.loader.failed).toBe(0);
+  expect(problems).toEqual([]);
+  await close();
+}, 120_000);
+
+test("a gap of two months is a gap, whatever the zoom", async () => {
+  const { page, problems, close } = await open(browser, view([NORTH]));
+  await settled(page);
+  const { drawn, all } = await drawnColumns(page);
+  // 1,500 of 87,660 hours are missing, and a twenty-fifth on both sides is room.
+  expect(drawn / all).toBeGreaterThan(0.9);
+  expect(drawn / all).toBeLessThan(0.965);
+  expect(problems).toEqual([]);
+  await close();
+});
+
+test("fields of text cannot be chosen; a link to one says why; odd names work", async () => {
+  const valve = "valve,id=v\\ 1";
+  const { page, problems, close } = await open(
+    browser,
+    view([`${valve}.turns\\.total`, `${valve}.open`, `${valve}.state`]),
+  );
+  await settled(page);
+  expect(await page.locator(".plot").count()).toBe(3);
+  expect((await drawnColumns(page, 0)).drawn).toBeGreaterThan(300);
+  expect((await drawnColumns(page, 1)).drawn).toBeGreaterThan(300);
+  expect(await page.locator(".plot").nth(2).locator(".error").textContent()).toContain("text");
+  await page.getByLabel("Search streams and fields").fill("valve");
+  await page.waitForFunction(() => document.querySelector(".tree-foot")?.textContent?.startsWith("1 stream"));
+  expect(await page.locator('.row[aria-disabled="true"] .row-name').textContent()).toBe("state");
+  await shoot(page, "server-fields");
+  expect(problems).toEqual([]);
+  await close();
+});
+
+test("a link shows the same to somebody else", async () => {
+  const first = await open(browser, view([NORTH, PROBE]));
+  await settled(first.page);
+  await pointAt(first.page, data.burst);
+  for (let k = 0; k < 12; k++) await first.page.mouse.wheel(0, -300);
+  await first.page.getByRole("radio", { name: "All in one plot" }).click();
+  await settled(first.page);
+  const url = first.page.url();
+  const second = await open(browser, url, { timezoneId: "Asia/Kolkata" });
+  await settled(second.page);
+  expect(second.page.url()).toBe(url);
+  expect(await second.page.locator(".plot").count()).toBe(1);
+  expect(await second.page.locator(".legend-item").count()).toBe(2);
+  expect([...first.problems, ...second.problems]).toEqual([]);
+  await first.close();
+  await second.close();
+});
+
+test("live values are drawn as they are written, late ones too", async () => {
+  const start = nowInstant() - 60_000_000_000n;
+  await server.write(
+    Array.from({ length: 60 }, (_, k) => `tank,id=t1 level=${k % 10} ${start + BigInt(k) * 1_000_000_000n}`),
+  );
+  const { page, problems, close } = await open(browser, view(["tank,id=t1.level"]));
+  await settled(page);
+  await page.keyboard.press("l");
+  await page.waitForFunction(() => location.hash.includes("live=1"));
+  await page.waitForTimeout(500);
+  for (let k = 0; k < 12; k++) {
+    await server.write([`tank,id=t1 level=${20 + k} ${nowInstant()}`]);
+    await page.waitForTimeout(120);
+  }
+  await page.waitForFunction(() => document.querySelector(".reading")?.textContent === "31");
+  const edge = state(page).view?.to ?? 0n;
+  expect(Number(nowInstant() - edge) / 1e9).toBeLessThan(5);
+  // An event between two others, written after them.
+  await server.write([`tank,id=t1 level=90 ${start + 30_500_000_000n}`]);
+  await page.waitForTimeout(600);
+  await page.keyboard.press("ArrowLeft");
+  await settled(page);
+  await pointAt(page, start + 30_500_000_000n);
+  await settled(page);
+  expect(await page.locator(".reading").first().textContent()).toMatch(/^90/);
+  await shoot(page, "server-live");
+  expect((await counters(page)).explorer.blankFrames).toBe(0);
+  expect(problems).toEqual([]);
+  await close();
+});
+
+test("storage shows what the server tells", async () => {
+  const { page, problems, close } = await open(browser, `${server.url}#/storage`);
+  await page.locator(".figures").waitFor();
+  const text = await page.locator("main").innerText();
+  for (const part of ["Bytes per event", "Write amplification", "weather", "probe", "press", "valve", "flush"]) {
+    expect(text).toContain(part);
+  }
+  await shoot(page, "server-storage");
+  expect(problems).toEqual([]);
+  await close();
+});
+
+describe("when the server goes away", () => {
+  test("the page says so, keeps what it shows, and goes on by itself", async () => {
+    const { page, close } = await open(browser, view([NORTH]));
+    await settled(page);
+    const before = await drawnColumns(page);
+    await server.stop();
+    for (let k = 0; k < 6; k++) await page.keyboard.press("w");
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").textContent()).toContain("does not answer");
+    expect((await drawnColumns(page)).drawn).toBeGreaterThan(before.drawn * 0.9);
+    await shoot(page, "server-gone");
+    await server.start();
+    await page.getByRole("alert").waitFor({ state: "detached", timeout: 20_000 });
+    await settled(page);
+    expect((await counters(page)).explorer.blankFrames).toBe(0);
+    await close();
+  });
+});
+
+test("an empty database turns into a live plot with the first point", async () => {
+  const fresh = new Headwater();
+  const url = await fresh.start();
+  const { page, problems, close } = await open(browser, url);
+  await page.getByRole("heading", { name: "Send a first point" }).waitFor();
+  await fresh.write([`room,sensor=desk temperature=21.5,humidity=48 ${nowInstant()}`]);
+  await page.locator(".plot").first().waitFor({ timeout: 10_000 });
+  await page.waitForFunction(() => location.hash.includes("live=1"));
+  for (let k = 0; k < 8; k++) {
+    await fresh.write([`room,sensor=desk temperature=${21 + k / 10},humidity=${48 + (k % 3)} ${nowInstant()}`]);
+    await page.waitForTimeout(150);
+  }
+  await page.waitForFunction(() => document.querySelector(".reading")?.textContent === "21.7");
+  expect(await page.locator(".plot").count()).toBe(2);
+  await shoot(page, "server-first-point");
+  expect(problems).toEqual([]);
+  await close();
+  await fresh.remove();
+});
+
+test("a server with tokens asks for one, and shows what it may read", async () => {
+  const guarded = new Headwater();
+  guarded.import([`room,sensor=desk temperature=21.5 ${nowInstant()}`, `vault,door=1 open=1 ${nowInstant()}`]);
+  const token = guarded.token("room");
+  const url = await guarded.start();
+  const { page, problems, close } = await open(browser, url);
+  const dialog = page.getByRole("dialog", { name: "This server wants a token" });
+  await dialog.waitFor();
+  await shoot(page, "token");
+  await dialog.getByLabel("Token").fill("nonsense");
+  await page.keyboard.press("Enter");
+  await dialog.getByText("is not known, or has been revoked").waitFor();
+  await dialog.getByLabel("Token").fill(token);
+  await page.keyboard.press("Enter");
+  await page.locator(".plot").first().waitFor();
+  await settled(page);
+  expect(await page.locator(".tree-foot").textContent()).toContain("1 stream");
+  expect(await page.locator(".tree").textContent()).not.toContain("vault");
+  expect(page.url()).not.toContain(token);
+  const at = await middle(page);
+  await page.mouse.move(at.x, at.y);
+  expect(problems).toEqual([]);
+  await close();
+  await guarded.remove();
+});
