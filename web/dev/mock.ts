@@ -25,6 +25,15 @@ export function mock(
     const url = new URL(request.url ?? "/", "http://mock");
     switch (url.pathname) {
       case "/api/v1/streams":
+        if (url.searchParams.has("stream") && url.searchParams.has("limit")) {
+          // As the server: by name, or by what streams have in common.
+          response.statusCode = 400;
+          json(response, {
+            code: "E_PARAMETER",
+            message: "streams are asked for by name or by what they have in common",
+          });
+          break;
+        }
         json(response, isEmpty() ? { streams: [], total: 0, next: null } : listStreams(all, url.searchParams));
         break;
       case "/api/v1/tiles":
@@ -55,6 +64,7 @@ function listStreams(all: readonly Signal[], query: URLSearchParams): unknown {
   const found = [...groups.values()].filter((group) => {
     const stream = group[0]?.stream ?? "";
     if (names.length > 0) return names.includes(stream);
+    if (query.has("table") && group[0]?.table !== query.get("table")) return false;
     const text = `${stream} ${group.map((s) => s.field).join(" ")}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });

@@ -88,6 +88,8 @@ export function counters(page: Page): Promise<Counters> {
 
 /** Waits until nothing moves and nothing is asked for: frames, requests and the address stand still for a while. */
 export async function settled(page: Page, quietMs = 350): Promise<void> {
+  // What was quiet before does not count: the next frame may not have come yet.
+  await page.evaluate(() => delete (globalThis as unknown as { seen?: unknown }).seen);
   await page.waitForFunction(
     (quiet) => {
       const { explorer, loader } = (globalThis as unknown as { headwater: Counters }).headwater;

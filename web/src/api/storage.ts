@@ -57,8 +57,8 @@ export interface StorageUse {
   readonly late: LateUse | undefined;
 }
 
-export async function fetchStorage(client: Client, signal: AbortSignal): Promise<Outcome<StorageUse>> {
-  const outcome = await client.json("api/v1/storage", [], { signal });
+export async function fetchStorage(client: Client, signal?: AbortSignal): Promise<Outcome<StorageUse>> {
+  const outcome = await client.json("api/v1/storage", [], signal ? { signal } : {});
   if (!outcome.ok) return outcome;
   const body = object(outcome.value);
   return body

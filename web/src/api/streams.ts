@@ -39,9 +39,10 @@ export function isPlottable(type: string): boolean {
 
 export interface StreamQuery {
   readonly search?: string;
+  readonly table?: string;
   readonly after?: string;
   readonly limit?: number;
-  /** Exact names; at most 64. */
+  /** Exact names, at most 64; the other conditions do not go with them. */
   readonly names?: readonly string[];
 }
 
@@ -53,8 +54,10 @@ export async function fetchStreams(
   const query: [string, string][] = [];
   for (const name of ask.names ?? []) query.push(["stream", name]);
   if (ask.search) query.push(["search", ask.search]);
+  if (ask.table !== undefined) query.push(["table", ask.table]);
   if (ask.after !== undefined) query.push(["after", ask.after]);
-  query.push(["limit", String(ask.limit ?? 100)]);
+  // Streams asked for by name are all told.
+  if (ask.names === undefined) query.push(["limit", String(ask.limit ?? 100)]);
   const outcome = await client.json("api/v1/streams", query as Query, signal ? { signal } : {});
   if (!outcome.ok) return outcome;
   const body = object(outcome.value);

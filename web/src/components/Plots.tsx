@@ -3,7 +3,7 @@ import type { JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
 import { attachGestures } from "../explore/gestures";
-import { digitsFor, formatInstant, formatLength, offsetText } from "../lib/time";
+import { formatInstant, formatLength } from "../lib/time";
 import { instantAt } from "../lib/view";
 import { PlotPanel, type Frame } from "./PlotPanel";
 import { TimeAxis } from "./TimeAxis";
@@ -76,24 +76,8 @@ export function Plots({ area }: { area: RefObject<HTMLDivElement | null> }): JSX
 function CursorLine({ inner }: { inner: number }): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.painted);
-  const { cursor, view } = explorer;
-  if (cursor === undefined) return null;
-  const at = instantAt(view, cursor);
-  const digits = Math.max(0, digitsFor(view, inner));
-  // The flag stands on the side that has room.
-  const side = cursor > 0.5 ? "flag left" : "flag";
-  return (
-    <div class="cursor" style={{ transform: `translateX(${cursor * inner}px)` }}>
-      <div class={side}>
-        <span>
-          {formatInstant(at, "local", digits)} <span class="soft">{offsetText(at, "local")}</span>
-        </span>
-        <span>
-          {formatInstant(at, "utc", digits)} <span class="soft">UTC</span>
-        </span>
-      </div>
-    </div>
-  );
+  const { cursor } = explorer;
+  return cursor === undefined ? null : <div class="cursor" style={{ transform: `translateX(${cursor * inner}px)` }} />;
 }
 
 /** Tells those who cannot see the plots what is shown, a moment after it came to rest. */
@@ -105,9 +89,10 @@ export function Announcer(): JSX.Element {
     const stop = explorer.painted.subscribe(() => {
       clearTimeout(timer);
       timer = setTimeout(() => {
-        const { goal, zone } = explorer;
+        const { cursor, goal, zone } = explorer;
+        const at = cursor === undefined ? "" : `, cursor at ${formatInstant(instantAt(goal, cursor), zone, 6)}`;
         setText(
-          `Showing ${formatLength(Number(goal.to - goal.from))} from ${formatInstant(goal.from, zone, 3)} to ${formatInstant(goal.to, zone, 3)}`,
+          `Showing ${formatLength(Number(goal.to - goal.from))} from ${formatInstant(goal.from, zone, 3)} to ${formatInstant(goal.to, zone, 3)}${at}`,
         );
       }, 700);
     });

@@ -1,9 +1,10 @@
 /** The time axis below all plots. */
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { useShared } from "../context";
+import { useEmitter, useShared } from "../context";
 import { timeTicks } from "../lib/ticks";
-import { fractionOf } from "../lib/view";
+import { digitsFor, formatInstant, offsetText } from "../lib/time";
+import { fractionOf, instantAt } from "../lib/view";
 import { TICK_PX, type Frame } from "./PlotPanel";
 
 const HEIGHT = 38;
@@ -53,6 +54,32 @@ export function TimeAxis({ frame }: { frame: Frame }): JSX.Element {
   return (
     <div class="time-axis" data-picture="canvas" aria-hidden="true">
       <canvas ref={canvas} style={{ width: `${frame.width}px`, height: `${HEIGHT}px` }} />
+      <Flag frame={frame} />
+    </div>
+  );
+}
+
+/** Half of the flag's width at most, so that it stays on the page. */
+const FLAG_HALF_PX = 116;
+
+/** When the cursor stands: in local time and in UTC. */
+function Flag({ frame }: { frame: Frame }): JSX.Element | null {
+  const { explorer } = useShared();
+  useEmitter(explorer.painted);
+  const { cursor, view } = explorer;
+  if (cursor === undefined) return null;
+  const inner = frame.width - frame.gutter - frame.right;
+  const at = instantAt(view, cursor);
+  const digits = digitsFor(view, inner);
+  const x = Math.min(Math.max(frame.gutter + cursor * inner, FLAG_HALF_PX), frame.width - FLAG_HALF_PX);
+  return (
+    <div class="flag" style={{ left: `${x}px` }}>
+      <span>
+        {formatInstant(at, "local", digits)} <span class="soft">{offsetText(at, "local")}</span>
+      </span>
+      <span>
+        {formatInstant(at, "utc", digits)} <span class="soft">UTC</span>
+      </span>
     </div>
   );
 }

@@ -28,6 +28,7 @@ export function TokenDialog({ onClose }: { onClose: () => void }): JSX.Element {
           <span>Token</span>
           <input
             type="password"
+            autofocus
             autocomplete="off"
             spellcheck={false}
             value={token}

@@ -70,7 +70,6 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
         </button>
       </div>
       <span class="spring" />
-      <Trouble />
       <div class="group segmented" role="radiogroup" aria-label="Layout">
         {LAYOUTS.map(([layout, icon, title]) => (
           <button
@@ -92,19 +91,23 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
   );
 }
 
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
+
 /** What went wrong with what is in view, and a way to try again. */
-function Trouble(): JSX.Element | null {
+export function Trouble(): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.changed);
   const error = explorer.loader.status().error ?? explorer.liveError;
   if (!error || error.status === 401) return null;
   return (
-    <span class="trouble" role="alert">
-      {error.message}
+    <div class="trouble" role="alert">
+      <span>{sentence(error.message)}</span>
       <button type="button" class="link" onClick={() => explorer.retry()}>
         Try again
       </button>
-    </span>
+    </div>
   );
 }
 

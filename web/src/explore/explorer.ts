@@ -177,7 +177,7 @@ export class Explorer {
   async learn(): Promise<void> {
     const names = [...new Set(this.channels.all.map((channel) => channel.stream))];
     if (names.length === 0) return;
-    const outcome = await fetchStreams(this.client, { names, limit: names.length });
+    const outcome = await fetchStreams(this.client, { names });
     if (!outcome.ok) return;
     // The server answers: what failed before may be had now.
     if (this.loader.status().error) this.loader.retry();

@@ -1,13 +1,16 @@
 /** Streams on the left, plots on the right; how to send a first point while there is nothing. */
 import type { JSX, RefObject } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import type { Client } from "../api/client";
+import { fetchStorage, type TableUse } from "../api/storage";
 import type { StreamInfo } from "../api/streams";
 import { fetchStreams, isPlottable } from "../api/streams";
 import { FirstSteps } from "../components/FirstSteps";
 import { Announcer, Plots } from "../components/Plots";
 import { StreamTree } from "../components/StreamTree";
-import { Toolbar } from "../components/Toolbar";
+import { Toolbar, Trouble } from "../components/Toolbar";
 import { useEmitter, useShared } from "../context";
+import type { Explorer } from "../explore/explorer";
 import { CHANNELS_MAX } from "../lib/address";
 import { channelOf } from "../lib/channel";
 import { MINUTE, nowInstant } from "../lib/time";
@@ -38,9 +41,9 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
         return;
       }
       setEmpty(false);
-      if (explorer.channels.all.length === 0) chooseFirst(streams, explorer, wasEmpty.current);
+      if (explorer.channels.all.length === 0) void chooseFirst(client, explorer, streams, wasEmpty.current);
     },
-    [explorer],
+    [client, explorer],
   );
 
   // An empty database is asked often, so that the first point is seen at once.
@@ -81,6 +84,7 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
       ) : (
         <section class="content" aria-label="Plots">
           <Toolbar plots={plots} say={say} />
+          <Trouble />
           {hasChannels ? <Plots area={plots} /> : <p class="hint">Choose a channel from the list of streams.</p>}
           <Announcer />
         </section>
@@ -89,16 +93,16 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
   );
 }
 
-/** Shows something of the stream with the most events, so that the first look is at data. */
-function chooseFirst(
+/** Shows something of a stream with many events, so that the first look is at data. */
+async function chooseFirst(
+  client: Client,
+  explorer: Explorer,
   streams: readonly StreamInfo[],
-  explorer: ReturnType<typeof useShared>["explorer"],
   isFirstPoint: boolean,
-): void {
-  const best = [...streams]
-    .filter((info) => info.fields.some((field) => isPlottable(field.type)))
-    .sort((a, b) => (b.events ?? 0) - (a.events ?? 0))[0];
-  if (!best) return;
+): Promise<void> {
+  const best = mostEvents([...streams, ...(isFirstPoint ? [] : await ofLargestTable(client))]);
+  // Meanwhile somebody may have chosen.
+  if (!best || explorer.channels.all.length > 0) return;
   const fields = best.fields.filter((field) => isPlottable(field.type));
   explorer.select(
     fields.slice(0, CHOSEN_MAX).map((field) => channelOf(best.stream, field.name)),
@@ -109,4 +113,21 @@ function chooseFirst(
     explorer.show({ from: nowInstant() - 2n * MINUTE, to: nowInstant() });
     explorer.setLive(true);
   }
+}
+
+function mostEvents(streams: readonly StreamInfo[]): StreamInfo | undefined {
+  return streams
+    .filter((info) => info.fields.some((field) => isPlottable(field.type)))
+    .sort((a, b) => (b.events ?? 0) - (a.events ?? 0))[0];
+}
+
+/** Some streams of the table that has the most events for each of its streams; none if that is not told. */
+async function ofLargestTable(client: Client): Promise<readonly StreamInfo[]> {
+  const storage = await fetchStorage(client);
+  if (!storage.ok) return [];
+  const share = (table: TableUse): number => (table.events ?? 0) / Math.max(1, table.streams ?? 1);
+  const largest = [...storage.value.tables].sort((a, b) => share(b) - share(a))[0];
+  if (!largest) return [];
+  const found = await fetchStreams(client, { table: largest.table, limit: 20 });
+  return found.ok ? found.value.streams : [];
 }

@@ -2,10 +2,10 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError } from "../api/client";
-import { fetchStorage, type LateUse, type PartitionUse, type StorageUse } from "../api/storage";
+import { fetchStorage, type LateUse, type PartitionUse, type StorageUse, type TableUse } from "../api/storage";
 import { useEmitter, useShared } from "../context";
 import { formatBytes, formatCount, formatShare, formatValue } from "../lib/format";
-import { formatInstant, formatLength, type Instant, type Zone } from "../lib/time";
+import { DAY, formatInstant, formatLength, type Instant, type Zone } from "../lib/time";
 
 const REFRESH_MS = 3_000;
 
@@ -99,8 +99,8 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
                   <th class="num">Size</th>
                   <th class="num">Bytes/event</th>
                   <th class="num">Partitions</th>
-                  <th>First</th>
-                  <th>Last</th>
+                  <th title="Start of the first partition">From</th>
+                  <th title="End of the last partition">To</th>
                 </tr>
               </thead>
               <tbody>
@@ -114,8 +114,8 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
                       {table.bytes !== undefined && table.events ? formatValue(table.bytes / table.events, 3) : "–"}
                     </td>
                     <td class="num">{map(table.partitions, formatCount) ?? "–"}</td>
-                    <td>{instant(table.first, zone)}</td>
-                    <td>{instant(table.last, zone)}</td>
+                    <td>{isDivided(table) ? instant(table.first, zone) : "–"}</td>
+                    <td>{isDivided(table) ? instant(table.last, zone) : "–"}</td>
                   </tr>
                 ))}
               </tbody>
@@ -185,6 +185,11 @@ function Late({ late, zone }: { late: LateUse | undefined; zone: Zone }): JSX.El
   );
 }
 
+/** Whether the table's span is one of its data: until its first partition is full, that reaches over centuries. */
+function isDivided(table: TableUse): boolean {
+  return table.first !== undefined && table.last !== undefined && table.last - table.first < AGES;
+}
+
 /** Columns of a histogram whose bounds grow by factors. */
 function Histogram({ bins }: { bins: LateUse["histogram"] }): JSX.Element {
   const most = Math.max(1, ...bins.map((bin) => bin.count));
@@ -241,6 +246,12 @@ function Bars({ rows, format, chosen }: BarsProps): JSX.Element {
   );
 }
 
+/** Partitions wider than this are not yet divided by time. */
+const AGES = 50n * 365n * DAY;
+
+const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
+const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
+
 interface PartitionsProps {
   readonly partitions: readonly PartitionUse[];
   readonly total: number | undefined;
@@ -252,9 +263,13 @@ function Partitions({ partitions, total, zone }: PartitionsProps): JSX.Element {
   const placed = partitions.flatMap((p) =>
     p.start !== undefined && p.end !== undefined ? [{ ...p, start: p.start, end: p.end }] : [],
   );
-  if (placed.length === 0) return <Missing />;
-  const low = placed.reduce((least, p) => (p.start < least ? p.start : least), placed[0]?.start ?? 0n);
-  const high = placed.reduce((most, p) => (p.end > most ? p.end : most), placed[0]?.end ?? 1n);
+  // A table's first partition may reach over centuries, until it is full: it would leave no room for the others.
+  const narrow = placed.filter((p) => p.end - p.start < AGES);
+  if (narrow.length === 0) {
+    return <p class="soft">{`${formatCount(total ?? placed.length)} partitions, none of them divided by time yet.`}</p>;
+  }
+  const low = narrow.reduce((least, p) => (p.start < least ? p.start : least), narrow[0]?.start ?? 0n);
+  const high = narrow.reduce((most, p) => (p.end > most ? p.end : most), narrow[0]?.end ?? 1n);
   const size = Math.max(1, Number(high - low));
   const most = Math.max(1, ...placed.map((p) => p.bytes));
   const tables = [...new Set(placed.map((p) => p.table))];
@@ -272,8 +287,8 @@ function Partitions({ partitions, total, zone }: PartitionsProps): JSX.Element {
                     key={index}
                     class={p.lateRuns ? "part late" : "part"}
                     style={{
-                      left: `${(Number(p.start - low) / size) * 100}%`,
-                      width: `${(Number(p.end - p.start) / size) * 100}%`,
+                      left: `${(Number(later(p.start, low) - low) / size) * 100}%`,
+                      width: `${(Number(earlier(p.end, high) - later(p.start, low)) / size) * 100}%`,
                       opacity: 0.25 + 0.75 * Math.sqrt(p.bytes / most),
                     }}
                     title={`${instant(p.start, zone)} – ${instant(p.end, zone)}: ${formatBytes(p.bytes)}${
