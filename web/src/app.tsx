@@ -142,10 +142,11 @@ function useAddress(): Route["page"] {
   const [page, setPage] = useState<Route["page"]>(() => readRoute(location.hash).page);
 
   useEffect(() => {
-    let written = "";
-    let channels = "";
+    // What the address said at the start has been applied already.
+    let written = location.hash;
+    let channels = explorer.state().channels.join("\n");
     const read = (): void => {
-      if (location.hash === written && written !== "") return;
+      if (location.hash === written) return;
       const route = readRoute(location.hash);
       setPage(route.page);
       if (route.page !== "view") return;
@@ -171,7 +172,6 @@ function useAddress(): Route["page"] {
     const later = (): void => {
       timer ??= setTimeout(write, ADDRESS_WAIT_MS);
     };
-    read();
     const stops = [explorer.changed.subscribe(later), explorer.painted.subscribe(later)];
     addEventListener("hashchange", read);
     addEventListener("popstate", read);

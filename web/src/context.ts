@@ -25,5 +25,10 @@ export function useShared(): Shared {
 /** Renders again whenever the emitter tells. */
 export function useEmitter(emitter: Emitter): void {
   const [, set] = useState(0);
-  useEffect(() => emitter.subscribe(() => set((n) => n + 1)), [emitter]);
+  const seen = emitter.version;
+  useEffect(() => {
+    // Something may have happened between rendering and now.
+    if (emitter.version !== seen) set((n) => n + 1);
+    return emitter.subscribe(() => set((n) => n + 1));
+  }, [emitter]);
 }

@@ -7,6 +7,7 @@ import { Client } from "./api/client";
 import { App } from "./app";
 import { SharedContext } from "./context";
 import { Explorer } from "./explore/explorer";
+import { readRoute } from "./lib/address";
 import { Session } from "./lib/session";
 import { Theme } from "./lib/theme";
 
@@ -15,6 +16,8 @@ const client = new Client(session, new URL(".", document.baseURI).href);
 const theme = new Theme();
 const explorer = new Explorer(client);
 explorer.start();
+const route = readRoute(location.hash);
+if (route.page === "view") explorer.apply(route.state);
 
 // Counters for tests and for whoever wants to look: how many frames, how many with a hole, requests at once.
 Object.assign(globalThis, { headwater: { explorer: explorer.counters, loader: explorer.loader.counters } });

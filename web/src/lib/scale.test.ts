@@ -22,6 +22,8 @@ test("marks are round and few", () => {
   expect(valueTicks([0.4, 10.2], 5)).toEqual({ ticks: [2, 4, 6, 8, 10], decimals: 0 });
   expect(valueTicks([20.11, 20.19], 4).ticks.map((t) => t.toFixed(2))).toEqual(["20.12", "20.14", "20.16", "20.18"]);
   expect(valueTicks([20.11, 20.19], 4).decimals).toBe(2);
+  expect(valueTicks([5, 103], 4.5)).toEqual({ ticks: [25, 50, 75, 100], decimals: 0 });
+  expect(valueTicks([0, 1], 4)).toEqual({ ticks: [0, 0.25, 0.5, 0.75, 1], decimals: 2 });
   expect(valueTicks([3, 3], 4).ticks).toEqual([3]);
   for (const size of [1e-12, 1, 1e15]) expect(valueTicks([0, size], 6).ticks.length).toBeLessThanOrEqual(7);
 });

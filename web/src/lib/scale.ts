@@ -34,16 +34,17 @@ export function union(a: Range | undefined, b: Range | undefined): Range | undef
   return [Math.min(a[0], b[0]), Math.max(a[1], b[1])];
 }
 
-/** Round steps for marks: 1, 2, 5 times a power of ten, at most `count` in a range. */
+/** Round steps for marks: 1, 2, 2.5, 5 times a power of ten, at most `count` in a range. */
 export function valueTicks([low, high]: Range, count: number): { ticks: number[]; decimals: number } {
   const size = high - low;
   if (!(size > 0) || !Number.isFinite(size)) return { ticks: [low], decimals: 3 };
   const least = size / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(least));
-  const step = ([1, 2, 5, 10].find((digit) => digit * power >= least * 0.999) ?? 10) * power;
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const digit = [1, 2, 2.5, 5, 10].find((each) => each * power >= least * 0.999) ?? 10;
+  const step = digit * power;
+  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (digit === 2.5 ? 1 : 0));
   const ticks: number[] = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9 && ticks.length < 100; k++)
+  for (let k = Math.ceil(low / step - 1e-9) + 0; k * step <= high + step * 1e-9 && ticks.length < 100; k++)
     ticks.push(k * step);
   return { ticks, decimals };
 }

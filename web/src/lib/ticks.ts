@@ -31,8 +31,8 @@ function steps(): Step[] {
   ] as const) {
     for (const count of counts) out.push(["clock", count * unit, count * unit]);
   }
-  for (const count of [1n, 2n, 7n, 14n]) out.push(["day", count, count * DAY]);
-  for (const count of [1n, 3n, 6n]) out.push(["month", count, count * 30n * DAY]);
+  for (const count of [1n, 2n, 4n, 7n, 14n]) out.push(["day", count, count * DAY]);
+  for (const count of [1n, 2n, 3n, 6n]) out.push(["month", count, count * 30n * DAY]);
   for (const count of [1n, 2n, 5n, 10n, 20n, 50n, 100n]) out.push(["year", count, count * 365n * DAY]);
   return out;
 }
@@ -89,7 +89,7 @@ function marks(unit: Unit, size: bigint, span: Span, zone: Zone): Instant[] {
       break;
     case "day": {
       const every = Number(size);
-      // Weeks begin on Mondays; two-day steps count from 1970, so that panning does not move the marks.
+      // Weeks begin on Mondays; other steps count from 1970, so that panning does not move the marks.
       const days = floorDiv(span.from + zoneShift(span.from, zone), DAY);
       const phase = every % 7 === 0 ? 4 : 0;
       const back = (((Number(days) - phase) % every) + every) % every;

@@ -1,6 +1,6 @@
 /** Streams on the left, plots on the right; how to send a first point while there is nothing. */
 import type { JSX, RefObject } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Client } from "../api/client";
 import { fetchStorage, type TableUse } from "../api/storage";
 import type { StreamInfo } from "../api/streams";
@@ -32,6 +32,11 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
   const [isEmpty, setEmpty] = useState(false);
   const plots = useRef<HTMLDivElement>(null);
   const wasEmpty = useRef(false);
+  // Asked for beside the list of streams, so that a first look waits for one answer only.
+  const likely = useMemo(
+    () => (explorer.channels.all.length === 0 ? ofLargestTable(client) : Promise.resolve([])),
+    [client, explorer],
+  );
 
   const onStreams = useCallback(
     (streams: readonly StreamInfo[], total: number) => {
@@ -41,9 +46,10 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
         return;
       }
       setEmpty(false);
-      if (explorer.channels.all.length === 0) void chooseFirst(client, explorer, streams, wasEmpty.current);
+      if (explorer.channels.all.length === 0)
+        void chooseFirst(explorer, streams, wasEmpty.current ? undefined : likely);
     },
-    [client, explorer],
+    [explorer, likely],
   );
 
   // An empty database is asked often, so that the first point is seen at once.
@@ -95,12 +101,12 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
 
 /** Shows something of a stream with many events, so that the first look is at data. */
 async function chooseFirst(
-  client: Client,
   explorer: Explorer,
   streams: readonly StreamInfo[],
-  isFirstPoint: boolean,
+  likely: Promise<readonly StreamInfo[]> | undefined,
 ): Promise<void> {
-  const best = mostEvents([...streams, ...(isFirstPoint ? [] : await ofLargestTable(client))]);
+  const isFirstPoint = likely === undefined;
+  const best = mostEvents([...streams, ...((await likely) ?? [])]);
   // Meanwhile somebody may have chosen.
   if (!best || explorer.channels.all.length > 0) return;
   const fields = best.fields.filter((field) => isPlottable(field.type));
