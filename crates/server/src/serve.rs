@@ -213,6 +213,8 @@ pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartEr
         // Before the start, so that a signal during a long recovery is not lost.
         let mut term = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // Without somebody who listens, this one would end the process.
+        let _hangup = signal(SignalKind::hangup())?;
         let server = Server::start(settings).await?;
         let (stop, stopped) = watch::channel(false);
         notify("READY=1");
@@ -266,6 +268,7 @@ fn told(settings: &Settings, addr: SocketAddr, db: &Database, guard: &Guard) {
         db = %settings.db().display(),
         memory_budget = settings.engine.memory_budget_bytes,
         durability = ?settings.engine.durability,
+        late_policy = %settings.engine.late_policy,
         tls = settings.tls_cert.is_some(),
         tokens = !guard.is_open(),
         "listening"

@@ -348,3 +348,17 @@ fn simulated_sensors_send_to_a_running_server() {
         Some(2)
     );
 }
+
+#[test]
+fn an_idle_server_of_an_empty_database_is_small() {
+    let bench = Bench::new();
+    let served = Served::start(&bench.db(), &[]);
+    let text = served.ask("GET", "/metrics", "", "");
+    let bytes = text
+        .lines()
+        .find_map(|line| line.strip_prefix("process_resident_memory_bytes "))
+        .and_then(|bytes| bytes.parse::<f64>().ok())
+        .unwrap();
+    assert!(bytes < 40.0 * 1024.0 * 1024.0, "{bytes} bytes");
+    assert_eq!(served.end("-TERM").code, 0);
+}

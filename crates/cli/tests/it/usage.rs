@@ -101,8 +101,6 @@ fn help_texts_are_as_they_were() {
         "table alter",
         "table show",
         "table drop",
-        "serve",
-        "config",
         "demo",
         "token",
         "token create",
@@ -127,5 +125,19 @@ fn help_texts_are_as_they_were() {
             stdout, expected,
             "help of `{command}`; UPDATE_HELP=1 accepts it"
         );
+    }
+}
+
+/// The texts of settings are those of the table, which is the page's test; here, that every one has a flag.
+#[test]
+fn every_setting_of_the_server_has_a_flag_with_its_help() {
+    for command in ["serve", "config"] {
+        let (code, stdout, _) = output(&[command, "--help"]);
+        assert_eq!(code, 0);
+        for setting in headwater_server::settings::table() {
+            let flag = format!("--{}", setting.flag());
+            assert!(stdout.contains(&flag), "{command}: {flag}");
+            assert!(stdout.contains(setting.about), "{command}: {flag}");
+        }
     }
 }

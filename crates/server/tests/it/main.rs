@@ -13,6 +13,7 @@ mod asking;
 mod clients;
 mod edge;
 mod health;
+mod limits;
 mod openapi;
 mod page;
 mod settings_page;
