@@ -285,14 +285,16 @@ test("the sample data of the repository make a good picture", async () => {
   const table = ["--table", "weather", "--time", "epoch_ms:ms", "--tag", "origin", "--null", "NA"];
   weather.run(["import", "--db", weather.db, ...table, ...columns, file]);
   const url = await weather.start();
-  const channels = ["JFK.temp", "LGA.temp", "JFK.wind_speed", "JFK.pressure"].map((name) => `c=weather,origin=${name}`);
-  const { page, problems, close } = await open(browser, `${url}#/view?${channels.join("&")}&layout=field`);
+  const channels = ["JFK.temp", "JFK.pressure", "JFK.wind_speed"].map((name) => `c=weather,origin=${name}`);
+  const { page, problems, close } = await open(browser, `${url}#/view?${channels.join("&")}`, {
+    viewport: { width: 1120, height: 640 },
+  });
   await settled(page);
   await pointAt(page, 1_374_000_000_000_000_000n);
   await settled(page);
   for (const plot of [0, 1, 2])
     expect(await page.locator(".plot").nth(plot).locator(".reading").count()).toBeGreaterThan(0);
-  expect((await drawnColumns(page)).drawn).toBeGreaterThan(700);
+  expect((await drawnColumns(page)).drawn).toBeGreaterThan(500);
   await shoot(page, "sample-data");
   expect(problems).toEqual([]);
   await close();

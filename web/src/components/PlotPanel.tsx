@@ -121,7 +121,7 @@ function makeChart(
 
 /** How many marks a vertical scale of a height has room for. */
 function markCount(height: number): number {
-  return Math.min(10, Math.max(2, height / 40));
+  return Math.min(9, Math.max(2, height / 34));
 }
 
 function valueLabels(splits: readonly number[], low: number, high: number, height: number): string[] {
