@@ -61,10 +61,12 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
         let Some(state) = view.state(partition)? else {
             continue;
         };
+        // Decoded once for all fields.
+        let newest = newest_row(view, partition, &state)?;
         for (field, best) in fields.iter().zip(&mut stored) {
             // Partitions are apart in time: the newest one with a value has the newest value.
             if best.0.is_none() {
-                *best = in_partition(view, partition, &state, *field)?;
+                *best = in_partition(view, partition, &state, newest.as_ref(), *field)?;
             }
         }
     }
@@ -221,44 +223,57 @@ fn in_partition(
     view: &StreamView,
     partition: &Arc<Partition>,
     state: &Arc<StreamState>,
+    newest: Option<&Rows>,
     field: FieldId,
 ) -> Result<Best> {
     let mut best = Best::default();
-    main_run(view, partition, state, field, &mut best)?;
+    main_run(view, partition, state, newest, field, &mut best)?;
     for run in &state.late {
         backwards(view, partition, run, field, &mut best)?;
     }
     Ok(best)
 }
 
+/// The newest row of the main run, if it is kept apart and still there.
+fn newest_row(
+    view: &StreamView,
+    partition: &Partition,
+    state: &StreamState,
+) -> Result<Option<Rows>> {
+    let Some(bytes) = &state.last_row else {
+        return Ok(None);
+    };
+    let hidden = view.hidden(partition);
+    if state
+        .main
+        .last()
+        .is_some_and(|l| hidden.touches(&ClosedRange::nanos(l.last, l.last)))
+    {
+        return Ok(None);
+    }
+    let rows = decode_rows(&mut Cursor::new(bytes)).map_err(|e| {
+        crate::Error::decode(partition.file.path(), partition.record.footer_offset, e)
+    })?;
+    let columns = rows
+        .columns
+        .into_iter()
+        .map(|(f, c)| (f, crate::memory::in_table_type(c, &view.table, f)));
+    Ok(Some(Rows {
+        times: rows.times,
+        columns: columns.collect(),
+    }))
+}
+
 fn main_run(
     view: &StreamView,
     partition: &Partition,
     state: &StreamState,
+    newest: Option<&Rows>,
     field: FieldId,
     best: &mut Best,
 ) -> Result<()> {
-    let hidden = view.hidden(partition);
-    if let Some(bytes) = &state.last_row
-        && !state
-            .main
-            .last()
-            .is_some_and(|l| hidden.touches(&ClosedRange::nanos(l.last, l.last)))
-    {
-        let rows = decode_rows(&mut Cursor::new(bytes)).map_err(|e| {
-            crate::Error::decode(partition.file.path(), partition.record.footer_offset, e)
-        })?;
-        let columns = rows
-            .columns
-            .into_iter()
-            .map(|(f, c)| (f, crate::memory::in_table_type(c, &view.table, f)));
-        let rows = Rows {
-            times: rows.times,
-            columns: columns.collect(),
-        };
-        if best.offer_rows(&rows, field) {
-            return Ok(());
-        }
+    if newest.is_some_and(|rows| best.offer_rows(rows, field)) {
+        return Ok(());
     }
     if state.base.is_none_or(|base| base == Level::MAX) {
         return backwards(view, partition, &state.main, field, best).map(drop);
