@@ -122,7 +122,7 @@ pub(crate) fn aggregate(
         });
         whole?;
         add_aged(view, spec, &mut collector)?;
-        collector.bins
+        collector.bins.sorted()
     } else {
         by_bin(view, field, spec)?
     };
@@ -161,10 +161,53 @@ impl Ends {
     }
 }
 
+/// Aggregates by bin. They are found in rising order but for what is read from rows, which comes after the buckets of its
+/// partition.
+#[derive(Default)]
+struct ByBin {
+    rising: Vec<(i128, Aggregate)>,
+    /// Bins that are not in `rising` and lie before its end.
+    others: BTreeMap<i128, Aggregate>,
+}
+
+impl ByBin {
+    fn merge(&mut self, bin: i128, aggregate: &Aggregate) {
+        let newest = self.rising.last_mut();
+        let known = match newest {
+            Some((newest, known)) if *newest == bin => Some(known),
+            Some((newest, _)) if bin < *newest => {
+                let found = self.rising.binary_search_by_key(&bin, |(b, _)| *b);
+                match found.ok().and_then(|at| self.rising.get_mut(at)) {
+                    Some((_, known)) => Some(known),
+                    None => Some(self.others.entry(bin).or_insert(Aggregate::EMPTY)),
+                }
+            }
+            _ => None,
+        };
+        match known {
+            Some(known) => known.merge(aggregate),
+            None => {
+                let mut first = Aggregate::EMPTY;
+                first.merge(aggregate);
+                self.rising.push((bin, first));
+            }
+        }
+    }
+
+    fn sorted(self) -> Vec<(i128, Aggregate)> {
+        let mut all = self.rising;
+        if !self.others.is_empty() {
+            all.extend(self.others);
+            all.sort_unstable_by_key(|(bin, _)| *bin);
+        }
+        all
+    }
+}
+
 struct Collector {
     field: FieldId,
     spec: Bins,
-    bins: BTreeMap<i128, Aggregate>,
+    bins: ByBin,
 }
 
 impl Collector {
@@ -172,15 +215,12 @@ impl Collector {
         Collector {
             field,
             spec,
-            bins: BTreeMap::new(),
+            bins: ByBin::default(),
         }
     }
 
     fn merge(&mut self, bin: i128, aggregate: &Aggregate) {
-        self.bins
-            .entry(bin)
-            .or_insert(Aggregate::EMPTY)
-            .merge(aggregate);
+        self.bins.merge(bin, aggregate);
     }
 
     /// Takes a bucket that lies in one bin and of which nothing has expired; others must be looked into.
@@ -328,12 +368,12 @@ fn add_aged(view: &StreamView, spec: &AggregateSpec, collector: &mut Collector) 
     Ok(())
 }
 
-/// The aggregates of a field by bin number.
+/// The aggregates of a field by bin number, rising.
 pub(crate) fn by_bin(
     view: &StreamView,
     field: FieldId,
     spec: &AggregateSpec,
-) -> Result<BTreeMap<i128, Aggregate>> {
+) -> Result<Vec<(i128, Aggregate)>> {
     let range = &spec.range;
     let fields = view.fields_to_read(&[field]);
     let memory = view.memory_rows(range, Some(&fields));
@@ -369,5 +409,5 @@ pub(crate) fn by_bin(
     done.memory_before(&memory, None, &mut |rows| {
         collector.add(&view.settled(rows))
     });
-    Ok(collector.bins)
+    Ok(collector.bins.sorted())
 }

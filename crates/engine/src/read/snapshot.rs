@@ -294,7 +294,7 @@ impl Snapshot {
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
-        let view = self.view(found, &ClosedRange::ALL);
+        let view = self.view(found, &spec.range);
         let field = Self::field(&view.table, field)?;
         aggregate::aggregate(&view, field, spec)
     }
@@ -320,12 +320,13 @@ impl Snapshot {
         level: Level,
         offset: i64,
     ) -> Result<Vec<(i64, Aggregate)>> {
-        let view = self.view(found, &ClosedRange::ALL);
+        let buckets = level.tile_buckets(offset);
+        let range = buckets.map_or(ClosedRange::EMPTY, |b| level.span(*b.start(), *b.end()));
+        let view = self.view(found, &range);
         let field = Self::field(&view.table, field)?;
-        let Some(buckets) = level.tile_buckets(offset) else {
+        if range.is_empty() {
             return Ok(Vec::new());
-        };
-        let range: ClosedRange = level.span(*buckets.start(), *buckets.end());
+        }
         let spec = AggregateSpec {
             range,
             bins: Bins::Level(level),
