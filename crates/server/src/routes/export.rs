@@ -152,14 +152,20 @@ impl Asked {
         };
         let time = match query.one("time")? {
             None | Some("ns") => TimeFormat::Unit(TimeUnit::Nanoseconds),
+            Some("us") => TimeFormat::Unit(TimeUnit::Microseconds),
+            Some("ms") => TimeFormat::Unit(TimeUnit::Milliseconds),
+            Some("s") => TimeFormat::Unit(TimeUnit::Seconds),
             Some("rfc3339") => TimeFormat::Rfc3339,
             Some(other) => {
-                return Err(QueryError::value("time", "expected ns or rfc3339", other).into());
+                let reason = "expected rfc3339, ns, us, ms or s";
+                return Err(QueryError::value("time", reason, other).into());
             }
         };
-        if form == Form::Lines && matches!(time, TimeFormat::Rfc3339) {
+        if let (Form::Lines, Some(time)) = (form, query.one("time")?)
+            && time != "ns"
+        {
             let reason = "line protocol has times in ns";
-            return Err(QueryError::value("time", reason, "rfc3339").into());
+            return Err(QueryError::value("time", reason, time).into());
         }
         Ok(Asked {
             table,
