@@ -41,7 +41,7 @@ enum Experiment {
     Wa(experiments::wa::Arguments),
     /// Peak memory with many events and with many streams, and opening after a kill.
     Memory(experiments::memory::Arguments),
-    /// The server under load: line protocol over HTTP.
+    /// The server under load: line protocol over HTTP, and questions.
     Server(experiments::server::Arguments),
     #[command(hide = true)]
     ServerChild(experiments::server::ChildArguments),

@@ -303,7 +303,17 @@ fn tiles_count_every_point_and_agree_with_sqlite() {
 /// The experiment looks for everything that was acknowledged in the database that the server leaves.
 #[test]
 fn server_writes_over_http_and_finds_everything_again() {
-    let (text, report) = lab("server", &["--values", "40000", "--requests", "2000"]);
+    let (text, report) = lab(
+        "server",
+        &[
+            "--part",
+            "writing",
+            "--values",
+            "40000",
+            "--requests",
+            "2000",
+        ],
+    );
     assert!(
         text.contains("| one line a request, 256 connections |"),
         "{text}"
@@ -335,4 +345,40 @@ fn server_writes_over_http_and_finds_everything_again() {
         );
     }
     assert_judged(&report, 7);
+}
+
+/// The experiment looks at the answers itself before it counts them.
+#[test]
+fn server_asks_every_question_of_a_process_of_its_own() {
+    let (text, report) = lab(
+        "server",
+        &[
+            "--part",
+            "reading",
+            "--points",
+            "70000",
+            "--rows",
+            "200",
+            "--seconds",
+            "0.05",
+            "--connections",
+            "3",
+        ],
+    );
+    assert!(
+        text.contains("| count of all points of the channel | 1 |"),
+        "{text}"
+    );
+    let reading = &report["figures"]["reading"];
+    let rows = reading["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 9);
+    for row in rows {
+        let connections = row["connections"].as_u64().unwrap();
+        assert!([1, 3].contains(&connections), "{row}");
+        // Each connection of each of the two rounds asks at least once.
+        assert!(row["asked"].as_u64().unwrap() >= 2 * connections, "{row}");
+        assert!(row["body_bytes"].as_u64().unwrap() > 20, "{row}");
+    }
+    assert!(reading["peak_bytes"].as_u64().unwrap() > 1 << 20);
+    assert_judged(&report, 9);
 }

@@ -1,11 +1,15 @@
 //! The server under load: client and server on one machine, payloads made beforehand.
 //!
+//! `writing`: line protocol over HTTP. `reading`: tiles, rows, newest values, bins, counts.
+//!
 //! The server runs as a process of its own, so that its CPU time and memory are told apart from the client's. Each case gets a
 //! fresh database. What was acknowledged is looked for in the database after the server has stopped.
 
 mod child;
 mod client;
+mod connection;
 mod fleet;
+mod reading;
 mod writing;
 
 pub(crate) use child::{ChildArguments, run_child};
@@ -27,21 +31,45 @@ pub(crate) struct Arguments {
     /// Requests in all for the cases with one line a request.
     #[arg(long, default_value_t = 200_000)]
     requests: usize,
-    /// Only cases whose name holds this, such as `late` or `64`.
+    /// Points of the large channel that is asked about.
+    #[arg(long, default_value_t = 10_000_000)]
+    points: u64,
+    /// Rows of each of a hundred devices with ten fields that are asked about.
+    #[arg(long, default_value_t = 10_000)]
+    rows: u64,
+    /// Seconds each question is asked for, in every round.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Connections where many ask.
+    #[arg(long, default_value_t = 16)]
+    connections: usize,
+    /// Only `writing`, or only `reading`.
+    #[arg(long, default_value = "")]
+    part: String,
+    /// Only cases of writing whose name holds this, such as `late` or `64`.
     #[arg(long, default_value = "")]
     only: String,
 }
 
 #[derive(Serialize)]
 struct Figures {
-    writing: writing::Figures,
+    writing: Option<writing::Figures>,
+    reading: Option<reading::Figures>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("server", &arguments.common)?;
     let mut targets = Targets::default();
-    let figures = Figures {
-        writing: writing::run(&bench, arguments, &mut targets)?,
+    let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
+    let mut figures = Figures {
+        writing: None,
+        reading: None,
     };
+    if wants("writing") {
+        figures.writing = Some(writing::run(&bench, arguments, &mut targets)?);
+    }
+    if wants("reading") {
+        figures.reading = Some(reading::measure(&bench, arguments, &mut targets)?);
+    }
     bench.finish(&figures, &targets)
 }

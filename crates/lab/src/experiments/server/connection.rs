@@ -1,0 +1,99 @@
+//! One connection that asks and is kept: as cheap as it can be, so that what is measured is the server.
+
+use crate::harness::Failure;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A question as bytes, to be made once and sent often.
+pub(crate) fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").into_bytes()
+}
+
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are filled.
+    filled: usize,
+}
+
+/// What came back; the body stands in the connection's buffer until the next request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    body: (usize, usize),
+}
+
+impl Connection {
+    pub(crate) fn open(addr: SocketAddr) -> Result<Connection, Failure> {
+        let stream = TcpStream::connect(addr)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Connection {
+            stream,
+            buffer: vec![0; 1 << 20],
+            filled: 0,
+        })
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn send(&mut self, request: &[u8]) -> Result<Answer, Failure> {
+        self.stream.write_all(request)?;
+        self.filled = 0;
+        let head = loop {
+            if let Some(head) = find(
+                self.buffer.get(..self.filled).unwrap_or_default(),
+                b"\r\n\r\n",
+            ) {
+                break head + 4;
+            }
+            self.fill()?;
+        };
+        let text = std::str::from_utf8(self.buffer.get(..head).unwrap_or_default())?;
+        let status = text
+            .get(9..12)
+            .and_then(|s| s.parse().ok())
+            .ok_or("not an answer")?;
+        let length = text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            let is_it = name.eq_ignore_ascii_case("content-length");
+            is_it.then(|| value.trim().parse::<usize>().ok())?
+        });
+        let length = match (length, status) {
+            (Some(length), _) => length,
+            (None, 204 | 304) => 0,
+            (None, _) => return Err("an answer without a length".into()),
+        };
+        while self.filled < head + length {
+            self.fill()?;
+        }
+        Ok(Answer {
+            status,
+            body: (head, head + length),
+        })
+    }
+
+    pub(crate) fn body(&self, answer: &Answer) -> &[u8] {
+        self.buffer
+            .get(answer.body.0..answer.body.1)
+            .unwrap_or_default()
+    }
+
+    fn fill(&mut self) -> Result<(), Failure> {
+        if self.filled == self.buffer.len() {
+            self.buffer.resize(2 * self.filled, 0);
+        }
+        let free = self.buffer.get_mut(self.filled..).unwrap_or_default();
+        match self.stream.read(free)? {
+            0 => Err("the server closed the connection".into()),
+            read => {
+                self.filled += read;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|w| w == what)
+}
