@@ -214,6 +214,7 @@ impl Core {
                     measured: analyzer.measured(),
                     candidates: analyzer.ranking().to_vec(),
                     decisions: analyzer.decisions().copied().collect(),
+                    histogram: lateness.histogram().buckets().collect(),
                     quantiles: Vec::new(),
                     paper: None,
                 };
@@ -281,6 +282,8 @@ pub struct ShardLateReport {
     pub candidates: Vec<Ranked>,
     /// The newest decisions, the oldest first.
     pub decisions: Vec<Decision>,
+    /// How many of the events seen lately were how late, in events of their stream: as [`crate::late::Histogram::buckets`].
+    pub histogram: Vec<(u64, f64)>,
     /// Shares of the events seen lately, and how late they are at most, in events of their stream.
     pub quantiles: Vec<(f64, f64)>,
     /// What Algorithm 1 of the paper would say with that many events of memory.

@@ -8,7 +8,7 @@ use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use headwater::{PartitionInfo, Stats};
+use headwater::{LateReport, PartitionInfo, Stats};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,6 +39,7 @@ struct Storage {
     partitions_total: u64,
     partitions: Vec<Partition>,
     memory: Memory,
+    late: Late,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,6 +81,43 @@ struct Memory {
 }
 
 /// Sums over everything would tell of streams that may not be seen, so it takes somebody who may read all of them.
+/// What is known of late events, over all shards.
+#[derive(Debug, Serialize)]
+struct Late {
+    /// Of the events seen lately, those that were not the newest of their stream.
+    share: f64,
+    /// How many were how late, in events of their stream; older ones count less and less.
+    histogram: Vec<LateBucket>,
+    /// Who decides, and what is in force.
+    policy: String,
+    /// Of the shard that saw most: what each policy is predicted to write per event.
+    candidates: Vec<Candidate>,
+    /// The newest changes of policy, shard by shard.
+    decisions: Vec<Decision>,
+}
+
+#[derive(Debug, Serialize)]
+struct LateBucket {
+    le_events: u64,
+    count: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Candidate {
+    policy: String,
+    predicted: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Decision {
+    shard: usize,
+    /// Events the shard had seen.
+    at_events: u64,
+    from: String,
+    to: String,
+    reason: String,
+}
+
 async fn storage(
     State(app): State<Arc<App>>,
     access: Access,
@@ -96,7 +134,12 @@ async fn storage(
     let storage = app
         .blocking(|app| {
             let stats = app.db.stats()?;
-            Ok(Storage::of(app, &stats, app.db.partitions()))
+            Ok(Storage::of(
+                app,
+                &stats,
+                app.db.partitions(),
+                &app.db.late(),
+            ))
         })
         .await?;
     let body = serde_json::to_vec(&storage).map_err(|error| {
@@ -107,7 +150,12 @@ async fn storage(
 }
 
 impl Storage {
-    fn of(app: &App, stats: &Stats, mut partitions: Vec<PartitionInfo>) -> Storage {
+    fn of(
+        app: &App,
+        stats: &Stats,
+        mut partitions: Vec<PartitionInfo>,
+        late: &LateReport,
+    ) -> Storage {
         let tables = app.db.tables().into_iter().map(|table| {
             let mine = || partitions.iter().filter(|p| p.table == table.name);
             let ns = |at: Option<i64>| at.map(|ns| ns.to_string());
@@ -161,6 +209,7 @@ impl Storage {
                 used: stats.memory_bytes,
                 budget: app.db.memory_budget_bytes() as u64,
             },
+            late: Late::of(late),
         }
     }
 }
@@ -174,6 +223,57 @@ impl Partition {
             bytes: info.bytes,
             events: info.events,
             late_runs: info.late_runs,
+        }
+    }
+}
+
+impl Late {
+    fn of(report: &LateReport) -> Late {
+        let shards = &report.shards;
+        let seen: f64 = shards.iter().map(|s| s.events as f64).sum();
+        let late: f64 = shards.iter().map(|s| s.late_share * s.events as f64).sum();
+        let mut histogram: BTreeMap<u64, f64> = BTreeMap::new();
+        for (start, count) in shards.iter().flat_map(|s| &s.histogram) {
+            // Octaves: the engine's buckets are finer, and none crosses a power of two.
+            let bits = 64 - start.leading_zeros();
+            let bound = 1u64.checked_shl(bits).map_or(u64::MAX, |end| end - 1);
+            *histogram.entry(bound).or_default() += count;
+        }
+        let mut in_force: Vec<String> = shards
+            .iter()
+            .map(|s| s.in_force.policy.to_string())
+            .collect();
+        in_force.sort();
+        in_force.dedup();
+        let busiest = shards.iter().max_by_key(|s| s.events);
+        Late {
+            share: if seen > 0.0 { late / seen } else { 0.0 },
+            histogram: histogram
+                .into_iter()
+                .filter(|(_, count)| *count > 0.0)
+                .map(|(le_events, count)| LateBucket { le_events, count })
+                .collect(),
+            policy: format!("{}: {}", report.choice, in_force.join(" and ")),
+            candidates: busiest
+                .into_iter()
+                .flat_map(|s| &s.candidates)
+                .map(|c| Candidate {
+                    policy: c.candidate.to_string(),
+                    predicted: c.predicted,
+                })
+                .collect(),
+            decisions: shards
+                .iter()
+                .enumerate()
+                .flat_map(|(shard, s)| s.decisions.iter().map(move |d| (shard, d)))
+                .map(|(shard, d)| Decision {
+                    shard,
+                    at_events: d.at_events,
+                    from: d.from.to_string(),
+                    to: d.to.to_string(),
+                    reason: d.reason.to_string(),
+                })
+                .collect(),
         }
     }
 }

@@ -62,6 +62,16 @@ pub(crate) fn get(server: &Running, path: &str) -> (u16, String) {
     (status, answer.body_mut().read_to_string().unwrap())
 }
 
+/// Writes line protocol; gives the status and what was answered.
+pub(crate) fn write(server: &Running, lines: &str) -> (u16, String) {
+    let mut answer = client()
+        .post(server.url("/write?precision=ns"))
+        .send(lines)
+        .unwrap();
+    let status = answer.status().as_u16();
+    (status, answer.body_mut().read_to_string().unwrap())
+}
+
 /// The body of an answer that must be a success.
 pub(crate) fn json(server: &Running, path: &str) -> Value {
     let (status, body) = get(server, path);

@@ -1,6 +1,6 @@
 //! Following channels.
 
-use super::{cars, encoded, json, refused, serve};
+use super::{SECOND, START, cars, encoded, json, refused, serve, write};
 use crate::support::{Running, client};
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
@@ -78,4 +78,46 @@ fn no_more_follow_than_may() {
         std::thread::sleep(Duration::from_millis(20));
     }
     panic!("nobody made room");
+}
+
+#[test]
+fn values_arrive_when_they_are_written_late_ones_too() {
+    let server = serve(cars);
+    let mut lines = follow(&server, &["obd,car=a.speed", "obd,car=a.gear"]);
+    assert_eq!(lines.next().as_deref(), Some(": live"));
+    let newest = START + 5_000 * SECOND;
+    // Another car, and a value that clashes with its field: nobody is told of them.
+    let body = format!(
+        "obd,car=b speed=1 {newest}\nobd,car=a speed=7.5 {newest}\nobd,car=a speed=\"fast\" {}\nobd,car=a odometer=3i {}\n",
+        newest + 1,
+        newest + 2
+    );
+    let (status, _) = write(&server, &body);
+    assert_eq!(status, 400);
+    assert_eq!(lines.next().as_deref(), Some("event: data"));
+    let data = lines.next().unwrap();
+    assert_eq!(
+        data,
+        format!(
+            "data: {{\"channel\":\"obd,car=a.speed\",\"time\":[\"{newest}\"],\"value\":[7.5]}}"
+        )
+    );
+    // What was told can be read.
+    let path = format!("/api/v1/scan?stream=obd%2Ccar%3Da&from={newest}&fields=speed");
+    assert_eq!(
+        json(&server, &path)["fields"]["speed"],
+        serde_json::json!([7.5])
+    );
+    let late = START + SECOND / 2;
+    assert_eq!(
+        write(&server, &format!("obd,car=a gear=4u {late}\n")).0,
+        204
+    );
+    assert_eq!(lines.next().as_deref(), Some("event: data"));
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .contains(&format!("gear\",\"time\":[\"{late}\"],\"value\":[4]"))
+    );
 }

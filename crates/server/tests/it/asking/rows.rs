@@ -271,5 +271,16 @@ fn storage_tells_what_is_there() {
     assert!(storage["bytes_per_event"].as_f64().unwrap() > 0.0);
     assert_eq!(storage["write_amplification"]["by_cause"]["flush"], 6_004);
     assert_eq!(storage["memory"]["budget"], 64 << 20);
+    let late = &storage["late"];
+    assert!(
+        late["policy"].as_str().unwrap().starts_with("adaptive: "),
+        "{late}"
+    );
+    assert_eq!(late["share"], 0.0);
+    // Too few events to judge by.
+    assert_eq!(
+        (&late["candidates"], &late["decisions"]),
+        (&value!([]), &value!([]))
+    );
     refused(&server, 400, "E_PARAMETER", &["/api/v1/storage?all=1"]);
 }

@@ -1,6 +1,6 @@
 //! Tiles: Respawn's route, several at once, bytes, tags.
 
-use super::{START, cars, encoded, get, json, refused, serve};
+use super::{SECOND, START, cars, encoded, get, json, refused, serve, write};
 use crate::support::{Running, client};
 use headwater::{Batch, Database, Level, Options, StreamName, Timestamp};
 use serde_json::{Value, json as value};
@@ -229,6 +229,41 @@ fn a_tag_is_good_until_the_data_change() {
     assert_eq!(head.status(), 200);
     assert_eq!(head.headers()["cache-control"], "private, no-cache");
     assert_eq!(get(&server, "/tiles/").0, 404);
+}
+
+#[test]
+fn a_tile_that_is_kept_follows_its_data_and_no_others() {
+    let server = serve(cars);
+    let (first, second) = (offset(0), offset(0) + 1);
+    let path = |offset: i64| format!("/tiles/{CHANNEL}/0.{offset}.json?fields=count,max");
+    let one = with_tag(&server, &path(first), None);
+    let two = with_tag(&server, &path(second), None);
+    assert_eq!(with_tag(&server, &path(first), None), one);
+    // A value late in the first tile.
+    let late = START + SECOND / 2;
+    assert_eq!(
+        write(&server, &format!("obd,car=a speed=12345 {late}\n")).0,
+        204
+    );
+    let (status, tag, body) = with_tag(&server, &path(first), Some(&one.1));
+    assert_eq!(status, 200);
+    assert!(tag != one.1);
+    assert!(String::from_utf8(body).unwrap().contains("[2,12345.0]"));
+    assert_eq!(with_tag(&server, &path(second), Some(&two.1)).0, 304);
+    // Another stream, and later values of this one, change neither.
+    let newer = START + 90_000 * SECOND;
+    assert_eq!(
+        write(
+            &server,
+            &format!("obd,car=a speed=1 {newer}\nobd,car=b speed=1 {late}\n")
+        )
+        .0,
+        204
+    );
+    for (path, tag) in [(path(first), tag), (path(second), two.1)] {
+        assert_eq!(with_tag(&server, &path, Some(&tag)).0, 304);
+        assert_eq!(with_tag(&server, &path, None).1, tag);
+    }
 }
 
 #[test]
