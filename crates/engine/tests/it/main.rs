@@ -8,6 +8,7 @@
 
 mod awaiting;
 mod backup;
+mod compat;
 mod crash;
 mod damage;
 mod faults;
