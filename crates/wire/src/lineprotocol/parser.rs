@@ -171,7 +171,7 @@ impl LineParser {
                 })
             }
             Err(failure) => {
-                stream.forget_fields_from(known_fields);
+                stream.forget_fields_from(known_fields, recent);
                 if failure.is_open && !is_last {
                     return Ok(Outcome::Open);
                 }

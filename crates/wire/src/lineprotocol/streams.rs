@@ -45,7 +45,11 @@ pub(super) struct Streams {
 
 /// The keys of the fields made last, by their place in the line: other streams of the table use the same.
 #[derive(Debug, Default)]
-pub(super) struct RecentFields(Vec<Arc<FieldKey>>);
+pub(super) struct RecentFields {
+    keys: Vec<Arc<FieldKey>>,
+    /// Fields of all streams.
+    count: usize,
+}
 
 /// The name of a field.
 #[derive(Debug)]
@@ -168,11 +172,7 @@ impl Streams {
         bytes_max: usize,
         mut take: impl FnMut(StreamRows, Vec<u64>),
     ) {
-        let field_bytes: usize = self
-            .streams
-            .iter()
-            .map(|s| s.fields.len() * size_of::<Field>())
-            .sum();
+        let field_bytes = self.recent.count * size_of::<Field>();
         if self.name_bytes + field_bytes <= bytes_max {
             for at in self.active.drain(..) {
                 if let Some(stream) = self.streams.get_mut(at) {
@@ -192,6 +192,7 @@ impl Streams {
         self.by_key.clear();
         self.last_key = 0;
         self.name_bytes = 0;
+        self.recent.count = 0;
         for mut stream in self.streams.drain(..) {
             if !stream.times.is_empty() {
                 stream
@@ -211,7 +212,7 @@ const NO_TAGS: [(&str, &str); 0] = [];
 impl RecentFields {
     /// A key for the field at place `at` of a line.
     fn key(&mut self, at: usize, raw: &[u8]) -> Result<Arc<FieldKey>, Fault> {
-        if let Some(key) = self.0.get(at)
+        if let Some(key) = self.keys.get(at)
             && *key.raw == *raw
         {
             return Ok(Arc::clone(key));
@@ -227,9 +228,9 @@ impl RecentFields {
             raw: raw.into(),
             name: unescaped_name(text),
         });
-        match self.0.get_mut(at) {
+        match self.keys.get_mut(at) {
             Some(place) => *place = Arc::clone(&key),
-            None => self.0.push(Arc::clone(&key)),
+            None => self.keys.push(Arc::clone(&key)),
         }
         Ok(key)
     }
@@ -268,6 +269,7 @@ impl Stream {
         if let Some(index) = &mut self.by_field {
             index.insert(raw.into(), self.fields.len());
         }
+        recent.count += 1;
         self.fields.push(Field {
             key,
             column: None,
@@ -292,7 +294,8 @@ impl Stream {
     }
 
     /// Takes back fields that a refused line has made.
-    pub(super) fn forget_fields_from(&mut self, count: usize) {
+    pub(super) fn forget_fields_from(&mut self, count: usize, recent: &mut RecentFields) {
+        recent.count -= self.fields.len().saturating_sub(count);
         for field in self.fields.drain(count.min(self.fields.len())..) {
             if let Some(index) = &mut self.by_field {
                 index.remove(&field.key.raw);
