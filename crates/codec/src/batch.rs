@@ -241,7 +241,9 @@ pub struct MixedTypes {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     entries: Vec<StreamRows>,
+    /// The newest of the first `indexed` entries by name; made when somebody asks by name.
     by_name: HashMap<StreamName, usize>,
+    indexed: usize,
     producer: Option<Producer>,
     expires_at: Option<Timestamp>,
     requires_all: bool,
@@ -303,6 +305,10 @@ impl Batch {
 
     /// The rows of one stream, to append to.
     pub fn stream(&mut self, name: &StreamName) -> &mut StreamRows {
+        let pushed = self.entries.iter().enumerate().skip(self.indexed);
+        for (at, rows) in pushed {
+            self.by_name.insert(rows.name.clone(), at);
+        }
         let at = match self.by_name.get(name) {
             Some(at) => *at,
             None => {
@@ -311,12 +317,12 @@ impl Batch {
                 self.entries.len() - 1
             }
         };
+        self.indexed = self.entries.len();
         &mut self.entries[at]
     }
 
     /// Adds whole columns of one stream. Rows of the same stream may be added several times.
     pub fn push(&mut self, rows: StreamRows) {
-        self.by_name.insert(rows.name.clone(), self.entries.len());
         self.entries.push(rows);
     }
 
@@ -387,5 +393,22 @@ mod tests {
             rows.fields[1].1.to_values(),
             [None, Some(Value::Bool(true)), None]
         );
+    }
+
+    #[test]
+    fn rows_are_found_by_name_however_they_came() {
+        let name = |id: &str| StreamName::new("t", [("id", id)]);
+        let mut batch = Batch::new();
+        batch.push(StreamRows::new(name("1")));
+        batch.push(StreamRows::new(name("2")));
+        batch.push(StreamRows::new(name("1")));
+        batch.stream(&name("1")).row(5, []).unwrap();
+        assert_eq!(batch.entries()[2].times, [5]);
+        batch.stream(&name("3")).row(6, []).unwrap();
+        batch.push(StreamRows::new(name("2")));
+        batch.stream(&name("2")).row(7, []).unwrap();
+        batch.stream(&name("3")).row(8, []).unwrap();
+        let times: Vec<&[i64]> = batch.entries().iter().map(|e| &*e.times).collect();
+        assert_eq!(times, [&[][..], &[], &[5], &[6, 8], &[7]]);
     }
 }
