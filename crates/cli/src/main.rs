@@ -15,6 +15,7 @@ mod commands;
 mod failure;
 mod grid;
 mod input;
+mod late;
 mod output;
 mod progress;
 mod store;
@@ -58,6 +59,7 @@ enum Command {
     Tile(commands::tile::Tile),
     Plot(commands::plot::Plot),
     Stat(commands::stat::Stat),
+    Analyze(commands::analyze::Analyze),
     Check(commands::check::Check),
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
@@ -82,6 +84,7 @@ impl Command {
             Command::Tile(command) => command.run(),
             Command::Plot(command) => command.run(),
             Command::Stat(command) => command.run(),
+            Command::Analyze(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::Backup(command) => command.run(),
             Command::Restore(command) => command.run(),

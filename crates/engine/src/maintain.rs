@@ -127,6 +127,7 @@ impl Core {
 
     /// As [`Core::flush_all`], at the end: the next opening finds nothing to read in the log.
     pub(crate) fn leave_log(&self) -> Result<()> {
+        self.settle_analyzers();
         self.log.leave_file()?;
         step::commit_log_cut(self)
     }

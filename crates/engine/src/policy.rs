@@ -157,6 +157,19 @@ impl Core {
         Ok(())
     }
 
+    /// Takes account of the newest events before the database is closed, so that the next opening goes on from them.
+    pub(crate) fn settle_analyzers(&self) {
+        for shard in &self.shards {
+            let mut state = shard.state.lock();
+            if state.analyzer.recent_events() > 0 {
+                let memory = self.shard_memory_events(&state);
+                // Nothing is ranked: that is for who goes on.
+                let _evaluation = state.analyzer.evaluation(memory);
+                state.unsaved_analyzer = true;
+            }
+        }
+    }
+
     /// Changes who decides, for all shards, from now on.
     pub(crate) fn set_late_policy(&self, choice: PolicyChoice) -> Result<()> {
         choice.validate()?;

@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod aggregate;
+pub(crate) mod analyze;
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compact;

@@ -6,6 +6,7 @@
     reason = "a failed test should stop where it fails"
 )]
 
+mod analyze;
 mod care;
 mod import;
 mod kill;

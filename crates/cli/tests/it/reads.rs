@@ -321,9 +321,7 @@ fn stat_tells_what_is_done_about_late_events() {
         .iter()
         .map(|(_, i)| format!("{},{}\n", 1_700_000_000 + i, i % 7))
         .collect();
-    bench
-        .import_csv(&format!("time,v\n{csv}"), &["--memory", "1MiB"])
-        .ok();
+    bench.import_csv(&format!("time,v\n{csv}"), &[]).ok();
     let json = bench
         .run("stat", &["--late", "--format", "json"])
         .ok()

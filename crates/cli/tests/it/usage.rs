@@ -90,6 +90,7 @@ fn help_texts_are_as_they_were() {
         "tile",
         "plot",
         "stat",
+        "analyze",
         "check",
         "backup",
         "restore",

@@ -1,9 +1,10 @@
 //! Decides, for one shard, which policy for late data to use.
 //!
-//! Every [`EVENTS_PER_EVALUATION`] events the model predicts every candidate from the lateness seen, which decays over some
-//! 48,000 events. A candidate that is predicted to cost 2 % less, twice in a row and while the prediction for the
-//! policy in force is steady, is chosen; unless it costs a tenth less, it must do so in the mean over 24 evaluations, because
-//! many candidates cost nearly the same and would take turns otherwise. The referee: when what the policy in force wrote over four or
+//! Every [`EVENTS_PER_EVALUATION`] events the model predicts from the lateness seen, which decays over some 48,000 events, what
+//! the policy in force writes, and when that has changed, and now and then anyway, what every candidate would. A candidate
+//! that is predicted to cost 2 % less, twice in a row and while the prediction for the policy in force is steady, is
+//! chosen; unless it costs a tenth less, it must do so in the mean over 24 evaluations, because many candidates cost nearly
+//! the same and would take turns otherwise. The referee: when what the policy in force wrote over four or
 //! more merges is off its prediction by more than a tenth, a stretch of events is replayed for the best candidates, and what
 //! replays count corrects the model until the stream changes. Stretches are contiguous and at most a tenth of all events.
 //! Streams are tracked one by one, since disorder between them costs nothing; memory is shared, so a stream has its share of
@@ -40,6 +41,10 @@ const AVERAGED: u32 = 24;
 const STEADY: f64 = 0.05;
 /// … but not for longer than so many evaluations.
 const WAIT_MAX: u32 = 6;
+/// All candidates are ranked again when the prediction for the policy in force has moved by so much, or after so many evaluations:
+/// that keeps the cost at some 20 ns an event.
+const UNCHANGED: f64 = 0.03;
+const UNRANKED_MAX: u32 = 15;
 /// Less memory than this for a stream tells nothing.
 const MEMORY_EVENTS_MIN: f64 = 32.0;
 /// The referee looks when so many merges were measured, and they are off by this.
@@ -136,6 +141,9 @@ pub struct Analyzer {
     waited: u32,
     /// What was predicted for the policy in force before.
     last_prediction: Option<f64>,
+    /// … when all candidates were ranked last, and evaluations since.
+    ranked_prediction: Option<f64>,
+    unranked: u32,
     measured: Measured,
     replay: Option<Replay>,
     /// Replayed write amplifications, what was predicted for the first of them then, and evaluations until there may be
@@ -172,6 +180,8 @@ pub struct Evaluation {
     pub memory_events: f64,
     in_force: Candidate,
     replayed: Vec<Replayed>,
+    /// While the prediction for the policy in force is near this one, nothing has changed.
+    unchanged_at: Option<f64>,
 }
 
 impl Evaluation {
@@ -181,7 +191,7 @@ impl Evaluation {
         self.lateness.law()
     }
 
-    /// Ranks the candidates; takes some milliseconds. Empty while too little is known.
+    /// Ranks the candidates; takes some milliseconds. Empty while too little is known, and where nothing has changed.
     #[must_use]
     pub fn rank(&self, space: &Space) -> Vec<Ranked> {
         let Some(law) = self.lateness.law() else {
@@ -189,6 +199,12 @@ impl Evaluation {
         };
         if self.memory_events < MEMORY_EVENTS_MIN {
             return Vec::new();
+        }
+        if let Some(before) = self.unchanged_at {
+            let now = space.rank(self.in_force, &law).predicted;
+            if (now / before - 1.0).abs() < UNCHANGED {
+                return Vec::new();
+            }
         }
         let mut ranking = space.ranking(self.in_force, &law);
         correct(&mut ranking, &self.replayed);
@@ -248,6 +264,8 @@ impl Analyzer {
             confirmations: 0,
             waited: 0,
             last_prediction: None,
+            ranked_prediction: None,
+            unranked: 0,
             measured: Measured::default(),
             replay: None,
             replayed: Vec::new(),
@@ -349,6 +367,12 @@ impl Analyzer {
         }
     }
 
+    /// Events since the newest evaluation.
+    #[must_use]
+    pub fn recent_events(&self) -> u64 {
+        self.recent
+    }
+
     /// True when it is time for [`Analyzer::evaluation`].
     #[inline]
     #[must_use]
@@ -358,19 +382,30 @@ impl Analyzer {
 
     /// Begins an evaluation: `shard_memory_events` is what fits into the shard's memory.
     pub fn evaluation(&mut self, shard_memory_events: f64) -> Evaluation {
-        self.weight = self.weight * SHARE_DECAY + std::mem::take(&mut self.recent) as f64;
+        let recent = std::mem::take(&mut self.recent);
+        let part = recent as f64 / EVENTS_PER_EVALUATION as f64;
+        let share_decay = SHARE_DECAY.powf(part.min(10.0));
+        self.weight = self.weight * share_decay + recent as f64;
         let (mut sum, mut squares) = (0.0, 0.0);
         for slot in self.slots.iter_mut().flatten() {
-            slot.weight = slot.weight * SHARE_DECAY + slot.recent as f64;
+            slot.weight = slot.weight * share_decay + slot.recent as f64;
             sum += slot.weight;
             squares += slot.weight * slot.weight;
         }
         // The share of its shard that the stream of an event has, in the mean over events.
         let share = squares / sum.max(1.0) / self.weight.max(1.0);
         self.memory_events = shard_memory_events.max(0.0) * share.min(1.0);
-        self.end_replay();
-        let evaluation = self.glance();
-        self.lateness.decay(DECAY);
+        let is_replayed = self.end_replay();
+        let may_wait = self.confirmations == 0
+            && self.waited == 0
+            && self.is_settled()
+            && self.unranked < UNRANKED_MAX
+            && !is_replayed;
+        let evaluation = Evaluation {
+            unchanged_at: self.ranked_prediction.filter(|_| may_wait),
+            ..self.glance()
+        };
+        self.lateness.decay(DECAY.powf(part.min(10.0)));
         for place in &mut self.slots {
             if let Some(slot) = place {
                 slot.idle = if slot.recent == 0 { slot.idle + 1 } else { 0 };
@@ -391,6 +426,7 @@ impl Analyzer {
             memory_events: self.memory_events.round(),
             in_force: self.in_force,
             replayed: self.replayed.clone(),
+            unchanged_at: None,
         }
     }
 
@@ -399,6 +435,7 @@ impl Analyzer {
         self.adaptive = fixed.is_none();
         self.confirmations = 0;
         self.last_prediction = None;
+        self.ranked_prediction = None;
         if let Some(candidate) = fixed {
             self.in_force = candidate;
             self.measured = Measured::default();
@@ -407,10 +444,20 @@ impl Analyzer {
 
     /// Ends an evaluation: notes the ranking, and changes the policy if that is due.
     pub fn apply(&mut self, ranking: Vec<Ranked>) -> Option<Decision> {
-        let now = *ranking.first()?;
+        let Some(now) = ranking.first().copied() else {
+            self.unranked += 1;
+            if let Some(here) = self.current().copied()
+                && self.adaptive
+            {
+                self.call_referee(&here);
+            }
+            return None;
+        };
         self.average(&ranking);
         self.ranking = ranking;
+        self.unranked = 0;
         let here = *self.current()?;
+        self.ranked_prediction = Some(here.predicted);
         self.check_replayed();
         // A great gain need not wait for small changes to end.
         let gain_now = 1.0 - now.cost / here.cost;
@@ -462,6 +509,7 @@ impl Analyzer {
         self.confirmations = 0;
         self.waited = 0;
         self.last_prediction = Some(best.predicted);
+        self.ranked_prediction = Some(best.predicted);
         self.measured = Measured::default();
         if gain_now >= at_once {
             // The stream is another one.
@@ -507,6 +555,16 @@ impl Analyzer {
         let best = self.ranking.iter().find(|r| r.candidate == *candidate)?;
         let here = mean_of(self.in_force)?;
         Some((*best, 1.0 - (mean - here).exp()))
+    }
+
+    /// True when costs are known in the mean, and nothing costs less than what is in force.
+    fn is_settled(&self) -> bool {
+        let here = self.averages.iter().find(|(c, ..)| *c == self.in_force);
+        !self.adaptive
+            || (here.is_some_and(|(_, _, count)| *count >= AVERAGED)
+                && self
+                    .best_in_the_mean()
+                    .is_none_or(|(_, gain)| gain < GAIN_MIN))
     }
 
     fn note_replayed(&mut self, candidate: Candidate, counted: f64) {
@@ -595,8 +653,8 @@ impl Analyzer {
         });
     }
 
-    /// Takes over what a finished replay counted.
-    fn end_replay(&mut self) {
+    /// Takes over what a finished replay counted. True when that changes the costs of candidates.
+    fn end_replay(&mut self) -> bool {
         self.replay_holds = self.replay_holds.saturating_sub(1);
         let full =
             |r: &Replay| r.shadow.events() >= r.events_max || r.shadow.bytes() > REPLAY_BYTES_MAX;
@@ -608,7 +666,9 @@ impl Analyzer {
             }
             self.replay_holds = REPLAY_HOLDS;
             self.measured = Measured::default();
+            return true;
         }
+        false
     }
 
     /// Bytes of memory in use, about.
@@ -620,6 +680,7 @@ impl Analyzer {
                 .map(|s| size_of::<Slot>() + s.tracker.bytes())
                 .sum::<usize>()
             + self.ranking.capacity() * size_of::<Ranked>()
+            + self.averages.capacity() * size_of::<(Candidate, f64, u32)>()
             + self.replay.as_ref().map_or(0, |r| r.shadow.bytes())
     }
 

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 /// Shares of memory for the flank that are tried, in sixteenths.
 const SHARES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// … with events kept back.
+/// … where events may be kept back too: fewer, so that a ranking takes a few milliseconds.
 const SHARES_RETAINING: [u32; 6] = [4, 6, 8, 10, 12, 14];
 /// Parts of the flank that are kept back, in eighths.
 const RETAINED: [u32; 3] = [2, 4, 6];
@@ -229,11 +229,13 @@ impl Space {
         };
         let mut out = vec![with(Split::Conventional, 0.0)];
         let share = |sixteenths: u32| f64::from(sixteenths) / 16.0;
-        for sixteenths in SHARES {
+        let retains = self.knobs.retain && memory >= 64.0;
+        let shares: &[u32] = if retains { &SHARES_RETAINING } else { &SHARES };
+        for sixteenths in shares.iter().copied() {
             let flank_share = share(sixteenths);
             out.push(with(Split::Separate { flank_share }, 0.0));
         }
-        if self.knobs.retain && memory >= 64.0 {
+        if retains {
             for eighths in RETAINED {
                 let part = f64::from(eighths) / 8.0;
                 out.push(with(Split::Conventional, memory * part));

@@ -1,8 +1,9 @@
 //! `headwater stat --late`: what is known of late events, and decided.
 
 use crate::grid::{Heading, grouped, render};
-use headwater::late::{Candidate, Decision, Ranked};
-use headwater::{LateReport, ShardLateReport, Split};
+use crate::late::{CandidateFigures, PaperFigures, candidates_text, paper_text};
+use headwater::late::Decision;
+use headwater::{LateReport, ShardLateReport};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -36,15 +37,6 @@ struct Quantile {
 }
 
 #[derive(Serialize)]
-struct CandidateFigures {
-    policy: String,
-    leaf_events: u32,
-    wa_predicted: f64,
-    wa_replayed: Option<f64>,
-    cost: f64,
-}
-
-#[derive(Serialize)]
 struct DecisionFigures {
     at_events: u64,
     from: String,
@@ -52,15 +44,6 @@ struct DecisionFigures {
     wa_from: f64,
     wa_to: f64,
     reason: String,
-}
-
-/// The paper's Algorithm 1, under the paper's names.
-#[derive(Serialize)]
-struct PaperFigures {
-    n: u32,
-    n_seq: Option<u32>,
-    r_c: f64,
-    r_s: f64,
 }
 
 impl LateFigures {
@@ -91,17 +74,7 @@ impl ShardFigures {
             memory_events: shard.memory_events,
             wa_measured: shard.measured.map(|m| m.0),
             merges_measured: shard.measured.map(|m| m.1),
-            candidates: shard
-                .candidates
-                .iter()
-                .map(|r| CandidateFigures {
-                    policy: r.candidate.policy.to_string(),
-                    leaf_events: r.candidate.leaf_events,
-                    wa_predicted: r.predicted,
-                    wa_replayed: r.replayed,
-                    cost: r.cost,
-                })
-                .collect(),
+            candidates: shard.candidates.iter().map(CandidateFigures::of).collect(),
             decisions: shard
                 .decisions
                 .iter()
@@ -114,12 +87,7 @@ impl ShardFigures {
                     reason: d.reason.to_string(),
                 })
                 .collect(),
-            paper: shard.paper.map(|(n, advice)| PaperFigures {
-                n,
-                n_seq: advice.n_seq,
-                r_c: advice.r_c,
-                r_s: advice.r_s,
-            }),
+            paper: shard.paper.map(PaperFigures::of),
         }
     }
 }
@@ -172,15 +140,7 @@ fn shard_text(out: &mut String, number: usize, shard: &ShardLateReport) {
         );
     }
     if let Some((n, advice)) = shard.paper {
-        let advised = match advice.n_seq {
-            Some(n_seq) => format!("separate with n_seq = {n_seq}"),
-            None => "do not separate".to_owned(),
-        };
-        let _ = writeln!(
-            out,
-            "  the paper's Algorithm 1 with n = {n}: {advised} (r_c = {:.3}, r_s = {:.3})",
-            advice.r_c, advice.r_s
-        );
+        let _ = writeln!(out, "  {}", paper_text(n, &advice));
     }
     if !shard.candidates.is_empty() {
         out.push('\n');
@@ -206,51 +166,6 @@ fn lateness_text(quantiles: &[(f64, f64)]) -> String {
     } else {
         format!("; {} events", known.join(", "))
     }
-}
-
-/// Every candidate, the least cost first; the one in force has a star.
-fn candidates_text(in_force: Candidate, candidates: &[Ranked]) -> String {
-    let headings = [
-        Heading::text(""),
-        Heading::text("memory"),
-        Heading::number("kept back"),
-        Heading::text("merges"),
-        Heading::number("leaf"),
-        Heading::number("predicted"),
-        Heading::number("replayed"),
-        Heading::number("cost"),
-    ];
-    let rows: Vec<Vec<String>> = candidates
-        .iter()
-        .map(|ranked| {
-            let policy = &ranked.candidate.policy;
-            vec![
-                if ranked.candidate == in_force {
-                    "*"
-                } else {
-                    ""
-                }
-                .to_owned(),
-                match policy.split {
-                    Split::Conventional => "one buffer".to_owned(),
-                    Split::Separate { flank_share } => {
-                        format!("{:.0} % in order", flank_share * 100.0)
-                    }
-                },
-                grouped(u64::from(policy.retain_events)),
-                match policy.merge_scope {
-                    headwater::MergeScope::Touched => "touched",
-                    headwater::MergeScope::Overlap => "overlap",
-                }
-                .to_owned(),
-                ranked.candidate.leaf_events.to_string(),
-                format!("{:.3}", ranked.predicted),
-                ranked.replayed.map_or(String::new(), |r| format!("{r:.3}")),
-                format!("{:.3}", ranked.cost),
-            ]
-        })
-        .collect();
-    render(&headings, &rows)
 }
 
 fn decisions_text(decisions: &[Decision]) -> String {
