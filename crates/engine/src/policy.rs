@@ -18,8 +18,9 @@ use std::time::Duration;
 
 /// What an event takes in memory, before any is there to look at.
 const EVENT_BYTES: f64 = 40.0;
-/// Rewriting up to this many stored events per late event is done at once, before anything was predicted.
-const REWRITE_PER_LATE_EVENT: f64 = 4.0;
+/// Rewriting more stored events than this per late event is never done at once: a run waits for company, and for a compaction that
+/// would rewrite the leaves anyway.
+const REWRITE_PER_LATE_EVENT_MAX: f64 = 4.0;
 /// The paper's formulas are shown for a memory of at most so many events.
 const PAPER_MEMORY_MAX: u32 = 1024;
 
@@ -81,8 +82,8 @@ impl ShardState {
             .analyzer
             .current()
             .filter(|r| r.predicted > 1.0)
-            .map_or(REWRITE_PER_LATE_EVENT, |r| {
-                1.0 + r.rewritten_per_late.max(0.0)
+            .map_or(REWRITE_PER_LATE_EVENT_MAX, |r| {
+                (1.0 + r.rewritten_per_late.max(0.0)).min(REWRITE_PER_LATE_EVENT_MAX)
             });
         InForce {
             candidate: self.analyzer.in_force(),
