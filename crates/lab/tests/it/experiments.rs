@@ -347,6 +347,16 @@ fn server_writes_over_http_and_finds_everything_again() {
     assert_judged(&report, 7);
 }
 
+#[test]
+fn server_tells_what_it_takes_to_idle() {
+    let (text, report) = lab("server", &["--part", "idle"]);
+    assert!(text.contains("start to ready"), "{text}");
+    let idle = &report["figures"]["idle"];
+    assert!(idle["ready_milliseconds"].as_f64().unwrap() > 0.0);
+    assert!(idle["peak_bytes"].as_u64().unwrap() > 1 << 20);
+    assert_judged(&report, 2);
+}
+
 /// The experiment looks at the answers itself before it counts them.
 #[test]
 fn server_asks_every_question_of_a_process_of_its_own() {

@@ -1,6 +1,6 @@
 //! The server under load: client and server on one machine, payloads made beforehand.
 //!
-//! `writing`: line protocol over HTTP. `reading`: tiles, rows, newest values, bins, counts.
+//! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP. `reading`: tiles, rows, newest values, bins, counts.
 //!
 //! The server runs as a process of its own, so that its CPU time and memory are told apart from the client's. Each case gets a
 //! fresh database. What was acknowledged is looked for in the database after the server has stopped.
@@ -9,6 +9,7 @@ mod child;
 mod client;
 mod connection;
 mod fleet;
+mod idle;
 mod reading;
 mod writing;
 
@@ -43,7 +44,7 @@ pub(crate) struct Arguments {
     /// Connections where many ask.
     #[arg(long, default_value_t = 16)]
     connections: usize,
-    /// Only `writing`, or only `reading`.
+    /// Only `idle`, only `writing`, or only `reading`.
     #[arg(long, default_value = "")]
     part: String,
     /// Only cases of writing whose name holds this, such as `late` or `64`.
@@ -53,6 +54,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Figures {
+    idle: Option<idle::Figures>,
     writing: Option<writing::Figures>,
     reading: Option<reading::Figures>,
 }
@@ -62,9 +64,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
     let mut figures = Figures {
+        idle: None,
         writing: None,
         reading: None,
     };
+    if wants("idle") {
+        figures.idle = Some(idle::measure(&bench, &mut targets)?);
+    }
     if wants("writing") {
         figures.writing = Some(writing::run(&bench, arguments, &mut targets)?);
     }
