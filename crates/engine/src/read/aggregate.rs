@@ -58,10 +58,14 @@ impl Bins {
             Bins::Every {
                 width_ns,
                 origin_ns,
-            } => {
-                let distance = i128::from(time) - i128::from(*origin_ns);
-                distance.div_euclid(i128::from(*width_ns))
-            }
+            } => match time.checked_sub(*origin_ns) {
+                // A division of 128 bits costs several times as much.
+                Some(distance) => i128::from(distance.div_euclid(*width_ns)),
+                None => {
+                    let distance = i128::from(time) - i128::from(*origin_ns);
+                    distance.div_euclid(i128::from(*width_ns))
+                }
+            },
             Bins::Level(level) => i128::from(level.bucket_of(Timestamp::from_nanos(time))),
         }
     }

@@ -250,12 +250,14 @@ impl Asked {
                 width_ns,
                 origin_ns: 0,
             },
+            Division::Into(1) => Bins::Whole,
             Division::Into(count) => {
-                let count = i128::from(count);
-                let width = (length + count - 1) / count;
+                // One less, since the range need not begin where a bin does.
+                let count = i128::from(count - 1);
+                let least = (length + count - 1) / count;
                 Bins::Every {
-                    width_ns: width.clamp(1, i128::from(i64::MAX)) as i64,
-                    origin_ns: range.first.as_nanos(),
+                    width_ns: whole_width(least),
+                    origin_ns: 0,
                 }
             }
         };
@@ -359,6 +361,22 @@ impl Asked {
     }
 }
 
+/// The narrowest width that is not below `least` ns and is 4 to 7 times a power of two seconds: bins that begin at multiples of
+/// it are made of whole buckets of the pyramid, without rows at their ends. Below some milliseconds there are no such buckets.
+fn whole_width(least: i128) -> i64 {
+    const FINEST: i128 = 1_000_000_000 >> 9;
+    let mut unit = FINEST;
+    while unit * 7 < least {
+        unit *= 2;
+    }
+    let width = if least < 4 * FINEST {
+        least.max(1)
+    } else {
+        (least + unit - 1) / unit * unit
+    };
+    i64::try_from(width).unwrap_or(i64::MAX)
+}
+
 /// Makes a JSON value at the end of `out` a cell: nothing for `null`, text with doubled quotes.
 fn in_csv(out: &mut Vec<u8>, from: usize) {
     let cell = out.split_off(from);
@@ -386,4 +404,33 @@ fn column(out: &mut Vec<u8>, name: &str, bins: &[Bin], push: impl Fn(&mut Vec<u8
         push(out, bin);
     }
     out.push(b']');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_are_whole_and_at_most_a_quarter_wider() {
+        assert_eq!(whole_width(10_000_000_000_000), 5 * 2_048 * 1_000_000_000);
+        assert_eq!(whole_width(1), 1);
+        assert_eq!(whole_width(i128::from(i64::MAX) * 2), i64::MAX);
+        for shift in 0..62 {
+            for least in [1i128 << shift, (1 << shift) + 1, (1 << shift) * 3 / 2 + 1] {
+                let width = i128::from(whole_width(least));
+                assert!(least <= width, "{least}: {width}");
+                assert!(
+                    width * 4 <= least * 5 + 4 || width == i128::from(i64::MAX),
+                    "{least}: {width}"
+                );
+                let unit = (1..=7).find_map(|m| {
+                    (width % m == 0).then(|| width / m).filter(|u| {
+                        u % (1_000_000_000 >> 9) == 0
+                            && (u / (1_000_000_000 >> 9)).count_ones() == 1
+                    })
+                });
+                assert!(unit.is_some() || least < 8_000_000, "{least}: {width}");
+            }
+        }
+    }
 }

@@ -238,7 +238,9 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
             is_right: Box::new(move |v| {
                 let counts = v["channels"][0]["count"].as_array();
                 let sum = counts.map(|c| c.iter().filter_map(Value::as_u64).sum::<u64>());
-                sum == Some(whole)
+                // At most so many, at least three quarters.
+                let number = counts.map_or(0, Vec::len) as u64;
+                sum == Some(whole) && (bins * 3 / 4..=bins).contains(&number)
             }),
         },
         Question {
