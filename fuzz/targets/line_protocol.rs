@@ -3,8 +3,8 @@
 
 use headwater_codec::Timestamp;
 use headwater_fuzz::assert_same_batches;
-use headwater_wire::lineprotocol::{LineParser, LineStream, LineWriter, ParserOptions, Precision};
 use headwater_wire::ParsedBatch;
+use headwater_wire::lineprotocol::{LineParser, LineStream, LineWriter, ParserOptions, Precision};
 use libfuzzer_sys::fuzz_target;
 
 fn options() -> ParserOptions {

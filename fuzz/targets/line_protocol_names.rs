@@ -27,7 +27,10 @@ fuzz_target!(|data: &[u8]| {
     for _ in 0..2 {
         let known = parser.parse(data, 1);
         assert_same_batches(&known.batch, &unknown.batch);
-        assert_eq!((&known.lines, &known.refused), (&unknown.lines, &unknown.refused));
+        assert_eq!(
+            (&known.lines, &known.refused),
+            (&unknown.lines, &unknown.refused)
+        );
     }
     // A quoted string may go on over the end of a line.
     if data.contains(&b'"') {
