@@ -1,4 +1,5 @@
 /** The page as the real server gives it, on real tiles: the same moves, links, live values, tokens, and what goes wrong. */
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -193,6 +194,39 @@ test("live values are drawn as they are written, late ones too", async () => {
   expect(await page.locator(".reading").first().textContent()).toMatch(/^90/);
   await shoot(page, "server-live");
   expect((await counters(page)).explorer.blankFrames).toBe(0);
+  expect(problems).toEqual([]);
+  await close();
+});
+
+test("a link to a stream that does not exist yet says so, and shows it once it does", async () => {
+  const { page, problems, close } = await open(
+    browser,
+    view(["later,id=1.v"], "&from=1700000000000000000&to=1700000010000000000"),
+  );
+  await page.locator(".legend .error").waitFor();
+  expect(await page.locator(".legend .error").textContent()).toContain("no such stream");
+  await server.write(Array.from({ length: 10 }, (_, k) => `later,id=1 v=${k} ${1_700_000_000n + BigInt(k)}000000000`));
+  await page.locator(".legend .error").waitFor({ state: "detached", timeout: 20_000 });
+  await settled(page);
+  expect((await drawnColumns(page)).drawn).toBeGreaterThan(300);
+  expect(problems).toEqual([]);
+  await close();
+});
+
+test("every row in view can be saved, and no other", async () => {
+  const from = data.first + 1_000n * 3_600_000_000_000n;
+  const day = `&from=${from}&to=${from + 24n * 3_600_000_000_000n - 1n}`;
+  const { page, problems, close } = await open(browser, view([NORTH], day));
+  await settled(page);
+  await page.getByRole("button", { name: "Save" }).click();
+  const item = page.getByRole("menuitem", { name: /Every row/ });
+  const [file] = await Promise.all([page.waitForEvent("download"), item.click()]);
+  const rows = readFileSync(await file.path(), "utf8")
+    .trim()
+    .split("\n");
+  expect(rows[0]).toContain("temperature");
+  expect(rows[0]).toContain("wind");
+  expect(rows).toHaveLength(1 + 24);
   expect(problems).toEqual([]);
   await close();
 });

@@ -10,6 +10,7 @@ import { fetchStreams, type StreamInfo } from "../api/streams";
 import { fetchTiles } from "../api/tiles";
 import type { ApiError, Client } from "../api/client";
 import { CHANNELS_MAX, type Layout, type ViewState } from "../lib/address";
+import { channelOf } from "../lib/channel";
 import { compose } from "../lib/compose";
 import { Emitter } from "../lib/emitter";
 import { levelFor } from "../lib/level";
@@ -182,6 +183,11 @@ export class Explorer {
     // The server answers: what failed before may be had now.
     if (this.loader.status().error) this.loader.retry();
     for (const info of outcome.value.streams) {
+      // What was unknown when its tiles were asked for has been written since.
+      for (const { name } of info.fields) {
+        const channel = channelOf(info.stream, name);
+        if (this.loader.refused.get(channel)?.code === "UNKNOWN") this.loader.refused.delete(channel);
+      }
       for (const channel of this.channels.learn(info)) this.store.invalidate(channel.name);
     }
     if (!this.placed) this.place();
