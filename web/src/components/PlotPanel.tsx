@@ -8,8 +8,8 @@ import type { Explorer, Plot } from "../explore/explorer";
 import { paint } from "../explore/paint";
 import { streamLabel } from "../lib/channel";
 import { closest } from "../lib/compose";
-import { formatCount, formatFixed, formatValue } from "../lib/format";
-import { valueTicks } from "../lib/scale";
+import { formatCount, formatReading, formatValue } from "../lib/format";
+import { axisLabels, valueTicks } from "../lib/scale";
 import type { Palette, Theme } from "../lib/theme";
 import { timeTicks } from "../lib/ticks";
 import { fractionOf } from "../lib/view";
@@ -103,10 +103,7 @@ function makeChart(
           stroke: () => palette().muted,
           font: "11px system-ui, sans-serif",
           splits: (u, _axis, low, high) => valueTicks([low, high], markCount(u.bbox.height / devicePixelRatio)).ticks,
-          values: (u, splits) => {
-            const { min, max } = u.scales["y"] ?? {};
-            return valueLabels(splits, min ?? 0, max ?? 1, u.bbox.height / devicePixelRatio);
-          },
+          values: (_u, splits) => axisLabels(splits),
         },
       ],
       hooks: { draw: [(u) => paintChart(u, explorer, plot(), palette())] },
@@ -122,14 +119,6 @@ function makeChart(
 /** How many marks a vertical scale of a height has room for. */
 function markCount(height: number): number {
   return Math.min(9, Math.max(2, height / 34));
-}
-
-function valueLabels(splits: readonly number[], low: number, high: number, height: number): string[] {
-  const size = Math.max(Math.abs(low), Math.abs(high));
-  const { decimals } = valueTicks([low, high], markCount(height));
-  if (size >= 1e6 || decimals > 6)
-    return splits.map((value) => formatValue(value, size >= 1e6 && decimals === 0 ? 5 : 8));
-  return splits.map((value) => formatFixed(value, decimals));
 }
 
 function drawChart(chart: uPlot, explorer: Explorer, plot: Plot): void {
@@ -242,13 +231,13 @@ function Reading({ channel }: { channel: Channel }): JSX.Element | null {
   const { points } = channel;
   const newest = channel.tail[channel.tail.length - 1];
   if (explorer.cursor === undefined && explorer.live && newest) {
-    return <span class="reading">{formatValue(newest.value)}</span>;
+    return <span class="reading">{formatReading(newest.value)}</span>;
   }
   const index = cursorPoint(explorer, channel);
   if (!points || index === undefined) return null;
   const count = points.count[index] ?? 0;
   const mean = points.mean[index] ?? NaN;
-  if (count <= 1) return <span class="reading">{formatValue(mean)}</span>;
+  if (count <= 1) return <span class="reading">{formatReading(mean)}</span>;
   return (
     <span class="reading">
       {formatValue(mean)}{" "}

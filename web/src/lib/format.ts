@@ -13,6 +13,13 @@ export function formatValue(value: number, digits = 6): string {
   return minus(String(Number(value.toPrecision(digits))));
 }
 
+/** A single value as exactly as people read: whole numbers in full, others to nine digits. */
+export function formatReading(value: number): string {
+  return Number.isInteger(value) && Math.abs(value) >= 1e4 && Math.abs(value) < 1e15
+    ? formatCount(value)
+    : formatValue(value, 9);
+}
+
 /** A value with as many digits after the point as its scale needs. */
 export function formatFixed(value: number, decimals: number): string {
   return minus(value.toFixed(Math.min(20, Math.max(0, decimals))));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { eased, roomy, valueTicks, type Range } from "./scale";
+import { axisLabels, eased, roomy, valueTicks, type Range } from "./scale";
 
 test("a scale has room, also for one value", () => {
   expect(roomy([0, 100])).toEqual([-6, 106]);
@@ -26,4 +26,27 @@ test("marks are round and few", () => {
   expect(valueTicks([0, 1], 4)).toEqual({ ticks: [0, 0.25, 0.5, 0.75, 1], decimals: 2 });
   expect(valueTicks([3, 3], 4).ticks).toEqual([3]);
   for (const size of [1e-12, 1, 1e15]) expect(valueTicks([0, size], 6).ticks.length).toBeLessThanOrEqual(7);
+});
+
+test("labels of marks differ, whatever their size", () => {
+  expect(axisLabels([25, 50, 75])).toEqual(["25", "50", "75"]);
+  expect(axisLabels([-0.5, 0, 0.5])).toEqual(["−0.5", "0.0", "0.5"]);
+  expect(axisLabels([0, 0.25])).toEqual(["0.00", "0.25"]);
+  expect(axisLabels([2e6, 4e6, 6e6])).toEqual(["2e6", "4e6", "6e6"]);
+  expect(axisLabels([-2e-9, 0, 2e-9])).toEqual(["−2e−9", "0", "2e−9"]);
+  expect(axisLabels([1_716_548_400_000, 1_716_548_450_000, 1_716_548_500_000])).toEqual([
+    "1.717e12",
+    "+50000",
+    "+100000",
+  ]);
+  for (const [low, step] of [
+    [1e15, 0.5],
+    [-1e9, 1],
+    [1e-12, 1e-16],
+    [123456.5, 0.0001],
+  ] as const) {
+    const labels = axisLabels([0, 1, 2, 3].map((k) => low + k * step));
+    expect(new Set(labels).size, labels.join(" ")).toBe(4);
+    for (const label of labels) expect(label.length, label).toBeLessThanOrEqual(11);
+  }
 });

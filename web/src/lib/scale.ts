@@ -1,4 +1,5 @@
 /** The range of a vertical scale: what is seen, with room, reached by easing so that zooming does not make it jump. */
+import { formatFixed, formatValue } from "./format";
 
 export type Range = readonly [low: number, high: number];
 
@@ -42,9 +43,40 @@ export function valueTicks([low, high]: Range, count: number): { ticks: number[]
   const power = 10 ** Math.floor(Math.log10(least));
   const digit = [1, 2, 2.5, 5, 10].find((each) => each * power >= least * 0.999) ?? 10;
   const step = digit * power;
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (digit === 2.5 ? 1 : 0));
+  const decimals = decimalsOf(step);
   const ticks: number[] = [];
   for (let k = Math.ceil(low / step - 1e-9) + 0; k * step <= high + step * 1e-9 && ticks.length < 100; k++)
     ticks.push(k * step);
   return { ticks, decimals };
+}
+
+/** More digits than this have no room at the axis. */
+const AXIS_DIGITS_MAX = 6;
+
+/**
+ * Labels of marks at equal steps, all different. Where that takes too many digits, the lowest mark tells roughly where it
+ * is, and the others how much they are above it.
+ */
+export function axisLabels(marks: readonly number[]): string[] {
+  const [first = 0, second = first] = marks;
+  const step = Math.abs(second - first);
+  const size = Math.max(...marks.map(Math.abs));
+  if (!(step > 0)) return marks.map((mark) => formatValue(mark));
+  const decimals = decimalsOf(step);
+  if (size < 1e6 && decimals <= AXIS_DIGITS_MAX) return marks.map((mark) => formatFixed(mark, decimals));
+  const digits = Math.ceil(Math.log10(size / step)) + 2;
+  if (digits <= AXIS_DIGITS_MAX) return marks.map((mark) => (Math.abs(mark) < step / 2 ? "0" : exponent(mark, digits)));
+  return marks.map((mark, index) => (index === 0 ? exponent(mark, 4) : `+${formatValue(mark - first, 4)}`));
+}
+
+function exponent(value: number, digits: number): string {
+  const [mantissa = "", power = ""] = value.toExponential(digits - 1).split("e");
+  return `${Number(mantissa)}e${Number(power)}`.replaceAll("-", "−");
+}
+
+/** How many decimals a step of the form 1, 2, 2.5 or 5 times a power of ten has. */
+function decimalsOf(step: number): number {
+  const power = Math.floor(Math.log10(step) + 1e-9);
+  const digit = step / 10 ** power;
+  return Math.max(0, -power + (Math.abs(digit - 2.5) < 0.01 ? 1 : 0));
 }
