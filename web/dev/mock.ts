@@ -188,17 +188,18 @@ function storage(): unknown {
         le_events: le,
         count: Math.round(1e6 * Math.exp(-((k - 3) ** 2) / 4)),
       })),
-      policy: "separate 50 %",
+      policy: "adaptive: separate:0.5",
       candidates: [
         { policy: "conventional", predicted: 1.42 },
-        { policy: "separate 50 %", predicted: 1.03 },
-        { policy: "separate 80 %", predicted: 1.11 },
+        { policy: "separate:0.5", predicted: 1.03 },
+        { policy: "separate:0.8", predicted: 1.11 },
       ],
       decisions: [
         {
-          time: String(now - 2n * day),
+          shard: 0,
+          at_events: 81_920,
           from: "conventional",
-          to: "separate 50 %",
+          to: "separate:0.5",
           reason: "predicted 1.03 instead of 1.42",
         },
       ],

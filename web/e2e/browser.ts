@@ -93,6 +93,8 @@ export async function settled(page: Page, quietMs = 350): Promise<void> {
   await page.waitForFunction(
     (quiet) => {
       const { explorer, loader } = (globalThis as unknown as { headwater: Counters }).headwater;
+      // Before the first plot everything is still on its way.
+      if (explorer.firstPlotMs === 0) return false;
       const state = globalThis as unknown as { seen?: { at: number; mark: string } };
       const mark = `${explorer.frames} ${loader.requests} ${location.hash}`;
       if (state.seen?.mark !== mark) state.seen = { at: performance.now(), mark };

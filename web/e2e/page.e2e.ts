@@ -309,7 +309,8 @@ test("storage tells sizes, amplification, partitions and late data", async () =>
     "1.66",
     "Write amplification",
     "1.03",
-    "separate 50 %",
+    "adaptive: separate:0.5",
+    "after 81\u202f920 events",
     "weather",
     "60 partitions",
   ]) {

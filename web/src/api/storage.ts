@@ -29,7 +29,9 @@ export interface LateUse {
   readonly policy: string | undefined;
   readonly candidates: readonly { readonly policy: string; readonly predicted: number | undefined }[];
   readonly decisions: readonly {
-    readonly time: Instant | undefined;
+    readonly shard: number | undefined;
+    /** Events the shard had seen. */
+    readonly atEvents: number | undefined;
     readonly from: string;
     readonly to: string;
     readonly reason: string;
@@ -135,7 +137,10 @@ function readLate(json: Json): LateUse {
     histogram: list(json["histogram"]).flatMap((item) => {
       const entry = object(item);
       const count = number(entry?.["count"]);
-      return entry && count !== undefined ? [{ bound: number(entry["le_events"]), count }] : [];
+      const bound = number(entry?.["le_events"]);
+      if (!entry || count === undefined) return [];
+      // The last bound is the largest number there is: it means none.
+      return [{ bound: bound !== undefined && bound < Number.MAX_SAFE_INTEGER ? bound : undefined, count }];
     }),
     policy: text(json["policy"]),
     candidates: list(json["candidates"]).flatMap((item) => {
@@ -148,7 +153,8 @@ function readLate(json: Json): LateUse {
       if (!entry) return [];
       return [
         {
-          time: integer(entry["time"]),
+          shard: number(entry["shard"]),
+          atEvents: number(entry["at_events"]),
           from: text(entry["from"]) ?? "",
           to: text(entry["to"]) ?? "",
           reason: text(entry["reason"]) ?? "",

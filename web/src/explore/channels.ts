@@ -22,6 +22,8 @@ export interface Channel {
   extent: Span | undefined;
   events: number | undefined;
   tail: TailPoint[];
+  /** The newest event when listening began: what came after it is in `tail`. */
+  liveFrom: Instant | undefined;
   /** What was drawn last. */
   points: Points | undefined;
   /** Whether it has been drawn without holes once; from then on it must stay so. */
@@ -68,6 +70,7 @@ export class Channels {
           extent: undefined,
           events: undefined,
           tail: [],
+          liveFrom: undefined,
           points: undefined,
           shown: false,
         },
@@ -108,7 +111,10 @@ export class Channels {
         ? { from: at < extent.from ? at : extent.from, to: at > extent.to ? at : extent.to }
         : { from: at, to: at };
     });
-    if (channel.tail.length > TAIL_MAX) channel.tail.splice(0, channel.tail.length - TAIL_MAX);
+    if (channel.tail.length > TAIL_MAX) {
+      const gone = channel.tail.splice(0, channel.tail.length - TAIL_MAX);
+      channel.liveFrom = gone[gone.length - 1]?.time;
+    }
     return true;
   }
 

@@ -188,7 +188,11 @@ export class Explorer {
         const channel = channelOf(info.stream, name);
         if (this.loader.refused.get(channel)?.code === "UNKNOWN") this.loader.refused.delete(channel);
       }
-      for (const channel of this.channels.learn(info)) this.store.invalidate(channel.name);
+      for (const channel of this.channels.learn(info)) {
+        this.store.invalidate(channel.name);
+        // Nobody listened to what is new.
+        if (!this.live) channel.liveFrom = undefined;
+      }
     }
     if (!this.placed) this.place();
     this.redraw();
@@ -357,8 +361,12 @@ export class Explorer {
         this.store.invalidate(channel, time);
         this.redraw();
       },
-      missed: () => this.stale(),
-      state: (_connected, error) => {
+      missed: () => {
+        for (const channel of this.channels.all) channel.liveFrom = channel.extent?.to;
+        this.stale();
+      },
+      state: (isConnected, error) => {
+        if (isConnected) for (const channel of this.channels.all) channel.liveFrom = channel.extent?.to;
         this.liveError = error;
         this.changed.emit();
       },
@@ -482,6 +490,7 @@ export class Explorer {
         level: this.level,
         extent: channel.extent,
         tail: channel.tail,
+        liveFrom: channel.liveFrom,
       });
       channel.points = points;
       if (points.covered > 0.999) {

@@ -156,6 +156,19 @@ test("live values are drawn until a tile that was asked for later holds them", (
   expect(points.mean[points.length - 1]).toBe(2);
 });
 
+test("where a tile is still to come, live values are no hole", () => {
+  const source = signal({ first: start, last: start + 100n * SECOND, interval: SECOND });
+  const extent = { from: start, to: start + 190n * SECOND };
+  const view = { from: start, to: start + 200n * SECOND };
+  const level = levelFor(view, 1000);
+  const store = new TileStore();
+  for (const tile of tilesOf(level, { from: start, to: start + 100n * SECOND })) put(store, source, tile);
+  const tail = [{ time: start + 190n * SECOND, value: 1, arrival: 1 }];
+  const input = { store, channel: CHANNEL, view, level, extent, tail };
+  expect(compose(input).covered).toBeLessThan(0.9);
+  expect(compose({ ...input, liveFrom: start + 100n * SECOND }).covered).toBeGreaterThan(0.999);
+});
+
 test("the point under the cursor is the nearest one", () => {
   const source = signal({ first: start, last: start + 10n * SECOND, interval: SECOND });
   const view = { from: start, to: start + 11n * SECOND };

@@ -44,6 +44,8 @@ export interface ComposeInput {
   readonly extent: Span | undefined;
   /** In order of time. */
   readonly tail: readonly TailPoint[];
+  /** From here on `tail` has everything, so that nothing is missing where there is no tile yet. */
+  readonly liveFrom?: Instant | undefined;
 }
 
 /** A stretch of the view, in nanoseconds after its start, and where its points come from. */
@@ -76,7 +78,7 @@ export function compose(input: ComposeInput): Points {
 }
 
 function cover(
-  { store, channel, view, level, extent }: ComposeInput,
+  { store, channel, view, level, extent, liveFrom }: ComposeInput,
   size: number,
 ): { pieces: Piece[]; uncovered: Uncovered } {
   const pieces: Piece[] = [];
@@ -101,13 +103,16 @@ function cover(
       if (reached < to) left.push([reached, to]);
     }
     open = left;
-    if (candidate === level) sharp = outside(open, view, extent) === 0;
+    if (candidate === level) sharp = outside(open, view, extent, liveFrom) === 0;
     if (open.length === 0) break;
   }
   pieces.sort((a, b) => a.from - b.from);
   return {
     pieces,
-    uncovered: { nanoseconds: outside(open, view, extent), sharp: sharp && pieces.every((p) => !p.tile.stale) },
+    uncovered: {
+      nanoseconds: outside(open, view, extent, liveFrom),
+      sharp: sharp && pieces.every((p) => !p.tile.stale),
+    },
   };
 }
 
@@ -117,9 +122,15 @@ interface Uncovered {
 }
 
 /** How much of the stretches lies where the channel may have events. */
-function outside(open: readonly Stretch[], view: Span, extent: Span | undefined): number {
+function outside(
+  open: readonly Stretch[],
+  view: Span,
+  extent: Span | undefined,
+  liveFrom: Instant | undefined,
+): number {
   const low = extent ? Number(extent.from - view.from) : -Infinity;
-  const high = extent ? Number(extent.to - view.from) : Infinity;
+  const end = extent && liveFrom !== undefined && liveFrom < extent.to ? liveFrom : extent?.to;
+  const high = end === undefined ? Infinity : Number(end - view.from);
   let sum = 0;
   for (const [from, to] of open) sum += Math.max(0, Math.min(to, high) - Math.max(from, low));
   return sum;

@@ -85,7 +85,7 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
             </>
           )}
         </Card>
-        <Late late={use.late} zone={zone} />
+        <Late late={use.late} />
       </div>
       <Card title="Tables">
         {use.tables.length > 0 ? (
@@ -136,7 +136,7 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
   );
 }
 
-function Late({ late, zone }: { late: LateUse | undefined; zone: Zone }): JSX.Element {
+function Late({ late }: { late: LateUse | undefined }): JSX.Element {
   if (!late) {
     return (
       <Card title="Late data">
@@ -152,16 +152,7 @@ function Late({ late, zone }: { late: LateUse | undefined; zone: Zone }): JSX.El
         <dt>Policy in force</dt>
         <dd>{late.policy ?? "not available"}</dd>
       </dl>
-      {late.candidates.length > 0 && (
-        <>
-          <h3>Predicted write amplification</h3>
-          <Bars
-            rows={late.candidates.map(({ policy, predicted }) => [policy, predicted ?? NaN])}
-            format={(v) => formatValue(v, 3)}
-            chosen={late.policy}
-          />
-        </>
-      )}
+      {late.candidates.length > 0 && <Candidates late={late} />}
       {late.histogram.length > 0 && (
         <>
           <h3>How late, in events</h3>
@@ -172,10 +163,19 @@ function Late({ late, zone }: { late: LateUse | undefined; zone: Zone }): JSX.El
         <>
           <h3>Decisions</h3>
           <ul class="decisions">
-            {late.decisions.map((decision) => (
-              <li key={`${decision.time} ${decision.to}`}>
-                <span class="soft">{instant(decision.time, zone)}</span> {decision.from} → <b>{decision.to}</b>
-                <span class="soft"> {decision.reason}</span>
+            {late.decisions.map((decision, index) => (
+              <li key={index}>
+                {decision.from} → <b>{decision.to}</b>
+                <span class="soft">
+                  {" "}
+                  {[
+                    decision.shard === undefined ? "" : `shard ${decision.shard}`,
+                    decision.atEvents === undefined ? "" : `after ${formatCount(decision.atEvents)} events`,
+                    decision.reason,
+                  ]
+                    .filter(Boolean)
+                    .join(", ")}
+                </span>
               </li>
             ))}
           </ul>
@@ -190,6 +190,30 @@ function isDivided(table: TableUse): boolean {
   return table.first !== undefined && table.last !== undefined && table.last - table.first < AGES;
 }
 
+/** So many policies are compared; the best of them. */
+const CANDIDATES_MAX = 8;
+
+/** What each policy is predicted to write for an event; those in force stand out. */
+function Candidates({ late }: { late: LateUse }): JSX.Element {
+  // "adaptive: separate:0.5 and conventional": who decides, and what is in force in the shards.
+  const inForce = (late.policy ?? "").replace(/^\w+: /, "").split(" and ");
+  const sorted = [...late.candidates].sort((a, b) => (a.predicted ?? Infinity) - (b.predicted ?? Infinity));
+  const shown = sorted.filter(({ policy }, index) => index < CANDIDATES_MAX || inForce.includes(policy));
+  return (
+    <>
+      <h3>
+        Predicted write amplification
+        {shown.length < sorted.length && ` (the best of ${sorted.length} policies)`}
+      </h3>
+      <Bars
+        rows={shown.map(({ policy, predicted }) => [policy, predicted ?? NaN])}
+        format={(v) => formatValue(v, 4)}
+        chosen={inForce}
+      />
+    </>
+  );
+}
+
 /** Columns of a histogram whose bounds grow by factors. */
 function Histogram({ bins }: { bins: LateUse["histogram"] }): JSX.Element {
   const most = Math.max(1, ...bins.map((bin) => bin.count));
@@ -197,10 +221,10 @@ function Histogram({ bins }: { bins: LateUse["histogram"] }): JSX.Element {
     <div
       class="histogram"
       role="img"
-      aria-label={`Histogram of delays: ${bins.map((b) => `${bound(b.bound)}: ${b.count}`).join(", ")}`}
+      aria-label={`Histogram of delays: ${bins.map((b) => `${bound(b.bound)}: ${Math.round(b.count)}`).join(", ")}`}
     >
       {bins.map((bin, index) => (
-        <div class="bin" key={index} title={`${bound(bin.bound)}: ${formatCount(bin.count)}`}>
+        <div class="bin" key={index} title={`${bound(bin.bound)}: ${formatCount(Math.round(bin.count))}`}>
           <div class="bin-fill" style={{ height: `${(bin.count / most) * 100}%` }} />
           <span>{bin.bound === undefined ? "∞" : compact(bin.bound)}</span>
         </div>
@@ -224,16 +248,16 @@ function compact(value: number): string {
 interface BarsProps {
   readonly rows: readonly (readonly [string, number])[];
   readonly format: (value: number) => string;
-  readonly chosen?: string | undefined;
+  readonly chosen?: readonly string[];
 }
 
-function Bars({ rows, format, chosen }: BarsProps): JSX.Element {
+function Bars({ rows, format, chosen = [] }: BarsProps): JSX.Element {
   const most = Math.max(1e-300, ...rows.map(([, value]) => (Number.isNaN(value) ? 0 : value)));
   return (
     <table class="bars">
       <tbody>
         {rows.map(([label, value]) => (
-          <tr key={label} class={label === chosen ? "chosen" : ""}>
+          <tr key={label} class={chosen.includes(label) ? "chosen" : ""}>
             <th scope="row">{label}</th>
             <td class="bar">
               <div style={{ width: `${Number.isNaN(value) ? 0 : (value / most) * 100}%` }} />
