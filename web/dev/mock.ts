@@ -190,9 +190,9 @@ function storage(): unknown {
       })),
       policy: "adaptive: separate:0.5",
       candidates: [
-        { policy: "conventional", predicted: 1.42 },
-        { policy: "separate:0.5", predicted: 1.03 },
-        { policy: "separate:0.8", predicted: 1.11 },
+        { policy: "conventional,leaf=2048", predicted: 1.42 },
+        { policy: "separate:0.5,leaf=2048", predicted: 1.03 },
+        { policy: "separate:0.5,retain=4096,leaf=2048", predicted: 1.11 },
       ],
       decisions: [
         {

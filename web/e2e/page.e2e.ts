@@ -316,6 +316,7 @@ test("storage tells sizes, amplification, partitions and late data", async () =>
   ]) {
     expect(text).toContain(part);
   }
+  expect(await page.locator(".bars .chosen th").allTextContents()).toEqual(["separate:0.5"]);
   await shoot(page, "storage");
   await page.getByRole("link", { name: "Plots" }).click();
   await page.locator(".tree").waitFor();

@@ -198,7 +198,16 @@ function Candidates({ late }: { late: LateUse }): JSX.Element {
   // "adaptive: separate:0.5 and conventional": who decides, and what is in force in the shards.
   const inForce = (late.policy ?? "").replace(/^\w+: /, "").split(" and ");
   const sorted = [...late.candidates].sort((a, b) => (a.predicted ?? Infinity) - (b.predicted ?? Infinity));
-  const shown = sorted.filter(({ policy }, index) => index < CANDIDATES_MAX || inForce.includes(policy));
+  const chosen = inForce.flatMap((policy) => {
+    // A candidate tells more than its policy; of those with the same one, the plainest is meant.
+    const same = sorted.map((each) => each.policy).filter((name) => name === policy || name.startsWith(`${policy},`));
+    return same.sort((a, b) => a.length - b.length).slice(0, 1);
+  });
+  const shown = sorted.filter(({ policy }, index) => index < CANDIDATES_MAX || chosen.includes(policy));
+  // What all have in common tells nothing.
+  const leaf = /,leaf=\d+$/.exec(sorted[0]?.policy ?? "")?.[0] ?? "";
+  const common = sorted.every(({ policy }) => policy.endsWith(leaf)) ? leaf.length : 0;
+  const label = (policy: string): string => policy.slice(0, policy.length - common);
   return (
     <>
       <h3>
@@ -206,9 +215,9 @@ function Candidates({ late }: { late: LateUse }): JSX.Element {
         {shown.length < sorted.length && ` (the best of ${sorted.length} policies)`}
       </h3>
       <Bars
-        rows={shown.map(({ policy, predicted }) => [policy, predicted ?? NaN])}
+        rows={shown.map(({ policy, predicted }) => [label(policy), predicted ?? NaN])}
         format={(v) => formatValue(v, 4)}
-        chosen={inForce}
+        chosen={chosen.map(label)}
       />
     </>
   );
