@@ -187,6 +187,7 @@ fn the_sets_run_small() {
         assert_eq!(run["counts"]["events"], 6_000);
     }
     assert_eq!(figures["production"]["events"], 60_000);
+    assert_eq!(list("cost").len(), 12);
     assert_eq!(list("ingest").len(), 12);
     // The experiment itself compares what the queries find under both policies.
     assert_eq!(list("queries").len(), 12 * 2 * 3);

@@ -3,6 +3,7 @@
 mod adaptive;
 mod arrivals;
 mod choice;
+mod cost;
 mod counts;
 mod engine;
 mod file;
@@ -85,6 +86,8 @@ enum Part {
     Adaptive,
     /// Events and bytes written with production settings on files.
     Production,
+    /// What the analyzer of a shard costs.
+    Cost,
     /// Throughput on files, adaptive beside conventional.
     Ingest,
     /// Queries while sets are written, adaptive beside conventional.
@@ -161,6 +164,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if wanted(Part::Production) {
         figures.production = Some(production::run(&bench, &sizes, &mut targets)?);
     }
+    if wanted(Part::Cost) {
+        figures.cost = cost::run(&sizes, &mut targets)?;
+    }
     if wanted(Part::Ingest) {
         figures.ingest = load::ingest(&bench, &sizes, &mut targets)?;
     }
@@ -184,6 +190,7 @@ struct Figures {
     sequences: Vec<adaptive::Row>,
     all_knobs: Vec<adaptive::All>,
     production: Option<production::Figures>,
+    cost: Vec<cost::Row>,
     ingest: Vec<load::Ingest>,
     queries: Vec<load::Query>,
 }
