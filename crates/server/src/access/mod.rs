@@ -23,7 +23,6 @@ use std::sync::Arc;
 use tokens::{Grant, Guard};
 
 /// What a request may do.
-#[allow(dead_code, reason = "for the routes that come next")]
 #[derive(Debug, Clone)]
 pub(crate) enum Access {
     /// No tokens are in use: everything.
@@ -39,7 +38,6 @@ pub(crate) enum Access {
     },
 }
 
-#[allow(dead_code, reason = "for the routes that come next")]
 impl Access {
     fn rules(&self) -> Option<&[Rule]> {
         match self {

@@ -1,3 +1,5 @@
+//! Line protocol into a database without HTTP: what is stored, and what is refused with which code.
+
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use super::*;

@@ -83,7 +83,6 @@ impl Observed {
     }
 }
 
-#[allow(dead_code, reason = "for the routes that come next")]
 impl Metrics {
     pub(crate) fn new() -> Metrics {
         let mut registry = Registry::with_prefix("headwater");
