@@ -63,8 +63,9 @@ fn rows(parsed: &ParsedBatch) -> BTreeMap<u64, Row> {
         for (row, (time, line)) in entry.times.iter().zip(lines).enumerate() {
             let values = entry.fields.iter().filter_map(|(field, column)| {
                 let value = match column.get(row)? {
-                    ValueRef::I64(v) if v.unsigned_abs() <= 1 << 53 => format!("{:?}", v as f64),
-                    // −0.0 as an integer is 0.
+                    ValueRef::I64(v) if (v as f64) as i128 == i128::from(v) => {
+                        format!("{:?}", v as f64)
+                    }
                     ValueRef::F64(v) => format!("{v:?}"),
                     other => format!("{other:?}"),
                 };
