@@ -15,11 +15,21 @@ function binary(): string {
 }
 
 export class Headwater {
+  private static readonly made = new Set<Headwater>();
   private child: ChildProcess | undefined;
   private log = "";
   private readonly folder = mkdtempSync(join(tmpdir(), "headwater-browser-"));
   readonly db = join(this.folder, "db");
   url = "";
+
+  constructor() {
+    Headwater.made.add(this);
+  }
+
+  /** Ends and removes whatever a failed test has left behind. */
+  static async removeAll(): Promise<void> {
+    for (const each of [...Headwater.made]) await each.remove();
+  }
 
   /** Runs a command of `headwater` to its end; gives what it prints. */
   run(args: readonly string[], input = ""): string {
@@ -82,6 +92,7 @@ export class Headwater {
   }
 
   async remove(): Promise<void> {
+    Headwater.made.delete(this);
     await this.stop();
     rmSync(this.folder, { recursive: true, force: true });
   }

@@ -28,7 +28,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await browser?.close();
-  await server?.remove();
+  await Headwater.removeAll();
 });
 
 const view = (channels: readonly string[], rest = ""): string =>
