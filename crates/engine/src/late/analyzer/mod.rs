@@ -14,12 +14,16 @@
 //! Concurrency: a value; `observe` and `apply` run under the shard's lock, [`Evaluation::rank`] outside of it.
 //! Failure: none. Memory is below 1 MiB: 64 trackers of 6 KiB, and a replay of at most [`REPLAY_BYTES_MAX`].
 
+mod kept;
+mod referee;
+
+pub use referee::REPLAY_BYTES_MAX;
+
+use super::LatePolicy;
 use super::choose::{Ranked, Space, sort};
 use super::lateness::{Lateness, LatenessLaw, STREAMS_TRACKED_MAX, Tracker};
 use super::model::Candidate;
-use super::shadow::Shadow;
-use super::{LatePolicy, MergeScope, Split};
-use headwater_codec::{Cursor, DecodeError, PutBytes};
+use referee::{Replay, Replayed, correct};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -47,19 +51,6 @@ const UNCHANGED: f64 = 0.03;
 const UNRANKED_MAX: u32 = 15;
 /// Less memory than this for a stream tells nothing.
 const MEMORY_EVENTS_MIN: f64 = 32.0;
-/// The referee looks when so many merges were measured, and they are off by this.
-const MERGES_MEASURED: u64 = 4;
-const OFF: f64 = 0.10;
-/// Candidates of a replay.
-const REPLAYED_MAX: usize = 8;
-/// A replay is not begun for more memory than this, in events of a stream.
-const REPLAY_MEMORY_MAX: f64 = 2048.0;
-/// Events of a replay, in memories of a stream; at least an evaluation's.
-const REPLAY_MEMORIES: f64 = 64.0;
-/// A replay takes no more than this.
-pub const REPLAY_BYTES_MAX: usize = 512 << 10;
-/// Evaluations from one replay to the next.
-const REPLAY_HOLDS: u32 = 16;
 /// Evaluations without an event after which a stream's tracker is given to another.
 const IDLE_MAX: u32 = 8;
 /// Decisions remembered.
@@ -155,23 +146,6 @@ pub struct Analyzer {
     averages: Vec<(Candidate, f64, u32)>,
 }
 
-/// What replays counted for a candidate since the stream changed: write amplification in the mean, and how many.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Replayed {
-    candidate: Candidate,
-    counted: f64,
-    replays: u32,
-}
-
-/// A replay that is going on.
-#[derive(Debug)]
-struct Replay {
-    stream: u32,
-    candidates: Vec<Candidate>,
-    shadow: Shadow,
-    events_max: u64,
-}
-
 /// What an evaluation needs, apart from the shard.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
@@ -210,29 +184,6 @@ impl Evaluation {
         correct(&mut ranking, &self.replayed);
         sort(&mut ranking);
         ranking
-    }
-}
-
-/// Corrects costs by what replays counted. Where the model is off it is so for all candidates alike, so that those that were
-/// not replayed are corrected by as much as the others in the mean. What sets one candidate apart is believed the more the more replays say so, since one merge is one sample.
-fn correct(ranking: &mut [Ranked], replayed: &[Replayed]) {
-    let own = |ranked: &Ranked| {
-        let found = replayed.iter().find(|r| r.candidate == ranked.candidate)?;
-        Some((found, (found.counted / ranked.predicted).ln()))
-    };
-    let ratios: Vec<f64> = ranking.iter().filter_map(|r| Some(own(r)?.1)).collect();
-    if ratios.is_empty() {
-        return;
-    }
-    let common = ratios.iter().sum::<f64>() / ratios.len() as f64;
-    for ranked in ranking {
-        let mut ratio = common;
-        if let Some((found, own)) = own(ranked) {
-            let replays = f64::from(found.replays);
-            ratio += (own - common) * replays / (replays + 1.0);
-            ranked.replayed = Some(found.counted);
-        }
-        ranked.cost *= ratio.exp();
     }
 }
 
@@ -567,108 +518,11 @@ impl Analyzer {
                     .is_none_or(|(_, gain)| gain < GAIN_MIN))
     }
 
-    fn note_replayed(&mut self, candidate: Candidate, counted: f64) {
-        match self.replayed.iter_mut().find(|r| r.candidate == candidate) {
-            Some(known) => {
-                known.replays += 1;
-                known.counted += (counted - known.counted) / f64::from(known.replays);
-            }
-            None => self.replayed.push(Replayed {
-                candidate,
-                counted,
-                replays: 1,
-            }),
-        }
-    }
-
-    /// What was replayed holds until the stream changes.
-    fn check_replayed(&mut self) {
-        let Some(first) = self.replayed.first() else {
-            return;
-        };
-        let found = self.ranking.iter().find(|r| r.candidate == first.candidate);
-        match (found.map(|r| r.predicted), self.replayed_prediction) {
-            (Some(now), None) => self.replayed_prediction = Some(now),
-            (Some(now), Some(then)) if (now / then - 1.0).abs() <= OFF => {}
-            _ => {
-                self.replayed.clear();
-                self.replayed_prediction = None;
-            }
-        }
-    }
-
     /// Notes what a step stored and wrote, and how many merges it did.
     pub fn measure(&mut self, stored: u64, written: u64, merges: u64) {
         self.measured.stored += stored;
         self.measured.written += written;
         self.measured.merges += merges;
-    }
-
-    /// Begins a replay when the prediction for the policy in force is off.
-    fn call_referee(&mut self, here: &Ranked) {
-        let expected = here.replayed.unwrap_or(here.predicted);
-        let off = self.measured().is_some_and(|(measured, merges)| {
-            merges >= MERGES_MEASURED && (measured / expected - 1.0).abs() > OFF
-        });
-        if !off
-            || self.replay.is_some()
-            || self.replay_holds > 0
-            || self.memory_events > REPLAY_MEMORY_MAX
-        {
-            return;
-        }
-        let mut candidates: Vec<Candidate> = self.ranking.iter().map(|r| r.candidate).collect();
-        candidates.truncate(REPLAYED_MAX - 1);
-        if !candidates.contains(&self.in_force) {
-            candidates.push(self.in_force);
-        }
-        self.begin_replay(candidates);
-    }
-
-    fn begin_replay(&mut self, candidates: Vec<Candidate>) {
-        let busiest = self
-            .slots
-            .iter()
-            .flatten()
-            .max_by_key(|slot| slot.tracker.arrivals());
-        let Some(slot) = busiest else { return };
-        let configuration = super::model::Configuration {
-            memory_events: self.memory_events,
-            late_runs_max: 0,
-        };
-        let shadow = Shadow::new(
-            &candidates,
-            &configuration,
-            slot.tracker.newest(),
-            slot.tracker.interval_ns(),
-        );
-        if shadow.bytes() > REPLAY_BYTES_MAX {
-            return;
-        }
-        self.replay = Some(Replay {
-            stream: slot.stream,
-            candidates,
-            shadow,
-            events_max: ((self.memory_events * REPLAY_MEMORIES) as u64).max(EVENTS_PER_EVALUATION),
-        });
-    }
-
-    /// Takes over what a finished replay counted. True when that changes the costs of candidates.
-    fn end_replay(&mut self) -> bool {
-        self.replay_holds = self.replay_holds.saturating_sub(1);
-        let full =
-            |r: &Replay| r.shadow.events() >= r.events_max || r.shadow.bytes() > REPLAY_BYTES_MAX;
-        if self.replay.as_ref().is_some_and(full)
-            && let Some(replay) = self.replay.take()
-        {
-            for (candidate, count) in replay.candidates.iter().zip(replay.shadow.counts()) {
-                self.note_replayed(*candidate, count.write_amplification);
-            }
-            self.replay_holds = REPLAY_HOLDS;
-            self.measured = Measured::default();
-            return true;
-        }
-        false
     }
 
     /// Bytes of memory in use, about.
@@ -683,362 +537,7 @@ impl Analyzer {
             + self.averages.capacity() * size_of::<(Candidate, f64, u32)>()
             + self.replay.as_ref().map_or(0, |r| r.shadow.bytes())
     }
-
-    /// Appends what is kept over a restart (docs/format/meta.md).
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(STATE_VERSION);
-        out.put_u8(u8::from(self.adaptive));
-        put_candidate(out, &self.in_force);
-        out.put_varint(self.events);
-        out.put_varint(self.memory_events.round().max(0.0) as u64);
-        self.lateness.encode(out);
-        out.put_varint(self.decisions.len() as u64);
-        for decision in &self.decisions {
-            out.put_varint(decision.at_events);
-            put_candidate(out, &decision.from);
-            put_candidate(out, &decision.to);
-            out.put_u64(decision.expected_from.to_bits());
-            out.put_u64(decision.expected_to.to_bits());
-            out.put_u8(u8::from(decision.reason == Reason::Replayed));
-        }
-    }
-
-    /// Goes on where an analyzer stopped.
-    ///
-    /// # Errors
-    /// When the bytes are not what [`Analyzer::encode`] wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Analyzer, DecodeError> {
-        let mut cursor = Cursor::new(bytes);
-        if cursor.u8("analyzer version")? != STATE_VERSION {
-            return Err(cursor.fail("analyzer version 1"));
-        }
-        let adaptive = match cursor.u8("adaptive")? {
-            0 => false,
-            1 => true,
-            _ => return Err(cursor.fail("0 or 1")),
-        };
-        let mut new = Analyzer::new(candidate(&mut cursor)?, adaptive);
-        new.events = cursor.varint("events seen")?;
-        new.memory_events = cursor.varint("memory in events")? as f64;
-        new.lateness = Lateness::decode(&mut cursor)?;
-        for _ in 0..cursor.varint_up_to(DECISIONS_MAX as u64, "decisions")? {
-            let at_events = cursor.varint("events at a decision")?;
-            let (from, to) = (candidate(&mut cursor)?, candidate(&mut cursor)?);
-            let expected_from = f64::from_bits(cursor.u64("expected before")?);
-            let expected_to = f64::from_bits(cursor.u64("expected after")?);
-            let reason = match cursor.u8("reason")? {
-                0 => Reason::Predicted,
-                1 => Reason::Replayed,
-                _ => return Err(cursor.fail("reason 0 or 1")),
-            };
-            new.decisions.push_back(Decision {
-                at_events,
-                from,
-                to,
-                expected_from,
-                expected_to,
-                reason,
-            });
-        }
-        cursor.finish()?;
-        Ok(new)
-    }
-}
-
-const STATE_VERSION: u8 = 1;
-
-fn put_candidate(out: &mut Vec<u8>, candidate: &Candidate) {
-    let policy = &candidate.policy;
-    out.put_u64(match policy.split {
-        Split::Conventional => 0,
-        Split::Separate { flank_share } => flank_share.to_bits(),
-    });
-    out.put_varint(u64::from(policy.retain_events));
-    out.put_u8(u8::from(policy.merge_scope == MergeScope::Overlap));
-    out.put_varint(u64::from(candidate.leaf_events));
-}
-
-fn candidate(cursor: &mut Cursor<'_>) -> Result<Candidate, DecodeError> {
-    let split = match cursor.u64("flank share")? {
-        0 => Split::Conventional,
-        bits => Split::Separate {
-            flank_share: f64::from_bits(bits),
-        },
-    };
-    let retain =
-        cursor.varint_up_to(u64::from(LatePolicy::RETAIN_EVENTS_MAX), "events kept back")?;
-    let merge_scope = match cursor.u8("merge scope")? {
-        0 => MergeScope::Touched,
-        1 => MergeScope::Overlap,
-        _ => return Err(cursor.fail("merge scope 0 or 1")),
-    };
-    let policy = LatePolicy {
-        split,
-        retain_events: retain as u32,
-        merge_scope,
-    };
-    if policy.validate().is_err() {
-        return Err(cursor.fail("a flank share above 0 and below 1"));
-    }
-    let leaf_events = cursor.varint_up_to(65_536, "leaf events")?.max(1) as u32;
-    Ok(Candidate {
-        policy,
-        leaf_events,
-    })
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::super::choose::{Knobs, PolicyChoice};
-    use super::super::model::Configuration;
-    use super::*;
-
-    fn first() -> Candidate {
-        Candidate {
-            policy: PolicyChoice::default().first(),
-            leaf_events: 512,
-        }
-    }
-
-    fn space(memory_events: f64) -> Space {
-        Space {
-            configuration: Configuration {
-                memory_events,
-                late_runs_max: 0,
-            },
-            leaf_events: 512,
-            knobs: Knobs::paper(),
-            frames: false,
-        }
-    }
-
-    /// A millisecond between events; every fifth is late by up to `depth`.
-    struct Arrivals {
-        at: i64,
-        state: u64,
-        depth: u64,
-    }
-
-    impl Arrivals {
-        fn next(&mut self, count: usize) -> Vec<i64> {
-            (0..count)
-                .map(|_| {
-                    self.at += 1;
-                    self.state = self
-                        .state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1_442_695_040_888_963_407);
-                    let late = if self.at % 5 == 0 {
-                        ((self.state >> 33) % self.depth) as i64
-                    } else {
-                        0
-                    };
-                    (self.at - late) * 1_000_000
-                })
-                .collect()
-        }
-    }
-
-    fn evaluate(analyzer: &mut Analyzer, memory: f64) -> Option<Decision> {
-        assert!(analyzer.is_due());
-        let evaluation = analyzer.evaluation(memory);
-        let ranking = evaluation.rank(&space(evaluation.memory_events));
-        analyzer.apply(ranking)
-    }
-
-    #[test]
-    fn a_change_needs_two_evaluations_and_a_gain() {
-        let mut analyzer = Analyzer::new(first(), true);
-        let mut arrivals = Arrivals {
-            at: 0,
-            state: 1,
-            depth: 3000,
-        };
-        let mut decisions = 0;
-        for round in 0..20 {
-            analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
-            let decided = evaluate(&mut analyzer, 512.0);
-            assert!(round > 0 || decided.is_none());
-            decisions += usize::from(decided.is_some());
-            if let Some(decision) = decided {
-                assert!(decision.expected_to < decision.expected_from * 0.98);
-                assert_eq!(analyzer.in_force(), decision.to);
-            }
-        }
-        assert_eq!(decisions, 1);
-        assert_eq!(analyzer.memory_events(), 512.0);
-        // What is fixed stays.
-        analyzer.set_fixed(Some(first()));
-        for _ in 0..4 {
-            analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
-            assert_eq!(evaluate(&mut analyzer, 512.0), None);
-        }
-        assert_eq!(analyzer.in_force(), first());
-    }
-
-    /// Decisions on delays of e^(5 + 2N) ms, an event every 50 ms: the paper's M6, in which many splits of memory cost nearly
-    /// the same.
-    fn decisions_on_m6(seed: u64, evaluations: i64) -> (usize, Candidate) {
-        let mut state = seed;
-        let mut unit = move || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 33) as f64 + 0.5) / (1u64 << 31) as f64
-        };
-        let mut events: Vec<(i64, i64)> = (0..evaluations * EVENTS_PER_EVALUATION as i64)
-            .map(|i| {
-                let normal = (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos();
-                let generated = i * 50_000_000;
-                let delay = ((5.0 + 2.0 * normal).exp() * 1e6) as i64;
-                (generated + delay, generated)
-            })
-            .collect();
-        events.sort_unstable();
-        let times: Vec<i64> = events.into_iter().map(|(_, generated)| generated).collect();
-        let begin = Candidate {
-            policy: PolicyChoice::Adaptive(Knobs::paper()).first(),
-            leaf_events: 512,
-        };
-        let mut analyzer = Analyzer::new(begin, true);
-        for part in times.chunks(EVENTS_PER_EVALUATION as usize) {
-            for batch in part.chunks(512) {
-                analyzer.observe(7, batch);
-            }
-            // What is measured is always more than expected, so that the referee is called again and again.
-            let expected = analyzer
-                .current()
-                .map_or(1.0, |r| r.replayed.unwrap_or(r.predicted));
-            analyzer.measure(16_384, (16_384.0 * expected * 1.2) as u64, 5);
-            if analyzer.is_due() {
-                evaluate(&mut analyzer, 512.0);
-            }
-        }
-        (analyzer.decisions().count(), analyzer.in_force())
-    }
-
-    #[test]
-    fn candidates_that_cost_nearly_the_same_do_not_take_turns() {
-        let mut all = 0;
-        for seed in 1..=6 {
-            let (decisions, in_force) = decisions_on_m6(seed, 40);
-            all += decisions;
-            // None of what is far away was chosen either.
-            assert!(matches!(
-                in_force.policy.split,
-                Split::Separate { flank_share } if (0.2..=0.65).contains(&flank_share)
-            ));
-        }
-        assert!(all <= 3, "{all} changes of policy in six runs");
-    }
-
-    #[test]
-    fn the_referee_is_called_when_predictions_are_off() {
-        let mut analyzer = Analyzer::new(first(), true);
-        let mut arrivals = Arrivals {
-            at: 0,
-            state: 1,
-            depth: 3000,
-        };
-        let mut replayed_at = None;
-        for round in 0..60 {
-            for _ in 0..16 {
-                analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize / 16));
-            }
-            // What is measured is a third more than what is predicted.
-            let written = analyzer
-                .current()
-                .map_or(1.0, |r| r.replayed.unwrap_or(r.predicted));
-            analyzer.measure(16_384, (16_384.0 * written * 1.33) as u64, 5);
-            evaluate(&mut analyzer, 512.0);
-            if analyzer.ranking().iter().any(|r| r.replayed.is_some()) {
-                replayed_at.get_or_insert(round);
-            }
-            assert!(analyzer.bytes() < 1 << 20, "{}", analyzer.bytes());
-        }
-        let here = *analyzer.current().unwrap();
-        assert!(
-            replayed_at.is_some_and(|round| round < 10),
-            "{replayed_at:?}"
-        );
-        // Here the model is right, and the replay says so.
-        let all: Vec<&Ranked> = analyzer
-            .ranking()
-            .iter()
-            .filter(|r| r.replayed.is_some())
-            .collect();
-        assert!(!all.is_empty());
-        for ranked in all {
-            let replayed = ranked.replayed.unwrap();
-            assert!(
-                (replayed / ranked.predicted - 1.0).abs() < 0.1,
-                "{ranked:?}"
-            );
-        }
-        assert!(here.cost <= analyzer.ranking().first().unwrap().cost * 1.03);
-    }
-
-    #[test]
-    fn memory_is_shared_among_streams_and_that_of_the_analyzer_is_bounded() {
-        let mut analyzer = Analyzer::new(first(), true);
-        let mut all: Vec<Arrivals> = (0..300u64)
-            .map(|i| Arrivals {
-                at: 1000 * i as i64,
-                state: i,
-                depth: 3000,
-            })
-            .collect();
-        for _ in 0..150 {
-            for (stream, arrivals) in (0u32..).zip(&mut all) {
-                analyzer.observe(stream, &arrivals.next(100));
-                if analyzer.is_due() {
-                    evaluate(&mut analyzer, 300.0 * 512.0);
-                }
-            }
-        }
-        let memory = analyzer.memory_events();
-        assert!((400.0..700.0).contains(&memory), "{memory}");
-        assert!(analyzer.bytes() < 1 << 20, "{}", analyzer.bytes());
-        // Between streams time goes back all the while; what counts is inside them.
-        let seen = analyzer.lateness();
-        let share = seen.late_events() / seen.events();
-        assert!((0.15..0.25).contains(&share), "{share}");
-    }
-
-    #[test]
-    fn what_is_kept_is_read_back_and_damage_is_an_error() {
-        let mut analyzer = Analyzer::new(first(), true);
-        let mut arrivals = Arrivals {
-            at: 0,
-            state: 1,
-            depth: 3000,
-        };
-        for _ in 0..4 {
-            analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
-            evaluate(&mut analyzer, 512.0);
-        }
-        let mut bytes = Vec::new();
-        analyzer.encode(&mut bytes);
-        assert!(bytes.len() < 4096, "{}", bytes.len());
-        let back = Analyzer::decode(&bytes).unwrap();
-        assert_eq!(back.in_force(), analyzer.in_force());
-        assert!(back.decisions().eq(analyzer.decisions()));
-        assert_eq!(back.events(), analyzer.events());
-        let mut again = Vec::new();
-        back.encode(&mut again);
-        assert_eq!(again, bytes);
-        assert!(back.is_adaptive());
-        for end in 0..bytes.len() {
-            Analyzer::decode(&bytes[..end]).unwrap_err();
-        }
-        for at in 0..bytes.len() {
-            let mut other = bytes.clone();
-            other[at] ^= 0x55;
-            // Damage gives an error or another state, and never a panic or an unbounded one.
-            if let Ok(read) = Analyzer::decode(&other) {
-                assert!(read.bytes() < 1 << 20);
-            }
-        }
-    }
-}
+mod tests;
