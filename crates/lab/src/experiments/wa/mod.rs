@@ -228,7 +228,7 @@ impl Figures {
         write(
             "figure-10.svg",
             "Write amplification while laws of delays change",
-            1,
+            3,
             adaptive::figure_10(&self.sequences),
         )
     }
