@@ -21,6 +21,9 @@ const EVENT_BYTES: f64 = 40.0;
 /// Rewriting more stored events than this per late event is never done at once: a run waits for company, and for a compaction that
 /// would rewrite the leaves anyway.
 const REWRITE_PER_LATE_EVENT_MAX: f64 = 4.0;
+/// After an evaluation a shard does without for so many times as long as it took: it takes 3 % of the time at most, however fast
+/// events arrive.
+const REST: u32 = 32;
 /// The paper's formulas are shown for a memory of at most so many events.
 const PAPER_MEMORY_MAX: u32 = 1024;
 
@@ -128,19 +131,28 @@ impl Core {
         self.flush_bytes() as f64 / self.shards.len().max(1) as f64 / event_bytes.max(8.0)
     }
 
+    /// Enough has arrived, and enough time has passed. Exact conditions count events only, so that they can be repeated.
+    fn evaluation_is_due(&self, state: &ShardState) -> bool {
+        let exact = matches!(self.options.flush_rule, FlushRule::LabExact { .. });
+        state.analyzer.is_due() && (exact || self.env.clock.monotonic() >= state.evaluate_from)
+    }
+
     /// Evaluates the policies for a shard when it is time.
     pub(crate) fn decide_if_due(&self, index: ShardIndex) -> Result<()> {
         let shard = self.shard(index)?;
         let evaluation = {
             let mut state = shard.state.lock();
-            if !state.analyzer.is_due() {
+            if !self.evaluation_is_due(&state) {
                 return Ok(());
             }
             let memory = self.shard_memory_events(&state);
             state.analyzer.evaluation(memory)
         };
+        let begun = self.env.clock.monotonic();
         let ranking = evaluation.rank(&self.space(evaluation.memory_events));
+        let ended = self.env.clock.monotonic();
         let mut state = shard.state.lock();
+        state.evaluate_from = ended.saturating_add(ended.saturating_sub(begun) * REST);
         state.unsaved_analyzer = true;
         if let Some(decision) = state.analyzer.apply(ranking) {
             state.repartition = true;
@@ -206,7 +218,7 @@ impl Core {
         let longest = self.options.late_merge_interval;
         self.shards.iter().any(|shard| {
             let state = shard.state.lock();
-            state.analyzer.is_due()
+            self.evaluation_is_due(&state)
                 || matches!((state.late_since, longest), (Some(since), Some(longest))
                     if self.env.clock.monotonic().saturating_sub(since) >= longest)
         })

@@ -55,6 +55,8 @@ pub(crate) struct ShardState {
     pub(crate) analyzer: Analyzer,
     /// The analyzer learnt something since the last commit.
     pub(crate) unsaved_analyzer: bool,
+    /// No evaluation before this moment of the monotonic clock, so that evaluating takes little of the time.
+    pub(crate) evaluate_from: Duration,
     /// The policy was changed: a step first divides what memory holds anew.
     pub(crate) repartition: bool,
     /// When the first of the late events in memory came, by the monotonic clock.
