@@ -62,9 +62,9 @@ fn bucket_start(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    fn add(&mut self, lateness: u64) {
+    fn add(&mut self, lateness: u64, events: usize) {
         if let Some(count) = self.counts.get_mut(bucket_of(lateness)) {
-            *count += 1.0;
+            *count += events as f64;
         }
     }
 
@@ -243,21 +243,58 @@ impl Tracker {
             self.advance(times, seen);
             return;
         }
-        for time in times {
-            self.arrivals += 1;
-            match self.newest {
+        let mut rest = times;
+        while let Some(time) = rest.first() {
+            let count = match self.newest {
                 Some(newest) if *time <= newest => {
-                    let lateness = self.lateness_of(*time);
-                    seen.late.add(lateness);
-                    self.block_deepest = self.block_deepest.max(lateness);
+                    let count = self.late_stretch(rest, newest);
+                    self.observe_late(rest.get(..count).unwrap_or_default(), seen);
+                    count
                 }
                 _ => {
+                    self.arrivals += 1;
                     self.newest = Some(*time);
                     self.mark(*time);
+                    1
                 }
-            }
+            };
+            rest = rest.get(count..).unwrap_or_default();
             self.end_blocks(seen);
         }
+    }
+
+    /// How many late times at the front rise and end with the block at the latest; the first of them is late.
+    fn late_stretch(&self, times: &[i64], newest: i64) -> usize {
+        let most = self.block_end.saturating_sub(self.arrivals).max(1);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let rising = times.windows(2).take(most.saturating_sub(1));
+        1 + rising
+            .take_while(|w| matches!(w, [a, b] if a <= b && *b <= newest))
+            .count()
+    }
+
+    /// Takes late times that rise. Lateness falls with the time and rises with every arrival: where both bounds of a stretch are in
+    /// one bucket, all of it is, and is not looked at one by one.
+    fn observe_late(&mut self, times: &[i64], seen: &mut Lateness) {
+        let (Some(first), Some(last)) = (times.first(), times.last()) else {
+            return;
+        };
+        let count = times.len();
+        let least = self.lateness_of(*last, self.arrivals + 1);
+        let most = if count == 1 {
+            least
+        } else {
+            self.lateness_of(*first, self.arrivals + count as u64)
+        };
+        if bucket_of(least) == bucket_of(most) {
+            self.arrivals += count as u64;
+            seen.late.add(most, count);
+            self.block_deepest = self.block_deepest.max(most);
+            return;
+        }
+        let (front, back) = times.split_at(count / 2);
+        self.observe_late(front, seen);
+        self.observe_late(back, seen);
     }
 
     fn advance(&mut self, times: &[i64], seen: &mut Lateness) {
@@ -300,15 +337,15 @@ impl Tracker {
         while self.arrivals >= self.block_end {
             seen.blocks += 1.0;
             if self.block_deepest > 0 {
-                seen.deepest.add(self.block_deepest);
+                seen.deepest.add(self.block_deepest, 1);
             }
             self.block_deepest = 0;
             self.block_end += seen.block_events;
         }
     }
 
-    /// Arrivals since the newest time passed this one, itself among them: at least 1.
-    fn lateness_of(&self, time: i64) -> u64 {
+    /// Arrivals since the newest time passed this one, itself, the `arrivals`-th, among them: at least 1.
+    fn lateness_of(&self, time: i64, arrivals: u64) -> u64 {
         // Most are only a little late: look from the newest border back, in growing steps.
         let count = self.borders.len();
         let (mut low, mut step) = (count, 1);
@@ -320,9 +357,9 @@ impl Tracker {
         let part = self.borders.get(low..high).unwrap_or_default();
         let right = low + part.partition_point(|(at, _)| *at <= time);
         let Some(a) = right.checked_sub(1).and_then(|i| self.borders.get(i)) else {
-            return self.lateness_before(time);
+            return self.lateness_before(time, arrivals);
         };
-        let newest = (self.newest.unwrap_or(time), self.arrivals);
+        let newest = (self.newest.unwrap_or(time), arrivals);
         let b = self.borders.get(right).unwrap_or(&newest);
         // Times rise from a to this one to b, so their distances fit into 64 bits without a sign.
         let span = b.0.wrapping_sub(a.0) as u64;
@@ -333,17 +370,17 @@ impl Tracker {
             1.0
         };
         let passed = a.1 as f64 + share * (b.1 - a.1) as f64;
-        ((self.arrivals as f64 - passed + 0.5) as u64).max(1)
+        ((arrivals as f64 - passed + 0.5) as u64).max(1)
     }
 
     /// As [`Tracker::lateness_of`], for a time before the oldest border: events are taken to have come as fast before.
-    fn lateness_before(&self, time: i64) -> u64 {
+    fn lateness_before(&self, time: i64, arrivals: u64) -> u64 {
         let (Some(first), Some(newest)) = (self.borders.first(), self.newest) else {
-            return self.arrivals.max(1);
+            return arrivals.max(1);
         };
         let known = (i128::from(newest) - i128::from(first.0)) as f64;
         let beyond = (i128::from(first.0) - i128::from(time)) as f64;
-        let counted = (self.arrivals - first.1) as f64;
+        let counted = (arrivals - first.1) as f64;
         let more = if known > 0.0 {
             beyond / known * counted
         } else {
@@ -531,6 +568,39 @@ mod tests {
                 "{late}"
             );
         }
+    }
+
+    #[test]
+    fn stretches_of_late_events_count_as_one_by_one() {
+        let mut state = 3u64;
+        let mut dice = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (mut together, mut apart) = (Lateness::new(64), Lateness::new(64));
+        let (mut a, mut b) = (Tracker::new(), Tracker::new());
+        // Blocks begin at the first call.
+        a.observe(&[0], &mut together);
+        b.observe(&[0], &mut apart);
+        for _ in 0..600 {
+            let begin = dice(200_000) as i64 - 20_000;
+            let step = dice(4) as i64;
+            let mut batch: Vec<i64> = (0..dice(700) as i64).map(|i| begin + i * step).collect();
+            if dice(4) == 0 {
+                let at = batch.len() / 2;
+                batch.rotate_left(at);
+            }
+            a.observe(&batch, &mut together);
+            for time in &batch {
+                b.observe(&[*time], &mut apart);
+            }
+        }
+        assert!(together.late_events() > 50_000.0);
+        assert_eq!(together.late, apart.late);
+        assert_eq!(together.deepest, apart.deepest);
+        assert_eq!(together.events(), apart.events());
     }
 
     #[test]
