@@ -14,6 +14,11 @@ function binary(): string {
   return path;
 }
 
+/** The environment without settings of a server that whoever runs the tests may have in it. */
+function withoutSettings(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("HEADWATER_")));
+}
+
 export class Headwater {
   private static readonly made = new Set<Headwater>();
   private child: ChildProcess | undefined;
@@ -33,7 +38,12 @@ export class Headwater {
 
   /** Runs a command of `headwater` to its end; gives what it prints. */
   run(args: readonly string[], input = ""): string {
-    const done = spawnSync(binary(), args, { input, encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
+    const done = spawnSync(binary(), args, {
+      input,
+      encoding: "utf8",
+      env: withoutSettings(),
+      maxBuffer: 64 * 1024 * 1024,
+    });
     if (done.status !== 0) throw new Error(`headwater ${args.join(" ")}: ${done.stderr}`);
     return done.stdout;
   }
@@ -51,6 +61,7 @@ export class Headwater {
     const port = this.url === "" ? "0" : new URL(this.url).port;
     const child = spawn(binary(), ["serve", "--db", this.db, "--http-addr", `127.0.0.1:${port}`, ...args], {
       stdio: ["ignore", "pipe", "pipe"],
+      env: withoutSettings(),
     });
     this.child = child;
     child.stderr.on("data", (data: Buffer) => (this.log += data.toString()));

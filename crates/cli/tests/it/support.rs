@@ -37,12 +37,15 @@ impl Ran {
     }
 }
 
+/// The command, with none of the settings that whoever runs the tests may have in the environment.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
-    command
-        .env_remove("HEADWATER_DB")
-        .env_remove("HEADWATER_LOG")
-        .env_remove("COLUMNS");
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"HEADWATER_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("COLUMNS");
     command
 }
 

@@ -1,7 +1,7 @@
 //! The Python packages `influxdb` (for version 1) and `influxdb-client` (for version 2), as they come from PyPI.
 //!
 //! They are installed once into the target folder. Where there is no Python, no pip or no way to PyPI, the test says so and
-//! passes, unless `HEADWATER_TEST_CLIENTS=required`, which CI sets.
+//! passes, unless `TEST_CLIENTS=required`, which CI sets.
 
 use crate::support::Running;
 use headwater::{Database, StreamName, Value};
@@ -60,7 +60,7 @@ fn the_influxdb_packages_can_write() {
         Ok(python) => python,
         Err(why) => {
             assert_ne!(
-                std::env::var("HEADWATER_TEST_CLIENTS").as_deref(),
+                std::env::var("TEST_CLIENTS").as_deref(),
                 Ok("required"),
                 "{why}"
             );
