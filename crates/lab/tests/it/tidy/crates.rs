@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("headwater-codec", &[]),
     ("headwater-io", &["headwater-codec"]),
     ("headwater-engine", &["headwater-codec", "headwater-io"]),
@@ -15,11 +15,22 @@ const ARROWS: [(&str, &[&str]); 7] = [
         &["headwater-codec", "headwater-io", "headwater-engine"],
     ),
     ("headwater-wire", &["headwater-codec"]),
-    ("headwater-server", &["headwater", "headwater-wire"]),
+    ("headwater-query", &["headwater"]),
+    (
+        "headwater-server",
+        &["headwater", "headwater-query", "headwater-wire"],
+    ),
     (
         "headwater-cli",
-        &["headwater", "headwater-wire", "headwater-server"],
+        &[
+            "headwater",
+            "headwater-query",
+            "headwater-wire",
+            "headwater-server",
+        ],
     ),
+    ("headwater-ffi", &["headwater"]),
+    ("headwater-python", &["headwater"]),
 ];
 const LAB: &str = "lab";
 
