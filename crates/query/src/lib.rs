@@ -1,1 +1,3 @@
 //! SQL over snapshots of a database.
+
+pub mod output;

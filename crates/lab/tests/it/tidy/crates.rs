@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
         &["headwater-codec", "headwater-io", "headwater-engine"],
     ),
     ("headwater-wire", &["headwater-codec"]),
-    ("headwater-query", &["headwater"]),
+    ("headwater-query", &["headwater", "headwater-wire"]),
     (
         "headwater-server",
         &["headwater", "headwater-query", "headwater-wire"],

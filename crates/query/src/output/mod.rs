@@ -1,0 +1,322 @@
+//! Rows as others read them: JSON, CSV, Arrow streams and Parquet files, batch by batch.
+//!
+//! Purpose: one writer for the server, the command line and exports, so that an answer looks alike wherever it was asked for.
+//!
+//! Invariants: what [`Writer`] hands out is whole after [`Writer::finish`] and only then; it holds one batch, or for Parquet one row
+//! group of about [`ROW_GROUP_BYTES`]. Integers keep all their digits, floats read back to the same bits; what JSON cannot hold
+//! (NaN, infinities) is `null` there.
+//!
+//! Failure: an error of a column that cannot be written names its type; nothing written before it is taken back.
+
+mod cells;
+mod events;
+
+pub use cells::{Cells, TimeText, is_number, type_name};
+pub use events::{EventBatches, event_schema};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
+use headwater_wire::json::push_str;
+use parking_lot::Mutex;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use std::io;
+use std::sync::Arc;
+
+/// A row group of a Parquet file is closed when it takes about this many bytes.
+pub const ROW_GROUP_BYTES: usize = 8 << 20;
+/// And at this many rows.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+
+/// A form in which rows are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `{"columns":[{"name":…,"type":…},…],"rows":[[…],…]}`.
+    Json,
+    /// Comma-separated values with a line of names.
+    Csv,
+    /// Arrow's stream format.
+    Arrow,
+    /// A Parquet file.
+    Parquet,
+}
+
+impl Format {
+    const ALL: [Format; 4] = [Format::Json, Format::Csv, Format::Arrow, Format::Parquet];
+
+    /// `json csv arrow parquet`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Json => "json",
+            Format::Csv => "csv",
+            Format::Arrow => "arrow",
+            Format::Parquet => "parquet",
+        }
+    }
+
+    /// The format with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Format> {
+        Format::ALL.into_iter().find(|f| f.name() == name)
+    }
+
+    /// The format of a file by how its name ends; `.arrow` and `.arrows` are Arrow streams.
+    ///
+    /// ```
+    /// use headwater_query::output::Format;
+    /// assert_eq!(Format::of_file("a/b.parquet"), Some(Format::Parquet));
+    /// assert_eq!(Format::of_file("b.txt"), None);
+    /// ```
+    #[must_use]
+    pub fn of_file(path: &str) -> Option<Format> {
+        let ending = path.rsplit_once('.')?.1.to_ascii_lowercase();
+        match ending.as_str() {
+            "json" => Some(Format::Json),
+            "csv" => Some(Format::Csv),
+            "arrow" | "arrows" => Some(Format::Arrow),
+            "parquet" | "pq" => Some(Format::Parquet),
+            _ => None,
+        }
+    }
+
+    /// The media type of the form.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Csv => "text/csv; charset=utf-8",
+            Format::Arrow => "application/vnd.apache.arrow.stream",
+            Format::Parquet => "application/vnd.apache.parquet",
+        }
+    }
+
+    /// The first form that an `Accept` header names; preferences by `q` are not weighed.
+    ///
+    /// ```
+    /// use headwater_query::output::Format;
+    /// assert_eq!(Format::accepted("text/html, text/csv;q=0.5"), Some(Format::Csv));
+    /// assert_eq!(Format::accepted("*/*"), None);
+    /// ```
+    #[must_use]
+    pub fn accepted(header: &str) -> Option<Format> {
+        header.split(',').find_map(|part| {
+            let media = part.split(';').next().unwrap_or_default().trim();
+            Format::ALL.into_iter().find(|f| {
+                let own = f.content_type().split(';').next().unwrap_or_default();
+                media.eq_ignore_ascii_case(own)
+            })
+        })
+    }
+}
+
+/// Why rows could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// Arrow cannot write or convert a column.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+    /// Parquet cannot hold a column.
+    #[error(transparent)]
+    Parquet(#[from] ParquetError),
+}
+
+/// Writes batches of one schema in one form.
+pub struct Writer {
+    kind: Kind,
+    rows: u64,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
+enum Kind {
+    Json { head: Vec<u8>, time: TimeText },
+    Csv { head: Vec<u8>, time: TimeText },
+    Arrow(StreamWriter<Sink>, Sink),
+    Parquet(Box<ArrowWriter<Sink>>, Sink),
+}
+
+/// Where the writers of Arrow and Parquet put their bytes, to be taken from there.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Sink {
+    fn take_into(&self, out: &mut Vec<u8>) {
+        out.append(&mut self.0.lock());
+    }
+}
+
+impl io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Writer {
+    /// A writer of batches of `schema`. Nothing is written yet. `time` is for JSON and CSV.
+    ///
+    /// # Errors
+    /// When the form cannot hold a column of the schema.
+    pub fn new(format: Format, schema: &SchemaRef, time: TimeText) -> Result<Writer, OutputError> {
+        let kind = match format {
+            Format::Json => Kind::Json {
+                head: json_head(schema),
+                time,
+            },
+            Format::Csv => Kind::Csv {
+                head: csv_head(schema),
+                time,
+            },
+            Format::Arrow => {
+                let sink = Sink::default();
+                Kind::Arrow(StreamWriter::try_new(sink.clone(), schema)?, sink)
+            }
+            Format::Parquet => {
+                let sink = Sink::default();
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+                    .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+                    .set_created_by(concat!("headwater ", env!("CARGO_PKG_VERSION")).to_owned())
+                    .build();
+                let writer =
+                    ArrowWriter::try_new(sink.clone(), Arc::clone(schema), Some(properties))?;
+                Kind::Parquet(Box::new(writer), sink)
+            }
+        };
+        Ok(Writer { kind, rows: 0 })
+    }
+
+    /// Rows written so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Appends the rows of a batch to `out`, or holds them back for the next row group.
+    ///
+    /// # Errors
+    /// When a column cannot be written.
+    pub fn write(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), OutputError> {
+        match &mut self.kind {
+            Kind::Json { head, time } => {
+                out.append(head);
+                let cells = all_cells(batch)?;
+                for row in 0..batch.num_rows() {
+                    if self.rows > 0 || row > 0 {
+                        out.extend_from_slice(b",\n");
+                    }
+                    out.push(b'[');
+                    for (index, cells) in cells.iter().enumerate() {
+                        if index > 0 {
+                            out.push(b',');
+                        }
+                        cells.push_json(out, row, *time);
+                    }
+                    out.push(b']');
+                }
+            }
+            Kind::Csv { head, time } => {
+                out.append(head);
+                let cells = all_cells(batch)?;
+                for row in 0..batch.num_rows() {
+                    for (index, each) in cells.iter().enumerate() {
+                        if index > 0 {
+                            out.push(b',');
+                        }
+                        each.push_csv(out, row, *time, cells.len() == 1);
+                    }
+                    out.push(b'\n');
+                }
+            }
+            Kind::Arrow(writer, sink) => {
+                if batch.num_rows() > 0 {
+                    writer.write(batch)?;
+                }
+                sink.take_into(out);
+            }
+            Kind::Parquet(writer, sink) => {
+                writer.write(batch)?;
+                if writer.in_progress_size() >= ROW_GROUP_BYTES {
+                    writer.flush()?;
+                }
+                sink.take_into(out);
+            }
+        }
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Appends what is held back and the end of the form.
+    ///
+    /// # Errors
+    /// When what was held back cannot be written.
+    pub fn finish(self, out: &mut Vec<u8>) -> Result<(), OutputError> {
+        match self.kind {
+            Kind::Json { mut head, .. } => {
+                out.append(&mut head);
+                out.extend_from_slice(b"]}\n");
+            }
+            Kind::Csv { mut head, .. } => out.append(&mut head),
+            Kind::Arrow(mut writer, sink) => {
+                writer.finish()?;
+                sink.take_into(out);
+            }
+            Kind::Parquet(writer, sink) => {
+                writer.close()?;
+                sink.take_into(out);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn all_cells(batch: &RecordBatch) -> Result<Vec<Cells>, ArrowError> {
+    batch.columns().iter().map(Cells::of).collect()
+}
+
+fn json_head(schema: &SchemaRef) -> Vec<u8> {
+    let mut head = b"{\"columns\":[".to_vec();
+    for (index, field) in schema.fields().iter().enumerate() {
+        if index > 0 {
+            head.push(b',');
+        }
+        head.extend_from_slice(b"{\"name\":");
+        push_str(&mut head, field.name());
+        head.extend_from_slice(b",\"type\":");
+        push_str(&mut head, type_name(field.data_type()));
+        head.push(b'}');
+    }
+    head.extend_from_slice(b"],\"rows\":[");
+    head
+}
+
+fn csv_head(schema: &SchemaRef) -> Vec<u8> {
+    let mut head = Vec::new();
+    for (index, field) in schema.fields().iter().enumerate() {
+        if index > 0 {
+            head.push(b',');
+        }
+        cells::push_csv_text(&mut head, field.name());
+    }
+    head.push(b'\n');
+    head
+}
+
+#[cfg(test)]
+mod tests;
