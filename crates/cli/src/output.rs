@@ -22,6 +22,18 @@ pub(crate) enum RowFormat {
     Csv,
     // InfluxDB line protocol
     Lp,
+    // Arrow's stream format
+    Arrow,
+    // Parquet
+    Parquet,
+}
+
+/// What a program without a feature says to what needs it.
+#[cfg(not(feature = "sql"))]
+pub(crate) fn built_without(what: &str) -> Failure {
+    Failure::failed(format!(
+        "{what}: this program was built without SQL, Arrow and Parquet (the feature `sql`)"
+    ))
 }
 
 /// Collects bytes for stdout. [`Output::finish`] must be called last.
@@ -53,6 +65,17 @@ impl Output {
         self.inner.flush()?;
         Ok(())
     }
+}
+
+/// Refuses to print bytes that no terminal can show.
+#[cfg(feature = "sql")]
+pub(crate) fn not_for_terminals(what: &str) -> Result<(), Failure> {
+    if io::IsTerminal::is_terminal(&io::stdout()) {
+        return Err(Failure::usage(format!(
+            "{what} is not for terminals: send it to a file, as in `headwater … > FILE`"
+        )));
+    }
+    Ok(())
 }
 
 /// Prints a whole text.

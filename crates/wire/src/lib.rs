@@ -22,4 +22,4 @@ pub mod tile;
 pub mod tiles;
 
 pub use parsed::ParsedBatch;
-pub use refusal::{RefusalCode, RefusalCounts, RefusedLine, cut_line};
+pub use refusal::{Fault, RefusalCode, RefusalCounts, RefusedLine, cut_line};

@@ -39,7 +39,8 @@ impl ParsedBatch {
         self.lines.get(entry_index)?.get(row_index).copied()
     }
 
-    pub(crate) fn refuse(&mut self, line: u64, fault: Fault, original: &[u8]) {
+    /// Counts a line that is not stored; of the first 1,000 the reason and the beginning of the `original` are kept.
+    pub fn refuse(&mut self, line: u64, fault: Fault, original: &[u8]) {
         self.refused_counts.add(fault.code);
         if self.refused.len() < REFUSED_KEPT_MAX {
             self.refused.push(RefusedLine::new(line, fault, original));

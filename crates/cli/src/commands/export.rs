@@ -1,4 +1,4 @@
-//! `headwater export`: the rows of a table as CSV or line protocol.
+//! `headwater export`: the rows of a table as CSV, line protocol, Arrow or Parquet.
 
 use crate::arguments::{RangeArgs, parse_delimiter, parse_tag};
 use crate::failure::Failure;
@@ -14,7 +14,11 @@ use headwater_wire::lineprotocol::LineWriter;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 CSV has the columns time, the tags, the fields. Numbers are written with all their digits; empty cells are absent
-values. Line protocol cannot hold NaN, infinities and bytes: they are left out and counted on stderr.")]
+values. Line protocol cannot hold NaN, infinities and bytes: they are left out and counted on stderr. Arrow (the
+stream format) and Parquet have the same columns with their types; times are instants in nanoseconds.
+
+Example:
+  headwater export --db ./data --table weather --format parquet > weather.parquet")]
 pub(crate) struct Export {
     #[command(flatten)]
     db: DbArgs,
@@ -78,12 +82,16 @@ impl TimeText {
     }
 }
 
-/// A text format for rows, one stream after another.
+/// A format for rows, one stream after another.
 trait RowWriter {
     fn start_stream(&mut self, name: &StreamName, fields: &[(String, FieldType)]);
-    fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk);
+    fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) -> Result<(), Failure>;
+    /// Writes what is held back.
+    fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), Failure> {
+        Ok(())
+    }
     /// Says on stderr what could not be written.
-    fn report(&self);
+    fn report(&self) {}
 }
 
 impl Export {
@@ -105,7 +113,7 @@ impl Export {
             writer.start_stream(name, scan.fields());
             for chunk in scan {
                 match chunk {
-                    Ok(chunk) => writer.write_chunk(&mut out.buffer, &chunk),
+                    Ok(chunk) => writer.write_chunk(&mut out.buffer, &chunk)?,
                     Err(error) if error.kind() == ErrorKind::Corrupt => {
                         eprintln!("headwater: {name}: {error}");
                         damages += 1;
@@ -115,6 +123,7 @@ impl Export {
                 out.pass_on()?;
             }
         }
+        writer.finish(&mut out.buffer)?;
         out.finish()?;
         writer.report();
         if damages > 0 {
@@ -130,10 +139,16 @@ impl Export {
             return Ok(Box::new(Lines::default()));
         }
         let known = snapshot.fields(&self.table)?;
-        let fields: Vec<String> = if self.fields.is_empty() {
-            known.into_iter().map(|(name, _)| name).collect()
+        let fields: Vec<(String, FieldType)> = if self.fields.is_empty() {
+            known
         } else {
-            self.fields.clone()
+            let find = |name: &String| known.iter().find(|(n, _)| n == name).cloned();
+            let unknown =
+                |name| Failure::failed(format!("table `{}` has no field `{name}`", self.table));
+            let named = self.fields.iter();
+            named
+                .map(|name| find(name).ok_or_else(|| unknown(name)))
+                .collect::<Result<_, _>>()?
         };
         let mut tags: Vec<String> = snapshot
             .streams(&self.table, &[])?
@@ -142,6 +157,10 @@ impl Export {
             .collect();
         tags.sort();
         tags.dedup();
+        if self.format != RowFormat::Csv {
+            return batches(self.format, &tags, &fields);
+        }
+        let fields: Vec<String> = fields.into_iter().map(|(name, _)| name).collect();
         let options = CsvWriterOptions {
             null_text: self.null_text.clone(),
             delimiter: self.delimiter,
@@ -153,6 +172,82 @@ impl Export {
     }
 }
 
+#[cfg(not(feature = "sql"))]
+fn batches(
+    _: RowFormat,
+    _: &[String],
+    _: &[(String, FieldType)],
+) -> Result<Box<dyn RowWriter>, Failure> {
+    Err(crate::output::built_without("--format arrow|parquet"))
+}
+
+#[cfg(feature = "sql")]
+use batches::batches;
+
+#[cfg(feature = "sql")]
+mod batches {
+    use super::RowWriter;
+    use crate::failure::Failure;
+    use crate::output::{RowFormat, not_for_terminals};
+    use headwater::{FieldType, ScanChunk, StreamName};
+    use headwater_query::output::{EventBatches, Format, TimeText, Writer};
+
+    /// Rows in batches of several thousand.
+    struct Batches {
+        stream: Option<StreamName>,
+        events: EventBatches,
+        /// Taken when it is finished.
+        writer: Option<Writer>,
+    }
+
+    pub(super) fn batches(
+        format: RowFormat,
+        tags: &[String],
+        fields: &[(String, FieldType)],
+    ) -> Result<Box<dyn RowWriter>, Failure> {
+        let format = match format {
+            RowFormat::Parquet => Format::Parquet,
+            _ => Format::Arrow,
+        };
+        not_for_terminals(format.name())?;
+        let events = EventBatches::new(tags, fields);
+        let writer = Writer::new(format, events.schema(), TimeText::default());
+        Ok(Box::new(Batches {
+            stream: None,
+            writer: Some(writer.map_err(Failure::failed)?),
+            events,
+        }))
+    }
+
+    impl RowWriter for Batches {
+        fn start_stream(&mut self, name: &StreamName, _: &[(String, FieldType)]) {
+            self.stream = Some(name.clone());
+        }
+
+        fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) -> Result<(), Failure> {
+            let (Some(stream), Some(writer)) = (&self.stream, &mut self.writer) else {
+                return Ok(());
+            };
+            self.events.push(stream, chunk);
+            if let Some(batch) = self.events.full().map_err(Failure::failed)? {
+                writer.write(&batch, out).map_err(Failure::failed)?;
+            }
+            Ok(())
+        }
+
+        fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
+            let Some(mut writer) = self.writer.take() else {
+                return Ok(());
+            };
+            let rest = self.events.take().map_err(Failure::failed)?;
+            if rest.num_rows() > 0 {
+                writer.write(&rest, out).map_err(Failure::failed)?;
+            }
+            writer.finish(out).map_err(Failure::failed)
+        }
+    }
+}
+
 struct Csv(CsvWriter);
 
 impl RowWriter for Csv {
@@ -160,13 +255,14 @@ impl RowWriter for Csv {
         self.0.start_stream(name);
     }
 
-    fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) {
+    fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) -> Result<(), Failure> {
         for (row, time) in chunk.times.iter().enumerate() {
             if chunk.columns.iter().any(|c| c.is_present(row)) {
                 let values = chunk.columns.iter().map(|c| c.get(row));
                 self.0.write_row(out, Timestamp::from_nanos(*time), values);
             }
         }
+        Ok(())
     }
 
     fn report(&self) {
@@ -190,13 +286,14 @@ impl RowWriter for Lines {
         }
     }
 
-    fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) {
+    fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) -> Result<(), Failure> {
         for (row, time) in chunk.times.iter().enumerate() {
             if chunk.columns.iter().any(|c| c.is_present(row)) {
                 let values = chunk.columns.iter().map(|c| c.get(row));
                 self.0.write_row(out, Timestamp::from_nanos(*time), values);
             }
         }
+        Ok(())
     }
 
     fn report(&self) {

@@ -8,6 +8,8 @@
 
 mod analyze;
 mod care;
+#[cfg(feature = "sql")]
+mod columns;
 mod import;
 mod kill;
 mod kill_http;

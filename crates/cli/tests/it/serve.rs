@@ -256,7 +256,9 @@ fn systemd_is_told_when_it_answers_and_when_it_stops() {
     let path = bench.path("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     // A server that ends before it is ready tells nothing.
-    socket.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    socket
+        .set_read_timeout(Some(std::time::Duration::from_secs(30)))
+        .unwrap();
     let child = program()
         .args([
             "serve",

@@ -75,6 +75,22 @@ impl Bench {
         self.run_with_input(command, arguments, b"")
     }
 
+    /// As [`Bench::run`], for a command that must succeed and whose output is no text.
+    #[cfg(feature = "sql")]
+    pub(crate) fn run_bytes(&self, command: &str, arguments: &[&str]) -> Vec<u8> {
+        let output = program()
+            .args(command.split(' '))
+            .arg("--db")
+            .arg(self.db())
+            .args(["--memory", "8MiB"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command} {arguments:?}: {stderr}");
+        output.stdout
+    }
+
     pub(crate) fn run_with_input(&self, command: &str, arguments: &[&str], input: &[u8]) -> Ran {
         let mut child = program()
             .args(command.split(' '))

@@ -90,7 +90,10 @@ impl EventBatches {
             schema: event_schema(tags, fields),
             tags: tags.to_vec(),
             times: TimestampNanosecondBuilder::new().with_data_type(time_type()),
-            tag_columns: tags.iter().map(|_| StringDictionaryBuilder::new()).collect(),
+            tag_columns: tags
+                .iter()
+                .map(|_| StringDictionaryBuilder::new())
+                .collect(),
             fields: fields.iter().map(|(_, t)| FieldBuilder::new(*t)).collect(),
         }
     }

@@ -50,7 +50,10 @@ fn everything() -> RecordBatch {
             Arc::new(TimestampMillisecondArray::from(vec![Some(1_500), None]))
         }),
         ("tag", Arc::new(tags)),
-        ("f", Arc::new(Float64Array::from(vec![Some(0.1), Some(f64::NAN)]))),
+        (
+            "f",
+            Arc::new(Float64Array::from(vec![Some(0.1), Some(f64::NAN)])),
+        ),
         ("f32", Arc::new(Float32Array::from(vec![Some(0.5), None]))),
         ("i", Arc::new(Int64Array::from(vec![Some(i64::MIN), None]))),
         ("u", Arc::new(UInt64Array::from(vec![Some(u64::MAX), None]))),
@@ -235,8 +238,7 @@ fn a_parquet_file_of_many_rows_is_handed_out_in_row_groups() {
     let batches: Vec<RecordBatch> = (0..12)
         .map(|k| batch(vec![("v", Arc::new(column(k * 250_000)))]))
         .collect();
-    let mut writer =
-        Writer::new(Format::Parquet, &batches[0].schema(), TimeText::Rfc3339).unwrap();
+    let mut writer = Writer::new(Format::Parquet, &batches[0].schema(), TimeText::Rfc3339).unwrap();
     let (mut whole, mut handed_early) = (Vec::new(), 0);
     for batch in &batches {
         writer.write(batch, &mut whole).unwrap();
@@ -244,7 +246,11 @@ fn a_parquet_file_of_many_rows_is_handed_out_in_row_groups() {
     }
     assert_eq!(writer.rows(), 3_000_000);
     writer.finish(&mut whole).unwrap();
-    assert!(handed_early > whole.len() / 2, "{handed_early} of {}", whole.len());
+    assert!(
+        handed_early > whole.len() / 2,
+        "{handed_early} of {}",
+        whole.len()
+    );
     let read = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(whole)).unwrap();
     assert!(read.metadata().num_row_groups() > 1);
     assert_eq!(read.metadata().file_metadata().num_rows(), 3_000_000);

@@ -1,4 +1,4 @@
-//! Whole rows of a table or of streams, streamed as CSV or line protocol.
+//! Whole rows of a table or of streams, streamed as CSV, line protocol, Arrow or Parquet.
 //!
 //! Invariants: a bounded number of bytes waits for the asker, whatever is exported; when the asker goes, reading ends; what cannot be
 //! read ends the answer in the middle, so that the asker sees that it is not whole.
@@ -15,7 +15,9 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use futures_util::StreamExt;
-use headwater::{ScanSpec, Snapshot, StreamName, Timestamp};
+use headwater::{FieldType, ScanChunk, ScanSpec, Snapshot, StreamName, Timestamp};
+#[cfg(feature = "sql")]
+use headwater_query::output::{EventBatches, Format, TimeText, Writer as BatchWriter};
 use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
 use headwater_wire::lineprotocol::LineWriter;
 use headwater_wire::query::QueryError;
@@ -45,6 +47,49 @@ pub(crate) fn routes() -> Vec<Route> {
 enum Form {
     Csv,
     Lines,
+    #[cfg(feature = "sql")]
+    Batches(Format),
+}
+
+impl Form {
+    fn of(name: Option<&str>) -> Result<Form, QueryError> {
+        match name {
+            None | Some("csv") => Ok(Form::Csv),
+            Some("lp") => Ok(Form::Lines),
+            #[cfg(feature = "sql")]
+            Some("arrow") => Ok(Form::Batches(Format::Arrow)),
+            #[cfg(feature = "sql")]
+            Some("parquet") => Ok(Form::Batches(Format::Parquet)),
+            Some(other) => {
+                let expected = if cfg!(feature = "sql") {
+                    "expected csv, lp, arrow or parquet"
+                } else {
+                    "expected csv or lp; this program was built without arrow and parquet"
+                };
+                Err(QueryError::value("format", expected, other))
+            }
+        }
+    }
+
+    fn content_type(self) -> HeaderValue {
+        match self {
+            Form::Csv => request::CSV,
+            Form::Lines => HeaderValue::from_static("text/plain; charset=utf-8"),
+            #[cfg(feature = "sql")]
+            Form::Batches(format) => HeaderValue::from_static(format.content_type()),
+        }
+    }
+
+    fn disposition(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Form::Csv => "attachment; filename=\"export.csv\"",
+            Form::Lines => "attachment; filename=\"export.lp\"",
+            #[cfg(feature = "sql")]
+            Form::Batches(Format::Parquet) => "attachment; filename=\"export.parquet\"",
+            #[cfg(feature = "sql")]
+            Form::Batches(_) => "attachment; filename=\"export.arrows\"",
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -101,19 +146,11 @@ async fn export(
             }
         }
     });
-    let content_type = match form {
-        Form::Csv => request::CSV,
-        Form::Lines => HeaderValue::from_static("text/plain; charset=utf-8"),
-    };
-    let name = match form {
-        Form::Csv => "attachment; filename=\"export.csv\"",
-        Form::Lines => "attachment; filename=\"export.lp\"",
-    };
-    let mut response = answer(content_type, Bytes::new());
+    let mut response = answer(form.content_type(), Bytes::new());
     *response.body_mut() = Body::from_stream(ReceiverStream::new(receiver).map(|piece| piece));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
+    headers.insert(CONTENT_DISPOSITION, form.disposition());
     Ok(response)
 }
 
@@ -143,13 +180,7 @@ impl Asked {
             let reason = format!("the streams of an export belong to one table, `{table}`");
             return Err(QueryError::value("stream", reason, &other.to_string()).into());
         }
-        let form = match query.one("format")? {
-            None | Some("csv") => Form::Csv,
-            Some("lp") => Form::Lines,
-            Some(other) => {
-                return Err(QueryError::value("format", "expected csv or lp", other).into());
-            }
-        };
+        let form = Form::of(query.one("format")?)?;
         let time = match query.one("time")? {
             None | Some("ns") => TimeFormat::Unit(TimeUnit::Nanoseconds),
             Some("us") => TimeFormat::Unit(TimeUnit::Microseconds),
@@ -161,10 +192,11 @@ impl Asked {
                 return Err(QueryError::value("time", reason, other).into());
             }
         };
-        if let (Form::Lines, Some(time)) = (form, query.one("time")?)
+        if form != Form::Csv
+            && let Some(time) = query.one("time")?
             && time != "ns"
         {
-            let reason = "line protocol has times in ns";
+            let reason = "only CSV has times in other forms than ns";
             return Err(QueryError::value("time", reason, time).into());
         }
         Ok(Asked {
@@ -187,11 +219,12 @@ impl Asked {
         columns: &Columns,
         out: &mut Out,
     ) -> Result<(), Ended> {
-        let mut writer = Writer::new(self, columns, &mut out.bytes);
+        let mut writer = Writer::new(self, columns, &mut out.bytes)?;
         if let Some(streams) = &self.streams {
             for stream in streams {
                 self.write_stream(snapshot, access, stream, &mut writer, out)?;
             }
+            writer.finish(&mut out.bytes)?;
             return out.finish();
         }
         let mut last: Option<StreamName> = None;
@@ -202,6 +235,7 @@ impl Asked {
             }
             last = page.last().cloned();
             if page.len() < NAMES_AT_ONCE {
+                writer.finish(&mut out.bytes)?;
                 return out.finish();
             }
         }
@@ -221,14 +255,7 @@ impl Asked {
         let scan = snapshot.scan(stream, &self.spec)?;
         writer.start_stream(stream, scan.fields().iter().map(|(name, _)| name.as_str()));
         for chunk in scan {
-            let chunk = chunk?;
-            for (row, time) in chunk.times.iter().enumerate() {
-                if chunk.columns.iter().any(|c| c.is_present(row)) {
-                    let values = chunk.columns.iter().map(|c| c.get(row));
-                    writer.write_row(&mut out.bytes, Timestamp::from_nanos(*time), values);
-                    out.pass_on()?;
-                }
-            }
+            writer.write(stream, &chunk?, out)?;
             // Where nothing is to be written, the asker may have gone as well.
             out.check()?;
         }
@@ -236,11 +263,11 @@ impl Asked {
     }
 }
 
-/// The columns of a CSV.
+/// The columns of an export.
 #[derive(Debug)]
 struct Columns {
     tags: Vec<String>,
-    fields: Vec<String>,
+    fields: Vec<(String, FieldType)>,
 }
 
 /// Checks that what is asked for is there and may be seen.
@@ -279,15 +306,16 @@ fn columns(
         }
     };
     let fields = match fields {
-        None => known.into_iter().map(|(name, _)| name).collect(),
-        Some(fields) => {
-            for field in &fields {
-                if !known.iter().any(|(name, _)| name == field) {
-                    return Err(not_found("field", &format!("{table}.{field}")));
-                }
-            }
-            fields
-        }
+        None => known,
+        Some(fields) => fields
+            .into_iter()
+            .map(|field| {
+                let found = known.iter().find(|(name, _)| *name == field);
+                found
+                    .cloned()
+                    .ok_or_else(|| not_found("field", &format!("{table}.{field}")))
+            })
+            .collect::<Result<_, _>>()?,
     };
     Ok(Columns { tags, fields })
 }
@@ -295,20 +323,29 @@ fn columns(
 enum Writer {
     Csv(Box<CsvWriter>),
     Lines(LineWriter),
+    #[cfg(feature = "sql")]
+    Batches(Box<EventBatches>, Box<BatchWriter>),
 }
 
 impl Writer {
-    fn new(asked: &Asked, columns: &Columns, out: &mut Vec<u8>) -> Writer {
+    fn new(asked: &Asked, columns: &Columns, out: &mut Vec<u8>) -> Result<Writer, Ended> {
         match asked.form {
-            Form::Lines => Writer::Lines(LineWriter::new()),
+            Form::Lines => Ok(Writer::Lines(LineWriter::new())),
             Form::Csv => {
                 let options = CsvWriterOptions {
                     time: asked.time.clone(),
                     ..CsvWriterOptions::default()
                 };
-                let writer = CsvWriter::new(&columns.tags, &columns.fields, options);
+                let fields: Vec<&str> = columns.fields.iter().map(|(n, _)| n.as_str()).collect();
+                let writer = CsvWriter::new(&columns.tags, &fields, options);
                 writer.write_header(out);
-                Writer::Csv(Box::new(writer))
+                Ok(Writer::Csv(Box::new(writer)))
+            }
+            #[cfg(feature = "sql")]
+            Form::Batches(format) => {
+                let events = EventBatches::new(&columns.tags, &columns.fields);
+                let writer = BatchWriter::new(format, events.schema(), TimeText::default())?;
+                Ok(Writer::Batches(Box::new(events), Box::new(writer)))
             }
         }
     }
@@ -321,31 +358,71 @@ impl Writer {
                     tracing::warn!(%name, %error, "left out of an export as line protocol");
                 }
             }
+            #[cfg(feature = "sql")]
+            Writer::Batches(..) => {}
         }
     }
 
-    fn write_row<'v>(
+    /// Writes the rows of a chunk that have a value.
+    fn write(
         &mut self,
-        out: &mut Vec<u8>,
-        at: Timestamp,
-        values: impl Iterator<Item = Option<headwater::ValueRef<'v>>>,
-    ) {
-        match self {
-            Writer::Csv(writer) => writer.write_row(out, at, values),
-            Writer::Lines(writer) => writer.write_row(out, at, values),
+        stream: &StreamName,
+        chunk: &ScanChunk,
+        out: &mut Out,
+    ) -> Result<(), Ended> {
+        #[cfg(feature = "sql")]
+        if let Writer::Batches(events, writer) = self {
+            events.push(stream, chunk);
+            if let Some(batch) = events.full()? {
+                writer.write(&batch, &mut out.bytes)?;
+                out.pass_on()?;
+            }
+            return Ok(());
         }
+        #[cfg(not(feature = "sql"))]
+        let _ = stream;
+        for (row, time) in chunk.times.iter().enumerate() {
+            if !chunk.columns.iter().any(|c| c.is_present(row)) {
+                continue;
+            }
+            let at = Timestamp::from_nanos(*time);
+            let values = chunk.columns.iter().map(|c| c.get(row));
+            match self {
+                Writer::Csv(writer) => writer.write_row(&mut out.bytes, at, values),
+                Writer::Lines(writer) => writer.write_row(&mut out.bytes, at, values),
+                #[cfg(feature = "sql")]
+                Writer::Batches(..) => {}
+            }
+            out.pass_on()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is held back.
+    fn finish(self, out: &mut Vec<u8>) -> Result<(), Ended> {
+        #[cfg(feature = "sql")]
+        if let Writer::Batches(mut events, mut writer) = self {
+            let rest = events.take()?;
+            if rest.num_rows() > 0 {
+                writer.write(&rest, out)?;
+            }
+            writer.finish(out)?;
+            return Ok(());
+        }
+        let _ = out;
+        Ok(())
     }
 }
 
 /// Why an export ended early.
 enum Ended {
     AskerWent,
-    Failed(headwater::Error),
+    Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
-impl From<headwater::Error> for Ended {
-    fn from(error: headwater::Error) -> Ended {
-        Ended::Failed(error)
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Ended {
+    fn from(error: E) -> Ended {
+        Ended::Failed(error.into())
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! One thread reads and parses, the other writes; several batches are on their way to the medium at once.
 
+#[cfg(feature = "sql")]
+mod batches;
 mod pipeline;
 mod source;
 mod summary;
@@ -16,16 +18,19 @@ use headwater_wire::lineprotocol::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Import CSV or line protocol, plain, gzip or zstd
+/// Import CSV or line protocol, plain, gzip or zstd; Parquet or Arrow
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Good lines are always stored. Refused ones are counted by reason, and the first ten are shown with their numbers.
 The exit code is 0 when anything was stored, 1 when lines were refused and nothing was stored, or with --strict
 when any line was refused. An empty cell is no value; once --null is given, it is an empty string in text columns.
+Parquet and Arrow streams have types and absent values of their own; their times may be timestamps of any unit, or
+integers and texts as FORMAT says. Rows of theirs are told by their number, the first is 1.
 
 Examples:
   headwater import --db ./data --table weather --time time_hour --tag origin --null NA weather.csv.gz
   headwater import --db ./data --table plant --time 'when:%d.%m.%Y %H:%M:%S@Europe/Berlin' --tag device plant.csv
+  headwater import --db ./data --format parquet --table weather --time time --tag origin weather.parquet
   zcat points.lp.gz | headwater import --db ./data --format lp -")]
 pub(crate) struct Import {
     #[command(flatten)]
@@ -35,23 +40,23 @@ pub(crate) struct Import {
     #[arg(long, value_enum, default_value_t = RowFormat::Csv)]
     pub(super) format: RowFormat,
 
-    /// Table to store into (CSV)
+    /// Table to store into (not line protocol)
     #[arg(long, value_name = "NAME")]
     pub(super) table: Option<String>,
 
-    /// Column of the time; FORMAT is s, ms, us, ns, rfc3339 or STRFTIME[@ZONE] (CSV)
+    /// Column of the time; FORMAT is s, ms, us, ns, rfc3339 or STRFTIME[@ZONE] (not line protocol)
     #[arg(long, value_name = "COLUMN[:FORMAT]")]
     pub(super) time: Option<String>,
 
-    /// Column that names the device; may be repeated (CSV)
+    /// Column that names the device; may be repeated (not line protocol)
     #[arg(long = "tag", value_name = "COLUMN")]
     pub(super) tags: Vec<String>,
 
-    /// Column to store; TYPE is f64, i64, u64, bool, string or bytes; none = every other column (CSV)
+    /// Column to store; TYPE is f64, i64, u64, bool, string or bytes; none = every other column (not line protocol)
     #[arg(long = "field", value_name = "COLUMN[:TYPE]")]
     pub(super) fields: Vec<String>,
 
-    /// Type of a column, without choosing the columns to store (CSV)
+    /// Type of a column, without choosing the columns to store (not line protocol)
     #[arg(long = "type", value_name = "COLUMN:TYPE")]
     pub(super) types: Vec<String>,
 
@@ -140,30 +145,44 @@ impl Import {
         }
     }
 
-    /// CSV needs a mapping, line protocol must not have one.
+    /// Columns need a mapping, line protocol must not have one.
     fn check_mapping(&self) -> Result<(), Failure> {
-        match self.format {
-            RowFormat::Csv if self.table.is_none() => Err(Failure::usage(
-                "CSV needs --table NAME, the table to store into",
-            )),
-            RowFormat::Csv if self.time.is_none() => Err(Failure::usage(
-                "CSV needs --time COLUMN[:FORMAT], the column that holds the time",
-            )),
-            RowFormat::Csv => Ok(()),
-            RowFormat::Lp => {
-                let has_mapping = self.table.is_some()
-                    || self.time.is_some()
-                    || !(self.tags.is_empty()
-                        && self.fields.is_empty()
-                        && self.types.is_empty()
-                        && self.null_texts.is_empty());
-                if has_mapping {
-                    return Err(Failure::usage(
-                        "line protocol names its own tables, tags, fields and times: leave out --table --time --tag --field --type --null",
-                    ));
-                }
-                Ok(())
-            }
+        let name = match self.format {
+            RowFormat::Lp => return self.check_no_mapping(),
+            RowFormat::Csv => "CSV",
+            RowFormat::Arrow => "Arrow",
+            RowFormat::Parquet => "Parquet",
+        };
+        if self.table.is_none() {
+            return Err(Failure::usage(format!(
+                "{name} needs --table NAME, the table to store into"
+            )));
         }
+        if self.time.is_none() {
+            return Err(Failure::usage(format!(
+                "{name} needs --time COLUMN[:FORMAT], the column that holds the time"
+            )));
+        }
+        if self.format != RowFormat::Csv && !self.null_texts.is_empty() {
+            return Err(Failure::usage(format!(
+                "{name} has absent values of its own: leave out --null"
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_no_mapping(&self) -> Result<(), Failure> {
+        let has_mapping = self.table.is_some()
+            || self.time.is_some()
+            || !(self.tags.is_empty()
+                && self.fields.is_empty()
+                && self.types.is_empty()
+                && self.null_texts.is_empty());
+        if has_mapping {
+            return Err(Failure::usage(
+                "line protocol names its own tables, tags, fields and times: leave out --table --time --tag --field --type --null",
+            ));
+        }
+        Ok(())
     }
 }

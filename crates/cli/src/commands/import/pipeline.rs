@@ -9,7 +9,7 @@ use super::summary::Summary;
 use crate::failure::Failure;
 use crate::grid::grouped;
 use crate::input::Input;
-use crate::output::print;
+use crate::output::{RowFormat, print};
 use crate::progress::{bytes_bar, spinner};
 use headwater::{Database, Duplicates, FieldSpec, TableChange, TableSpec, Ticket};
 use headwater_wire::ParsedBatch;
@@ -55,6 +55,7 @@ pub(super) fn run(import: &Import) -> Result<Summary, Failure> {
             store(import, receiver)
         }
     })?;
+    summary.counts_rows = matches!(import.format, RowFormat::Arrow | RowFormat::Parquet);
     summary.elapsed = start.elapsed();
     summary.text_bytes = text_bytes.load(Ordering::Relaxed);
     Ok(summary)

@@ -1,6 +1,8 @@
 //! A file as a sequence of parsed batches.
 
 use super::Import;
+#[cfg(feature = "sql")]
+use super::batches::Batches;
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::input::Input;
@@ -32,6 +34,8 @@ pub(super) enum Source {
         file: String,
         batch_bytes: usize,
     },
+    #[cfg(feature = "sql")]
+    Batches(Box<Batches>),
 }
 
 impl Source {
@@ -44,12 +48,18 @@ impl Source {
         bytes_read: Arc<AtomicU64>,
     ) -> Result<Source, Failure> {
         let file = path.display().to_string();
+        // A batch of columns takes up to four times its text.
+        let batch_bytes = (import.db.memory / 32).clamp(32 << 10, 1 << 20);
+        #[cfg(feature = "sql")]
+        if import.format == RowFormat::Parquet {
+            // Parquet is read from its end, so the file itself is needed.
+            let batches = Batches::parquet(import, path, bar, bytes_read, batch_bytes)?;
+            return Ok(Source::Batches(Box::new(batches)));
+        }
         let inner = input
             .decompressed(bar)
             .map_err(|error| Failure::failed(format!("cannot read {file}: {error}")))?;
         let reader = Measured { inner, bytes_read };
-        // A batch of columns takes up to four times its text.
-        let batch_bytes = (import.db.memory / 32).clamp(32 << 10, 1 << 20);
         match import.format {
             RowFormat::Csv => {
                 let mut options = import.csv_options();
@@ -70,6 +80,15 @@ impl Source {
                     batch_bytes,
                 })
             }
+            #[cfg(feature = "sql")]
+            RowFormat::Arrow | RowFormat::Parquet => {
+                let batches = Batches::arrow(import, file, Box::new(reader), batch_bytes)?;
+                Ok(Source::Batches(Box::new(batches)))
+            }
+            #[cfg(not(feature = "sql"))]
+            RowFormat::Arrow | RowFormat::Parquet => {
+                Err(crate::output::built_without("--format arrow|parquet"))
+            }
         }
     }
 
@@ -86,6 +105,8 @@ impl Source {
             } => stream
                 .next_batch(*batch_bytes)
                 .map_err(|error| Failure::failed(format!("cannot read {file}: {error}"))),
+            #[cfg(feature = "sql")]
+            Source::Batches(batches) => batches.next(),
         }
     }
 
@@ -93,6 +114,11 @@ impl Source {
     pub(super) fn columns(&self) -> Columns {
         match self {
             Source::LineProtocol { .. } => Columns::default(),
+            #[cfg(feature = "sql")]
+            Source::Batches(batches) => Columns {
+                fields: batches.fields(),
+                suspects: Vec::new(),
+            },
             Source::Csv { parser, .. } => Columns {
                 fields: parser
                     .fields()

@@ -16,6 +16,8 @@ pub(super) struct Summary {
     pub(super) lines: u64,
     pub(super) text_bytes: u64,
     pub(super) elapsed: Duration,
+    /// The input has no lines, only rows.
+    pub(super) counts_rows: bool,
     refused_by_code: BTreeMap<String, u64>,
     /// The refused lines with the lowest file and line, at most [`SHOWN_MAX`].
     shown: BTreeMap<(usize, u64), Shown>,
@@ -86,8 +88,10 @@ impl Summary {
     pub(super) fn print(&self, is_dry_run: bool) {
         let seconds = self.elapsed.as_secs_f64().max(1e-9);
         let verb = if is_dry_run { "would store" } else { "stored" };
+        let unit = if self.counts_rows { "row" } else { "line" };
+        let units = format!("{unit}s");
         eprintln!(
-            "{verb} {} rows from {} lines in {seconds:.2} s: {} rows/s, {}/s",
+            "{verb} {} rows from {} {units} in {seconds:.2} s: {} rows/s, {}/s",
             grouped(self.rows),
             grouped(self.lines),
             grouped((self.rows as f64 / seconds) as u64),
@@ -102,7 +106,7 @@ impl Summary {
         if self.refused() == 0 {
             return;
         }
-        eprintln!("warning: {} lines were refused:", grouped(self.refused()));
+        eprintln!("warning: {} {units} were refused:", grouped(self.refused()));
         for (code, count) in &self.refused_by_code {
             eprintln!("  {:<16} {:>12}", code, grouped(*count));
         }
@@ -112,7 +116,7 @@ impl Summary {
                 Some(name) if self.files.len() > 1 => format!("{name}, "),
                 _ => String::new(),
             };
-            eprintln!("  {file}line {line}: {}: {}", shown.code, shown.message);
+            eprintln!("  {file}{unit} {line}: {}: {}", shown.code, shown.message);
             if !shown.original.is_empty() {
                 eprintln!("    {}", printable(&shown.original));
             }

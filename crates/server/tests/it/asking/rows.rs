@@ -181,6 +181,53 @@ fn an_export_is_whole() {
     );
 }
 
+#[cfg(feature = "sql")]
+#[test]
+fn an_export_as_arrow_or_parquet_has_the_same_rows() {
+    use arrow::array::{AsArray, RecordBatch};
+    use arrow::datatypes::{Float64Type, Int64Type, TimestampNanosecondType};
+    let server = serve(cars);
+    let bytes = |path: &str| {
+        let mut answer = client().get(server.url(path)).call().unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        let kind = answer.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        (answer.body_mut().read_to_vec().unwrap(), kind)
+    };
+    let (arrow, kind) = bytes("/api/v1/export?table=obd&format=arrow");
+    assert_eq!(kind, "application/vnd.apache.arrow.stream");
+    let reader = arrow::ipc::reader::StreamReader::try_new(&arrow[..], None).unwrap();
+    let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    let (parquet, kind) = bytes("/api/v1/export?table=obd&format=parquet");
+    assert_eq!(kind, "application/vnd.apache.parquet");
+    let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(
+        axum::body::Bytes::from(parquet),
+    );
+    let reader = builder.unwrap().build().unwrap();
+    let others: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    for batches in [batches, others] {
+        let whole = arrow::compute::concat_batches(&batches[0].schema(), &batches).unwrap();
+        let schema = whole.schema();
+        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        assert_eq!(names, ["time", "car", "speed", "odometer", "gear"]);
+        assert_eq!(whole.num_rows(), 6_000);
+        let times = whole.column(0).as_primitive::<TimestampNanosecondType>();
+        assert_eq!(times.value(0), START);
+        assert_eq!(times.value(5_999), START + 2_999 * SECOND);
+        let cars = arrow::compute::cast(whole.column(1), &arrow::datatypes::DataType::Utf8);
+        let cars = cars.unwrap();
+        let cars = cars.as_string::<i32>();
+        assert_eq!((cars.value(2_999), cars.value(3_000)), ("a", "b"));
+        let speeds = whole.column(2).as_primitive::<Float64Type>();
+        assert_eq!(speeds.value(5_999), 2_999.0);
+        let odometers = whole.column(3).as_primitive::<Int64Type>();
+        assert_eq!(odometers.value(0), 9_007_199_254_740_993);
+        assert!(whole.column(4).is_null(5_999) && !whole.column(4).is_null(0));
+    }
+}
+
 #[test]
 fn an_asker_who_goes_ends_the_export() {
     let server = serve(cars);
@@ -239,6 +286,7 @@ fn bad_exports_are_refused() {
             "/api/v1/export?table=obd&format=xml",
             "/api/v1/export?table=obd&time=days",
             "/api/v1/export?table=obd&format=lp&time=rfc3339",
+            "/api/v1/export?table=obd&format=parquet&time=rfc3339",
         ],
     );
 }
