@@ -143,7 +143,7 @@ impl std::fmt::Debug for Writer {
 enum Kind {
     Json { head: Vec<u8>, time: TimeText },
     Csv { head: Vec<u8>, time: TimeText },
-    Arrow(StreamWriter<Sink>, Sink),
+    Arrow(Box<StreamWriter<Sink>>, Sink),
     Parquet(Box<ArrowWriter<Sink>>, Sink),
 }
 
@@ -185,7 +185,7 @@ impl Writer {
             },
             Format::Arrow => {
                 let sink = Sink::default();
-                Kind::Arrow(StreamWriter::try_new(sink.clone(), schema)?, sink)
+                Kind::Arrow(Box::new(StreamWriter::try_new(sink.clone(), schema)?), sink)
             }
             Format::Parquet => {
                 let sink = Sink::default();

@@ -70,7 +70,11 @@ fn everything() -> RecordBatch {
 
 #[test]
 fn json_has_columns_with_types_and_rows_of_exact_values() {
-    let text = written(Format::Json, TimeText::Rfc3339, &[everything()]);
+    let text = written(
+        Format::Json,
+        TimeText::Rfc3339,
+        std::slice::from_ref(&everything()),
+    );
     let text = String::from_utf8(text).unwrap();
     let (head, rows) = text.split_once("\"rows\":").unwrap();
     assert_eq!(
@@ -105,7 +109,11 @@ fn json_has_columns_with_types_and_rows_of_exact_values() {
 
 #[test]
 fn csv_tells_no_value_from_an_empty_text() {
-    let text = written(Format::Csv, TimeText::Nanoseconds, &[everything()]);
+    let text = written(
+        Format::Csv,
+        TimeText::Nanoseconds,
+        std::slice::from_ref(&everything()),
+    );
     assert_eq!(
         String::from_utf8(text).unwrap(),
         "time,local,tag,f,f32,i,u,b,s,x,l,d,day\n\
@@ -113,22 +121,34 @@ fn csv_tells_no_value_from_an_empty_text() {
          ,,,NaN,,,,,,,,,\n"
     );
     let alone = batch(vec![("v", Arc::new(Int64Array::from(vec![None, Some(1)])))]);
-    let text = written(Format::Csv, TimeText::Rfc3339, &[alone]);
+    let text = written(Format::Csv, TimeText::Rfc3339, std::slice::from_ref(&alone));
     assert_eq!(String::from_utf8(text).unwrap(), "v\n\"\"\n1\n");
 }
 
 #[test]
 fn an_answer_without_rows_has_its_columns_in_every_form() {
     let empty = everything().slice(0, 0);
-    let json = written(Format::Json, TimeText::Rfc3339, &[empty.clone()]);
+    let json = written(
+        Format::Json,
+        TimeText::Rfc3339,
+        std::slice::from_ref(&empty),
+    );
     assert!(json.ends_with(b"\"rows\":[]}\n"));
-    let csv = written(Format::Csv, TimeText::Rfc3339, &[empty.clone()]);
+    let csv = written(Format::Csv, TimeText::Rfc3339, std::slice::from_ref(&empty));
     assert_eq!(csv, b"time,local,tag,f,f32,i,u,b,s,x,l,d,day\n");
-    let arrow = written(Format::Arrow, TimeText::Rfc3339, &[empty.clone()]);
+    let arrow = written(
+        Format::Arrow,
+        TimeText::Rfc3339,
+        std::slice::from_ref(&empty),
+    );
     let read = StreamReader::try_new(&arrow[..], None).unwrap();
     assert_eq!(read.schema(), empty.schema());
     assert_eq!(read.count(), 0);
-    let parquet = written(Format::Parquet, TimeText::Rfc3339, &[empty.clone()]);
+    let parquet = written(
+        Format::Parquet,
+        TimeText::Rfc3339,
+        std::slice::from_ref(&empty),
+    );
     let read = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(parquet)).unwrap();
     assert_eq!(read.schema().fields(), empty.schema().fields());
 }
