@@ -1,0 +1,176 @@
+//! Prepared questions: which streams, which fields, which values; asked for as many ranges as one likes.
+
+use crate::column::hw_value;
+use crate::database::{Store, hw_db};
+use crate::handles::{self, Kept, Object};
+use crate::rows::FieldNames;
+use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::stream::{Stream, hw_stream};
+use crate::text::{hw_str, hw_tag, names, slice, tags};
+use headwater::{ClosedRange, Comparison, Filter, ScanSpec};
+use std::sync::{Arc, Weak};
+
+/// A prepared question. To end with hw_release.
+pub type hw_query = u64;
+
+/// Equal.
+pub const HW_EQUAL: i32 = 1;
+/// Not equal; a NaN is not equal to anything.
+pub const HW_NOT_EQUAL: i32 = 2;
+/// Less than the value.
+pub const HW_LESS: i32 = 3;
+/// Less than the value, or equal.
+pub const HW_LESS_OR_EQUAL: i32 = 4;
+/// Greater than the value.
+pub const HW_GREATER: i32 = 5;
+/// Greater than the value, or equal.
+pub const HW_GREATER_OR_EQUAL: i32 = 6;
+
+/// A condition on one field. Rows without a value in it never match.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hw_filter {
+    /// The field.
+    pub field: hw_str,
+    /// HW_EQUAL …
+    pub comparison: i32,
+    /// The value to compare with, of the field's type; an integer is taken for a field of doubles too.
+    pub value: hw_value,
+}
+
+/// Whom a question is for.
+pub(crate) enum Subject {
+    Stream(Arc<Stream>),
+    Table {
+        table: String,
+        tags: Vec<(String, String)>,
+    },
+}
+
+/// A prepared question behind a handle.
+pub(crate) struct Query {
+    pub(crate) store: Weak<Store>,
+    pub(crate) subject: Subject,
+    spec: ScanSpec,
+    /// Names of the fields asked for; `None` = all.
+    pub(crate) names: Option<FieldNames>,
+}
+
+impl Kept for Query {
+    const KIND: &'static str = "a query";
+
+    fn keep(this: Arc<Self>) -> Object {
+        Object::Query(this)
+    }
+
+    fn of(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Query(query) => Some(query),
+            _ => None,
+        }
+    }
+}
+
+impl Query {
+    /// What to scan, for a range.
+    pub(crate) fn spec(&self, range: ClosedRange) -> ScanSpec {
+        ScanSpec {
+            range,
+            ..self.spec.clone()
+        }
+    }
+}
+
+/// What the caller wants of each stream.
+fn wanted(
+    fields: *const hw_str,
+    field_count: usize,
+    filters: *const hw_filter,
+    filter_count: usize,
+) -> Outcome<ScanSpec> {
+    let fields = names(fields, field_count, "fields")?;
+    let filters = slice(filters, filter_count, "filters")?.iter().map(|f| {
+        let field = f.field.read("filter field")?;
+        let comparison = match f.comparison {
+            HW_EQUAL => Comparison::Equal,
+            HW_NOT_EQUAL => Comparison::NotEqual,
+            HW_LESS => Comparison::Less,
+            HW_LESS_OR_EQUAL => Comparison::LessOrEqual,
+            HW_GREATER => Comparison::Greater,
+            HW_GREATER_OR_EQUAL => Comparison::GreaterOrEqual,
+            other => {
+                return Err(invalid(format!(
+                    "filter on `{field}`: expected a comparison HW_EQUAL (1) to HW_GREATER_OR_EQUAL (6), found {other}"
+                )));
+            }
+        };
+        Ok(Filter {
+            field: field.to_owned(),
+            comparison,
+            value: f.value.read(&format!("filter on `{field}`"))?,
+        })
+    });
+    Ok(ScanSpec {
+        filters: filters.collect::<Outcome<_>>()?,
+        fields: (!fields.is_empty()).then_some(fields),
+        ..ScanSpec::default()
+    })
+}
+
+fn keep(store: Weak<Store>, subject: Subject, spec: ScanSpec) -> hw_query {
+    let boxed = |names: &Vec<String>| names.iter().map(|n| n.as_str().into()).collect();
+    let query = Query {
+        store,
+        subject,
+        names: spec.fields.as_ref().map(boxed),
+        spec,
+    };
+    handles::put(query).0
+}
+
+/// A question for rows of one stream: these fields in this order (none = all, in the order they were added), of rows for which all filters
+/// hold. The database is asked when the question is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_query_stream(
+    stream: hw_stream,
+    fields: *const hw_str,
+    field_count: usize,
+    filters: *const hw_filter,
+    filter_count: usize,
+    query: *mut hw_query,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        out(query, "query")?;
+        let stream = handles::get::<Stream>(stream)?;
+        let spec = wanted(fields, field_count, filters, filter_count)?;
+        let store = Weak::clone(&stream.store);
+        give(query, keep(store, Subject::Stream(stream), spec), "query")
+    })
+}
+
+/// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. For hw_scan_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_query_table(
+    db: hw_db,
+    table: hw_str,
+    tags: *const hw_tag,
+    tag_count: usize,
+    fields: *const hw_str,
+    field_count: usize,
+    filters: *const hw_filter,
+    filter_count: usize,
+    query: *mut hw_query,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        out(query, "query")?;
+        let store = handles::get::<Store>(db)?;
+        let subject = Subject::Table {
+            table: table.read("table")?.to_owned(),
+            tags: self::tags(tags, tag_count)?,
+        };
+        let spec = wanted(fields, field_count, filters, filter_count)?;
+        give(query, keep(Arc::downgrade(&store), subject, spec), "query")
+    })
+}

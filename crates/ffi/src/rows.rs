@@ -1,0 +1,144 @@
+//! Rows as results: times and columns.
+//!
+//! Invariants: what `hw_rows` points to belongs to the object behind its handle and never changes.
+
+use crate::column::{Layout, hw_column};
+use crate::handles::{self, Kept, Object};
+use crate::status::{Outcome, invalid};
+use crate::stream::{Named, hw_stream_name};
+use headwater::{Column, Scan, ScanChunk, Values};
+use std::sync::Arc;
+
+/// Rows of one stream, by time; of equal times by arrival. Release the handle when they have been read.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hw_rows {
+    /// To release. 0 = a scan is at its end; the rest is zeros then.
+    pub handle: u64,
+    /// Rows.
+    pub row_count: usize,
+    /// Their times, ns since 1970.
+    pub times_ns: *const i64,
+    /// Columns: those asked for, in that order.
+    pub column_count: usize,
+    /// Each with row_count rows.
+    pub columns: *const hw_column,
+    /// Whose rows they are.
+    pub stream: hw_stream_name,
+}
+
+impl hw_rows {
+    /// The end of a scan.
+    pub(crate) const END: hw_rows = hw_rows {
+        handle: 0,
+        row_count: 0,
+        times_ns: std::ptr::null(),
+        column_count: 0,
+        columns: std::ptr::null(),
+        stream: hw_stream_name::NONE,
+    };
+}
+
+/// Names of columns; those of a prepared question are shared by all of its results.
+pub(crate) type FieldNames = Arc<[Box<str>]>;
+
+/// Rows behind a handle.
+pub(crate) struct Rows {
+    times: Vec<i64>,
+    _columns: Vec<Column>,
+    _names: FieldNames,
+    named: Arc<Named>,
+    views: Box<[hw_column]>,
+    /// What the views point to, besides the columns and names.
+    _layouts: Box<[Layout]>,
+}
+
+// SAFETY: the pointers in `views` lead to the other fields, which live as long, are never changed, and may be read by any thread.
+unsafe impl Send for Rows {}
+// SAFETY: as above.
+unsafe impl Sync for Rows {}
+
+impl Kept for Rows {
+    const KIND: &'static str = "rows";
+
+    fn keep(this: Arc<Self>) -> Object {
+        Object::Rows(this)
+    }
+
+    fn of(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Rows(rows) => Some(rows),
+            _ => None,
+        }
+    }
+}
+
+impl Rows {
+    pub(crate) fn new(chunk: ScanChunk, names: FieldNames, named: Arc<Named>) -> Rows {
+        let layouts: Box<[Layout]> = chunk.columns.iter().map(Layout::of).collect();
+        let parts = layouts.iter().zip(&chunk.columns).zip(&names[..]);
+        // Moving the columns below moves no value: those are behind pointers of their own.
+        let views = parts.map(|((layout, column), name)| layout.view(name, column));
+        Rows {
+            views: views.collect(),
+            times: chunk.times,
+            _columns: chunk.columns,
+            _names: names,
+            named,
+            _layouts: layouts,
+        }
+    }
+
+    /// Keeps the rows; gives what the caller sees of them.
+    pub(crate) fn hand_out(self) -> hw_rows {
+        let (handle, rows) = handles::put(self);
+        hw_rows {
+            handle,
+            row_count: rows.times.len(),
+            times_ns: rows.times.as_ptr(),
+            column_count: rows.views.len(),
+            columns: rows.views.as_ptr(),
+            stream: rows.named.view(),
+        }
+    }
+}
+
+/// The names of a scan's columns.
+pub(crate) fn names_of(scan: &Scan) -> FieldNames {
+    scan.fields()
+        .iter()
+        .map(|(n, _)| n.as_str().into())
+        .collect()
+}
+
+/// All rows of a scan at once.
+pub(crate) fn gather(scan: &mut Scan) -> Outcome<ScanChunk> {
+    let Some(first) = scan.next() else {
+        let empty = scan.fields().iter().map(|(_, t)| Column::new(*t));
+        return Ok(ScanChunk {
+            times: Vec::new(),
+            columns: empty.collect(),
+        });
+    };
+    let mut all = first?;
+    for chunk in scan {
+        let chunk = chunk?;
+        all.times.extend_from_slice(&chunk.times);
+        for (mine, theirs) in all.columns.iter_mut().zip(&chunk.columns) {
+            if text_bytes(mine) + text_bytes(theirs) > u32::MAX as usize {
+                return Err(invalid(
+                    "the texts of a field have more than 4 GiB: read them with hw_scan_open, or a shorter range",
+                ));
+            }
+            mine.extend_from(theirs, 0..theirs.len());
+        }
+    }
+    Ok(all)
+}
+
+fn text_bytes(column: &Column) -> usize {
+    match column.values() {
+        Values::String(text) | Values::Bytes(text) => text.bytes().len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,374 @@
+//! Asking for rows: all at once, some at a time, or into the caller's own memory.
+//!
+//! Invariants: what one call reads, and all that one scan reads, is of one snapshot.
+//! Concurrency: one call at a time for each scan.
+//! Failure: a damaged part of a file is `HW_CORRUPT` for the call that met it; a scan goes on behind it.
+
+use crate::handles::{self, Kept, Object};
+use crate::query::{Query, Subject, hw_query};
+use crate::rows::{FieldNames, Rows, gather, hw_rows, names_of};
+use crate::snapshot::{View, hw_snapshot, view_of};
+use crate::status::{Failure, HW_NOT_FOUND, Outcome, give, guard, hw_error, invalid, lock, out};
+use crate::stream::{Named, Stream, Walk};
+use crate::text::slice;
+use headwater::{ClosedRange, Column, FieldType, Scan, Values};
+use std::sync::{Arc, Mutex};
+
+/// A scan that gives its rows some at a time, in bounded memory. To end with hw_release.
+pub type hw_scan = u64;
+
+/// The stream of a question, for functions that read one.
+fn one_stream(query: &Query) -> Outcome<&Arc<Stream>> {
+    match &query.subject {
+        Subject::Stream(stream) => Ok(stream),
+        Subject::Table { .. } => Err(invalid(
+            "a question for the streams of a table: read it with hw_scan_open",
+        )),
+    }
+}
+
+fn range(first_ns: i64, last_ns: i64) -> ClosedRange {
+    ClosedRange::nanos(first_ns, last_ns)
+}
+
+/// All rows of a question for one stream, from first_ns to last_ns, both included (INT64_MIN and INT64_MAX = all). snapshot 0 = as it is
+/// now. HW_NOT_FOUND while nothing was written to the stream, or for an unknown field.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_read(
+    query: hw_query,
+    snapshot: hw_snapshot,
+    first_ns: i64,
+    last_ns: i64,
+    rows: *mut hw_rows,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        out(rows, "rows")?;
+        let query = handles::get::<Query>(query)?;
+        let stream = one_stream(&query)?;
+        let view = view_of(&query.store, snapshot)?;
+        let spec = query.spec(range(first_ns, last_ns));
+        let mut scan = stream.at(&view.snapshot)?.scan(&view.snapshot, &spec)?;
+        let chunk = gather(&mut scan)?;
+        let names = query.names.clone().unwrap_or_else(|| names_of(&scan));
+        let named = Arc::clone(&stream.named);
+        give(rows, Rows::new(chunk, names, named).hand_out(), "rows")
+    })
+}
+
+/// A scan behind a handle.
+pub(crate) struct Cursor(Mutex<Walking>);
+
+struct Walking {
+    query: Arc<Query>,
+    view: Arc<View>,
+    range: ClosedRange,
+    /// Streams that follow; of a question for one stream: none.
+    walk: Option<Walk>,
+    current: Option<(Scan, FieldNames, Arc<Named>)>,
+}
+
+impl Kept for Cursor {
+    const KIND: &'static str = "a scan";
+
+    fn keep(this: Arc<Self>) -> Object {
+        Object::Cursor(this)
+    }
+
+    fn of(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Cursor(cursor) => Some(cursor),
+            _ => None,
+        }
+    }
+}
+
+impl Walking {
+    fn next(&mut self) -> Outcome<Option<Rows>> {
+        loop {
+            if let Some((scan, names, named)) = &mut self.current {
+                if let Some(chunk) = scan.next() {
+                    let rows = Rows::new(chunk?, Arc::clone(names), Arc::clone(named));
+                    return Ok(Some(rows));
+                }
+                self.current = None;
+            }
+            let snapshot = &self.view.snapshot;
+            let Some(walk) = &mut self.walk else {
+                return Ok(None);
+            };
+            let Some(name) = walk.next(snapshot)? else {
+                self.walk = None;
+                return Ok(None);
+            };
+            let scan = snapshot.scan(&name, &self.query.spec(self.range))?;
+            let names = self.query.names.clone().unwrap_or_else(|| names_of(&scan));
+            self.current = Some((scan, names, Arc::new(Named::new(name))));
+        }
+    }
+}
+
+/// Begins a scan of a question, from first_ns to last_ns, both included. The streams of a table come one after the other, in the order of
+/// the catalog. snapshot 0 = as it is now; the scan keeps what it reads, the snapshot may be released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_scan_open(
+    query: hw_query,
+    snapshot: hw_snapshot,
+    first_ns: i64,
+    last_ns: i64,
+    scan: *mut hw_scan,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        out(scan, "scan")?;
+        let query = handles::get::<Query>(query)?;
+        let view = view_of(&query.store, snapshot)?;
+        let range = range(first_ns, last_ns);
+        let mut walking = Walking {
+            range,
+            walk: None,
+            current: None,
+            view,
+            query,
+        };
+        match &walking.query.subject {
+            Subject::Table { table, tags } => {
+                let known = walking.view.snapshot.fields(table)?;
+                if let Some(names) = &walking.query.names
+                    && let Some(name) = names
+                        .iter()
+                        .find(|n| !known.iter().any(|(k, _)| *k == ***n))
+                {
+                    return Err(Failure::new(
+                        HW_NOT_FOUND,
+                        format!("table `{table}` has no field `{name}`"),
+                    ));
+                }
+                walking.walk = Some(Walk::new(table, tags.clone(), None));
+            }
+            Subject::Stream(stream) => {
+                let snapshot = &walking.view.snapshot;
+                let found = stream.at(snapshot)?;
+                let begun = found.scan(snapshot, &walking.query.spec(range))?;
+                let names = walking.query.names.clone();
+                let names = names.unwrap_or_else(|| names_of(&begun));
+                walking.current = Some((begun, names, Arc::clone(&stream.named)));
+            }
+        }
+        let cursor = Cursor(Mutex::new(walking));
+        give(scan, handles::put(cursor).0, "scan")
+    })
+}
+
+/// The next rows of a scan, at least one; at its end rows->handle is 0. HW_CORRUPT for a damaged part: the next call goes on behind it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_scan_next(
+    scan: hw_scan,
+    rows: *mut hw_rows,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        out(rows, "rows")?;
+        let cursor = handles::get::<Cursor>(scan)?;
+        let next = lock(&cursor.0)?.next()?;
+        give(rows, next.map_or(hw_rows::END, Rows::hand_out), "rows")
+    })
+}
+
+/// Numbers that are copied to a caller's memory.
+trait Number: Copy {
+    const TYPE: FieldType;
+    fn of(values: &Values) -> Option<&[Self]>;
+}
+
+impl Number for f64 {
+    const TYPE: FieldType = FieldType::F64;
+    fn of(values: &Values) -> Option<&[f64]> {
+        match values {
+            Values::F64(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+impl Number for i64 {
+    const TYPE: FieldType = FieldType::I64;
+    fn of(values: &Values) -> Option<&[i64]> {
+        match values {
+            Values::I64(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+impl Number for u64 {
+    const TYPE: FieldType = FieldType::U64;
+    fn of(values: &Values) -> Option<&[u64]> {
+        match values {
+            Values::U64(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+/// Where a caller wants times and values.
+struct Places<'a, T> {
+    times: &'a mut [std::mem::MaybeUninit<i64>],
+    values: &'a mut [std::mem::MaybeUninit<T>],
+    /// Rows that there are, also those for which there is no room.
+    count: usize,
+}
+
+impl<T: Number> Places<'_, T> {
+    fn add(&mut self, times: &[i64], column: &Column) -> Outcome<()> {
+        let Some(values) = T::of(column.values()) else {
+            return Err(invalid(format!(
+                "expected a field of {}, found {}",
+                T::TYPE,
+                column.field_type()
+            )));
+        };
+        match column.presence() {
+            None => {
+                let room = self.times.len().saturating_sub(self.count).min(times.len());
+                if room > 0 {
+                    let at = self.count..self.count + room;
+                    self.times[at.clone()].write_copy_of_slice(&times[..room]);
+                    self.values[at].write_copy_of_slice(&values[..room]);
+                }
+                self.count += times.len();
+            }
+            Some(bits) => {
+                for (row, (time, value)) in times.iter().zip(values).enumerate() {
+                    if bits.get(row) {
+                        if let (Some(t), Some(v)) = (
+                            self.times.get_mut(self.count),
+                            self.values.get_mut(self.count),
+                        ) {
+                            t.write(*time);
+                            v.write(*value);
+                        }
+                        self.count += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The caller's memory, to be written to.
+fn places<'a, T>(
+    data: *mut T,
+    count: usize,
+    what: &str,
+) -> Outcome<&'a mut [std::mem::MaybeUninit<T>]> {
+    let checked = slice(
+        data.cast_const().cast::<std::mem::MaybeUninit<T>>(),
+        count,
+        what,
+    )?;
+    if checked.is_empty() {
+        return Ok(&mut []);
+    }
+    // SAFETY: pointer and count are as `slice` checked them; that the memory may be written to and that nobody else uses it during the
+    // call is the caller's part of the contract.
+    Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), count) })
+}
+
+fn read_into<T: Number>(
+    query: hw_query,
+    snapshot: hw_snapshot,
+    range: ClosedRange,
+    times: *mut i64,
+    values: *mut T,
+    capacity: usize,
+    count: *mut usize,
+) -> Outcome<()> {
+    out(count, "row_count")?;
+    let query = handles::get::<Query>(query)?;
+    let stream = one_stream(&query)?;
+    let mut places = Places {
+        times: places(times, capacity, "times_ns")?,
+        values: places(values, capacity, "values")?,
+        count: 0,
+    };
+    let view = view_of(&query.store, snapshot)?;
+    let found = stream.at(&view.snapshot)?;
+    for chunk in found.scan(&view.snapshot, &query.spec(range))? {
+        let chunk = chunk?;
+        let [column] = &chunk.columns[..] else {
+            return Err(invalid(format!(
+                "a question for one field was expected, this one has {}",
+                chunk.columns.len()
+            )));
+        };
+        places.add(&chunk.times, column)?;
+    }
+    give(count, places.count, "row_count")
+}
+
+/// The times and values of a question for one field of one stream, copied to the caller's memory; rows without a value are left out.
+/// row_count gets the number of rows there are: when that is more than capacity, the first of them were copied; ask again with room for
+/// all, or from the last time on. HW_INVALID when the field is of another type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_read_f64(
+    query: hw_query,
+    snapshot: hw_snapshot,
+    first_ns: i64,
+    last_ns: i64,
+    times_ns: *mut i64,
+    values: *mut f64,
+    capacity: usize,
+    row_count: *mut usize,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        let range = range(first_ns, last_ns);
+        read_into(
+            query, snapshot, range, times_ns, values, capacity, row_count,
+        )
+    })
+}
+
+/// As hw_read_f64, of signed integers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_read_i64(
+    query: hw_query,
+    snapshot: hw_snapshot,
+    first_ns: i64,
+    last_ns: i64,
+    times_ns: *mut i64,
+    values: *mut i64,
+    capacity: usize,
+    row_count: *mut usize,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        let range = range(first_ns, last_ns);
+        read_into(
+            query, snapshot, range, times_ns, values, capacity, row_count,
+        )
+    })
+}
+
+/// As hw_read_f64, of unsigned integers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_read_u64(
+    query: hw_query,
+    snapshot: hw_snapshot,
+    first_ns: i64,
+    last_ns: i64,
+    times_ns: *mut i64,
+    values: *mut u64,
+    capacity: usize,
+    row_count: *mut usize,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        let range = range(first_ns, last_ns);
+        read_into(
+            query, snapshot, range, times_ns, values, capacity, row_count,
+        )
+    })
+}

@@ -1,0 +1,79 @@
+//! Snapshots: consistent views that never change.
+
+use crate::database::{Store, hw_db, open_still};
+use crate::handles::{self, Kept, Object};
+use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use headwater::Snapshot;
+use std::sync::{Arc, Weak};
+
+/// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files and memory, so hold it for a
+/// question and not for a day. To end with hw_release. Where a function takes one, 0 = a new one for this call.
+pub type hw_snapshot = u64;
+
+/// A snapshot behind a handle.
+pub(crate) struct View {
+    pub(crate) snapshot: Snapshot,
+    store: Weak<Store>,
+}
+
+impl Kept for View {
+    const KIND: &'static str = "a snapshot";
+
+    fn keep(this: Arc<Self>) -> Object {
+        Object::View(this)
+    }
+
+    fn of(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::View(view) => Some(view),
+            _ => None,
+        }
+    }
+}
+
+/// The view behind a handle, or with 0 a new one, of the database `store`.
+pub(crate) fn view_of(store: &Weak<Store>, handle: hw_snapshot) -> Outcome<Arc<View>> {
+    if handle == 0 {
+        let snapshot = open_still(store)?.snapshot()?;
+        return Ok(Arc::new(View {
+            snapshot,
+            store: Weak::clone(store),
+        }));
+    }
+    let view = handles::get::<View>(handle)?;
+    if !Weak::ptr_eq(&view.store, store) {
+        return Err(invalid("the snapshot is of another database"));
+    }
+    Ok(view)
+}
+
+/// A snapshot of everything acknowledged so far; of a database opened read only: as it was looked at last.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_snapshot_open(
+    db: hw_db,
+    snapshot: *mut hw_snapshot,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        out(snapshot, "snapshot")?;
+        let store = handles::get::<Store>(db)?;
+        let view = View {
+            snapshot: store.snapshot()?,
+            store: Arc::downgrade(&store),
+        };
+        give(snapshot, handles::put(view).0, "snapshot")
+    })
+}
+
+/// The number of the newest record that a snapshot sees: it rises with every write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_snapshot_sequence(
+    snapshot: hw_snapshot,
+    sequence: *mut u64,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        let view = handles::get::<View>(snapshot)?;
+        give(sequence, view.snapshot.sequence(), "sequence")
+    })
+}
