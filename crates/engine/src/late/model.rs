@@ -16,14 +16,19 @@
 use super::law::DelayLaw;
 use super::{LatePolicy, MergeScope, Split, flank_capacity};
 
-/// Places within a flank's cycle at which a phase is taken to begin.
-const BEGINNINGS: usize = 6;
+/// Places within a flank's cycle at which a phase is taken to begin, where it has few flushes, and where it has many.
+const BEGINNINGS: (usize, usize) = (6, 2);
+/// So many are many.
+const MANY_FLUSHES: f64 = 24.0;
 /// A probability this small ends a sum.
 const NEGLIGIBLE: f64 = 1e-6;
-/// Terms of a sum that are taken one by one; then each stands for more and more.
-const SINGLE_TERMS: f64 = 48.0;
-/// How much more, from one to the next.
-const TERM_GROWTH: f64 = 1.08;
+/// How the terms of a sum are taken together: so many one by one; then each stands for more, by a factor from one to the next.
+type Grouping = (f64, f64);
+const TERMS: Grouping = (48.0, 1.08);
+const FAR_FLUSHES: Grouping = (16.0, 1.15);
+const FAR_LEAVES: Grouping = (24.0, 1.15);
+/// Leaves whose ages are within this part of each other are touched alike.
+const ALIKE: f64 = 0.2;
 /// No sum goes on beyond this age, in events.
 const AGE_MAX: f64 = 1e12;
 
@@ -192,7 +197,12 @@ fn solve(rising: impl Fn(f64) -> f64, goal: f64) -> f64 {
 
 /// Calls `term(k, width)` for k = first, first + 1, … and later for wider and wider groups, the middle of which k is. Ends when it
 /// says so.
-fn each_term(first: f64, last: f64, mut term: impl FnMut(f64, f64) -> bool) {
+fn each_term(
+    first: f64,
+    last: f64,
+    (single_terms, growth): Grouping,
+    mut term: impl FnMut(f64, f64) -> bool,
+) {
     let mut at = first;
     let mut width = 1.0f64;
     while at <= last {
@@ -201,8 +211,8 @@ fn each_term(first: f64, last: f64, mut term: impl FnMut(f64, f64) -> bool) {
             return;
         }
         at += count;
-        if at > first + SINGLE_TERMS {
-            width = (width * TERM_GROWTH).max(1.0);
+        if at > first + single_terms {
+            width *= growth;
         }
     }
 }
@@ -283,7 +293,7 @@ impl Setting<'_> {
         // The newest leaf holds what was left over from full ones; every further one is full.
         let rewritten = |newest_leaf: f64| {
             let mut events = any * newest_leaf;
-            each_term(0.0, AGE_MAX, |k, width| {
+            each_term(0.0, AGE_MAX, TERMS, |k, width| {
                 let probability = beyond_stored(newest_leaf + k * self.leaf);
                 events += probability * width * self.leaf;
                 probability > NEGLIGIBLE
@@ -315,6 +325,7 @@ impl Setting<'_> {
     fn touched_before(&self, from: f64, length: f64) -> f64 {
         let tail = |x: f64| self.law.tail(x);
         let buffered_beyond = |age: f64| (tail(age - length) - tail(age)).max(0.0);
+        let (single_terms, growth) = FAR_LEAVES;
         let mut age = from;
         let mut width = 1.0f64;
         let mut sum = 0.0;
@@ -326,15 +337,15 @@ impl Setting<'_> {
                 next = age + wanted + tail(age - length) - tail(next - length);
             }
             let events = (buffered_beyond(age) - buffered_beyond(next)).max(0.0);
-            let part = -wanted * (-events / width).exp_m1();
+            let part = wanted * touched(events / width);
             sum += part;
             if buffered_beyond(next) * self.leaf < 1e-4 * (sum + 1e-3) {
                 break;
             }
             age = next;
             leaves += width;
-            if leaves > SINGLE_TERMS {
-                width *= TERM_GROWTH;
+            if leaves > single_terms {
+                width *= growth;
             }
         }
         sum
@@ -369,8 +380,13 @@ impl Setting<'_> {
         let late_within = |s: f64| s - self.in_order_within(s);
         let mut cost = 0.0;
         let mut length = 0.0;
-        for beginning in 0..BEGINNINGS {
-            let before = late * (beginning as f64 + 0.5) / BEGINNINGS as f64;
+        let beginnings = if merged / late < MANY_FLUSHES {
+            BEGINNINGS.0
+        } else {
+            BEGINNINGS.1
+        };
+        for beginning in 0..beginnings {
+            let before = late * (beginning as f64 + 0.5) / beginnings as f64;
             let flushes = ((before + merged) / late).floor();
             let rest = before + merged - flushes * late;
             let began = inverse(&late_within, before, cycle);
@@ -444,7 +460,7 @@ impl Setting<'_> {
         let mut cost = 0.0;
         // What was flushed in this phase; a flush of more than a leaf is several.
         let parts = (phase.flushed / self.leaf).ceil().clamp(1.0, 64.0);
-        each_term(1.0, k, |j, width| {
+        each_term(1.0, k, TERMS, |j, width| {
             let (young, old) = (phase.border(j), phase.border(j + 1.0));
             let since = young - phase.lag;
             let at_old = at_border(j + 1.0);
@@ -464,7 +480,7 @@ impl Setting<'_> {
         let reach = 1.0 - none_older(at_oldest, oldest_border);
         cost += reach * self.leaf / 2.0;
         let step = (self.leaf / 8.0).clamp(1.0, 64.0);
-        each_term(0.0, f64::MAX, |n, width| {
+        each_term(0.0, f64::MAX, TERMS, |n, width| {
             let age = oldest_border + (n + 0.5) * step;
             let reach = 1.0 - none_older(beyond(age), age);
             cost += law.distribution(age - phase.length) * reach * width * step;
@@ -480,30 +496,49 @@ impl Setting<'_> {
         // A flush is cut into full leaves from its oldest event on: the newest leaf holds the rest.
         let full = (phase.flushed / self.leaf).floor();
         let rest = phase.flushed - full * self.leaf;
-        each_term(1.0, phase.flushes, |j, width| {
+        let per_event = phase.cycle / phase.flushed;
+        each_term(1.0, phase.flushes, FAR_FLUSHES, |j, width| {
             let young = phase.border(j);
             let since = young - phase.lag;
-            let per_event = phase.cycle / phase.flushed;
-            let mut leaf = |from: f64, events: f64, count: f64| {
-                let (a, b) = (
-                    young + from * per_event,
-                    young + (from + events) * per_event,
-                );
-                let late = (tail(a - since) - tail(b - since)) - (tail(a) - tail(b));
-                cost += -events * (-late.max(0.0) / count).exp_m1() * width;
+            // Late events older than what lies `from` events behind the border.
+            let beyond = |from: f64| {
+                let age = young + from * per_event;
+                tail(age - since) - tail(age)
+            };
+            let mut from = 0.0;
+            let mut before = beyond(0.0);
+            let mut leaves = |events: f64, count: f64| {
+                from += events;
+                let after = beyond(from);
+                let late = (before - after).max(0.0);
+                cost += events * touched(late / count) * width;
+                before = after;
             };
             if rest > 0.5 {
-                leaf(0.0, rest, 1.0);
+                leaves(rest, 1.0);
             }
-            each_term(0.0, full - 1.0, |i, count| {
-                let events = count * self.leaf;
-                leaf(rest + (i - (count - 1.0) / 2.0) * self.leaf, events, count);
-                true
-            });
+            // The law changes with the order of the age, so what lies far behind the border may be taken together.
+            let mut left = full;
+            while left > 0.5 {
+                let behind = phase.lag / per_event + phase.flushed - left * self.leaf;
+                let count = (ALIKE * behind / self.leaf).floor().clamp(1.0, left);
+                leaves(count * self.leaf, count);
+                left -= count;
+            }
             true
         });
         let oldest = phase.border(phase.flushes + 1.0);
         cost + self.touched_before(oldest, phase.length)
+    }
+}
+
+/// P(a leaf into which `late` events fall in the mean receives any).
+fn touched(late: f64) -> f64 {
+    if late < 1e-4 {
+        // 1 − e^−x, for less: most leaves are far from the border.
+        late * (1.0 - late / 2.0)
+    } else {
+        -(-late).exp_m1()
     }
 }
 
