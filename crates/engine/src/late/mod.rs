@@ -21,7 +21,7 @@ mod shadow;
 mod study;
 
 pub use analyzer::{
-    Analyzer, Decision, EVENTS_PER_EVALUATION, Evaluation, REPLAY_BYTES_MAX, Reason,
+    Analyzer, Decision, EVENTS_PER_EVALUATION, Evaluation, REPLAY_BYTES_MAX, Reason, belief,
 };
 pub use choose::{Knobs, PolicyChoice, Ranked, Space};
 pub use lateness::{Histogram, Lateness, LatenessLaw, STREAMS_TRACKED_MAX, Tracker};

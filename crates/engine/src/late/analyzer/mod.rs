@@ -17,7 +17,7 @@
 mod kept;
 mod referee;
 
-pub use referee::REPLAY_BYTES_MAX;
+pub use referee::{REPLAY_BYTES_MAX, belief};
 
 use super::LatePolicy;
 use super::choose::{Ranked, Space, sort};

@@ -39,6 +39,17 @@ pub(super) struct Replay {
     pub(super) events_max: u64,
 }
 
+/// As many replays are believed as much as the model.
+const REPLAYS_BELIEVED: f64 = 3.0;
+
+/// How much of what sets a candidate apart in so many replays is believed, from 0 to 1: a replay is one sample of few merges, and
+/// where it and the model disagree about two candidates by some per cent, either may be right.
+#[must_use]
+pub fn belief(replays: u32) -> f64 {
+    let replays = f64::from(replays);
+    replays / (replays + REPLAYS_BELIEVED)
+}
+
 /// Corrects costs by what replays counted. Where the model is off it is so for all candidates alike, so that those that were
 /// not replayed are corrected by as much as the others in the mean. What sets one candidate apart is believed the more the more replays say so, since one merge is one sample.
 pub(super) fn correct(ranking: &mut [Ranked], replayed: &[Replayed]) {
@@ -54,8 +65,7 @@ pub(super) fn correct(ranking: &mut [Ranked], replayed: &[Replayed]) {
     for ranked in ranking {
         let mut ratio = common;
         if let Some((found, own)) = own(ranked) {
-            let replays = f64::from(found.replays);
-            ratio += (own - common) * replays / (replays + 1.0);
+            ratio += (own - common) * belief(found.replays);
             ranked.replayed = Some(found.counted);
         }
         ranked.cost *= ratio.exp();

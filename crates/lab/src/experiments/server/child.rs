@@ -33,6 +33,7 @@ pub(crate) struct Server {
 pub(crate) struct Used {
     pub(crate) cpu_seconds: f64,
     pub(crate) peak_bytes: u64,
+    pub(crate) resident_bytes: u64,
 }
 
 impl Server {
@@ -60,7 +61,7 @@ impl Server {
         }
     }
 
-    /// CPU time over all threads, and the most memory that was resident, until now.
+    /// CPU time over all threads, and the memory that is resident and that was at most, until now.
     pub(crate) fn used(&self) -> Result<Used, Failure> {
         let read =
             |what: &str| std::fs::read_to_string(format!("/proc/{}/{what}", self.child.id()));
@@ -77,12 +78,16 @@ impl Server {
             .filter_map(|w| w.parse::<f64>().ok())
             .sum();
         let status = read("status")?;
-        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-        let peak = peak.and_then(|p| p.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|l| l.strip_prefix(name));
+            let kib = line.and_then(|p| p.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+            kib.unwrap_or(0) * 1024
+        };
         Ok(Used {
             // Linux tells programs 100 ticks a second, whatever it counts itself.
             cpu_seconds: ticks / 100.0,
-            peak_bytes: peak.unwrap_or(0) * 1024,
+            peak_bytes: bytes("VmHWM:"),
+            resident_bytes: bytes("VmRSS:"),
         })
     }
 
