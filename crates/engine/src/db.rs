@@ -317,18 +317,23 @@ impl Database {
                 "table `{}` exists already",
                 spec.name
             ))),
-            None => Ok(Table {
-                id,
-                name: spec.name.clone(),
-                duplicates: spec.duplicates,
-                leaf_events,
-                fields,
-                life: Life {
-                    retention_ns: life_ns("retention", spec.retention)?,
-                    raw_ns: life_ns("raw_for", spec.raw_for)?,
-                    ..Life::FOREVER
-                },
-            }),
+            None => {
+                let mut table = Table {
+                    id,
+                    name: spec.name.clone(),
+                    duplicates: spec.duplicates,
+                    leaf_events,
+                    fields,
+                    tags: Vec::new(),
+                    life: Life {
+                        retention_ns: life_ns("retention", spec.retention)?,
+                        raw_ns: life_ns("raw_for", spec.raw_for)?,
+                        ..Life::FOREVER
+                    },
+                };
+                table.add_tags(&spec.tags)?;
+                Ok(table)
+            }
         };
         self.define(&spec.name, change)
     }
@@ -373,6 +378,7 @@ impl Database {
                 check_name("field", &field.name)?;
                 add_field(&mut table, field)?;
             }
+            table.add_tags(&change.add_tags)?;
             if table.fields.len() > core.options.fields_max {
                 return Err(Error::invalid(format!(
                     "at most {} fields are allowed",
@@ -393,6 +399,19 @@ impl Database {
     /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
     pub fn delete(&self, spec: &DeleteSpec) -> Result<u64> {
         self.core().delete(spec)
+    }
+
+    /// As [`Database::delete`], of these streams and of no others. Gives the number of those that exist.
+    ///
+    /// # Errors
+    /// As [`Database::delete`]; `invalid` for a stream of another table.
+    pub fn delete_streams(
+        &self,
+        table: &str,
+        streams: &[StreamName],
+        range: ClosedRange,
+    ) -> Result<u64> {
+        self.core().delete_streams(table, streams, range)
     }
 
     /// Drops the streams of a table that have these tags, and all their events. A later write with the same tags makes a new
@@ -523,6 +542,8 @@ pub struct TableChange {
     pub raw_for: Option<Option<Duration>>,
     /// Fields to add; an i64 field may be given as f64, which widens it.
     pub add_fields: Vec<crate::FieldSpec>,
+    /// Tag keys to declare.
+    pub add_tags: Vec<String>,
 }
 
 fn add_field(table: &mut Table, field: &crate::FieldSpec) -> Result<()> {
@@ -578,11 +599,17 @@ fn horizon(at: i64) -> Option<Timestamp> {
 }
 
 pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
+    let mut tags = core.catalog.tag_keys(table.id);
+    if !table.tags.is_empty() {
+        tags.extend_from_slice(&table.tags);
+        tags.sort_unstable();
+        tags.dedup();
+    }
     TableInfo {
         name: table.name.clone(),
         duplicates: table.duplicates,
         leaf_events: table.leaf_events,
-        tags: core.catalog.tag_keys(table.id),
+        tags,
         fields: table.fields.clone(),
         streams: core.catalog.stream_count(table.id),
         retention: table.life.retention_ns.map(duration),

@@ -48,6 +48,7 @@ fn table() -> Table {
                 field_type: t,
             })
             .collect(),
+        tags: Vec::new(),
         life: Life {
             retention_ns: Some(86_400_000_000_000),
             raw_ns: None,
@@ -133,6 +134,18 @@ fn a_table_definition() {
     table().encode(&mut bytes);
     check("table", &bytes);
     assert_eq!(Table::decode(&mut Cursor::new(&bytes)), Ok(table()));
+}
+
+#[test]
+fn a_table_definition_with_tags() {
+    let tagged = Table {
+        tags: vec!["site".into(), "station".into()],
+        ..table()
+    };
+    let mut bytes = Vec::new();
+    tagged.encode(&mut bytes);
+    check("table_with_tags", &bytes);
+    assert_eq!(Table::decode(&mut Cursor::new(&bytes)), Ok(tagged));
 }
 
 #[test]

@@ -1,3 +1,42 @@
-//! SQL over snapshots of a database.
+//! SQL over snapshots of a Headwater database: Apache DataFusion plans and computes, the engine reads.
+//!
+//! A [`Query`] is made once per database, a [`Session`] per connection; [`Session::run`] runs a statement. Tables are measurements:
+//! a column `time`, a dictionary column per tag, a column per field. What the engine can do better than a general executor is
+//! handed down to it: ranges of time, conditions on tags and fields, limits.
+//!
+//! Invariants: a statement sees one snapshot, and of it only what the session's [`Access`] shows; memory, time and rows are
+//! bounded by [`Limits`]; nothing reads or writes files.
+//! Concurrency: statements run on the caller's tokio runtime (with its timers on); reading from the engine is done on the
+//! runtime's threads for blocking work. Dropping an answer ends its statement.
+//! Failure: every error is an [`Error`] with a stable code.
+//! Manual: `docs/sql.md`.
 
+mod access;
+mod answer;
+mod catalog;
+mod columns;
+mod error;
+mod functions;
+mod limits;
 pub mod output;
+mod parameters;
+mod session;
+mod settings;
+mod statement;
+mod table;
+mod text;
+mod view;
+
+pub use access::{Access, Unrestricted};
+pub use answer::{Answer, Done};
+pub use catalog::{CATALOG, SCHEMA};
+pub use columns::{TIME, field_type, tag_type, time_type};
+pub use error::{CODES, Error, Result};
+pub use limits::Limits;
+pub use parameters::Parameters;
+pub use session::{
+    ColumnDescription, ColumnKind, Extension, Prepared, Query, Session, TableDescription,
+};
+
+pub use arrow;
+pub use datafusion;

@@ -171,6 +171,7 @@ impl Alter {
             retention: self.settings.retention.map(|l| l.0),
             raw_for: self.settings.raw_for.map(|l| l.0),
             add_fields: self.settings.fields,
+            ..TableChange::default()
         };
         if change == TableChange::default() {
             return Err(Failure::usage(

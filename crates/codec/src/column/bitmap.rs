@@ -35,6 +35,12 @@ impl Bitmap {
         Some(bitmap)
     }
 
+    /// The words, the first bit in the lowest place of the first word; bits past the length are zero.
+    #[must_use]
+    pub fn into_words(self) -> Vec<u64> {
+        self.words
+    }
+
     fn clear_slack(&mut self) {
         let used = self.len % 64;
         if used > 0

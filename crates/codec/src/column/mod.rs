@@ -148,6 +148,12 @@ impl Column {
         Some(Column { values, presence })
     }
 
+    /// The slots and the bitmap of present rows, by value: for those who hand the column on in another form.
+    #[must_use]
+    pub fn into_parts(self) -> (Values, Option<Bitmap>) {
+        (self.values, self.presence)
+    }
+
     /// The type.
     #[must_use]
     pub fn field_type(&self) -> FieldType {

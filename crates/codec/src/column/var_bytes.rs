@@ -42,6 +42,12 @@ impl VarBytes {
         Some(VarBytes { ends, bytes })
     }
 
+    /// The end of each string in the bytes, and the bytes, by value.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u32>, Vec<u8>) {
+        (self.ends, self.bytes)
+    }
+
     /// The end of each string in [`VarBytes::bytes`].
     #[must_use]
     pub fn ends(&self) -> &[u32] {

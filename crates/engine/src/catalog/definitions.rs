@@ -44,6 +44,8 @@ struct State {
     dropped_ids: HashSet<StreamId>,
     /// Those dropped since opening, which older snapshots still find, by sequence.
     dropped: Vec<(Sequence, StreamRecord)>,
+    /// How often a definition was made, changed or dropped since opening.
+    changes: u64,
 }
 
 /// A keyed hash of key bytes.
@@ -119,6 +121,11 @@ impl Catalog {
     /// A hasher with keys that chance gave this process.
     pub(crate) fn keyed_hasher(&self) -> impl Hasher {
         self.hashers.0.build_hasher()
+    }
+
+    /// How often a definition was made, changed or dropped since opening: where it is the same, the definitions are.
+    pub(crate) fn changes(&self) -> u64 {
+        self.state.read().changes
     }
 
     /// All tables there are.
@@ -507,6 +514,7 @@ impl State {
         record: StreamRecord,
         seen_by_snapshots: bool,
     ) {
+        self.changes += 1;
         if self.known.get(&hash) == Some(&record.id) {
             self.known.remove(&hash);
         }
@@ -528,6 +536,7 @@ impl State {
     }
 
     fn put_table(&mut self, table: Arc<Table>) {
+        self.changes += 1;
         let at = table.id.0 as usize;
         if !table.life.dropped {
             self.table_ids.insert(table.name.clone(), table.id);
@@ -546,6 +555,7 @@ impl State {
     }
 
     fn put_stream(&mut self, hash: KeyHash, record: StreamRecord) {
+        self.changes += 1;
         self.known.insert(hash, record.id);
         self.next_stream = self.next_stream.max(record.id.0.saturating_add(1));
         let at = record.table.0 as usize;

@@ -43,6 +43,8 @@ pub(crate) struct Table {
     pub(crate) duplicates: Duplicates,
     pub(crate) leaf_events: u32,
     pub(crate) fields: Vec<Field>,
+    /// Tag keys that were declared, sorted; streams may have others.
+    pub(crate) tags: Vec<String>,
     pub(crate) life: Life,
 }
 
@@ -136,7 +138,7 @@ pub struct TableInfo {
     pub duplicates: Duplicates,
     /// Events of a full leaf.
     pub leaf_events: u32,
-    /// Tag keys of its streams, sorted.
+    /// Tag keys of its streams, and those declared, sorted.
     pub tags: Vec<String>,
     /// Its fields, in the order they were added.
     pub fields: Vec<Field>,
@@ -172,6 +174,8 @@ pub struct TableSpec {
     pub leaf_events: Option<u32>,
     /// Fields to declare; more may come with writes.
     pub fields: Vec<FieldSpec>,
+    /// Tag keys to declare, so that they are known before the first write; more may come with writes.
+    pub tags: Vec<String>,
     /// Rows older than this are removed; `None` = never.
     pub retention: Option<Duration>,
     /// Rows older than this are removed and leave their aggregates; `None` = never.
@@ -186,14 +190,16 @@ impl TableSpec {
             duplicates: Duplicates::Last,
             leaf_events: None,
             fields: Vec::new(),
+            tags: Vec::new(),
             retention: None,
             raw_for: None,
         }
     }
 }
 
-/// Version 1 had no lives.
+/// Version 1 had no lives; version 3 is written where tags are declared.
 const VERSION: u8 = 2;
+const VERSION_WITH_TAGS: u8 = 3;
 
 impl Table {
     pub(crate) fn field_id(&self, name: &str) -> Option<FieldId> {
@@ -210,7 +216,11 @@ impl Table {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(VERSION);
+        out.put_u8(if self.tags.is_empty() {
+            VERSION
+        } else {
+            VERSION_WITH_TAGS
+        });
         out.put_varint(u64::from(self.id.0));
         out.put_prefixed(self.name.as_bytes());
         out.put_u8(match self.duplicates {
@@ -224,12 +234,29 @@ impl Table {
             out.put_prefixed(field.name.as_bytes());
         }
         self.life.encode(out);
+        if !self.tags.is_empty() {
+            out.put_varint(self.tags.len() as u64);
+            for tag in &self.tags {
+                out.put_prefixed(tag.as_bytes());
+            }
+        }
+    }
+
+    /// Declares tag keys.
+    pub(crate) fn add_tags(&mut self, tags: &[String]) -> crate::Result<()> {
+        for tag in tags {
+            check_name("tag", tag)?;
+        }
+        self.tags.extend_from_slice(tags);
+        self.tags.sort_unstable();
+        self.tags.dedup();
+        Ok(())
     }
 
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Table, DecodeError> {
         let version = cursor.u8("table version")?;
-        if !(1..=VERSION).contains(&version) {
-            return Err(cursor.fail("table definition version 1 or 2"));
+        if !(1..=VERSION_WITH_TAGS).contains(&version) {
+            return Err(cursor.fail("table definition version 1 to 3"));
         }
         let id = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
         let name = cursor.text("table name")?.to_owned();
@@ -256,12 +283,20 @@ impl Table {
         } else {
             Life::decode(cursor)?
         };
+        let mut tags = Vec::new();
+        if version == VERSION_WITH_TAGS {
+            let count = cursor.varint_up_to(cursor.remaining() as u64, "tag count")?;
+            for _ in 0..count {
+                tags.push(cursor.text("tag name")?.to_owned());
+            }
+        }
         Ok(Table {
             id: TableId(id as u32),
             name,
             duplicates,
             leaf_events,
             fields,
+            tags,
             life,
         })
     }

@@ -1,12 +1,12 @@
 //! What users end: events in a range, streams, tables.
 
 use super::tombstone::DeleteRecord;
-use crate::catalog::{StreamRecord, Table, decode_stream_key};
+use crate::catalog::{StreamRecord, Table, decode_stream_key, stream_key};
 use crate::core::Core;
-use crate::ids::Sequence;
+use crate::ids::{Sequence, StreamId};
 use crate::log::RecordKind;
 use crate::{Error, Result};
-use headwater_codec::ClosedRange;
+use headwater_codec::{ClosedRange, StreamName};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -64,10 +64,55 @@ impl Core {
         if count == 0 {
             return Ok(0);
         }
+        self.delete_from(&table, streams, spec.range)?;
+        Ok(count)
+    }
+
+    /// Deletes the events of a range of these streams and of no others. Gives the number of those that exist.
+    pub(crate) fn delete_streams(
+        &self,
+        table: &str,
+        streams: &[StreamName],
+        range: ClosedRange,
+    ) -> Result<u64> {
+        self.log.check()?;
+        if range.is_empty() {
+            return Err(Error::invalid(
+                "a delete needs a range whose end is not before its start",
+            ));
+        }
+        let table = self.live_table(table)?;
+        let mut ids = Vec::with_capacity(streams.len());
+        let mut key = Vec::new();
+        for stream in streams {
+            if stream.table() != table.name {
+                return Err(Error::invalid(format!(
+                    "stream `{stream}` is not of table `{}`",
+                    table.name
+                )));
+            }
+            stream_key(table.id, stream.tags(), &mut key);
+            ids.extend(self.catalog.find_stream(&self.meta, &key)?);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let count = ids.len() as u64;
+        if count > 0 {
+            self.delete_from(&table, Some(ids.into()), range)?;
+        }
+        Ok(count)
+    }
+
+    fn delete_from(
+        &self,
+        table: &Table,
+        streams: Option<Arc<[StreamId]>>,
+        range: ClosedRange,
+    ) -> Result<()> {
         let record = DeleteRecord {
             table: table.id,
             streams,
-            range: spec.range,
+            range,
             drops_streams: false,
         };
         let sequence = {
@@ -78,8 +123,7 @@ impl Core {
             self.bury(&record, sequence);
             sequence
         };
-        self.finish_delete(sequence)?;
-        Ok(count)
+        self.finish_delete(sequence)
     }
 
     /// Drops the streams of a table that have these tags, with all their events. Gives their number.

@@ -466,6 +466,7 @@ mod tests {
             duplicates,
             leaf_events: 16,
             fields: vec![field("a", FieldType::F64), field("b", FieldType::I64)],
+            tags: Vec::new(),
             life: crate::catalog::Life::FOREVER,
         }
     }

@@ -93,6 +93,14 @@ impl Snapshot {
         Ok(self.core().catalog.stream_count(self.table(table)?.id))
     }
 
+    /// The definition of a table; numbers of streams and tag keys are those of now.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn table_info(&self, table: &str) -> Result<crate::TableInfo> {
+        Ok(crate::db::table_info(self.core(), self.table(table)?))
+    }
+
     /// The tables, by name.
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {

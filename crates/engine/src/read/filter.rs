@@ -6,6 +6,9 @@ use headwater_codec::{Aggregate, Column, Extremes, FieldId, FieldType, Value, Va
 use std::cmp::Ordering;
 
 /// How a field is compared with a value.
+///
+/// The `Total` ones compare floats by IEEE 754's total order, as SQL engines on Arrow do: NaN equals itself and lies above all
+/// (or below all, if its sign is negative), and -0 lies below 0. Other types they compare as the plain ones do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Comparison {
@@ -15,9 +18,31 @@ pub enum Comparison {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+    TotalEqual,
+    TotalNotEqual,
+    TotalLess,
+    TotalLessOrEqual,
+    TotalGreater,
+    TotalGreaterOrEqual,
 }
 
-/// A condition on one field. Rows without a value in it never match, and neither does NaN (except [`Comparison::NotEqual`]).
+impl Comparison {
+    /// The comparison without its order of floats, and whether that is the total one.
+    fn plain(self) -> (Comparison, bool) {
+        match self {
+            Comparison::TotalEqual => (Comparison::Equal, true),
+            Comparison::TotalNotEqual => (Comparison::NotEqual, true),
+            Comparison::TotalLess => (Comparison::Less, true),
+            Comparison::TotalLessOrEqual => (Comparison::LessOrEqual, true),
+            Comparison::TotalGreater => (Comparison::Greater, true),
+            Comparison::TotalGreaterOrEqual => (Comparison::GreaterOrEqual, true),
+            plain => (plain, false),
+        }
+    }
+}
+
+/// A condition on one field. Rows without a value in it never match, and neither does NaN (except [`Comparison::NotEqual`] and
+/// those of the total order).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     /// The field.
@@ -31,7 +56,10 @@ pub struct Filter {
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
     pub(crate) field: FieldId,
+    /// Never one of the total order.
     comparison: Comparison,
+    /// Floats are compared by their total order.
+    total: bool,
     value: Value,
 }
 
@@ -58,23 +86,36 @@ impl Condition {
                 filter.field, field.field_type
             )));
         }
+        let (comparison, total) = filter.comparison.plain();
         Ok(Condition {
             field: id,
-            comparison: filter.comparison,
+            comparison,
+            total,
             value,
         })
     }
 
+    fn floats(&self, a: f64, b: f64) -> Option<Ordering> {
+        if self.total {
+            Some(a.total_cmp(&b))
+        } else {
+            a.partial_cmp(&b)
+        }
+    }
+
     fn holds(&self, ordering: Option<Ordering>) -> bool {
-        match (self.comparison, ordering) {
-            (Comparison::NotEqual, None) => true,
-            (_, None) => false,
-            (Comparison::Equal, Some(o)) => o == Ordering::Equal,
-            (Comparison::NotEqual, Some(o)) => o != Ordering::Equal,
-            (Comparison::Less, Some(o)) => o == Ordering::Less,
-            (Comparison::LessOrEqual, Some(o)) => o != Ordering::Greater,
-            (Comparison::Greater, Some(o)) => o == Ordering::Greater,
-            (Comparison::GreaterOrEqual, Some(o)) => o != Ordering::Less,
+        let Some(ordering) = ordering else {
+            return self.comparison == Comparison::NotEqual;
+        };
+        match self.comparison {
+            Comparison::Equal => ordering == Ordering::Equal,
+            Comparison::NotEqual => ordering != Ordering::Equal,
+            Comparison::Less => ordering == Ordering::Less,
+            Comparison::LessOrEqual => ordering != Ordering::Greater,
+            Comparison::Greater => ordering == Ordering::Greater,
+            Comparison::GreaterOrEqual => ordering != Ordering::Less,
+            // Not among them after `plain`.
+            _ => true,
         }
     }
 
@@ -84,7 +125,7 @@ impl Condition {
             return false;
         };
         let ordering = match (value, self.value.as_ref()) {
-            (ValueRef::F64(a), ValueRef::F64(b)) => a.partial_cmp(&b),
+            (ValueRef::F64(a), ValueRef::F64(b)) => self.floats(a, b),
             (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
             (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),
             (ValueRef::Bool(a), ValueRef::Bool(b)) => Some(a.cmp(&b)),
@@ -105,7 +146,7 @@ impl Condition {
         }
         let (low, high) = match (aggregate.extremes, self.value.as_ref()) {
             (Extremes::F64(min, max), ValueRef::F64(v)) => {
-                (min.partial_cmp(&v), max.partial_cmp(&v))
+                (self.floats(min, v), self.floats(max, v))
             }
             (Extremes::I64(min, max), ValueRef::I64(v)) => (Some(min.cmp(&v)), Some(max.cmp(&v))),
             (Extremes::U64(min, max), ValueRef::U64(v)) => (Some(min.cmp(&v)), Some(max.cmp(&v))),
@@ -124,6 +165,7 @@ impl Condition {
             Comparison::LessOrEqual => low != Ordering::Greater,
             Comparison::Greater => high == Ordering::Greater,
             Comparison::GreaterOrEqual => high != Ordering::Less,
+            _ => true,
         }
     }
 }

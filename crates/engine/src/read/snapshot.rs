@@ -25,6 +25,8 @@ pub struct Snapshot {
     tables: Vec<Arc<Table>>,
     /// What expires up to this instant is gone.
     now: i64,
+    /// The number of changes to definitions that it sees; `None` when there was one while it was opened.
+    definitions: Option<u64>,
 }
 
 impl Drop for Snapshot {
@@ -43,6 +45,7 @@ impl Snapshot {
     pub(crate) fn open(core: Arc<Core>) -> Snapshot {
         loop {
             let deletes = core.deletes.load(Ordering::Acquire);
+            let definitions = core.catalog.changes();
             // Shards first, the sequence after: every step in the shards' versions is at or below the sequence then.
             let shards: Vec<ShardSnapshot> = core
                 .shards
@@ -62,6 +65,7 @@ impl Snapshot {
                 shards,
                 tables,
                 now,
+                definitions: Some(definitions).filter(|d| *d == core.catalog.changes()),
             };
             // A delete that came in between may be at or below the sequence and yet unknown to a shard's list.
             if core.deletes.load(Ordering::Acquire) == deletes {
@@ -74,6 +78,13 @@ impl Snapshot {
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence.0
+    }
+
+    /// Tells tables, fields and streams apart from those of other snapshots of the same open database: where it is the same, they
+    /// are the same. `None` when they were being changed; that says nothing. For programs that prepare something per table.
+    #[must_use]
+    pub fn definitions(&self) -> Option<u64> {
+        self.definitions
     }
 
     pub(super) fn table(&self, name: &str) -> Result<&Arc<Table>> {

@@ -7,6 +7,7 @@
 //! Failure: a damaged block is replaced by reading the rows behind it.
 
 use super::merge::{Hidden, Merge};
+use super::touched;
 use super::view::{StreamView, run_sources};
 use crate::life::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
@@ -261,6 +262,7 @@ impl<'a> Walk<'a> {
                 // What memory or late runs hold there is read as dirty buckets.
                 continue;
             }
+            touched::buckets(1);
             let whole = self.range.first <= span.first && span.last <= self.range.last;
             let known = whole && !self.is_dirty(&span) && !self.hidden.touches(&span);
             let is_final = self.aged && level == self.base;

@@ -16,6 +16,7 @@ use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::memory::in_table_type;
 use crate::meta::PartitionRecord;
+use crate::read::touched;
 use crate::{Error, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
@@ -283,6 +284,7 @@ impl Store {
         self.counters
             .bytes
             .fetch_add(u64::from(bytes), Ordering::Relaxed);
+        touched::bytes(u64::from(bytes));
         Ok(out)
     }
 
@@ -517,6 +519,12 @@ impl Store {
     ) -> Result<Rows> {
         let start = entry.row_start as usize;
         let range = start + rows.start..start + rows.end.min(entry.count as usize);
+        let first_page = range.start / headwater_codec::leaf::PAGE_ROWS;
+        let pages = range
+            .end
+            .div_ceil(headwater_codec::leaf::PAGE_ROWS)
+            .saturating_sub(first_page);
+        touched::leaf(pages as u64);
         if let Some(fields) = fields
             && let Some(cached) = self.cached_rows(id, entry, range.clone(), fields, table)
         {
@@ -529,11 +537,6 @@ impl Store {
         } else {
             leaf.read(range.clone(), fields)
         };
-        let first_page = range.start / headwater_codec::leaf::PAGE_ROWS;
-        let pages = range
-            .end
-            .div_ceil(headwater_codec::leaf::PAGE_ROWS)
-            .saturating_sub(first_page);
         self.counters
             .pages
             .fetch_add(pages as u64, Ordering::Relaxed);

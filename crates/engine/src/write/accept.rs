@@ -281,6 +281,7 @@ fn define_fields(
             duplicates: crate::Duplicates::Last,
             leaf_events: core.options.leaf_events,
             fields: Vec::new(),
+            tags: Vec::new(),
             life: Life::FOREVER,
         });
         for (field, field_type) in &wanted {

@@ -490,7 +490,17 @@ fn check_scan(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, rang
 
 fn compare(comparison: Comparison, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     use std::cmp::Ordering::{Equal, Greater, Less};
+    let total = matches!(
+        comparison,
+        Comparison::TotalEqual
+            | Comparison::TotalNotEqual
+            | Comparison::TotalLess
+            | Comparison::TotalLessOrEqual
+            | Comparison::TotalGreater
+            | Comparison::TotalGreaterOrEqual
+    );
     let ordering = match (a, b) {
+        (ValueRef::F64(a), ValueRef::F64(b)) if total => Some(a.total_cmp(&b)),
         (ValueRef::F64(a), ValueRef::F64(b)) => a.partial_cmp(&b),
         (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
         (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),
@@ -500,12 +510,16 @@ fn compare(comparison: Comparison, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
         _ => panic!("types"),
     };
     match comparison {
-        Comparison::Equal => ordering == Some(Equal),
-        Comparison::NotEqual => ordering != Some(Equal),
-        Comparison::Less => ordering == Some(Less),
-        Comparison::LessOrEqual => matches!(ordering, Some(Less | Equal)),
-        Comparison::Greater => ordering == Some(Greater),
-        Comparison::GreaterOrEqual => matches!(ordering, Some(Greater | Equal)),
+        Comparison::Equal | Comparison::TotalEqual => ordering == Some(Equal),
+        Comparison::NotEqual | Comparison::TotalNotEqual => ordering != Some(Equal),
+        Comparison::Less | Comparison::TotalLess => ordering == Some(Less),
+        Comparison::LessOrEqual | Comparison::TotalLessOrEqual => {
+            matches!(ordering, Some(Less | Equal))
+        }
+        Comparison::Greater | Comparison::TotalGreater => ordering == Some(Greater),
+        Comparison::GreaterOrEqual | Comparison::TotalGreaterOrEqual => {
+            matches!(ordering, Some(Greater | Equal))
+        }
     }
 }
 
@@ -523,6 +537,12 @@ fn check_filter(
         Comparison::LessOrEqual,
         Comparison::Greater,
         Comparison::GreaterOrEqual,
+        Comparison::TotalEqual,
+        Comparison::TotalNotEqual,
+        Comparison::TotalLess,
+        Comparison::TotalLessOrEqual,
+        Comparison::TotalGreater,
+        Comparison::TotalGreaterOrEqual,
     ];
     for (field, field_type) in FIELDS {
         let comparison = comparisons[random.below(6) as usize];

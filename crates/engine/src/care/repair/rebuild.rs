@@ -269,6 +269,7 @@ fn definitions(
             duplicates: Duplicates::Last,
             leaf_events: 2048,
             fields: Vec::new(),
+            tags: Vec::new(),
             life: Life::FOREVER,
         });
     }

@@ -1,0 +1,386 @@
+//! What can go wrong with a statement, in words its writer can act on.
+//!
+//! Invariants: [`Error::code`] is stable and never changes its meaning; `sqlstate` is the Postgres code for the same thing; a
+//! message never names what the session may not see.
+
+use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::sql::sqlparser::parser::ParserError;
+use std::fmt;
+
+/// Why a statement failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// A stable word.
+    pub code: &'static str,
+    /// The five characters that Postgres has for it.
+    pub sqlstate: &'static str,
+    /// What was expected, what was found.
+    pub message: String,
+    /// What may help.
+    pub hint: Option<String>,
+    /// Line and column of the text where it was noticed, both from 1.
+    pub at: Option<(u32, u32)>,
+}
+
+/// Result of this crate's calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $sqlstate:literal;)*) => {
+        impl Error {
+            $(
+                $(#[$doc])*
+                pub(crate) fn $name(message: impl Into<String>) -> Error {
+                    Error::new($code, $sqlstate, message)
+                }
+            )*
+        }
+        /// Every code with its SQLSTATE, for the documentation and its test.
+        pub const CODES: &[(&str, &str)] = &[$(($code, $sqlstate)),*];
+    };
+}
+
+codes! {
+    syntax = "syntax_error", "42601";
+    unknown_table = "unknown_table", "42P01";
+    unknown_column = "unknown_column", "42703";
+    unknown_function = "unknown_function", "42883";
+    unknown_setting = "unknown_setting", "42704";
+    ambiguous_column = "ambiguous_column", "42702";
+    table_exists = "table_exists", "42P07";
+    invalid = "invalid", "42000";
+    invalid_value = "invalid_value", "22023";
+    out_of_range = "out_of_range", "22003";
+    division_by_zero = "division_by_zero", "22012";
+    type_mismatch = "type_mismatch", "42804";
+    parameters = "invalid_parameters", "42P02";
+    unsupported_statement = "unsupported_statement", "0A000";
+    unsupported = "unsupported", "0A000";
+    forbidden = "forbidden", "42501";
+    read_only = "read_only", "25006";
+    refused = "refused", "22000";
+    too_large = "too_large", "54000";
+    too_many_rows = "too_many_rows", "54000";
+    memory_limit = "memory_limit", "53200";
+    time_limit = "time_limit", "57014";
+    busy = "busy", "53300";
+    closed = "closed", "57P03";
+    full = "full", "53100";
+    io = "io", "58030";
+    corrupt = "corrupt", "XX001";
+    internal = "internal", "XX000";
+}
+
+impl Error {
+    /// An error with a code of its own.
+    #[must_use]
+    pub fn new(code: &'static str, sqlstate: &'static str, message: impl Into<String>) -> Error {
+        Error {
+            code,
+            sqlstate,
+            message: message.into(),
+            hint: None,
+            at: None,
+        }
+    }
+
+    /// With advice.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With the place, unless it has one.
+    #[must_use]
+    pub fn located(mut self, at: Option<(u32, u32)>) -> Error {
+        self.at = self.at.or(at);
+        self
+    }
+
+    /// As if the text had begun at this line and column (from 1) of a longer one.
+    #[must_use]
+    pub fn moved_to(mut self, line: u32, column: u32) -> Error {
+        self.at = self.at.map(|(l, c)| {
+            if l == 1 {
+                (line, c + column - 1)
+            } else {
+                (l + line - 1, c)
+            }
+        });
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some((line, column)) = self.at {
+            write!(f, " (line {line}, column {column})")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<headwater::Error> for Error {
+    fn from(error: headwater::Error) -> Error {
+        use headwater::ErrorKind;
+        let message = error.to_string();
+        match error.kind() {
+            ErrorKind::Invalid => Error::invalid(message),
+            ErrorKind::NotFound => Error::unknown_table(message),
+            ErrorKind::Busy | ErrorKind::Locked => Error::busy(message),
+            ErrorKind::Closed => Error::closed(message),
+            ErrorKind::Corrupt => Error::corrupt(message),
+            ErrorKind::Full => Error::full(message),
+            ErrorKind::Io => Error::io(message),
+            ErrorKind::ReadOnly => Error::read_only(message),
+            _ => Error::internal(message),
+        }
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> DataFusionError {
+        DataFusionError::External(Box::new(error))
+    }
+}
+
+/// An error on its way through the SQL library.
+pub(crate) fn external(error: headwater::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(Error::from(error)))
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Error {
+        convert(&error)
+    }
+}
+
+fn convert(error: &DataFusionError) -> Error {
+    match error {
+        DataFusionError::Context(_, inner) => convert(inner),
+        DataFusionError::Shared(inner) => convert(inner),
+        DataFusionError::Collection(all) => match all.first() {
+            Some(first) => convert(first),
+            None => Error::internal("no error was given"),
+        },
+        DataFusionError::Diagnostic(diagnostic, inner) => {
+            let mut converted = convert(inner);
+            if let (None, Some(span)) = (converted.at, diagnostic.span) {
+                converted.at = u32::try_from(span.start.line)
+                    .ok()
+                    .zip(u32::try_from(span.start.column).ok());
+            }
+            if converted.hint.is_none() {
+                converted.hint = diagnostic.helps.first().map(|h| h.message.clone());
+            }
+            converted
+        }
+        DataFusionError::External(source) => match source.downcast_ref::<Error>() {
+            Some(own) => own.clone(),
+            None => match source.downcast_ref::<DataFusionError>() {
+                Some(inner) => convert(inner),
+                None => Error::internal(source.to_string()),
+            },
+        },
+        DataFusionError::SQL(parser, _) => of_parser(parser),
+        DataFusionError::SchemaError(schema, _) => of_schema(schema),
+        DataFusionError::NotImplemented(message) => Error::unsupported(message),
+        DataFusionError::Plan(message) => of_plan(message),
+        DataFusionError::Configuration(message) => Error::invalid_value(message),
+        DataFusionError::ResourcesExhausted(message) => Error::memory_limit(message),
+        DataFusionError::Execution(message) => of_execution(message),
+        DataFusionError::ArrowError(arrow, _) => of_arrow(arrow),
+        DataFusionError::ExecutionJoin(join) => Error::internal(join.to_string()),
+        other => Error::internal(other.strip_backtrace()),
+    }
+}
+
+fn of_arrow(error: &arrow::error::ArrowError) -> Error {
+    use arrow::error::ArrowError;
+    match error {
+        ArrowError::DivideByZero => Error::division_by_zero("division by zero"),
+        ArrowError::ArithmeticOverflow(message) => Error::out_of_range(message),
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+            Error::invalid_value(message)
+        }
+        ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
+            Error::invalid_value(message)
+        }
+        ArrowError::ExternalError(source) => match source.downcast_ref::<DataFusionError>() {
+            Some(inner) => convert(inner),
+            None => match source.downcast_ref::<Error>() {
+                Some(own) => own.clone(),
+                None => Error::internal(source.to_string()),
+            },
+        },
+        ArrowError::NotYetImplemented(message) => Error::unsupported(message),
+        other => Error::internal(other.to_string()),
+    }
+}
+
+fn of_execution(message: &str) -> Error {
+    if message.contains("Overflow") || message.contains("overflow") {
+        return Error::out_of_range(message);
+    }
+    Error::invalid_value(message)
+}
+
+/// The parser tells where in its text.
+fn of_parser(error: &ParserError) -> Error {
+    let text = match error {
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
+        ParserError::RecursionLimitExceeded => {
+            return Error::too_large("the statement is nested too deeply");
+        }
+    };
+    let (message, at) = match text.rfind(" at Line: ") {
+        Some(place) => (
+            text.get(..place).unwrap_or(text),
+            text.get(place..).and_then(located),
+        ),
+        None => (text, None),
+    };
+    Error::syntax(message).located(at)
+}
+
+/// Reads ` at Line: 1, Column: 8`.
+fn located(text: &str) -> Option<(u32, u32)> {
+    let rest = text.strip_prefix(" at Line: ")?;
+    let (line, rest) = rest.split_once(", Column: ")?;
+    let column: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((line.trim().parse().ok()?, column.parse().ok()?))
+}
+
+fn of_schema(error: &SchemaError) -> Error {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => {
+            let names: Vec<&str> = valid_fields.iter().map(|f| f.name.as_str()).collect();
+            let error = Error::unknown_column(format!("there is no column `{}`", field.name));
+            with_suggestion(error, &field.name, &names)
+        }
+        SchemaError::AmbiguousReference { field } => Error::ambiguous_column(format!(
+            "`{}` may be a column of several tables: write the table before it",
+            field.name
+        )),
+        SchemaError::DuplicateQualifiedField { name, .. }
+        | SchemaError::DuplicateUnqualifiedField { name } => {
+            Error::ambiguous_column(format!("two columns are called `{name}`"))
+        }
+    }
+}
+
+fn of_plan(message: &str) -> Error {
+    if let Some(rest) = message.strip_prefix("Invalid function '") {
+        let name = rest.split('\'').next().unwrap_or(rest);
+        let error = Error::unknown_function(format!("there is no function `{name}`"));
+        return match rest
+            .split("Did you mean '")
+            .nth(1)
+            .and_then(|r| r.split('\'').next())
+        {
+            Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+            None => error,
+        };
+    }
+    if let Some(rest) = message
+        .strip_prefix("table '")
+        .and_then(|r| r.strip_suffix("' not found"))
+    {
+        let name = rest.rsplit('.').next().unwrap_or(rest);
+        return Error::unknown_table(format!("there is no table `{name}`"));
+    }
+    if message.contains("Cannot coerce") || message.contains("cannot be cast") {
+        return Error::type_mismatch(message);
+    }
+    Error::invalid(message)
+}
+
+/// Adds the nearest name as a hint, or the list when it is short.
+pub(crate) fn with_suggestion(error: Error, wanted: &str, known: &[&str]) -> Error {
+    if let Some(near) = nearest(wanted, known) {
+        return error.with_hint(format!("did you mean `{near}`?"));
+    }
+    if known.is_empty() || known.len() > 20 {
+        return error;
+    }
+    let mut unique: Vec<&str> = Vec::new();
+    for name in known {
+        if !unique.contains(name) {
+            unique.push(name);
+        }
+    }
+    error.with_hint(format!("there are: {}", unique.join(", ")))
+}
+
+/// The known name that differs least, if it differs little.
+pub(crate) fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
+    let lower = wanted.to_lowercase();
+    let best = known
+        .iter()
+        .map(|name| (distance(&lower, &name.to_lowercase()), *name))
+        .min_by_key(|(distance, _)| *distance)?;
+    (best.0 * 3 <= wanted.chars().count().max(3)).then_some(best.1)
+}
+
+/// Letters to change, add, take away or exchange with their neighbours.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    let at = |rows: &Vec<Vec<usize>>, i: usize, j: usize| {
+        rows.get(i).and_then(|r| r.get(j)).copied().unwrap_or(0)
+    };
+    for (i, x) in a.iter().enumerate() {
+        rows.push(vec![i + 1]);
+        for (j, y) in b.iter().enumerate() {
+            let changed = at(&rows, i, j) + usize::from(x != y);
+            let one_more = at(&rows, i, j + 1).min(at(&rows, i + 1, j)) + 1;
+            let exchanged = i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x);
+            let exchanged = if exchanged {
+                at(&rows, i - 1, j - 1) + 1
+            } else {
+                usize::MAX
+            };
+            if let Some(row) = rows.last_mut() {
+                row.push(changed.min(one_more).min(exchanged));
+            }
+        }
+    }
+    at(&rows, a.len(), b.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_suggested_and_a_far_one_is_not() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!((distance("pmup", "pump"), distance("", "abc")), (1, 3));
+        assert_eq!(nearest("tmep", &["time", "temp", "site"]), Some("temp"));
+        assert_eq!(nearest("volume", &["time", "temp"]), None);
+        let error = with_suggestion(Error::unknown_column("x"), "q", &["time", "temp"]);
+        assert_eq!(error.hint.as_deref(), Some("there are: time, temp"));
+    }
+
+    #[test]
+    fn a_place_is_read_and_moved() {
+        assert_eq!(located(" at Line: 3, Column: 14"), Some((3, 14)));
+        let error = Error::syntax("x").located(Some((1, 4)));
+        assert_eq!(error.clone().moved_to(5, 3).at, Some((5, 6)));
+        assert_eq!(
+            Error::syntax("x").located(Some((2, 4))).moved_to(5, 3).at,
+            Some((6, 4))
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! How much a statement may take: memory, time, rows.
+//!
+//! Invariants: a statement never reserves more than [`Limits::memory`], all statements together never more than
+//! [`Limits::all_memory`]; what a statement reserved is given back with its pool. What a statement hands out or holds for less
+//! than a batch is not counted.
+//! Concurrency: counters only; no lock.
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// What statements may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that one statement may hold for sorting, grouping and joining.
+    pub memory: usize,
+    /// Bytes that all statements may hold together.
+    pub all_memory: usize,
+    /// How long a statement may run, the reading of its answer included; `None` = as long as it likes.
+    pub time: Option<Duration>,
+    /// Rows that an answer may have; `None` = any number.
+    pub rows: Option<u64>,
+    /// Bytes of a statement's text.
+    pub text_bytes: usize,
+    /// Parts that a statement is read and computed in at the same time.
+    pub parallel: usize,
+    /// Plans that are kept for statements that come again.
+    pub plans: usize,
+}
+
+impl Default for Limits {
+    /// 256 MiB a statement, 512 MiB in all, no limit of time and rows, texts up to 1 MiB, two parts, 256 plans.
+    fn default() -> Limits {
+        Limits {
+            memory: 256 << 20,
+            all_memory: 512 << 20,
+            time: None,
+            rows: None,
+            text_bytes: 1 << 20,
+            parallel: 2,
+            plans: 256,
+        }
+    }
+}
+
+/// The memory of all statements.
+#[derive(Debug)]
+pub(crate) struct AllMemory {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl AllMemory {
+    pub(crate) fn new(limit: usize) -> AllMemory {
+        AllMemory {
+            limit,
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes reserved now.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds if the sum stays at or below the limit.
+fn try_add(used: &AtomicUsize, additional: usize, limit: usize) -> bool {
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        used.checked_add(additional).filter(|sum| *sum <= limit)
+    })
+    .is_ok()
+}
+
+/// The memory of one statement.
+#[derive(Debug)]
+pub(crate) struct StatementMemory {
+    limit: usize,
+    used: AtomicUsize,
+    all: Arc<AllMemory>,
+}
+
+impl StatementMemory {
+    pub(crate) fn new(limit: usize, all: Arc<AllMemory>) -> StatementMemory {
+        StatementMemory {
+            limit,
+            used: AtomicUsize::new(0),
+            all,
+        }
+    }
+}
+
+impl fmt::Display for StatementMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "statement memory of {} bytes", self.limit)
+    }
+}
+
+impl MemoryPool for StatementMemory {
+    fn name(&self) -> &str {
+        "statement"
+    }
+
+    fn grow(&self, _: &MemoryReservation, additional: usize) {
+        self.used.fetch_add(additional, Ordering::Relaxed);
+        self.all.used.fetch_add(additional, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, _: &MemoryReservation, shrink: usize) {
+        self.used.fetch_sub(shrink, Ordering::Relaxed);
+        self.all.used.fetch_sub(shrink, Ordering::Relaxed);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let refused = |whose: &str, limit: usize| {
+            DataFusionError::ResourcesExhausted(format!(
+                "{whose} would need more than the {} MiB allowed ({} wanted {additional} bytes more): read a shorter range, fewer columns, or group coarser",
+                limit >> 20,
+                reservation.consumer().name()
+            ))
+        };
+        if !try_add(&self.used, additional, self.limit) {
+            return Err(refused("the statement", self.limit));
+        }
+        if !try_add(&self.all.used, additional, self.all.limit) {
+            self.used.fetch_sub(additional, Ordering::Relaxed);
+            return Err(refused("all statements together", self.all.limit));
+        }
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Finite(self.limit)
+    }
+}

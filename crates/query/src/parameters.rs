@@ -1,0 +1,108 @@
+//! Values for the parameters `$1`, `$2`, … of a statement.
+
+use crate::error::{Error, Result};
+use arrow::datatypes::DataType;
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::logical_expr::LogicalPlan;
+
+/// Values for `$1`, `$2`, …
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parameters {
+    values: Vec<ScalarValue>,
+}
+
+impl Parameters {
+    /// None.
+    #[must_use]
+    pub fn none() -> Parameters {
+        Parameters::default()
+    }
+
+    /// The value of `$1` first.
+    #[must_use]
+    pub fn positional(values: Vec<ScalarValue>) -> Parameters {
+        Parameters { values }
+    }
+
+    /// The values.
+    #[must_use]
+    pub fn values(&self) -> &[ScalarValue] {
+        &self.values
+    }
+
+    /// The values in the types of the parameters; text becomes what is wanted.
+    ///
+    /// # Errors
+    /// When there is another number of them, or a value is not of its type.
+    pub(crate) fn in_types(self, types: &[DataType]) -> Result<Parameters> {
+        if self.values.len() != types.len() {
+            return Err(Error::parameters(format!(
+                "the statement has {} parameters, {} values were given",
+                types.len(),
+                self.values.len()
+            )));
+        }
+        let typed = self.values.into_iter().zip(types).enumerate();
+        let values = typed.map(|(at, (value, wanted))| {
+            if value.data_type() == *wanted {
+                return Ok(value);
+            }
+            value.cast_to(wanted).map_err(|error| {
+                Error::parameters(format!(
+                    "parameter ${} is wanted as {wanted}: {}",
+                    at + 1,
+                    Error::from(error).message
+                ))
+            })
+        });
+        Ok(Parameters {
+            values: values.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The plan with the values in place of its parameters.
+    pub(crate) fn apply(self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let wanted = count(&plan)?;
+        if wanted != self.values.len() {
+            return Err(Error::parameters(format!(
+                "the statement has {wanted} parameters, {} values were given",
+                self.values.len()
+            )));
+        }
+        if wanted == 0 {
+            return Ok(plan);
+        }
+        Ok(plan.replace_params_with_values(&ParamValues::from(self.values))?)
+    }
+}
+
+/// The types of `$1`, `$2`, …, where the statement tells them.
+pub(crate) fn types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>>> {
+    let mut out: Vec<Option<DataType>> = Vec::new();
+    for (name, data_type) in plan.get_parameter_types()? {
+        let at = position(&name)?;
+        if out.len() < at {
+            out.resize(at, None);
+        }
+        if let Some(slot) = out.get_mut(at - 1) {
+            *slot = data_type;
+        }
+    }
+    Ok(out)
+}
+
+/// The number of parameters: that of the highest.
+fn count(plan: &LogicalPlan) -> Result<usize> {
+    let mut highest = 0;
+    for name in plan.get_parameter_names()? {
+        highest = highest.max(position(&name)?);
+    }
+    Ok(highest)
+}
+
+fn position(name: &str) -> Result<usize> {
+    let number = name.strip_prefix('$').and_then(|n| n.parse().ok());
+    number
+        .filter(|n| (1..=65_535).contains(n))
+        .ok_or_else(|| Error::parameters(format!("parameters are $1, $2, …; found {name}")))
+}

@@ -1,0 +1,495 @@
+//! A database that can be asked in SQL, and the sessions that ask.
+//!
+//! Invariants: a statement sees one snapshot, taken when it begins; it never runs what [`crate::statement`] does not name; what
+//! it may see is asked of the session's [`Access`] alone.
+//! Concurrency: a session may run several statements at once; each has its own memory, deadline and cancellation.
+
+use crate::access::Access;
+use crate::answer::{Answer, Done, Limited, too_slow};
+use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
+use crate::error::{Error, Result, nearest};
+use crate::limits::{AllMemory, Limits, StatementMemory};
+use crate::parameters::{self, Parameters};
+use crate::settings::Settings;
+use crate::statement::{self, Parsed};
+use crate::view::{Role, TableCache, View};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::catalog::SchemaProvider;
+use datafusion::common::ScalarValue;
+use datafusion::execution::TaskContext;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::parser::Statement;
+use headwater::{Database, Reader};
+use parking_lot::RwLock;
+use std::fmt;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// A database that can be asked in SQL. Cheap to clone; make one per database.
+#[derive(Clone)]
+pub struct Query {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Where the data are.
+enum Source {
+    Database(Database),
+    Reader(Reader),
+}
+
+pub(crate) struct Shared {
+    source: Source,
+    pub(crate) limits: Limits,
+    memory: Arc<AllMemory>,
+    tables: Arc<TableCache>,
+    /// What every statement's state is a copy of.
+    state: SessionState,
+}
+
+/// What a door adds to its sessions: names that its clients expect.
+pub trait Extension: Send + Sync + fmt::Debug {
+    /// Looks at a statement, and may change it, before it is planned.
+    ///
+    /// # Errors
+    /// What the client is to be told instead of an answer.
+    fn rewrite(&self, statement: &mut datafusion::sql::sqlparser::ast::Statement) -> Result<()>;
+
+    /// Schemas beside `public`. One called `information_schema` takes the place of the built-in one.
+    fn schemas(&self) -> Vec<(String, Arc<dyn SchemaProvider>)>;
+
+    /// Functions beside the built-in ones.
+    fn functions(&self) -> Vec<Arc<ScalarUDF>>;
+}
+
+/// What a column of a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// The timestamp.
+    Time,
+    /// A tag.
+    Tag,
+    /// A field.
+    Field,
+}
+
+/// A column, as a session sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnDescription {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: ColumnKind,
+    /// Its type.
+    pub data_type: DataType,
+}
+
+/// A table, as a session sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableDescription {
+    /// Its name.
+    pub name: String,
+    /// Its columns: time, tags, fields.
+    pub columns: Vec<ColumnDescription>,
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query")
+            .field("limits", &self.shared.limits)
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Query {
+    /// Statements over a database, which they may change as far as their session's [`Access`] lets them.
+    #[must_use]
+    pub fn new(db: Database, limits: Limits) -> Query {
+        Query::over(Source::Database(db), limits)
+    }
+
+    /// Statements over a database that another process owns: those that change something are answered `read_only`.
+    #[must_use]
+    pub fn read_only(reader: Reader, limits: Limits) -> Query {
+        Query::over(Source::Reader(reader), limits)
+    }
+
+    fn over(source: Source, limits: Limits) -> Query {
+        let state = base_state(&limits);
+        Query {
+            shared: Arc::new(Shared {
+                source,
+                memory: Arc::new(AllMemory::new(limits.all_memory)),
+                limits,
+                tables: Arc::new(TableCache::default()),
+                state,
+            }),
+        }
+    }
+
+    /// A session. Statements of one text, and of one connection, belong to one session, so that settings last.
+    #[must_use]
+    pub fn session(&self, access: Arc<dyn Access>) -> Session {
+        Session {
+            query: self.clone(),
+            access,
+            extension: None,
+            settings: Arc::new(RwLock::new(Settings::default())),
+        }
+    }
+
+    /// A session with names that its clients expect.
+    #[must_use]
+    pub fn session_with(&self, access: Arc<dyn Access>, extension: Arc<dyn Extension>) -> Session {
+        Session {
+            extension: Some(extension),
+            ..self.session(access)
+        }
+    }
+
+    /// Bytes that the statements running now have reserved.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.shared.memory.used()
+    }
+
+    /// The tables with their columns, by name, as far as this access sees them.
+    ///
+    /// # Errors
+    /// When the database is closed or its catalog cannot be read.
+    pub fn tables(&self, access: &Arc<dyn Access>) -> Result<Vec<TableDescription>> {
+        let view = self.view(Arc::clone(access))?;
+        let mut tables = Vec::new();
+        for name in view.table_names()? {
+            let Some(table) = view.table(&name)? else {
+                continue;
+            };
+            let columns = table.schema.fields().iter().zip(&table.roles);
+            let columns = columns.map(|(field, role)| ColumnDescription {
+                name: field.name().clone(),
+                kind: match role {
+                    Role::Time => ColumnKind::Time,
+                    Role::Tag(_) => ColumnKind::Tag,
+                    Role::Field(_) => ColumnKind::Field,
+                },
+                data_type: field.data_type().clone(),
+            });
+            tables.push(TableDescription {
+                columns: columns.collect(),
+                name,
+            });
+        }
+        Ok(tables)
+    }
+
+    fn view(&self, access: Arc<dyn Access>) -> Result<View> {
+        let snapshot = match &self.shared.source {
+            Source::Database(db) => db.snapshot()?,
+            Source::Reader(reader) => reader.snapshot(),
+        };
+        Ok(View::new(snapshot, access, Arc::clone(&self.shared.tables)))
+    }
+
+    /// The database, for statements that change it.
+    pub(crate) fn database(&self) -> Result<&Database> {
+        match &self.shared.source {
+            Source::Database(db) => Ok(db),
+            Source::Reader(_) => Err(Error::read_only(
+                "the database is open for reading only: another process owns it",
+            )
+            .with_hint("send the statement to the server that owns the database")),
+        }
+    }
+}
+
+fn base_state(limits: &Limits) -> SessionState {
+    let mut config = SessionConfig::new()
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(true)
+        .with_target_partitions(limits.parallel.max(1));
+    let options = config.options_mut();
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.time_zone = Some("+00:00".to_owned());
+    let runtime = Arc::new(RuntimeEnv::default());
+    let mut builder = SessionStateBuilder::new_with_default_features()
+        .with_config(config)
+        .with_runtime_env(runtime);
+    // Files are no business of a statement: nothing that reads or writes them is kept.
+    builder.file_formats().take();
+    builder.table_factories().take();
+    crate::functions::register(&mut builder);
+    builder.build()
+}
+
+/// A session: what may be seen, and settings. Cheap to clone; clones are the same session.
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) query: Query,
+    pub(crate) access: Arc<dyn Access>,
+    pub(crate) extension: Option<Arc<dyn Extension>>,
+    pub(crate) settings: Arc<RwLock<Settings>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("query", &self.query)
+            .field("extension", &self.extension)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A statement that is being run.
+pub(crate) struct Running {
+    pub(crate) view: Arc<View>,
+    pub(crate) state: SessionState,
+    deadline: Option<(Instant, std::time::Duration)>,
+}
+
+impl Running {
+    /// What a statement means, as far as it names what there is.
+    pub(crate) async fn resolve(&self, statement: Statement) -> Result<LogicalPlan> {
+        let planned = self.state.statement_to_plan(statement).await;
+        planned.map_err(|error| {
+            let error = Error::from(error);
+            // Only what the session sees is ever suggested.
+            match (error.code, self.view.table_names()) {
+                ("unknown_table", Ok(names)) if error.hint.is_none() => {
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                    let wanted = error.message.split('`').nth(1).map(str::to_owned);
+                    match wanted.and_then(|w| nearest(&w, &names)) {
+                        Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+                        None => error,
+                    }
+                }
+                _ => error,
+            }
+        })
+    }
+}
+
+impl Session {
+    /// Runs one statement. What it reads comes as the answer's rows; what it changes is done when this returns.
+    ///
+    /// ```
+    /// use headwater::{Batch, Database, Options, StreamName};
+    /// use headwater_query::{Limits, Parameters, Query, Unrestricted};
+    /// use std::sync::Arc;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let dir = tempfile::tempdir()?;
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// batch.stream(&pump).row(1_700_000_000_000_000_000, [("rpm", 2150.0.into())])?;
+    /// db.commit(batch)?;
+    /// let session = Query::new(db, Limits::default()).session(Arc::new(Unrestricted));
+    /// let answer = session.run("SELECT id, avg(rpm) FROM pump GROUP BY id", Parameters::none()).await?;
+    /// assert_eq!(answer.collect().await?[0].num_rows(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Error`]. What goes wrong while rows are read comes with the rows.
+    pub async fn run(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
+        let statement = self.parse(sql)?;
+        statement::run(self, statement, parameters).await
+    }
+
+    /// Takes a text of several statements apart.
+    ///
+    /// # Errors
+    /// `syntax_error` when it cannot be read as words.
+    pub fn split(sql: &str) -> Result<Vec<String>> {
+        statement::split(sql)
+    }
+
+    /// Prepares a statement: types of its parameters (those given in `types`, else those that the statement tells, else text) and
+    /// the columns of its answer are known then.
+    ///
+    /// # Errors
+    /// As [`Session::run`], as far as it shows without running.
+    pub async fn prepare(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared> {
+        let statement = self.parse(sql)?;
+        let (parameters, schema, done) = statement::describe(self, &statement, types).await?;
+        Ok(Prepared {
+            session: self.clone(),
+            statement,
+            parameters,
+            schema,
+            done,
+        })
+    }
+
+    fn parse(&self, sql: &str) -> Result<Parsed> {
+        let most = self.query.shared.limits.text_bytes;
+        if sql.len() > most {
+            return Err(Error::too_large(format!(
+                "the statement has {} bytes, at most {most} are allowed",
+                sql.len()
+            )));
+        }
+        statement::parse(sql, self.extension.as_deref())
+    }
+
+    /// A view of the database, and what plans over it.
+    pub(crate) fn begin(&self) -> Result<Running> {
+        let shared = &self.query.shared;
+        let view = Arc::new(self.query.view(Arc::clone(&self.access))?);
+        let mut state = shared.state.clone();
+        let mut schemas = Vec::new();
+        let settings = self.settings.read().clone();
+        settings.apply(state.config_mut().options_mut());
+        if let Some(extension) = &self.extension {
+            schemas = extension.schemas();
+            if schemas.iter().any(|(name, _)| name == "information_schema") {
+                state.config_mut().options_mut().catalog.information_schema = false;
+            }
+            for function in extension.functions() {
+                use datafusion::execution::FunctionRegistry;
+                state.register_udf(function)?;
+            }
+        }
+        let catalog = Arc::new(Catalog::new(Arc::clone(&view), schemas));
+        state.register_catalog_list(Arc::new(Catalogs(catalog)));
+        let config = std::mem::take(state.config_mut());
+        *state.config_mut() = config
+            .with_extension(Arc::clone(&view))
+            .with_extension(Arc::new(settings));
+        state.mark_start_execution();
+        let time = shared.limits.time;
+        Ok(Running {
+            view,
+            state,
+            deadline: time.map(|limit| (Instant::now() + limit, limit)),
+        })
+    }
+
+    /// The rows of a plan, under the limits of the session.
+    pub(crate) fn rows(
+        &self,
+        running: &Running,
+        plan: Arc<dyn ExecutionPlan>,
+        done: Done,
+    ) -> Result<Answer> {
+        let schema = plan.schema();
+        let context = Arc::new(self.context(running)?);
+        let rows = execute_stream(plan, context)?;
+        let limited = Limited::new(rows, running.deadline, self.query.shared.limits.rows, None);
+        Ok(Answer {
+            schema,
+            rows: Box::pin(limited),
+            done,
+        })
+    }
+
+    /// What a statement computes in: its own memory, no files.
+    fn context(&self, running: &Running) -> Result<TaskContext> {
+        let shared = &self.query.shared;
+        let memory = StatementMemory::new(shared.limits.memory, Arc::clone(&shared.memory));
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(memory))
+            .with_disk_manager_builder(
+                datafusion::execution::disk_manager::DiskManagerBuilder::default()
+                    .with_mode(datafusion::execution::disk_manager::DiskManagerMode::Disabled),
+            )
+            .build_arc()?;
+        Ok(TaskContext::from(&running.state).with_runtime(runtime))
+    }
+
+    /// Plans a statement that reads.
+    pub(crate) async fn plan(
+        &self,
+        running: &Running,
+        logical: LogicalPlan,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planned = running.state.create_physical_plan(&logical);
+        Ok(match running.deadline {
+            None => planned.await?,
+            Some((at, limit)) => tokio::time::timeout_at(at, planned)
+                .await
+                .map_err(|_| too_slow(limit))??,
+        })
+    }
+}
+
+/// A statement whose parameters and columns are known.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    session: Session,
+    statement: Parsed,
+    parameters: Vec<DataType>,
+    schema: SchemaRef,
+    done: Done,
+}
+
+impl Prepared {
+    /// The types of `$1`, `$2`, …
+    #[must_use]
+    pub fn parameters(&self) -> &[DataType] {
+        &self.parameters
+    }
+
+    /// The columns of the answer; none for a statement that gives no rows.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// What it will do; counts are 0.
+    #[must_use]
+    pub fn done(&self) -> Done {
+        self.done
+    }
+
+    /// Runs it with these values, which become the parameters' types where they are not of them.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub async fn run(&self, parameters: Parameters) -> Result<Answer> {
+        let parameters = parameters.in_types(&self.parameters)?;
+        statement::run(&self.session, self.statement.clone(), parameters).await
+    }
+}
+
+/// The types of a plan's parameters: those wanted, else those it tells, else text.
+pub(crate) fn parameter_types(
+    plan: &LogicalPlan,
+    wanted: &[Option<DataType>],
+) -> Result<Vec<DataType>> {
+    let told = parameters::types(plan)?;
+    let count = told.len();
+    if wanted.len() > count && wanted.iter().skip(count).any(Option::is_some) {
+        return Err(Error::parameters(format!(
+            "types of {} parameters were given, the statement has {count}",
+            wanted.len()
+        )));
+    }
+    let told = told.into_iter().enumerate();
+    Ok(told
+        .map(|(at, told)| {
+            let wanted = wanted.get(at).cloned().flatten();
+            wanted.or(told).unwrap_or(DataType::Utf8)
+        })
+        .collect())
+}
+
+/// Values of no meaning in the types of parameters, to learn the columns of an answer.
+pub(crate) fn nulls(types: &[DataType]) -> Result<Parameters> {
+    let values: datafusion::common::Result<Vec<ScalarValue>> =
+        types.iter().map(ScalarValue::try_new_null).collect();
+    Ok(Parameters::positional(values?))
+}
+
+/// The columns of an answer without rows.
+pub(crate) fn no_columns() -> SchemaRef {
+    Arc::new(Schema::empty())
+}

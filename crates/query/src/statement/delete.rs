@@ -1,0 +1,144 @@
+//! `DELETE`: a stretch of time of some streams.
+//!
+//! Invariants: what is deleted is exactly what the condition says, or the statement is refused: it may name time and tags.
+//! Rows are counted in the statement's snapshot just before they are deleted.
+
+use super::blocking;
+use super::insert::target;
+use crate::answer::{Answer, Done};
+use crate::error::{Error, Result};
+use crate::parameters::Parameters;
+use crate::session::{Running, Session, no_columns, nulls, parameter_types};
+use crate::table::Conditions;
+use crate::view::{TableView, View};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
+use datafusion::sql::parser::Statement as Parse;
+use datafusion::sql::sqlparser::ast;
+use headwater::{ClosedRange, ScanSpec, StreamName};
+use std::sync::Arc;
+
+async fn plan(running: &Running, delete: &ast::Delete) -> Result<DmlStatement> {
+    let more = delete.using.is_some()
+        || delete.returning.is_some()
+        || delete.output.is_some()
+        || !delete.order_by.is_empty()
+        || delete.limit.is_some();
+    if more {
+        return Err(Error::unsupported_statement(
+            "DELETE takes a table and WHERE, nothing else",
+        ));
+    }
+    let statement = ast::Statement::Delete(delete.clone());
+    let plan = running
+        .resolve(Parse::Statement(Box::new(statement)))
+        .await?;
+    match plan {
+        LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Delete) => Ok(dml),
+        other => Err(Error::internal(format!(
+            "a DELETE was planned as {}",
+            other.display()
+        ))),
+    }
+}
+
+pub(super) async fn describe(
+    session: &Session,
+    delete: &ast::Delete,
+    types: &[Option<DataType>],
+) -> Result<(Vec<DataType>, SchemaRef, Done)> {
+    let running = session.begin()?;
+    let dml = plan(&running, delete).await?;
+    let types = parameter_types(&dml.input, types)?;
+    nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
+    Ok((types, no_columns(), Done::Deleted(0)))
+}
+
+/// The stretch and the streams that a condition names.
+fn chosen(
+    running: &Running,
+    table: &TableView,
+    input: LogicalPlan,
+) -> Result<(ClosedRange, Vec<u32>)> {
+    let optimized = running.state.optimize(&input)?;
+    let mut node = &optimized;
+    loop {
+        match node {
+            LogicalPlan::TableScan(scan) => {
+                let conditions = Conditions::of(&scan.filters, table)?;
+                if !conditions.filters.is_empty() {
+                    return Err(too_much());
+                }
+                let streams = conditions.streams(table, running.state.execution_props())?;
+                return Ok((conditions.range, streams));
+            }
+            // The condition is never true.
+            LogicalPlan::EmptyRelation(_) => return Ok((ClosedRange::EMPTY, Vec::new())),
+            LogicalPlan::Projection(projection) => node = &projection.input,
+            _ => return Err(too_much()),
+        }
+    }
+}
+
+fn too_much() -> Error {
+    Error::unsupported("DELETE takes conditions on time and tags, joined by AND")
+        .with_hint("for example: DELETE FROM t WHERE device = 'a' AND time < '2024-01-01'")
+}
+
+pub(super) async fn run(
+    session: &Session,
+    delete: ast::Delete,
+    parameters: Parameters,
+) -> Result<Answer> {
+    let db = session.query.database()?.clone();
+    let running = session.begin()?;
+    let dml = plan(&running, &delete).await?;
+    let table = target(&dml)?;
+    let input = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
+    let (range, streams) = chosen(&running, &table, input)?;
+    let names: Vec<StreamName> = streams
+        .iter()
+        .filter_map(|stream| table.streams.name(*stream).cloned())
+        .collect();
+    if !session.access.all() {
+        for name in &names {
+            if !session.access.writes(name.table(), name.tags()) {
+                return Err(Error::forbidden(format!(
+                    "this session may not delete from `{name}`"
+                )));
+            }
+        }
+    }
+    if range.is_empty() || names.is_empty() {
+        return Ok(Answer::done(Done::Deleted(0)));
+    }
+    let view = Arc::clone(&running.view);
+    let deleted = blocking(move || {
+        let rows = count(&view, &names, range)?;
+        db.delete_streams(&table.name, &names, range)?;
+        Ok(rows)
+    })
+    .await?;
+    Ok(Answer::done(Done::Deleted(deleted)))
+}
+
+fn count(view: &View, streams: &[StreamName], range: ClosedRange) -> Result<u64> {
+    let spec = ScanSpec {
+        range,
+        fields: Some(Vec::new()),
+        filters: Vec::new(),
+    };
+    let mut rows = 0;
+    for stream in streams {
+        match view.snapshot().scan(stream, &spec) {
+            Err(error) if error.kind() == headwater::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+            Ok(scan) => {
+                for chunk in scan {
+                    rows += chunk?.times.len() as u64;
+                }
+            }
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,233 @@
+//! `INSERT`: rows of `VALUES` or of a query become batches of the engine.
+//!
+//! Invariants: rows are written in batches of bounded size, each stored as a whole or not at all; a statement whose rows fit one
+//! batch is atomic, a longer one ends at the first batch that is refused, and its error says how many rows were stored.
+
+use super::blocking;
+use crate::answer::{Answer, Done};
+use crate::columns::to_column;
+use crate::error::{Error, Result};
+use crate::parameters::Parameters;
+use crate::session::{Running, Session, no_columns, nulls, parameter_types};
+use crate::table::Table;
+use crate::view::{Role, TableView};
+use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, SchemaRef, TimestampNanosecondType};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
+use datafusion::sql::parser::Statement as Parse;
+use datafusion::sql::sqlparser::ast;
+use futures_util::StreamExt;
+use headwater::{Batch, Database, StreamName, StreamRows};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of a batch, about; the engine takes at most 16 MiB.
+const BATCH_BYTES: usize = 4 << 20;
+
+fn refuse(insert: &ast::Insert) -> Result<()> {
+    let unsupported = |what: &str| {
+        Err(Error::unsupported_statement(format!(
+            "INSERT … {what} is not supported"
+        )))
+    };
+    if insert.on.is_some() {
+        return unsupported("ON CONFLICT").map_err(|e: Error| {
+            e.with_hint("a row with the same tags and time replaces field by field anyway")
+        });
+    }
+    if insert.returning.is_some() || insert.output.is_some() {
+        return unsupported("RETURNING");
+    }
+    if insert.overwrite || insert.replace_into || insert.or.is_some() {
+        return unsupported("OVERWRITE or OR REPLACE");
+    }
+    Ok(())
+}
+
+/// The table of a statement that changes rows, as the session sees it.
+pub(super) fn target(dml: &DmlStatement) -> Result<Arc<TableView>> {
+    let provider = source_as_provider(&dml.target)?;
+    let any: &dyn std::any::Any = provider.as_ref();
+    match any.downcast_ref::<Table>() {
+        Some(table) => Ok(Arc::clone(table.view())),
+        None => Err(Error::forbidden(format!(
+            "`{}` cannot be changed",
+            dml.table_name
+        ))),
+    }
+}
+
+async fn plan(running: &Running, insert: &ast::Insert) -> Result<DmlStatement> {
+    refuse(insert)?;
+    let statement = ast::Statement::Insert(insert.clone());
+    let plan = running
+        .resolve(Parse::Statement(Box::new(statement)))
+        .await?;
+    match plan {
+        LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(_)) => Ok(dml),
+        other => Err(Error::internal(format!(
+            "an INSERT was planned as {}",
+            other.display()
+        ))),
+    }
+}
+
+pub(super) async fn describe(
+    session: &Session,
+    insert: &ast::Insert,
+    types: &[Option<DataType>],
+) -> Result<(Vec<DataType>, SchemaRef, Done)> {
+    let running = session.begin()?;
+    let dml = plan(&running, insert).await?;
+    let types = parameter_types(&dml.input, types)?;
+    nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
+    Ok((types, no_columns(), Done::Inserted(0)))
+}
+
+pub(super) async fn run(
+    session: &Session,
+    insert: ast::Insert,
+    parameters: Parameters,
+) -> Result<Answer> {
+    let db = session.query.database()?.clone();
+    let running = session.begin()?;
+    let dml = plan(&running, &insert).await?;
+    let table = target(&dml)?;
+    let source = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
+    let plan = session.plan(&running, source).await?;
+    let mut rows = session.rows(&running, plan, Done::Select)?.rows;
+    let mut writer = Writer {
+        session: session.clone(),
+        db,
+        table,
+        waiting: Waiting::default(),
+        stored: 0,
+    };
+    while let Some(batch) = rows.next().await {
+        writer.add(&batch?)?;
+        if writer.waiting.bytes >= BATCH_BYTES {
+            writer.store().await?;
+        }
+    }
+    writer.store().await?;
+    Ok(Answer::done(Done::Inserted(writer.stored)))
+}
+
+#[derive(Default)]
+struct Waiting {
+    batch: Batch,
+    bytes: usize,
+    rows: u64,
+}
+
+struct Writer {
+    session: Session,
+    db: Database,
+    table: Arc<TableView>,
+    waiting: Waiting,
+    stored: u64,
+}
+
+impl Writer {
+    /// Sorts rows to their streams.
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut by_tags: HashMap<Vec<Option<&str>>, Vec<u32>> = HashMap::new();
+        let arrow =
+            |e: arrow::error::ArrowError| Error::from(datafusion::common::DataFusionError::from(e));
+        let mut tags = Vec::new();
+        for (column, role) in batch.columns().iter().zip(&self.table.roles) {
+            if matches!(role, Role::Tag(_)) {
+                tags.push(cast(column, &DataType::Utf8).map_err(arrow)?);
+            }
+        }
+        let tags: Vec<_> = tags.iter().map(|t| t.as_string::<i32>()).collect();
+        for row in 0..batch.num_rows() {
+            let mut key: Vec<Option<&str>> = Vec::with_capacity(tags.len());
+            for tag in &tags {
+                key.push(tag.is_valid(row).then(|| tag.value(row)));
+            }
+            by_tags
+                .entry(key)
+                .or_default()
+                .push(u32::try_from(row).unwrap_or(u32::MAX));
+        }
+        for (values, rows) in by_tags {
+            let keys = self.table.streams.keys.iter().zip(&values);
+            let named = keys.filter_map(|(k, v)| Some((k.clone(), (*v)?.to_owned())));
+            let name = StreamName::new(self.table.name.clone(), named);
+            let access = &self.session.access;
+            if !access.all() && !access.writes(name.table(), name.tags()) {
+                return Err(Error::forbidden(format!(
+                    "this session may not write to `{name}`"
+                )));
+            }
+            let picked = UInt32Array::from(rows);
+            let mut entry = StreamRows::new(name);
+            for (column, role) in batch.columns().iter().zip(&self.table.roles) {
+                match role {
+                    Role::Tag(_) => {}
+                    Role::Time => {
+                        let times = take(column, &picked, None).map_err(arrow)?;
+                        if times.null_count() > 0 {
+                            return Err(Error::invalid_value("`time` cannot be NULL")
+                                .with_hint("leave the column out to write the rows as of now"));
+                        }
+                        let times = times.as_primitive::<TimestampNanosecondType>();
+                        entry.times = times.values().to_vec();
+                    }
+                    Role::Field(at) => {
+                        if column.null_count() == column.len() {
+                            continue;
+                        }
+                        let values = take(column, &picked, None).map_err(arrow)?;
+                        let Some((field, _)) = self.table.fields.get(*at) else {
+                            continue;
+                        };
+                        if values.null_count() < values.len() {
+                            entry.fields.push((field.clone(), to_column(&*values)?));
+                        }
+                    }
+                }
+            }
+            self.waiting.bytes += entry.times.len() * 8 * (1 + entry.fields.len())
+                + entry
+                    .fields
+                    .iter()
+                    .map(|(_, c)| c.heap_bytes())
+                    .sum::<usize>();
+            self.waiting.rows += entry.times.len() as u64;
+            self.waiting.batch.push(entry);
+        }
+        Ok(())
+    }
+
+    async fn store(&mut self) -> Result<()> {
+        let Waiting {
+            mut batch, rows, ..
+        } = std::mem::take(&mut self.waiting);
+        if rows == 0 {
+            return Ok(());
+        }
+        batch.require_all();
+        let db = self.db.clone();
+        let written = blocking(move || Ok(db.commit(batch)?)).await;
+        let before = self.stored;
+        let note = |error: Error| match before {
+            0 => error,
+            _ => error.with_hint(format!("{before} rows before were stored")),
+        };
+        let written = written.map_err(note)?;
+        if let Some(refused) = written.refused.first() {
+            let more = written.refused.len() - 1;
+            let message = match more {
+                0 => refused.message.clone(),
+                _ => format!("{} ({more} more rows were refused)", refused.message),
+            };
+            return Err(note(Error::refused(format!("{}: {message}", refused.code))));
+        }
+        self.stored += rows;
+        Ok(())
+    }
+}

@@ -1,0 +1,419 @@
+//! What a session may say: each kind of statement, and a clear refusal of every other.
+//!
+//! Invariants: nothing is planned or run that is not named here; what changes the database asks the session's access first.
+
+mod alter;
+mod create;
+mod delete;
+mod insert;
+mod select;
+mod setting;
+mod show;
+mod types;
+
+use crate::answer::{Answer, Done};
+use crate::error::{Error, Result};
+use crate::parameters::Parameters;
+use crate::session::{Extension, Session, no_columns};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::sql::parser::{DFParserBuilder, Statement as Parse};
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+
+/// A statement that was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Parsed {
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// `SELECT`, `VALUES`, `WITH`.
+    Select(Parse),
+    Explain(Parse),
+    Describe(ast::ObjectName),
+    ShowTables(Option<ast::ShowStatementFilterPosition>),
+    ShowColumns(Parse),
+    ShowSetting(String),
+    Set(String, String),
+    Reset(String),
+    Insert(Box<ast::Insert>),
+    Delete(Box<ast::Delete>),
+    Create(Box<ast::CreateTable>),
+    Alter(Box<ast::AlterTable>),
+    Drop {
+        names: Vec<ast::ObjectName>,
+        if_exists: bool,
+    },
+}
+
+/// How deep brackets and sub-queries may be nested.
+const DEPTH_MAX: usize = 50;
+/// How many operators may stand in a row: a chain of them becomes a tree as deep as it is long.
+const CHAIN_MAX: usize = 1_000;
+
+fn tokens(sql: &str) -> Result<Vec<datafusion::sql::sqlparser::tokenizer::TokenWithSpan>> {
+    Tokenizer::new(&PostgreSqlDialect {}, sql)
+        .tokenize_with_location()
+        .map_err(|error| {
+            let place = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
+            Error::syntax(error.message)
+                .located(place(error.location.line).zip(place(error.location.column)))
+        })
+}
+
+/// Chains of operators, and of set operations, that are too long to be planned on a thread's stack.
+fn check_chains(sql: &str) -> Result<()> {
+    let mut chains = vec![0usize];
+    for token in tokens(sql)? {
+        let chain = match &token.token {
+            Token::LParen | Token::LBracket => {
+                chains.push(0);
+                continue;
+            }
+            Token::RParen | Token::RBracket => {
+                if chains.len() > 1 {
+                    chains.pop();
+                }
+                continue;
+            }
+            Token::Comma | Token::SemiColon => {
+                if let Some(chain) = chains.last_mut() {
+                    *chain = 0;
+                }
+                continue;
+            }
+            Token::Word(word) if word.quote_style.is_none() => matches!(
+                word.value.to_ascii_uppercase().as_str(),
+                "AND" | "OR" | "NOT" | "UNION" | "EXCEPT" | "INTERSECT" | "JOIN" | "LIKE" | "IS"
+            ),
+            Token::Word(_)
+            | Token::Number(..)
+            | Token::Char(_)
+            | Token::SingleQuotedString(_)
+            | Token::Whitespace(_)
+            | Token::Period
+            | Token::EOF => false,
+            _ => true,
+        };
+        if chain && let Some(length) = chains.last_mut() {
+            *length += 1;
+            if *length > CHAIN_MAX {
+                let at = u32::try_from(token.span.start.line)
+                    .ok()
+                    .zip(u32::try_from(token.span.start.column).ok());
+                return Err(Error::too_large(format!(
+                    "more than {CHAIN_MAX} operators follow each other"
+                ))
+                .with_hint("write a long list of alternatives as IN (…)")
+                .located(at));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads one statement.
+pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
+    check_chains(sql)?;
+    let mut statements = DFParserBuilder::new(sql)
+        .with_dialect(&PostgreSqlDialect {})
+        .with_recursion_limit(DEPTH_MAX)
+        .build()?
+        .parse_statements()?;
+    let Some(mut statement) = statements.pop_front() else {
+        return Err(Error::syntax("there is no statement"));
+    };
+    if !statements.is_empty() {
+        return Err(Error::syntax(
+            "there are several statements: send one at a time",
+        ));
+    }
+    if let (Parse::Statement(statement), Some(extension)) = (&mut statement, extension) {
+        extension.rewrite(statement)?;
+    }
+    Ok(Parsed {
+        kind: kind(statement)?,
+    })
+}
+
+fn unsupported(what: impl std::fmt::Display) -> Error {
+    Error::unsupported_statement(format!("{what} is not supported"))
+}
+
+/// The first words of a statement, to name it.
+fn beginning(statement: &impl std::fmt::Display) -> String {
+    let text = statement.to_string();
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or_default().to_uppercase();
+    match (first.as_str(), words.next()) {
+        ("CREATE" | "DROP" | "ALTER" | "SHOW" | "SET" | "START", Some(second)) => {
+            format!("{first} {}", second.to_uppercase())
+        }
+        _ => first,
+    }
+}
+
+fn kind(statement: Parse) -> Result<Kind> {
+    let sql = match statement {
+        Parse::Statement(sql) => sql,
+        Parse::Explain(ref explain) => {
+            return match &*explain.statement {
+                Parse::Statement(inner) if matches!(**inner, ast::Statement::Query(_)) => {
+                    Ok(Kind::Explain(statement))
+                }
+                other => Err(unsupported(format!("EXPLAIN of {}", beginning(other)))),
+            };
+        }
+        Parse::Reset(reset) => {
+            let datafusion::sql::parser::ResetStatement::Variable(name) = reset;
+            return Ok(Kind::Reset(setting::name(&name)));
+        }
+        Parse::CopyTo(_) => {
+            return Err(unsupported("COPY … TO a file of the server")
+                .with_hint("export with `headwater export` or /api/v1/export"));
+        }
+        Parse::CreateExternalTable(_) => {
+            return Err(unsupported("CREATE EXTERNAL TABLE")
+                .with_hint("read files in with `headwater import`"));
+        }
+    };
+    Ok(match *sql {
+        ast::Statement::Query(ref query) => {
+            refuse_locks(query)?;
+            Kind::Select(Parse::Statement(sql))
+        }
+        ast::Statement::ExplainTable { table_name, .. } => Kind::Describe(table_name),
+        ast::Statement::ShowTables { show_options, .. } => {
+            Kind::ShowTables(show_options.filter_position)
+        }
+        ast::Statement::ShowColumns { .. } => Kind::ShowColumns(Parse::Statement(sql)),
+        ast::Statement::ShowVariable { variable } => Kind::ShowSetting(setting::shown(&variable)),
+        ast::Statement::Set(set) => {
+            let (name, value) = setting::assignment(set)?;
+            Kind::Set(name, value)
+        }
+        ast::Statement::Insert(insert) => Kind::Insert(Box::new(insert)),
+        ast::Statement::Delete(delete) => Kind::Delete(Box::new(delete)),
+        ast::Statement::CreateTable(create) => Kind::Create(Box::new(create)),
+        ast::Statement::AlterTable(alter) => Kind::Alter(Box::new(alter)),
+        ast::Statement::Drop {
+            object_type: ast::ObjectType::Table,
+            names,
+            if_exists,
+            ..
+        } => Kind::Drop { names, if_exists },
+        ast::Statement::Update(_) => {
+            return Err(unsupported("UPDATE").with_hint(
+                "insert a row with the same tags and time: the newer value of a field wins",
+            ));
+        }
+        other => return Err(unsupported(beginning(&other))),
+    })
+}
+
+/// `FOR UPDATE` promises what is not kept.
+fn refuse_locks(query: &ast::Query) -> Result<()> {
+    if query.locks.is_empty() {
+        return Ok(());
+    }
+    Err(unsupported("SELECT … FOR UPDATE"))
+}
+
+/// Runs a statement.
+pub(crate) async fn run(
+    session: &Session,
+    statement: Parsed,
+    parameters: Parameters,
+) -> Result<Answer> {
+    let none = |parameters: &Parameters| {
+        if parameters.values().is_empty() {
+            return Ok(());
+        }
+        Err(Error::parameters(
+            "a statement of this kind has no parameters",
+        ))
+    };
+    match statement.kind {
+        Kind::Select(statement) => select::run(session, statement, parameters, Done::Select).await,
+        Kind::Explain(statement) => {
+            select::run(session, statement, parameters, Done::Explained).await
+        }
+        Kind::ShowColumns(statement) => {
+            select::run(session, statement, parameters, Done::Shown).await
+        }
+        Kind::Insert(insert) => insert::run(session, *insert, parameters).await,
+        Kind::Delete(delete) => delete::run(session, *delete, parameters).await,
+        other => {
+            none(&parameters)?;
+            match other {
+                Kind::Describe(name) => show::describe(session, &name),
+                Kind::ShowTables(filter) => show::tables(session, filter),
+                Kind::ShowSetting(name) => setting::show(session, &name),
+                Kind::Set(name, value) => setting::set(session, &name, Some(&value)),
+                Kind::Reset(name) => setting::set(session, &name, None),
+                Kind::Create(create) => create::run(session, *create).await,
+                Kind::Alter(alter) => alter::run(session, *alter).await,
+                Kind::Drop { names, if_exists } => create::drop(session, &names, if_exists).await,
+                _ => Err(Error::internal("a kind of statement without its work")),
+            }
+        }
+    }
+}
+
+/// The types of a statement's parameters and the columns of its answer.
+pub(crate) async fn describe(
+    session: &Session,
+    statement: &Parsed,
+    types: &[Option<DataType>],
+) -> Result<(Vec<DataType>, SchemaRef, Done)> {
+    let nothing = |done| Ok((Vec::new(), no_columns(), done));
+    match &statement.kind {
+        Kind::Select(statement) => {
+            select::describe(session, statement.clone(), types, Done::Select).await
+        }
+        Kind::Explain(statement) => {
+            select::describe(session, statement.clone(), types, Done::Explained).await
+        }
+        Kind::ShowColumns(statement) => {
+            select::describe(session, statement.clone(), types, Done::Shown).await
+        }
+        Kind::Insert(insert) => insert::describe(session, insert, types).await,
+        Kind::Delete(delete) => delete::describe(session, delete, types).await,
+        Kind::Describe(_) => Ok((Vec::new(), show::describe_schema(), Done::Shown)),
+        Kind::ShowTables(_) => Ok((Vec::new(), show::tables_schema(), Done::Shown)),
+        Kind::ShowSetting(name) => Ok((Vec::new(), setting::schema(name), Done::Shown)),
+        Kind::Set(..) | Kind::Reset(_) => nothing(Done::Set),
+        Kind::Create(_) => nothing(Done::Created),
+        Kind::Alter(_) => nothing(Done::Altered),
+        Kind::Drop { .. } => nothing(Done::Dropped),
+    }
+}
+
+/// Does what may wait for I/O away from the runtime's threads.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::internal(format!(
+            "a statement's work ended: {error}"
+        ))),
+    }
+}
+
+/// The table that a name means: the last part; the parts before must be the catalog and schema there are.
+pub(crate) fn table_name(name: &ast::ObjectName) -> Result<String> {
+    let mut parts = Vec::new();
+    for part in &name.0 {
+        match part.as_ident() {
+            Some(ident) if ident.quote_style.is_some() => parts.push(ident.value.clone()),
+            Some(ident) => parts.push(ident.value.to_lowercase()),
+            None => return Err(Error::syntax(format!("`{name}` is no name of a table"))),
+        }
+    }
+    let known = [crate::CATALOG, crate::SCHEMA];
+    let before = parts.len().saturating_sub(1);
+    let right = match before {
+        0 => true,
+        1 => parts.first().is_some_and(|p| p == crate::SCHEMA),
+        2 => parts.iter().take(2).eq(known.iter()),
+        _ => false,
+    };
+    match parts.pop() {
+        Some(table) if right => Ok(table),
+        _ => Err(unknown_table(&name.to_string())),
+    }
+}
+
+pub(crate) fn unknown_table(name: &str) -> Error {
+    Error::unknown_table(format!("there is no table `{name}`"))
+}
+
+/// Takes a text of several statements apart at its semicolons.
+pub(crate) fn split(sql: &str) -> Result<Vec<String>> {
+    let mut starts = vec![0usize];
+    for (offset, _) in sql.match_indices('\n') {
+        starts.push(offset + 1);
+    }
+    let offset = |at: Location| -> usize {
+        let line = usize::try_from(at.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let start = starts.get(line).copied().unwrap_or(sql.len());
+        let column = usize::try_from(at.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let rest = sql.get(start..).unwrap_or_default();
+        start
+            + rest
+                .char_indices()
+                .nth(column)
+                .map_or(rest.len(), |(o, _)| o)
+    };
+    let mut out = Vec::new();
+    let mut from = 0;
+    let mut empty = true;
+    for token in tokens(sql)? {
+        match token.token {
+            Token::SemiColon => {
+                let to = offset(token.span.start);
+                if !empty {
+                    out.push(sql.get(from..to).unwrap_or_default().trim().to_owned());
+                }
+                from = to + 1;
+                empty = true;
+            }
+            Token::Whitespace(_) | Token::EOF => {}
+            _ => empty = false,
+        }
+    }
+    if !empty {
+        out.push(sql.get(from..).unwrap_or_default().trim().to_owned());
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_where_statements_end() {
+        let text = "SELECT 'a;b' -- c;\n ; ;\nSELECT \"ä;\" /* ; */; SELECT 3";
+        assert_eq!(
+            split(text).unwrap(),
+            ["SELECT 'a;b' -- c;", "SELECT \"ä;\" /* ; */", "SELECT 3"]
+        );
+        assert!(split(" ;; -- nothing\n").unwrap().is_empty());
+        assert_eq!(split("SELECT 'open").unwrap_err().code, "syntax_error");
+    }
+
+    #[test]
+    fn what_would_be_too_deep_is_refused_before_it_is_planned() {
+        let chain = format!("SELECT 1{}", " + 1".repeat(5_000));
+        assert_eq!(parse(&chain, None).unwrap_err().code, "too_large");
+        let nested = format!("SELECT {}1{}", "(".repeat(5_000), ")".repeat(5_000));
+        assert_eq!(parse(&nested, None).unwrap_err().code, "too_large");
+        let list = format!("SELECT 1 IN (1{})", ", -1".repeat(5_000));
+        assert!(parse(&list, None).is_ok());
+    }
+
+    #[test]
+    fn other_statements_are_refused_by_name() {
+        for (sql, name) in [
+            ("UPDATE t SET a = 1", "UPDATE"),
+            ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+            ("COPY (SELECT 1) TO '/tmp/x.csv'", "COPY"),
+            (
+                "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",
+                "CREATE EXTERNAL TABLE",
+            ),
+            ("TRUNCATE t", "TRUNCATE"),
+            ("BEGIN", "BEGIN"),
+            ("EXPLAIN INSERT INTO t VALUES (1)", "EXPLAIN of INSERT"),
+        ] {
+            let error = parse(sql, None).unwrap_err();
+            assert_eq!(error.code, "unsupported_statement", "{sql}");
+            assert!(error.message.starts_with(name), "{sql}: {}", error.message);
+        }
+    }
+}

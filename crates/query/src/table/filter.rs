@@ -1,0 +1,231 @@
+//! Which conditions of a statement the engine takes over.
+//!
+//! Invariants: what is taken over is exact: rows that are read fulfil it, by the rules of SQL (an absent value never does) and
+//! with Arrow's order of floats (NaN above all, -0 below 0).
+
+use crate::columns::field_type;
+use crate::error::Error;
+use crate::view::{Role, TableView};
+use arrow::array::{Array, BooleanArray};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::execution::context::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, Volatility};
+use datafusion::physical_expr::create_physical_expr;
+use headwater::{ClosedRange, Comparison, Filter, Value};
+
+/// A condition that the engine takes over.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Condition {
+    /// The instants that fulfil it.
+    Time(ClosedRange),
+    /// It is about tags alone.
+    Tags,
+    Field(Filter),
+}
+
+/// The operator with its sides changed.
+fn mirrored(operator: Operator) -> Option<Operator> {
+    Some(match operator {
+        Operator::Eq | Operator::NotEq => operator,
+        Operator::Lt => Operator::Gt,
+        Operator::LtEq => Operator::GtEq,
+        Operator::Gt => Operator::Lt,
+        Operator::GtEq => Operator::LtEq,
+        _ => return None,
+    })
+}
+
+/// `column operator value`, whichever way round it is written.
+fn comparison(expr: &Expr) -> Option<(&str, Operator, &ScalarValue)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
+        return None;
+    };
+    match (&**left, &**right) {
+        (Expr::Column(column), Expr::Literal(value, _)) => {
+            mirrored(*op)?;
+            Some((&column.name, *op, value))
+        }
+        (Expr::Literal(value, _), Expr::Column(column)) => {
+            Some((&column.name, mirrored(*op)?, value))
+        }
+        _ => None,
+    }
+}
+
+/// The instants that stand in this relation to one, as far as they are one stretch.
+fn instants(operator: Operator, at: i64) -> Option<ClosedRange> {
+    let after = || at.checked_add(1);
+    let before = || at.checked_sub(1);
+    Some(match operator {
+        Operator::Eq => ClosedRange::nanos(at, at),
+        Operator::GtEq => ClosedRange::nanos(at, i64::MAX),
+        Operator::Gt => after().map_or(ClosedRange::EMPTY, |a| ClosedRange::nanos(a, i64::MAX)),
+        Operator::LtEq => ClosedRange::nanos(i64::MIN, at),
+        Operator::Lt => before().map_or(ClosedRange::EMPTY, |b| ClosedRange::nanos(i64::MIN, b)),
+        _ => return None,
+    })
+}
+
+fn total(operator: Operator) -> Option<Comparison> {
+    Some(match operator {
+        Operator::Eq => Comparison::TotalEqual,
+        Operator::NotEq => Comparison::TotalNotEqual,
+        Operator::Lt => Comparison::TotalLess,
+        Operator::LtEq => Comparison::TotalLessOrEqual,
+        Operator::Gt => Comparison::TotalGreater,
+        Operator::GtEq => Comparison::TotalGreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn value(scalar: &ScalarValue) -> Option<Value> {
+    Some(match scalar {
+        ScalarValue::Float64(Some(v)) => Value::F64(*v),
+        ScalarValue::Int64(Some(v)) => Value::I64(*v),
+        ScalarValue::UInt64(Some(v)) => Value::U64(*v),
+        ScalarValue::Boolean(Some(v)) => Value::Bool(*v),
+        ScalarValue::Utf8(Some(v)) => Value::String(v.clone()),
+        ScalarValue::Binary(Some(v)) => Value::Bytes(v.clone()),
+        _ => return None,
+    })
+}
+
+/// True when the condition names tags and nothing else, and gives the same each time.
+fn is_about_tags(expr: &Expr, table: &TableView) -> bool {
+    let mut columns = 0;
+    let mut only = true;
+    let walked = expr.apply(|part| {
+        match part {
+            Expr::Column(column) => {
+                columns += 1;
+                only &= matches!(table.role(&column.name), Some(Role::Tag(_)));
+            }
+            Expr::ScalarFunction(function) => {
+                only &= function.func.signature().volatility != Volatility::Volatile;
+            }
+            Expr::ScalarSubquery(_)
+            | Expr::Exists(_)
+            | Expr::InSubquery(_)
+            | Expr::OuterReferenceColumn(..)
+            | Expr::Placeholder(_)
+            | Expr::AggregateFunction(_)
+            | Expr::WindowFunction(_)
+            | Expr::Unnest(_) => only = false,
+            _ => {}
+        }
+        Ok(if only {
+            TreeNodeRecursion::Continue
+        } else {
+            TreeNodeRecursion::Stop
+        })
+    });
+    walked.is_ok() && only && columns > 0
+}
+
+impl Condition {
+    /// `None` when the engine cannot take it over.
+    pub(crate) fn of(expr: &Expr, table: &TableView) -> Option<Condition> {
+        if let Some((column, operator, scalar)) = comparison(expr) {
+            match table.role(column)? {
+                Role::Time => {
+                    let ScalarValue::TimestampNanosecond(Some(at), _) = scalar else {
+                        return None;
+                    };
+                    return instants(operator, *at).map(Condition::Time);
+                }
+                Role::Field(at) => {
+                    let (name, of) = table.fields.get(at)?;
+                    let value = value(scalar)?;
+                    if scalar.data_type() != field_type(*of) {
+                        return None;
+                    }
+                    return Some(Condition::Field(Filter {
+                        field: name.clone(),
+                        comparison: total(operator)?,
+                        value,
+                    }));
+                }
+                Role::Tag(_) => {}
+            }
+        }
+        is_about_tags(expr, table).then_some(Condition::Tags)
+    }
+}
+
+/// The conditions of a scan, by what they are about.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    pub(crate) range: ClosedRange,
+    pub(crate) filters: Vec<Filter>,
+    tags: Vec<Expr>,
+}
+
+impl Conditions {
+    pub(crate) fn of(exprs: &[Expr], table: &TableView) -> Result<Conditions> {
+        let mut conditions = Conditions {
+            range: ClosedRange::ALL,
+            filters: Vec::new(),
+            tags: Vec::new(),
+        };
+        for expr in exprs {
+            match Condition::of(expr, table) {
+                Some(Condition::Time(range)) => {
+                    conditions.range = conditions.range.intersect(&range);
+                }
+                Some(Condition::Tags) => conditions.tags.push(expr.clone()),
+                Some(Condition::Field(filter)) => conditions.filters.push(filter),
+                None => {
+                    let message = format!("a condition was pushed down that is not exact: {expr}");
+                    return Err(Error::internal(message).into());
+                }
+            }
+        }
+        Ok(conditions)
+    }
+
+    /// The streams whose tags fulfil the conditions, in their order.
+    pub(crate) fn streams(&self, table: &TableView, props: &ExecutionProps) -> Result<Vec<u32>> {
+        let count = table.streams.len();
+        if self.range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut wanted = vec![true; count];
+        if !self.tags.is_empty() {
+            let rows = table.tag_rows()?;
+            let schema = DFSchema::try_from(rows.schema())?;
+            for expr in &self.tags {
+                let expr = unqualified(expr)?;
+                let planning = PhysicalPlanningContext::default();
+                let physical = create_physical_expr(&expr, &schema, props, &planning)?;
+                let values = physical.evaluate(&rows)?.into_array(count)?;
+                let values = datafusion::common::cast::as_boolean_array(&values)?;
+                keep(&mut wanted, values);
+            }
+        }
+        let all = (0u32..).zip(wanted);
+        Ok(all.filter(|(_, w)| *w).map(|(stream, _)| stream).collect())
+    }
+}
+
+fn keep(wanted: &mut [bool], values: &BooleanArray) {
+    for (row, wanted) in wanted.iter_mut().enumerate() {
+        *wanted &= row < values.len() && values.is_valid(row) && values.value(row);
+    }
+}
+
+/// The expression with plain column names.
+fn unqualified(expr: &Expr) -> Result<Expr> {
+    let plain = expr.clone().transform(|part| {
+        Ok(match part {
+            Expr::Column(column) if column.relation.is_some() => {
+                datafusion::common::tree_node::Transformed::yes(Expr::Column(
+                    datafusion::common::Column::new_unqualified(column.name),
+                ))
+            }
+            other => datafusion::common::tree_node::Transformed::no(other),
+        })
+    })?;
+    Ok(plain.data)
+}

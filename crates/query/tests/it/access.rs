@@ -1,0 +1,145 @@
+//! What a session may not see exists for it nowhere.
+
+use crate::support::{Lake, block_on, done, error, rows};
+use headwater_query::{Access, Done};
+
+/// May read streams with these ids, write those, and manage tables that begin with `own`.
+struct Some_ {
+    reads: &'static [&'static str],
+    writes: &'static [&'static str],
+    key: Option<&'static str>,
+}
+
+fn id(tags: &[(String, String)]) -> &str {
+    tags.iter().find(|(k, _)| k == "id").map_or("", |(_, v)| v)
+}
+
+impl Access for Some_ {
+    fn reads(&self, _: &str, tags: &[(String, String)]) -> bool {
+        self.reads.contains(&id(tags))
+    }
+
+    fn writes(&self, _: &str, tags: &[(String, String)]) -> bool {
+        self.writes.contains(&id(tags))
+    }
+
+    fn manages(&self, table: &str) -> bool {
+        table.starts_with("own")
+    }
+
+    fn all(&self) -> bool {
+        false
+    }
+
+    fn key(&self) -> Option<String> {
+        self.key.map(str::to_owned)
+    }
+}
+
+#[test]
+fn a_session_sees_its_streams_and_nothing_of_the_others() {
+    block_on(async {
+        let lake = Lake::pumps();
+        lake.done("CREATE TABLE secret (id TAG, x DOUBLE)").await;
+        lake.done("INSERT INTO secret (time, id, x) VALUES (now(), 'z', 1)")
+            .await;
+        for key in [None, Some("one")] {
+            let session = lake.as_(Some_ {
+                reads: &["c"],
+                writes: &[],
+                key,
+            });
+            // Twice, so that what is kept of the first is used for the second.
+            for _ in 0..2 {
+                let all = rows(&session, "SELECT * FROM pump LIMIT 1").await;
+                // The tag `site` is one that only other streams have.
+                assert_eq!(all, ["1970-01-01T00:00:00Z|c|0.0|0|true|at 0"]);
+                assert_eq!(rows(&session, "SELECT count(*) FROM pump").await, ["100"]);
+                assert_eq!(rows(&session, "SELECT DISTINCT id FROM pump").await, ["c"]);
+                assert_eq!(
+                    rows(&session, "SELECT count(*) FROM pump WHERE id = 'a'").await,
+                    ["0"]
+                );
+                assert_eq!(rows(&session, "SHOW TABLES").await, ["pump|1|id|4"]);
+                assert_eq!(
+                    rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'").await,
+                    ["pump"]
+                );
+                let plan = rows(&session, "EXPLAIN SELECT * FROM pump")
+                    .await
+                    .join("\n");
+                assert!(plan.contains("streams=1 of 1"), "{plan}");
+                for sql in [
+                    "SELECT * FROM secret",
+                    "DESCRIBE secret",
+                    "DROP TABLE secret",
+                    "DELETE FROM secret",
+                ] {
+                    let error = error(&session, sql).await;
+                    assert_eq!(error.code, "unknown_table", "{sql}");
+                    assert!(error.hint.is_none(), "{error}");
+                }
+                assert_eq!(error(&session, "SELECT * FROM secre").await.hint, None);
+            }
+            assert_eq!(
+                rows(&lake.session, "SELECT count(*) FROM pump").await,
+                ["300"]
+            );
+        }
+    });
+}
+
+#[test]
+fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
+    block_on(async {
+        let lake = Lake::pumps();
+        let session = lake.as_(Some_ {
+            reads: &["a", "b", "new"],
+            writes: &["b", "new"],
+            key: None,
+        });
+        assert_eq!(
+            error(
+                &session,
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'a', 1)"
+            )
+            .await
+            .code,
+            "forbidden"
+        );
+        assert_eq!(
+            done(
+                &session,
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1)"
+            )
+            .await,
+            Done::Inserted(1)
+        );
+        assert_eq!(error(&session, "DELETE FROM pump").await.code, "forbidden");
+        assert_eq!(
+            done(&session, "DELETE FROM pump WHERE id = 'b'").await,
+            Done::Deleted(100)
+        );
+        assert_eq!(
+            done(&session, "DELETE FROM pump WHERE id = 'c'").await,
+            Done::Deleted(0)
+        );
+        for sql in [
+            "DROP TABLE pump",
+            "ALTER TABLE pump ADD COLUMN x DOUBLE",
+            "CREATE TABLE other (x DOUBLE)",
+        ] {
+            assert_eq!(error(&session, sql).await.code, "forbidden", "{sql}");
+        }
+        assert_eq!(
+            done(&session, "CREATE TABLE own_table (id TAG, x DOUBLE)").await,
+            Done::Created
+        );
+        assert_eq!(
+            rows(&session, "SELECT count(*) FROM own_table").await,
+            ["0"]
+        );
+        assert_eq!(done(&session, "DROP TABLE own_table").await, Done::Dropped);
+        assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["201"]);
+    });
+}

@@ -1,0 +1,13 @@
+//! SQL against real databases in temporary folders.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod access;
+mod errors;
+mod reading;
+mod support;
+mod tables;

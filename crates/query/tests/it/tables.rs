@@ -1,0 +1,291 @@
+//! Statements that make, change and fill tables.
+
+use crate::support::{Lake, block_on};
+use headwater::{Duplicates, StreamName};
+use headwater_query::Done;
+use std::time::Duration;
+
+const DAY: u64 = 86_400;
+
+#[test]
+fn a_table_is_made_filled_changed_and_dropped() {
+    block_on(async {
+        let lake = Lake::new();
+        let create = "CREATE TABLE weather (time TIMESTAMP NOT NULL, station TAG, temp DOUBLE, rain BIGINT, \
+                      dry BOOLEAN, note TEXT, raw BYTEA, n BIGINT UNSIGNED) \
+                      WITH (retention = '30d', raw_for = '7d', duplicates = 'keep', leaf_events = 512)";
+        assert_eq!(lake.done(create).await, Done::Created);
+        let info = lake.db.tables().remove(0);
+        assert_eq!(info.tags, ["station"]);
+        assert_eq!(info.retention, Some(Duration::from_secs(30 * DAY)));
+        assert_eq!(info.raw_for, Some(Duration::from_secs(7 * DAY)));
+        assert_eq!((info.duplicates, info.leaf_events), (Duplicates::Keep, 512));
+        assert_eq!(
+            lake.rows("DESCRIBE weather").await,
+            [
+                "time|TIMESTAMP|time",
+                "station|TEXT|tag",
+                "temp|DOUBLE|field",
+                "rain|BIGINT|field",
+                "dry|BOOLEAN|field",
+                "note|TEXT|field",
+                "raw|BYTEA|field",
+                "n|BIGINT UNSIGNED|field",
+            ]
+        );
+        assert_eq!(lake.error(create).await.code, "table_exists");
+        assert_eq!(
+            lake.done(&create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
+                .await,
+            Done::Created
+        );
+        lake.done("ALTER TABLE weather SET (retention = 'none', raw_for = 'none'), ADD COLUMN wind DOUBLE, ADD site TAG")
+            .await;
+        lake.done("ALTER TABLE weather ALTER COLUMN rain TYPE DOUBLE")
+            .await;
+        let info = lake.db.tables().remove(0);
+        assert_eq!((info.retention, info.raw_for), (None, None));
+        assert_eq!(info.tags, ["site", "station"]);
+        assert_eq!(
+            lake.done(
+                "INSERT INTO weather VALUES \
+                 ('2024-01-01T00:00:00Z', 'roof', 'EWR', 1.5, 2, true, 'wet', '\\x00ff', 7, NULL), \
+                 ('2024-01-01T00:00:01Z', NULL, 'JFK', NULL, NULL, false, '', NULL, NULL, 3)"
+            )
+            .await,
+            Done::Inserted(2)
+        );
+        assert_eq!(
+            lake.rows("SELECT * FROM weather ORDER BY time").await,
+            [
+                "2024-01-01T00:00:00Z|roof|EWR|1.5|2.0|true|wet|5c7830306666|7|-",
+                "2024-01-01T00:00:01Z|-|JFK|-|-|false||-|-|3.0",
+            ]
+        );
+        assert_eq!(lake.done("DROP TABLE weather").await, Done::Dropped);
+        assert_eq!(
+            lake.error("SELECT * FROM weather").await.code,
+            "unknown_table"
+        );
+        assert_eq!(lake.error("DROP TABLE weather").await.code, "unknown_table");
+        assert_eq!(
+            lake.done("DROP TABLE IF EXISTS weather").await,
+            Done::Dropped
+        );
+    });
+}
+
+#[test]
+fn rows_of_a_query_are_inserted_and_time_is_now_where_it_is_left_out() {
+    block_on(async {
+        let lake = Lake::pumps();
+        lake.done("CREATE TABLE hot (id TAG, temp DOUBLE)").await;
+        assert_eq!(
+            lake.done(
+                "INSERT INTO hot (time, id, temp) SELECT time, id, temp FROM pump WHERE temp >= 45"
+            )
+            .await,
+            Done::Inserted(30)
+        );
+        assert_eq!(
+            lake.rows("SELECT id, count(*), min(temp) FROM hot GROUP BY id ORDER BY id")
+                .await,
+            ["a|10|45.0", "b|10|45.0", "c|10|45.0"]
+        );
+        lake.done("INSERT INTO hot (id, temp) VALUES ('now', 1)")
+            .await;
+        assert_eq!(
+            lake.rows(
+                "SELECT count(*) FROM hot WHERE time > now() - interval '1 hour' AND time <= now()"
+            )
+            .await,
+            ["1"]
+        );
+    });
+}
+
+#[test]
+fn an_insert_that_is_refused_stores_nothing() {
+    block_on(async {
+        let lake = Lake::pumps();
+        for (sql, code) in [
+            (
+                "INSERT INTO pump (time, id) VALUES (NULL, 'a')",
+                "invalid_value",
+            ),
+            (
+                "INSERT INTO pump (time, id, nothing) VALUES (now(), 'a', 1)",
+                "unknown_column",
+            ),
+            ("INSERT INTO nothing (time) VALUES (now())", "unknown_table"),
+            (
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'a', 'warm')",
+                "invalid_value",
+            ),
+            (
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1) ON CONFLICT DO NOTHING",
+                "unsupported_statement",
+            ),
+            (
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1) RETURNING id",
+                "unsupported_statement",
+            ),
+        ] {
+            assert_eq!(lake.error(sql).await.code, code, "{sql}");
+        }
+        let error = lake
+            .error("INSERT INTO pump (time, id, note) VALUES (now(), 'new', 'x'), (now(), 'new', repeat('x', 1100000))")
+            .await;
+        assert_eq!(error.code, "refused", "{error}");
+        assert!(error.message.contains("E_LIMIT_STRING"), "{error}");
+        assert_eq!(
+            lake.rows("SELECT count(*) FROM pump WHERE id = 'new'")
+                .await,
+            ["0"]
+        );
+    });
+}
+
+#[test]
+fn a_delete_takes_exactly_what_its_condition_says() {
+    block_on(async {
+        let lake = Lake::pumps();
+        assert_eq!(
+            lake.done("DELETE FROM pump WHERE id = 'a' AND time < '1970-01-01T00:00:10Z'")
+                .await,
+            Done::Deleted(10)
+        );
+        assert_eq!(
+            lake.rows("SELECT id, count(*) FROM pump GROUP BY id ORDER BY id")
+                .await,
+            ["a|90", "b|100", "c|100"]
+        );
+        // A stream with more tags than the one meant stays.
+        lake.done(
+            "INSERT INTO pump (time, id, site, temp) VALUES (to_timestamp(1), 'c', 'west', 1)",
+        )
+        .await;
+        assert_eq!(
+            lake.done("DELETE FROM pump WHERE id = 'c' AND site IS NULL")
+                .await,
+            Done::Deleted(100)
+        );
+        assert_eq!(
+            lake.rows("SELECT site FROM pump WHERE id = 'c'").await,
+            ["west"]
+        );
+        for sql in [
+            "DELETE FROM pump WHERE temp > 3",
+            "DELETE FROM pump WHERE id = 'a' OR time < now()",
+            "DELETE FROM pump WHERE id IN (SELECT id FROM pump)",
+        ] {
+            assert_eq!(lake.error(sql).await.code, "unsupported", "{sql}");
+        }
+        assert_eq!(
+            lake.done("DELETE FROM pump WHERE time < now() - interval '100 years'")
+                .await,
+            Done::Deleted(0)
+        );
+        assert_eq!(
+            lake.done("DELETE FROM pump WHERE 1 = 2").await,
+            Done::Deleted(0)
+        );
+        assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["191"]);
+        assert_eq!(lake.done("DELETE FROM pump").await, Done::Deleted(191));
+        assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["0"]);
+    });
+}
+
+#[test]
+fn columns_with_one_name_are_told_apart() {
+    block_on(async {
+        let lake = Lake::new();
+        let mut batch = headwater::Batch::new();
+        let name = StreamName::new("Odd Table", [("time", "t"), ("a", "x")]);
+        batch
+            .stream(&name)
+            .row(5, [("a", 1.5.into()), ("B", 2i64.into())])
+            .unwrap();
+        lake.db.commit(batch).unwrap();
+        assert_eq!(
+            lake.rows("SELECT \"time_\", a, a_, \"B\" FROM \"Odd Table\"")
+                .await,
+            ["t|x|1.5|2"]
+        );
+        lake.done("INSERT INTO \"Odd Table\" (time, time_, a, a_, \"B\") VALUES (to_timestamp(6), 't', 'x', 2.5, 3)")
+            .await;
+        assert_eq!(lake.db.snapshot().unwrap().last(&name).unwrap().len(), 2);
+        assert_eq!(
+            lake.rows("SELECT sum(a_), sum(\"B\") FROM \"Odd Table\"")
+                .await,
+            ["4.0|5"]
+        );
+    });
+}
+
+#[test]
+fn tables_and_columns_are_shown() {
+    block_on(async {
+        let lake = Lake::pumps();
+        lake.done("CREATE TABLE empty (device TAG)").await;
+        assert_eq!(
+            lake.rows("SHOW TABLES").await,
+            ["empty|0|device|0", "pump|3|id, site|4"]
+        );
+        assert_eq!(
+            lake.rows("SHOW TABLES LIKE 'p%'").await,
+            ["pump|3|id, site|4"]
+        );
+        assert_eq!(lake.rows("SHOW COLUMNS FROM pump").await.len(), 7);
+        assert_eq!(
+            lake.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name").await,
+            ["empty", "pump"]
+        );
+        assert_eq!(
+            lake.rows("SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'empty' ORDER BY ordinal_position").await.len(),
+            2
+        );
+        assert_eq!(
+            lake.rows("SELECT count(*) FROM headwater.public.pump")
+                .await,
+            ["300"]
+        );
+        let tables = lake
+            .query
+            .tables(&(std::sync::Arc::new(headwater_query::Unrestricted) as _))
+            .unwrap();
+        assert_eq!(tables.len(), 2);
+    });
+}
+
+#[test]
+fn settings_last_as_long_as_their_session() {
+    block_on(async {
+        let lake = Lake::pumps();
+        assert_eq!(lake.rows("SHOW headwater.use_pyramid").await, ["on"]);
+        assert_eq!(
+            lake.done("SET headwater.use_pyramid = off").await,
+            Done::Set
+        );
+        assert_eq!(lake.rows("SHOW headwater.use_pyramid").await, ["off"]);
+        lake.done("RESET headwater.use_pyramid").await;
+        assert_eq!(lake.rows("SHOW headwater.use_pyramid").await, ["on"]);
+        lake.done("SET TIME ZONE '+02:00'").await;
+        assert_eq!(lake.rows("SHOW timezone").await, ["+02:00"]);
+        assert_eq!(lake.rows("SHOW ALL").await.len(), 2);
+        assert_eq!(
+            lake.error("SET datafusion.execution.batch_size = 1")
+                .await
+                .code,
+            "unknown_setting"
+        );
+        assert_eq!(
+            lake.error("SET headwater.use_pyramid = perhaps").await.code,
+            "invalid_value"
+        );
+        assert_eq!(
+            lake.error("SET timezone = 'Mars'").await.code,
+            "invalid_value"
+        );
+    });
+}
