@@ -11,6 +11,7 @@ pub mod channel;
 pub mod csv;
 pub mod durations;
 mod filling;
+pub mod influxql;
 pub mod instant;
 pub mod json;
 pub mod lineprotocol;

@@ -1,0 +1,371 @@
+//! What a text of InfluxQL says.
+
+/// One statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// `SELECT …`.
+    Select(Box<Select>),
+    /// `SHOW …`.
+    Show(Box<Show>),
+    /// `CREATE DATABASE …`.
+    CreateDatabase(CreateDatabase),
+    /// `DROP DATABASE …`, by name.
+    DropDatabase(String),
+}
+
+/// `CREATE DATABASE "name" [WITH [DURATION d] [REPLICATION n] [SHARD DURATION d] [NAME "policy"]]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreateDatabase {
+    /// The database.
+    pub name: String,
+    /// How long its first policy keeps data, in ns; 0 = without end (`INF`).
+    pub duration_ns: Option<i64>,
+    /// How many copies.
+    pub replication: Option<u64>,
+    /// How much time a shard spans, in ns; 0 = the default (`INF`).
+    pub shard_duration_ns: Option<i64>,
+    /// The name of the policy.
+    pub policy: Option<String>,
+}
+
+/// `SELECT`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Select {
+    /// What is asked for.
+    pub fields: Vec<SelectField>,
+    /// Of which measurements.
+    pub sources: Vec<Source>,
+    /// Of which rows.
+    pub condition: Option<Expression>,
+    /// How rows are put together.
+    pub group_by: Vec<Dimension>,
+    /// What stands in intervals without rows.
+    pub fill: Fill,
+    /// Newest rows first.
+    pub descending: bool,
+    /// Most rows of a series.
+    pub limit: Option<u64>,
+    /// Rows of a series left out before.
+    pub offset: Option<u64>,
+    /// Most series.
+    pub slimit: Option<u64>,
+    /// Series left out before.
+    pub soffset: Option<u64>,
+    /// The name of a time zone.
+    pub time_zone: Option<String>,
+}
+
+/// A column of the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelectField {
+    /// What.
+    pub expression: Expression,
+    /// Under which name, if said.
+    pub alias: Option<String>,
+}
+
+/// A measurement, or all whose name fits, `"db"."policy"."name"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The database, if said.
+    pub database: Option<String>,
+    /// The retention policy, if said; empty in `db..name`.
+    pub policy: Option<String>,
+    /// Which.
+    pub name: MeasurementName,
+}
+
+/// Names of measurements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MeasurementName {
+    /// This one.
+    Exact(String),
+    /// Those a regular expression finds.
+    Matching(String),
+}
+
+/// A part of `GROUP BY`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// `time(every[, offset])`.
+    Time {
+        /// Width in ns, above 0.
+        every_ns: i64,
+        /// By how much the beginnings are moved, in ns.
+        offset_ns: i64,
+    },
+    /// A tag.
+    Tag(String),
+    /// Tags whose key a regular expression finds.
+    Matching(String),
+    /// `*`: all tags.
+    All,
+}
+
+/// What stands in intervals without rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Fill {
+    /// Nothing, where intervals are asked for at all.
+    #[default]
+    Null,
+    /// The interval is left out.
+    None,
+    /// What the interval before has.
+    Previous,
+    /// What lies on the line between the intervals around it.
+    Linear,
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+}
+
+/// `SHOW …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Show {
+    /// What.
+    pub what: ShowWhat,
+    /// `ON database`.
+    pub database: Option<String>,
+    /// `FROM …`, or `WITH MEASUREMENT …`.
+    pub sources: Vec<Source>,
+    /// `WITH KEY …`.
+    pub key: Option<KeyFilter>,
+    /// `WHERE …`.
+    pub condition: Option<Expression>,
+    /// In falling order.
+    pub descending: bool,
+    /// Most rows of a series.
+    pub limit: Option<u64>,
+    /// Rows left out before.
+    pub offset: Option<u64>,
+    /// Most series.
+    pub slimit: Option<u64>,
+    /// Series left out before.
+    pub soffset: Option<u64>,
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is what it is named for")]
+pub enum ShowWhat {
+    Databases,
+    Measurements,
+    TagKeys,
+    TagValues,
+    FieldKeys,
+    Series,
+    RetentionPolicies,
+    ContinuousQueries,
+    SeriesCardinality,
+    MeasurementCardinality,
+}
+
+impl ShowWhat {
+    /// With the words that ask for it. A longer text stands before its beginning.
+    pub(super) const ALL: [(ShowWhat, &'static [&'static str]); 10] = [
+        (ShowWhat::Databases, &["DATABASES"]),
+        (ShowWhat::Measurements, &["MEASUREMENTS"]),
+        (ShowWhat::TagKeys, &["TAG", "KEYS"]),
+        (ShowWhat::TagValues, &["TAG", "VALUES"]),
+        (ShowWhat::FieldKeys, &["FIELD", "KEYS"]),
+        (ShowWhat::SeriesCardinality, &["SERIES", "CARDINALITY"]),
+        (
+            ShowWhat::MeasurementCardinality,
+            &["MEASUREMENT", "CARDINALITY"],
+        ),
+        (ShowWhat::Series, &["SERIES"]),
+        (ShowWhat::RetentionPolicies, &["RETENTION", "POLICIES"]),
+        (ShowWhat::ContinuousQueries, &["CONTINUOUS", "QUERIES"]),
+    ];
+
+    /// The words that ask for it.
+    #[must_use]
+    pub fn words(self) -> String {
+        let entry = ShowWhat::ALL.iter().find(|(what, _)| *what == self);
+        entry.map_or_else(String::new, |(_, words)| words.join(" "))
+    }
+}
+
+/// `WITH KEY …` of `SHOW TAG VALUES`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyFilter {
+    /// `= key`.
+    Equal(String),
+    /// `!= key`.
+    NotEqual(String),
+    /// `IN (key, …)`.
+    In(Vec<String>),
+    /// `=~ /…/`.
+    Matching(String),
+    /// `!~ /…/`.
+    NotMatching(String),
+}
+
+/// A value written in the text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// `42`.
+    Integer(i64),
+    /// A whole number beyond the largest i64.
+    Unsigned(u64),
+    /// `4.2`.
+    Float(f64),
+    /// `'text'`.
+    Text(String),
+    /// `true`.
+    Boolean(bool),
+    /// `10s`, in ns.
+    Duration(i64),
+    /// `/…/`.
+    Regex(String),
+}
+
+/// Which columns `*` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is what it is named for")]
+pub enum WildcardKind {
+    All,
+    Fields,
+    Tags,
+}
+
+/// What stands behind `::`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is what it is named for")]
+pub enum Cast {
+    Field,
+    Tag,
+    Float,
+    Integer,
+    Unsigned,
+    Text,
+    Boolean,
+}
+
+impl Cast {
+    pub(super) const ALL: [(Cast, &'static str); 7] = [
+        (Cast::Field, "field"),
+        (Cast::Tag, "tag"),
+        (Cast::Float, "float"),
+        (Cast::Integer, "integer"),
+        (Cast::Unsigned, "unsigned"),
+        (Cast::Text, "string"),
+        (Cast::Boolean, "boolean"),
+    ];
+}
+
+/// What stands between two expressions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is what it is named for")]
+pub enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Matches,
+    NotMatches,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+}
+
+impl Operator {
+    pub(super) const ALL: [(Operator, &'static str); 13] = [
+        (Operator::Equal, "="),
+        (Operator::NotEqual, "!="),
+        (Operator::Less, "<"),
+        (Operator::LessOrEqual, "<="),
+        (Operator::Greater, ">"),
+        (Operator::GreaterOrEqual, ">="),
+        (Operator::Matches, "=~"),
+        (Operator::NotMatches, "!~"),
+        (Operator::Add, "+"),
+        (Operator::Subtract, "-"),
+        (Operator::Multiply, "*"),
+        (Operator::Divide, "/"),
+        (Operator::Modulo, "%"),
+    ];
+
+    /// How it is written.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        let entry = Operator::ALL.iter().find(|(operator, _)| *operator == self);
+        entry.map_or("", |(_, text)| text)
+    }
+
+    /// True for those that compare.
+    #[must_use]
+    pub fn is_comparison(self) -> bool {
+        !matches!(
+            self,
+            Operator::Add
+                | Operator::Subtract
+                | Operator::Multiply
+                | Operator::Divide
+                | Operator::Modulo
+        )
+    }
+
+    /// The comparison with its sides exchanged.
+    #[must_use]
+    pub fn mirrored(self) -> Operator {
+        match self {
+            Operator::Less => Operator::Greater,
+            Operator::LessOrEqual => Operator::GreaterOrEqual,
+            Operator::Greater => Operator::Less,
+            Operator::GreaterOrEqual => Operator::LessOrEqual,
+            other => other,
+        }
+    }
+}
+
+/// What is computed, or what must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expression {
+    /// A value.
+    Literal(Literal),
+    /// `*`.
+    Wildcard(WildcardKind),
+    /// A field or a tag, or `time`.
+    Reference {
+        /// Its name.
+        name: String,
+        /// What it is said to be.
+        cast: Option<Cast>,
+    },
+    /// A function, its name in small letters.
+    Call {
+        /// Which.
+        name: String,
+        /// Of what.
+        arguments: Vec<Expression>,
+    },
+    /// Two expressions and what stands between them.
+    Binary {
+        /// What.
+        operator: Operator,
+        /// Before it.
+        left: Box<Expression>,
+        /// Behind it.
+        right: Box<Expression>,
+    },
+    /// All of two or more hold: `… AND …`.
+    All(Vec<Expression>),
+    /// One of two or more holds: `… OR …`.
+    Any(Vec<Expression>),
+}
+
+impl Expression {
+    /// A field or tag by its name.
+    pub fn reference(name: impl Into<String>) -> Expression {
+        Expression::Reference {
+            name: name.into(),
+            cast: None,
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Statements as text.
+//!
+//! Invariant: what is printed reads back to the same statement. Names stand in quotes, operations in parentheses.
+
+use super::ast::{
+    Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName, Select,
+    Show, ShowWhat, Source, Statement, WildcardKind,
+};
+use std::fmt::{self, Display, Formatter};
+
+/// In quotes, with a backslash before quotes and backslashes.
+struct Quoted<'a>(char, &'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Quoted(quote, text) = self;
+        write!(f, "{quote}")?;
+        for c in text.chars() {
+            match c {
+                '\n' => f.write_str("\\n")?,
+                c if c == '\\' || c == *quote => write!(f, "\\{c}")?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        write!(f, "{quote}")
+    }
+}
+
+fn name(text: &str) -> Quoted<'_> {
+    Quoted('"', text)
+}
+
+struct Pattern<'a>(&'a str);
+
+impl Display for Pattern<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}/", self.0.replace('/', "\\/"))
+    }
+}
+
+fn list<T: Display>(f: &mut Formatter<'_>, items: &[T], between: &str) -> fmt::Result {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            f.write_str(between)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}
+
+fn float(number: f64) -> String {
+    let text = number.to_string();
+    if text.contains('.') {
+        text
+    } else {
+        format!("{text}.0")
+    }
+}
+
+impl Display for Literal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Literal::Integer(number) => write!(f, "{number}"),
+            Literal::Unsigned(number) => write!(f, "{number}"),
+            Literal::Float(number) => f.write_str(&float(*number)),
+            Literal::Text(text) => write!(f, "{}", Quoted('\'', text)),
+            Literal::Boolean(value) => write!(f, "{value}"),
+            Literal::Duration(ns) => write!(f, "{ns}ns"),
+            Literal::Regex(pattern) => write!(f, "{}", Pattern(pattern)),
+        }
+    }
+}
+
+impl Display for Cast {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let entry = Cast::ALL.iter().find(|(cast, _)| cast == self);
+        f.write_str(entry.map_or("", |(_, name)| name))
+    }
+}
+
+impl Display for Expression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Expression::Literal(literal) => write!(f, "{literal}"),
+            Expression::Wildcard(WildcardKind::All) => f.write_str("*"),
+            Expression::Wildcard(WildcardKind::Fields) => f.write_str("*::field"),
+            Expression::Wildcard(WildcardKind::Tags) => f.write_str("*::tag"),
+            Expression::Reference { name: text, cast } => {
+                write!(f, "{}", name(text))?;
+                match cast {
+                    Some(cast) => write!(f, "::{cast}"),
+                    None => Ok(()),
+                }
+            }
+            Expression::Call { name, arguments } => {
+                write!(f, "{name}(")?;
+                list(f, arguments, ", ")?;
+                f.write_str(")")
+            }
+            Expression::Binary {
+                operator,
+                left,
+                right,
+            } => write!(f, "({left} {} {right})", operator.text()),
+            Expression::All(parts) => {
+                f.write_str("(")?;
+                list(f, parts, " AND ")?;
+                f.write_str(")")
+            }
+            Expression::Any(parts) => {
+                f.write_str("(")?;
+                list(f, parts, " OR ")?;
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(database) = &self.database {
+            write!(f, "{}.", name(database))?;
+        }
+        if let Some(policy) = &self.policy {
+            if policy.is_empty() && self.database.is_some() {
+                f.write_str(".")?;
+            } else {
+                write!(f, "{}.", name(policy))?;
+            }
+        }
+        match &self.name {
+            MeasurementName::Exact(text) => write!(f, "{}", name(text)),
+            MeasurementName::Matching(pattern) => write!(f, "{}", Pattern(pattern)),
+        }
+    }
+}
+
+impl Display for Dimension {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Dimension::Time {
+                every_ns,
+                offset_ns: 0,
+            } => write!(f, "time({every_ns}ns)"),
+            Dimension::Time {
+                every_ns,
+                offset_ns,
+            } => write!(f, "time({every_ns}ns, {offset_ns}ns)"),
+            Dimension::Tag(tag) => write!(f, "{}", name(tag)),
+            Dimension::Matching(pattern) => write!(f, "{}", Pattern(pattern)),
+            Dimension::All => f.write_str("*"),
+        }
+    }
+}
+
+fn counts(f: &mut Formatter<'_>, counts: [(&str, Option<u64>); 4]) -> fmt::Result {
+    for (word, count) in counts {
+        if let Some(count) = count {
+            write!(f, " {word} {count}")?;
+        }
+    }
+    Ok(())
+}
+
+impl Display for Select {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("SELECT ")?;
+        for (index, field) in self.fields.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{}", field.expression)?;
+            if let Some(alias) = &field.alias {
+                write!(f, " AS {}", name(alias))?;
+            }
+        }
+        f.write_str(" FROM ")?;
+        list(f, &self.sources, ", ")?;
+        if let Some(condition) = &self.condition {
+            write!(f, " WHERE {condition}")?;
+        }
+        if !self.group_by.is_empty() {
+            f.write_str(" GROUP BY ")?;
+            list(f, &self.group_by, ", ")?;
+        }
+        match self.fill {
+            Fill::Null => {}
+            Fill::None => f.write_str(" fill(none)")?,
+            Fill::Previous => f.write_str(" fill(previous)")?,
+            Fill::Linear => f.write_str(" fill(linear)")?,
+            Fill::Integer(number) => write!(f, " fill({number})")?,
+            Fill::Float(number) => write!(f, " fill({})", float(number))?,
+        }
+        if self.descending {
+            f.write_str(" ORDER BY time DESC")?;
+        }
+        let (limit, offset) = (("LIMIT", self.limit), ("OFFSET", self.offset));
+        let (slimit, soffset) = (("SLIMIT", self.slimit), ("SOFFSET", self.soffset));
+        counts(f, [limit, offset, slimit, soffset])?;
+        match &self.time_zone {
+            Some(zone) => write!(f, " tz({})", Quoted('\'', zone)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Show {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "SHOW {}", self.what.words())?;
+        if let Some(database) = &self.database {
+            write!(f, " ON {}", name(database))?;
+        }
+        match self.sources.as_slice() {
+            [] => {}
+            [source, ..] if self.what == ShowWhat::Measurements => match &source.name {
+                MeasurementName::Exact(text) => write!(f, " WITH MEASUREMENT = {}", name(text))?,
+                MeasurementName::Matching(pattern) => {
+                    write!(f, " WITH MEASUREMENT =~ {}", Pattern(pattern))?;
+                }
+            },
+            sources => {
+                f.write_str(" FROM ")?;
+                list(f, sources, ", ")?;
+            }
+        }
+        match &self.key {
+            None => {}
+            Some(KeyFilter::Equal(key)) => write!(f, " WITH KEY = {}", name(key))?,
+            Some(KeyFilter::NotEqual(key)) => write!(f, " WITH KEY != {}", name(key))?,
+            Some(KeyFilter::Matching(p)) => write!(f, " WITH KEY =~ {}", Pattern(p))?,
+            Some(KeyFilter::NotMatching(p)) => write!(f, " WITH KEY !~ {}", Pattern(p))?,
+            Some(KeyFilter::In(keys)) => {
+                f.write_str(" WITH KEY IN (")?;
+                let keys: Vec<Quoted<'_>> = keys.iter().map(|k| name(k)).collect();
+                list(f, &keys, ", ")?;
+                f.write_str(")")?;
+            }
+        }
+        if let Some(condition) = &self.condition {
+            write!(f, " WHERE {condition}")?;
+        }
+        if self.descending {
+            f.write_str(" ORDER BY time DESC")?;
+        }
+        let (limit, offset) = (("LIMIT", self.limit), ("OFFSET", self.offset));
+        let (slimit, soffset) = (("SLIMIT", self.slimit), ("SOFFSET", self.soffset));
+        counts(f, [limit, offset, slimit, soffset])
+    }
+}
+
+impl Display for CreateDatabase {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "CREATE DATABASE {}", name(&self.name))?;
+        let with = [
+            self.duration_ns.map(|ns| format!(" DURATION {ns}ns")),
+            self.replication.map(|n| format!(" REPLICATION {n}")),
+            self.shard_duration_ns
+                .map(|ns| format!(" SHARD DURATION {ns}ns")),
+            self.policy.as_ref().map(|p| format!(" NAME {}", name(p))),
+        ];
+        if with.iter().any(Option::is_some) {
+            f.write_str(" WITH")?;
+        }
+        with.iter().flatten().try_for_each(|part| f.write_str(part))
+    }
+}
+
+impl Display for Statement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Statement::Select(select) => write!(f, "{select}"),
+            Statement::Show(show) => write!(f, "{show}"),
+            Statement::CreateDatabase(create) => write!(f, "{create}"),
+            Statement::DropDatabase(database) => write!(f, "DROP DATABASE {}", name(database)),
+        }
+    }
+}

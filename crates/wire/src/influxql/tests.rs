@@ -1,0 +1,392 @@
+//! What texts say, what is wrong with others, and that statements print as what they are.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use super::*;
+use proptest::prelude::*;
+
+fn read(text: &str) -> Result<Vec<Statement>, ParseError> {
+    parse(text, &Parameters::default())
+}
+
+fn select(text: &str) -> Select {
+    match read(text).unwrap().pop() {
+        Some(Statement::Select(select)) => *select,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Texts, and what they print as.
+#[test]
+fn statements_are_read_as_they_are_meant() {
+    for (text, printed) in [
+        (
+            "SELECT * FROM usermetric WHERE time = 1439241807000000u",
+            r#"SELECT * FROM "usermetric" WHERE ("time" = 1439241807000000000ns)"#,
+        ),
+        (
+            "SELECT MEAN(value) FROM m WHERE time >= 1u AND time <= 2u AND ( T1 = 'x' OR T1 = 'y' ) AND ( T0 = 'z' ) GROUP BY time(10s)",
+            r#"SELECT mean("value") FROM "m" WHERE (("time" >= 1000ns) AND ("time" <= 2000ns) AND (("T1" = 'x') OR ("T1" = 'y')) AND ("T0" = 'z')) GROUP BY time(10000000000ns)"#,
+        ),
+        (
+            r#"SELECT mean("value")  / 100 AS "pct" FROM "db"."rp"."cpu" WHERE ("host" =~ /^(a|b\/c)$/) AND time >= now() - 6h GROUP BY time(1m), "host" fill(previous) ORDER BY time DESC LIMIT 3 SLIMIT 2"#,
+            r#"SELECT (mean("value") / 100) AS "pct" FROM "db"."rp"."cpu" WHERE (("host" =~ /^(a|b\/c)$/) AND ("time" >= (now() - 21600000000000ns))) GROUP BY time(60000000000ns), "host" fill(previous) ORDER BY time DESC LIMIT 3 SLIMIT 2"#,
+        ),
+        (
+            "select a+b*-2 from m, /^x/ group by *, /t/ fill(-1.5) tz('Europe/Oslo') -- and so on",
+            r#"SELECT ("a" + ("b" * -2)) FROM "m", /^x/ GROUP BY *, /t/ fill(-1.5) tz('Europe/Oslo')"#,
+        ),
+        (
+            "SELECT a - b - -(c) FROM db..m",
+            r#"SELECT (("a" - "b") - (-1 * "c")) FROM "db".."m""#,
+        ),
+        (
+            "SELECT derivative(mean(v), 1s), *::field, v::float FROM m group by time(1h30m, -15m)",
+            r#"SELECT derivative(mean("v"), 1000000000ns), *::field, "v"::float FROM "m" GROUP BY time(5400000000000ns, -900000000000ns)"#,
+        ),
+        (
+            "SHOW TAG VALUES ON plant FROM cpu WITH KEY IN (host, \"dc\") WHERE a = 'b' LIMIT 5 OFFSET 1",
+            r#"SHOW TAG VALUES ON "plant" FROM "cpu" WITH KEY IN ("host", "dc") WHERE ("a" = 'b') LIMIT 5 OFFSET 1"#,
+        ),
+        (
+            "SHOW MEASUREMENTS WITH MEASUREMENT =~ /cpu.*/ LIMIT 100",
+            "SHOW MEASUREMENTS WITH MEASUREMENT =~ /cpu.*/ LIMIT 100",
+        ),
+        ("SHOW SERIES EXACT CARDINALITY", "SHOW SERIES CARDINALITY"),
+        ("show field keys from m", r#"SHOW FIELD KEYS FROM "m""#),
+        (
+            "CREATE DATABASE x WITH DURATION INF REPLICATION 1 NAME \"a\\\"b\"",
+            r#"CREATE DATABASE "x" WITH DURATION 0ns REPLICATION 1 NAME "a\"b""#,
+        ),
+        ("DROP DATABASE x;", r#"DROP DATABASE "x""#),
+    ] {
+        let statements = read(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(statements.len(), 1, "{text}");
+        assert_eq!(statements[0].to_string(), printed, "{text}");
+        assert_eq!(read(printed).unwrap(), statements, "{printed}");
+    }
+    assert_eq!(read(" ; SHOW SERIES;; SHOW DATABASES ; ").unwrap().len(), 2);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    for (text, place, part) in [
+        ("", (1, 1), "found EOF, expected a statement"),
+        ("  ; ", (1, 5), "found EOF"),
+        ("SELEC v", (1, 1), "found SELEC, expected SELECT"),
+        ("SELECT v FORM m", (1, 10), "found FORM, expected FROM"),
+        ("SELECT v\nFROM m WHERE\n  a ==", (3, 6), "found ="),
+        ("SELECT v FROM m WHERE a =~ 'x'", (1, 28), "expected regex"),
+        ("SELECT v FROM m WHERE a = 'x", (1, 27), "closing '"),
+        ("SELECT v FROM m WHERE a =~ /x", (1, 28), "closing /"),
+        ("SELECT v FROM \"m", (1, 15), "closing \""),
+        ("SELECT 'a\\x' FROM m", (1, 10), "backslash"),
+        (
+            "SELECT v FROM m GROUP BY time(0s)",
+            (1, 26),
+            "longer than zero",
+        ),
+        (
+            "SELECT v FROM m GROUP BY time(1s), time(2s)",
+            (1, 36),
+            "multiple time",
+        ),
+        ("SELECT v FROM m GROUP BY time(5)", (1, 31), "duration"),
+        ("SELECT v FROM m ORDER BY v", (1, 26), "ORDER BY time"),
+        ("SELECT v FROM m LIMIT -1", (1, 23), "expected integer"),
+        ("SELECT v FROM m fill(x)", (1, 22), "expected null, none"),
+        ("SELECT v INTO x FROM m", (1, 10), "SELECT INTO"),
+        (
+            "SELECT v FROM (SELECT v FROM m)",
+            (1, 15),
+            "query within a query",
+        ),
+        (
+            "SELECT v FROM m WHERE a = $x",
+            (1, 27),
+            "missing parameter: x",
+        ),
+        ("SELECT v FROM m WHERE a = 5x", (1, 27), "found `5x`"),
+        ("SELECT v FROM m WHERE a ^ 5", (1, 25), "operator ^"),
+        (
+            "SELECT 18446744073709551616 FROM m",
+            (1, 8),
+            "largest integer",
+        ),
+        (
+            "SELECT - -9223372036854775808 FROM m",
+            (1, 8),
+            "smallest integer",
+        ),
+        ("SELECT v /* FROM m", (1, 10), "comment"),
+        ("SELECT v FROM m # x", (1, 17), "begins nothing"),
+        ("SHOW TAG VALUES FROM m", (1, 23), "WITH KEY"),
+        ("SHOW ME", (1, 6), "DATABASES, MEASUREMENTS"),
+        ("DELETE FROM m", (1, 1), "not supported"),
+        ("DROP SERIES FROM m", (1, 1), "not supported"),
+        (
+            "SHOW DATABASES SHOW DATABASES",
+            (1, 16),
+            "found SHOW, expected ;, EOF",
+        ),
+    ] {
+        let error = read(text).unwrap_err();
+        assert_eq!((error.line, error.column), place, "{text}: {error}");
+        assert!(error.message.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn depth_and_length_are_bounded() {
+    let deep = |n: usize| format!("SELECT {}v{} FROM m", "(".repeat(n), ")".repeat(n));
+    assert!(read(&deep(NESTING_MAX)).is_ok());
+    assert!(read(&deep(NESTING_MAX + 1)).is_err());
+    assert!(read(&deep(1_000_000)).is_err());
+    let long = |n: usize| format!("SELECT v{} FROM m", " + 1".repeat(n));
+    assert!(read(&long(OPERATORS_MAX)).is_ok());
+    assert!(read(&long(OPERATORS_MAX + 1)).is_err());
+    assert!(read(&format!("SELECT {}v FROM m", "- ".repeat(100_000))).is_err());
+    assert!(read(&"SHOW SERIES;".repeat(STATEMENTS_MAX)).is_ok());
+    assert!(read(&"SHOW SERIES;".repeat(STATEMENTS_MAX + 1)).is_err());
+    // What dashboards make of many chosen values is no depth.
+    let many = format!(
+        "SELECT v FROM m WHERE a = 'x'{}",
+        " OR a = 'x'".repeat(20_000)
+    );
+    assert!(
+        matches!(select(&many).condition, Some(Expression::Any(parts)) if parts.len() == 20_001)
+    );
+}
+
+#[test]
+fn parameters_stand_for_values_only() {
+    let parameters = Parameters::parse(
+        r#"{"h":"a' OR 'b' = 'b","n":5,"u":18446744073709551615,"f":1.5,"b":true,"d":{"duration":"1h"},"r":{"regex":"^x"}}"#,
+    )
+    .unwrap();
+    let text = "SELECT v FROM m WHERE h = $h AND n = $n AND u = $u AND f = $f AND b = $b AND time > now() - $d AND r =~ $r GROUP BY time($d)";
+    let statement = parse(text, &parameters).unwrap().remove(0);
+    assert_eq!(
+        statement.to_string(),
+        r#"SELECT "v" FROM "m" WHERE (("h" = 'a\' OR \'b\' = \'b') AND ("n" = 5) AND ("u" = 18446744073709551615) AND ("f" = 1.5) AND ("b" = true) AND ("time" > (now() - 3600000000000ns)) AND ("r" =~ /^x/)) GROUP BY time(3600000000000ns)"#
+    );
+    assert!(parse("SELECT v FROM $h", &parameters).is_err());
+    assert!(parse("SELECT v FROM m WHERE a =~ $n", &parameters).is_err());
+    for bad in [
+        "",
+        "[]",
+        "{",
+        r#"{"a":null}"#,
+        r#"{"a":[1]}"#,
+        r#"{"a":{"duration":"x"}}"#,
+    ] {
+        assert!(Parameters::parse(bad).is_err(), "{bad}");
+    }
+}
+
+fn names() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z_]{1,6}", any::<String>(), Just("select".to_owned())]
+}
+
+fn patterns() -> impl Strategy<Value = String> {
+    // As the reader makes them: a backslash has a character behind it, and an expression does not begin like a comment.
+    prop::collection::vec(
+        prop_oneof![
+            "[a-z^$.()|\"' /]",
+            Just("\\\\".to_owned()),
+            Just("\\d".to_owned())
+        ],
+        1..8,
+    )
+    .prop_map(|parts| parts.concat())
+}
+
+fn literals() -> impl Strategy<Value = Literal> {
+    prop_oneof![
+        any::<i64>().prop_map(Literal::Integer),
+        (9_223_372_036_854_775_809u64..).prop_map(Literal::Unsigned),
+        any::<f64>()
+            .prop_filter("finite", |v| v.is_finite())
+            .prop_map(Literal::Float),
+        any::<String>().prop_map(Literal::Text),
+        any::<bool>().prop_map(Literal::Boolean),
+        (-i64::MAX..).prop_map(Literal::Duration),
+        patterns().prop_map(Literal::Regex),
+    ]
+}
+
+fn operands() -> BoxedStrategy<Expression> {
+    let leaf = prop_oneof![
+        literals().prop_map(Expression::Literal),
+        (
+            names(),
+            prop::option::of(prop::sample::select(Cast::ALL.map(|(c, _)| c).to_vec()))
+        )
+            .prop_map(|(name, cast)| Expression::Reference { name, cast }),
+        prop::sample::select(vec![
+            Expression::Wildcard(WildcardKind::All),
+            Expression::Wildcard(WildcardKind::Fields),
+            Expression::Wildcard(WildcardKind::Tags),
+        ]),
+    ];
+    let arithmetic = [
+        Operator::Add,
+        Operator::Subtract,
+        Operator::Multiply,
+        Operator::Divide,
+        Operator::Modulo,
+    ];
+    leaf.prop_recursive(4, 24, 3, move |inner| {
+        prop_oneof![
+            (
+                inner.clone(),
+                inner.clone(),
+                prop::sample::select(arithmetic.to_vec())
+            )
+                .prop_map(|(left, right, operator)| Expression::Binary {
+                    operator,
+                    left: Box::new(left),
+                    right: Box::new(right),
+                }),
+            ("[a-z][a-z_]{0,5}x", prop::collection::vec(inner, 0..3))
+                .prop_map(|(name, arguments)| Expression::Call { name, arguments }),
+        ]
+    })
+    .boxed()
+}
+
+fn conditions() -> BoxedStrategy<Expression> {
+    let comparisons = [Operator::Equal, Operator::NotEqual, Operator::LessOrEqual];
+    let leaf = prop_oneof![
+        (
+            operands(),
+            operands(),
+            prop::sample::select(comparisons.to_vec())
+        )
+            .prop_map(|(left, right, operator)| Expression::Binary {
+                operator,
+                left: Box::new(left),
+                right: Box::new(right),
+            }),
+        (operands(), patterns(), any::<bool>()).prop_map(|(left, pattern, is)| {
+            Expression::Binary {
+                operator: if is {
+                    Operator::Matches
+                } else {
+                    Operator::NotMatches
+                },
+                left: Box::new(left),
+                right: Box::new(Expression::Literal(Literal::Regex(pattern))),
+            }
+        }),
+    ];
+    leaf.prop_recursive(3, 16, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 2..4).prop_map(Expression::All),
+            prop::collection::vec(inner, 2..4).prop_map(Expression::Any),
+        ]
+    })
+    .boxed()
+}
+
+fn sources() -> impl Strategy<Value = Vec<Source>> {
+    let name = prop_oneof![
+        names().prop_map(MeasurementName::Exact),
+        patterns().prop_map(MeasurementName::Matching),
+    ];
+    let path = prop_oneof![
+        Just((None, None)),
+        names().prop_map(|policy| (None, Some(policy))),
+        (names(), names()).prop_map(|(database, policy)| (Some(database), Some(policy))),
+    ];
+    let source = (path, name).prop_map(|((database, policy), name)| Source {
+        database,
+        policy,
+        name,
+    });
+    prop::collection::vec(source, 1..3)
+}
+
+fn dimensions() -> impl Strategy<Value = Vec<Dimension>> {
+    let tags = prop_oneof![
+        names().prop_map(Dimension::Tag),
+        patterns().prop_map(Dimension::Matching),
+        Just(Dimension::All),
+    ];
+    let time = (1i64.., -1_000i64..1_000).prop_map(|(every_ns, offset_ns)| Dimension::Time {
+        every_ns,
+        offset_ns,
+    });
+    (prop::option::of(time), prop::collection::vec(tags, 0..3))
+        .prop_map(|(time, tags)| time.into_iter().chain(tags).collect())
+}
+
+fn selects() -> impl Strategy<Value = Statement> {
+    let field = (operands(), prop::option::of(names()))
+        .prop_map(|(expression, alias)| SelectField { expression, alias });
+    let fill = prop_oneof![
+        prop::sample::select(vec![Fill::Null, Fill::None, Fill::Previous, Fill::Linear]),
+        any::<i64>().prop_map(Fill::Integer),
+        (-1e6..1e6).prop_map(Fill::Float),
+    ];
+    let counts = (
+        prop::option::of(any::<u64>()),
+        prop::option::of(any::<u64>()),
+        prop::option::of(any::<u64>()),
+        prop::option::of(any::<u64>()),
+    );
+    (
+        prop::collection::vec(field, 1..3),
+        sources(),
+        prop::option::of(conditions()),
+        dimensions(),
+        fill,
+        any::<bool>(),
+        counts,
+        prop::option::of("[A-Za-z/]{1,9}"),
+    )
+        .prop_map(
+            |(fields, sources, condition, group_by, fill, descending, counts, time_zone)| {
+                Statement::Select(Box::new(Select {
+                    fields,
+                    sources,
+                    condition,
+                    group_by,
+                    fill,
+                    descending,
+                    limit: counts.0,
+                    offset: counts.1,
+                    slimit: counts.2,
+                    soffset: counts.3,
+                    time_zone,
+                }))
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn statements_print_as_what_they_are(statement in selects()) {
+        let text = statement.to_string();
+        let back = read(&text).map_err(|e| TestCaseError::fail(format!("{text}: {e}")))?;
+        prop_assert_eq!(back, vec![statement], "{}", text);
+    }
+
+    #[test]
+    fn what_is_read_prints_and_reads_again(
+        text in "(SELECT|SHOW|CREATE|DROP|[a-z]|FROM|WHERE|GROUP BY|[ -~]|'|\"|/|\n){0,24}"
+    ) {
+        if let Ok(statements) = read(&text) {
+            let printed: Vec<String> = statements.iter().map(ToString::to_string).collect();
+            prop_assert_eq!(read(&printed.join(";")).unwrap(), statements);
+        }
+    }
+
+    #[test]
+    fn no_text_panics(text: String) {
+        let _ = read(&text);
+        let _ = read(&format!("SELECT {text}"));
+        let _ = Parameters::parse(&text);
+    }
+}
