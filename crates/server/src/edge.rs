@@ -230,7 +230,7 @@ fn strange(stranger: Stranger) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, code, message)
 }
 
-fn overloaded(max: usize) -> ApiError {
+pub(crate) fn overloaded(max: usize) -> ApiError {
     ApiError::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "E_REQUESTS",

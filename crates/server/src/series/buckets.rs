@@ -7,7 +7,8 @@ use super::windows::Windows;
 use crate::error::ApiError;
 use crate::request::found;
 use headwater::{
-    Aggregate, AggregateSpec, Bin, Bins, ClosedRange, Column, Snapshot, StreamName, Timestamp, Value,
+    Aggregate, AggregateSpec, Bin, Bins, ClosedRange, Column, Snapshot, StreamName, Timestamp,
+    Value,
 };
 use std::collections::BTreeMap;
 
@@ -183,8 +184,8 @@ impl Reading<'_> {
             count = part.aggregate.count;
             // The part behind it begins at the next multiple of the width.
             let start = part.start.as_nanos();
-            let next = (i128::from(start) - i128::from(origin_ns)).div_euclid(i128::from(width_ns))
-                + 1;
+            let next =
+                (i128::from(start) - i128::from(origin_ns)).div_euclid(i128::from(width_ns)) + 1;
             let next = next * i128::from(width_ns) + i128::from(origin_ns) - 1;
             let part = ClosedRange::nanos(start, i64::try_from(next).unwrap_or(i64::MAX));
             let part = part.intersect(&range);

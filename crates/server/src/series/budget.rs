@@ -100,3 +100,34 @@ impl Budget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn work_ends_when_the_asker_goes_or_the_time_is_over() {
+        let present = Present::default();
+        let budget = Budget::new(Duration::from_secs(3_600), present.gone());
+        budget.check().unwrap();
+        drop(present);
+        assert_eq!(budget.check().unwrap_err().code, "E_CANCELLED");
+        let present = Present::default();
+        let late = Budget::new(Duration::ZERO, present.gone());
+        assert_eq!(late.check().unwrap_err().code, "E_TIMEOUT");
+    }
+
+    #[test]
+    fn values_and_streams_are_counted() {
+        let budget = Budget::new(Duration::from_secs(3_600), Present::default().gone());
+        budget.take_values(VALUES_MAX).unwrap();
+        assert_eq!(budget.take_values(1).unwrap_err().code, "E_LIMIT");
+        budget.give_values(5);
+        budget.take_values(5).unwrap();
+        for _ in 0..STREAMS_MAX {
+            budget.take_stream().unwrap();
+        }
+        assert_eq!(budget.take_stream().unwrap_err().code, "E_LIMIT");
+    }
+}

@@ -8,7 +8,7 @@ mod budget;
 mod streams;
 mod windows;
 
-pub(crate) use buckets::{Bucket, Buckets, End, Reading, take_rows};
+pub(crate) use buckets::{Bucket, Buckets, Reading, take_rows};
 pub(crate) use budget::{Budget, Present};
 pub(crate) use streams::{extent, tables, walk};
 pub(crate) use windows::Windows;

@@ -66,11 +66,6 @@ impl Windows {
         self.every.is_some()
     }
 
-    /// The width of an interval in ns, if there are some.
-    pub(crate) fn width_ns(&self) -> Option<i64> {
-        self.every.map(|(width, _)| width)
-    }
-
     /// The same intervals over a part of the range.
     pub(crate) fn within(&self, range: ClosedRange) -> Windows {
         let range = self.range.intersect(&range);

@@ -1,5 +1,6 @@
 """Writes through the clients of InfluxDB 1 and 2 into the server at the port of the first argument."""
 
+import datetime
 import sys
 
 import influxdb
@@ -31,6 +32,36 @@ def version_1() -> None:
         raise AssertionError("a refused line went unnoticed")
 
 
+def version_1_asks() -> None:
+    client = influxdb.InfluxDBClient("127.0.0.1", PORT, database="plant")
+    lines = [f"ask,host={host} load={load},n={load}i {S + load}" for host in "ab" for load in range(4)]
+    assert client.write_points(lines, time_precision="s", protocol="line")
+    points = list(client.query("SELECT load, n FROM ask WHERE host = 'a'", epoch="s").get_points())
+    assert points == [{"time": S + load, "load": load, "n": load} for load in range(4)], points
+    found = client.query("SELECT mean(load) FROM ask WHERE time >= $since GROUP BY time(2s), host fill(none)",
+                         bind_params={"since": f"{datetime.datetime.fromtimestamp(S, datetime.timezone.utc).isoformat()}"})
+    assert [tags for (_, tags), _ in found.items()] == [{"host": "a"}, {"host": "b"}], found.raw
+    means = [point["mean"] for point in found.get_points(tags={"host": "b"})]
+    assert means == [0.5, 2.5], found.raw
+    parts = client.query("SELECT n FROM ask", chunked=True, chunk_size=3, epoch="ms")
+    assert [len(list(part.get_points())) for part in parts] == [3, 3, 2]
+    assert {"name": "ask"} in client.get_list_measurements()
+    assert "ask,host=a" in client.get_list_series(measurement="ask")
+    values = client.query('SHOW TAG VALUES FROM ask WITH KEY = "host"').get_points()
+    assert [point["value"] for point in values] == ["a", "b"]
+    assert client.get_list_retention_policies()[0]["name"] == "autogen"
+    assert not list(client.query("SELECT load FROM nothing"))
+    several = client.query("SELECT max(load) FROM ask; SHOW FIELD KEYS FROM ask")
+    assert len(several) == 2, several
+    for statement in ("SELECT load FORM ask", "SELECT nonsense(load) FROM ask", "DROP MEASUREMENT ask"):
+        try:
+            client.query(statement)
+        except influxdb.exceptions.InfluxDBClientError as error:
+            assert "FORM" in str(error) or "nonsense" in str(error) or "not supported" in str(error), error
+        else:
+            raise AssertionError(f"{statement} went unnoticed")
+
+
 def version_2() -> None:
     url = f"http://127.0.0.1:{PORT}"
     with influxdb_client.InfluxDBClient(url=url, token="any", org="o") as client:
@@ -60,5 +91,6 @@ def version_2() -> None:
 
 
 version_1()
+version_1_asks()
 version_2()
 print("done")

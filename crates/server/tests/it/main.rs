@@ -13,6 +13,7 @@ mod asking;
 mod clients;
 mod edge;
 mod health;
+mod influxql;
 mod limits;
 mod openapi;
 mod page;

@@ -362,7 +362,7 @@ fn bad_requests_have_codes() {
             400,
             "E_INVALID",
         ),
-        ("/query?q=SELECT+1", &[], b"", 400, "E_UNSUPPORTED"),
+        ("/query?q=SELECT+1", &[], b"", 400, "E_PARSE"),
     ];
     for (path, headers, body, status, code) in cases {
         let answer = post(&server, path, headers, body);

@@ -1,0 +1,211 @@
+//! What must hold of a row: conditions over tags and fields, ready to be asked.
+//!
+//! Invariants: of a stream's tags everything is decided once, so that what is left for its rows is about fields only; a tag that is
+//! not there is an empty text; a field that is not there makes every comparison with it false.
+
+use super::arithmetic::{holds, operate};
+use headwater::{Comparison, FieldType, Filter, StreamName, Value, ValueRef};
+use headwater_wire::influxql::Operator;
+use regex::Regex;
+
+/// A value that is known, or depends on the row or stream.
+#[derive(Clone, Debug)]
+pub(super) enum Operand {
+    Value(Value),
+    /// A place in the list of fields that are read.
+    Field(usize),
+    Tag(String),
+    Operation(Operator, Box<Operand>, Box<Operand>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Predicate {
+    Constant(bool),
+    All(Vec<Predicate>),
+    Any(Vec<Predicate>),
+    Compare(Operator, Operand, Operand),
+    /// Finds, or does not find.
+    Matches(Operand, Regex, bool),
+}
+
+/// The value of a field in a row, by its place in the list of fields that are read.
+pub(super) type Row<'a> = &'a dyn Fn(usize) -> Option<ValueRef<'a>>;
+
+impl Operand {
+    fn with_tags(&self, stream: &StreamName) -> Operand {
+        match self {
+            Operand::Tag(key) => {
+                Operand::Value(Value::String(stream.tag(key).unwrap_or("").to_owned()))
+            }
+            Operand::Operation(operator, left, right) => {
+                let (left, right) = (left.with_tags(stream), right.with_tags(stream));
+                Operand::Operation(*operator, Box::new(left), Box::new(right))
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn reads_fields(&self) -> bool {
+        match self {
+            Operand::Value(_) | Operand::Tag(_) => false,
+            Operand::Field(_) => true,
+            Operand::Operation(_, left, right) => left.reads_fields() || right.reads_fields(),
+        }
+    }
+
+    fn on<'a>(&'a self, row: Row<'a>) -> Option<Held<'a>> {
+        match self {
+            Operand::Value(value) => Some(Held::Borrowed(value.as_ref())),
+            Operand::Field(index) => row(*index).map(Held::Borrowed),
+            Operand::Tag(_) => None,
+            Operand::Operation(operator, left, right) => {
+                let (left, right) = (left.on(row)?, right.on(row)?);
+                operate(*operator, left.get(), right.get()).map(Held::Owned)
+            }
+        }
+    }
+}
+
+/// A value of a row or a statement, or computed from them.
+enum Held<'a> {
+    Borrowed(ValueRef<'a>),
+    Owned(Value),
+}
+
+impl Held<'_> {
+    fn get(&self) -> ValueRef<'_> {
+        match self {
+            Held::Borrowed(value) => *value,
+            Held::Owned(value) => value.as_ref(),
+        }
+    }
+}
+
+impl Predicate {
+    /// What is left of it for the rows of a stream.
+    pub(super) fn on_stream(&self, stream: &StreamName) -> Predicate {
+        let decided = |predicate: Predicate, reads_fields: bool| {
+            if reads_fields {
+                predicate
+            } else {
+                Predicate::Constant(predicate.holds(&|_| None))
+            }
+        };
+        match self {
+            Predicate::Constant(value) => Predicate::Constant(*value),
+            Predicate::Compare(operator, left, right) => {
+                let reads = left.reads_fields() || right.reads_fields();
+                let (left, right) = (left.with_tags(stream), right.with_tags(stream));
+                decided(Predicate::Compare(*operator, left, right), reads)
+            }
+            Predicate::Matches(operand, regex, wanted) => {
+                let reads = operand.reads_fields();
+                let operand = operand.with_tags(stream);
+                decided(Predicate::Matches(operand, regex.clone(), *wanted), reads)
+            }
+            Predicate::All(parts) => join(parts, stream, false, Predicate::All),
+            Predicate::Any(parts) => join(parts, stream, true, Predicate::Any),
+        }
+    }
+
+    /// Whether it holds of a row whose stream's tags are decided.
+    pub(super) fn holds<'a>(&'a self, row: Row<'a>) -> bool {
+        match self {
+            Predicate::Constant(value) => *value,
+            Predicate::All(parts) => parts.iter().all(|p| p.holds(row)),
+            Predicate::Any(parts) => parts.iter().any(|p| p.holds(row)),
+            Predicate::Compare(operator, left, right) => match (left.on(row), right.on(row)) {
+                (Some(left), Some(right)) => holds(*operator, left.get(), right.get()),
+                _ => false,
+            },
+            Predicate::Matches(operand, regex, wanted) => match operand.on(row) {
+                Some(found) => match found.get() {
+                    ValueRef::String(text) => regex.is_match(text) == *wanted,
+                    _ => false,
+                },
+                None => false,
+            },
+        }
+    }
+
+    /// The part of it that the engine can use to leave out whole leaves. `fields` are those that are read.
+    pub(super) fn filters(&self, fields: &[(String, FieldType)]) -> Vec<Filter> {
+        match self {
+            Predicate::All(parts) => parts.iter().flat_map(|p| p.filters(fields)).collect(),
+            Predicate::Compare(operator, Operand::Field(field), Operand::Value(value)) => {
+                filter(*operator, *field, value, fields)
+                    .into_iter()
+                    .collect()
+            }
+            Predicate::Compare(operator, Operand::Value(value), Operand::Field(field)) => {
+                filter(operator.mirrored(), *field, value, fields)
+                    .into_iter()
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// All or any of the parts, of which one that is `deciding` decides.
+fn join(
+    parts: &[Predicate],
+    stream: &StreamName,
+    deciding: bool,
+    many: fn(Vec<Predicate>) -> Predicate,
+) -> Predicate {
+    let mut left = Vec::new();
+    for part in parts {
+        match part.on_stream(stream) {
+            Predicate::Constant(value) if value == deciding => {
+                return Predicate::Constant(deciding);
+            }
+            Predicate::Constant(_) => {}
+            part => left.push(part),
+        }
+    }
+    if left.len() == 1
+        && let Some(part) = left.pop()
+    {
+        return part;
+    }
+    if left.is_empty() {
+        return Predicate::Constant(!deciding);
+    }
+    many(left)
+}
+
+/// The same condition for the engine, where it means the same there.
+fn filter(
+    operator: Operator,
+    field: usize,
+    value: &Value,
+    fields: &[(String, FieldType)],
+) -> Option<Filter> {
+    let (name, field_type) = fields.get(field)?;
+    let is_same = match (field_type, value) {
+        (FieldType::F64, Value::F64(_))
+        | (FieldType::I64, Value::I64(_))
+        | (FieldType::U64, Value::U64(_))
+        | (FieldType::Bool, Value::Bool(_))
+        | (FieldType::String, Value::String(_)) => true,
+        // Exact as a float.
+        (FieldType::F64, Value::I64(v)) => v.unsigned_abs() < 1 << 53,
+        (FieldType::U64, Value::I64(v)) => *v >= 0,
+        _ => false,
+    };
+    let comparison = match operator {
+        Operator::Equal => Comparison::Equal,
+        Operator::NotEqual => Comparison::NotEqual,
+        Operator::Less => Comparison::Less,
+        Operator::LessOrEqual => Comparison::LessOrEqual,
+        Operator::Greater => Comparison::Greater,
+        Operator::GreaterOrEqual => Comparison::GreaterOrEqual,
+        _ => return None,
+    };
+    is_same.then(|| Filter {
+        field: name.clone(),
+        comparison,
+        value: value.clone(),
+    })
+}

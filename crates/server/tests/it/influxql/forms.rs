@@ -1,0 +1,165 @@
+//! How questions come and how answers are written.
+
+use crate::asking::{START, cars, encoded, get, serve};
+use crate::support::client;
+use serde_json::{Value, json};
+
+#[test]
+fn times_have_the_unit_asked_for() {
+    let server = serve(cars);
+    let q = encoded("SELECT speed FROM obd WHERE car = 'a' LIMIT 1 OFFSET 1");
+    let time = |more: &str| {
+        let (status, body) = get(&server, &format!("/query?q={q}{more}"));
+        assert_eq!(status, 200, "{body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        body["results"][0]["series"][0]["values"][0][0].clone()
+    };
+    let at = START + 1_000_000_000;
+    assert_eq!(time(""), json!("2023-11-14T22:13:21Z"));
+    for (unit, ns) in [
+        ("ns", 1),
+        ("u", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ] {
+        assert_eq!(time(&format!("&epoch={unit}")), json!(at / ns), "{unit}");
+    }
+}
+
+#[test]
+fn answers_come_whole_in_parts_pretty_or_as_csv() {
+    let server = serve(cars);
+    let q = encoded("SELECT speed, car FROM obd LIMIT 5; SHOW DATABASES");
+    let (_, parts) = get(
+        &server,
+        &format!("/query?q={q}&chunked=true&chunk_size=2&epoch=s"),
+    );
+    let parts: Vec<Value> = parts
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let counts: Vec<usize> = parts
+        .iter()
+        .map(|p| {
+            p["results"][0]["series"][0]["values"]
+                .as_array()
+                .unwrap()
+                .len()
+        })
+        .collect();
+    assert_eq!(counts, [2, 2, 1, 1]);
+    let partial: Vec<bool> = parts
+        .iter()
+        .map(|p| p["results"][0]["partial"] == true)
+        .collect();
+    assert_eq!(partial, [true, true, false, false]);
+    assert_eq!(parts[3]["results"][0]["statement_id"], 1);
+
+    let (_, pretty) = get(&server, &format!("/query?q={q}&pretty=true&epoch=s"));
+    let (_, plain) = get(&server, &format!("/query?q={q}&epoch=s"));
+    assert!(
+        pretty.contains("\n    \"results\": [\n        {\n"),
+        "{pretty}"
+    );
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(read(&pretty), read(&plain));
+
+    let mut answer = client()
+        .get(server.url(&format!(
+            "/query?q={}",
+            encoded("SELECT last(speed) FROM obd GROUP BY car")
+        )))
+        .header("Accept", "application/csv")
+        .call()
+        .unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/csv; charset=utf-8");
+    assert!(
+        answer.headers()["x-influxdb-version"]
+            .to_str()
+            .unwrap()
+            .starts_with("headwater-")
+    );
+    let text = answer.body_mut().read_to_string().unwrap();
+    let at = START + 2_999_000_000_000;
+    assert_eq!(
+        text,
+        format!("name,tags,time,last\nobd,car=a,{at},2999\nobd,car=b,{at},2999\n")
+    );
+}
+
+#[test]
+fn questions_come_in_the_address_or_the_body_with_values() {
+    let server = serve(cars);
+    let text = "SELECT count(speed) FROM obd WHERE car = $car AND speed < $n";
+    let params = r#"{"car":"a","n":5}"#;
+    let count = |answer: &mut ureq::http::Response<ureq::Body>| {
+        let text = answer.body_mut().read_to_string().unwrap();
+        let body: Value = serde_json::from_str(&text).unwrap();
+        body["results"][0]["series"][0]["values"][0][1].clone()
+    };
+    let (q, p) = (encoded(text), encoded(params));
+    let mut by_get = client()
+        .get(server.url(&format!("/query?q={q}&params={p}")))
+        .call()
+        .unwrap();
+    assert_eq!(count(&mut by_get), json!(5));
+    let mut by_form = client()
+        .post(server.url("/query?db=any"))
+        .content_type("application/x-www-form-urlencoded")
+        .send(format!("q={q}&params={p}"))
+        .unwrap();
+    assert_eq!(count(&mut by_form), json!(5));
+    let mut by_text = client()
+        .post(server.url(&format!("/query?params={p}")))
+        .content_type("application/vnd.influxql")
+        .send(text)
+        .unwrap();
+    assert_eq!(count(&mut by_text), json!(5));
+}
+
+#[test]
+fn bad_questions_are_told_where_clients_look() {
+    let server = serve(cars);
+    let long = format!("/query?q=SELECT%20{}", "x".repeat(60_000));
+    for (path, code, part) in [
+        ("/query", "E_PARAMETER", "missing required parameter \"q\""),
+        ("/query?q=%20", "E_PARAMETER", "missing required parameter"),
+        (
+            "/query?q=SELECT",
+            "E_PARSE",
+            "error parsing query: found EOF, expected identifier, value, ( at line 1, char 7",
+        ),
+        (long.as_str(), "E_PARSE", "expected FROM"),
+        (
+            "/query?q=SHOW%20DATABASES&epoch=year",
+            "E_PARAMETER",
+            "epoch",
+        ),
+        (
+            "/query?q=SHOW%20DATABASES&chunked=true&chunk_size=0",
+            "E_PARAMETER",
+            "chunk_size",
+        ),
+        (
+            "/query?q=SHOW%20DATABASES&params=[]",
+            "E_PARSE",
+            "JSON object",
+        ),
+        ("/query?q=a&q=b", "E_PARAMETER", "twice"),
+    ] {
+        let (status, body) = get(&server, path);
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, body["code"].as_str()), (400, Some(code)), "{body}");
+        assert_eq!(body["error"], body["message"]);
+        assert!(body["error"].as_str().unwrap().contains(part), "{body}");
+    }
+    let (_, body) = get(&server, "/query?q=SELECT%20v%0AFORM");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (&body["line"], &body["column"]),
+        (&json!(2), &json!(1)),
+        "{body}"
+    );
+}
