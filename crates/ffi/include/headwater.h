@@ -32,6 +32,54 @@
 // Fills in the defaults of an hw_options: hw_options_init with the size that this header says.
 #define HW_OPTIONS_INIT(options, error) hw_options_init((options), sizeof(hw_options), (error))
 
+// The Arrow C data interface and the Arrow C stream interface, as their specifications ask every header to declare them.
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+  const char *format;
+  const char *name;
+  const char *metadata;
+  int64_t flags;
+  int64_t n_children;
+  struct ArrowSchema **children;
+  struct ArrowSchema *dictionary;
+  void (*release)(struct ArrowSchema *);
+  void *private_data;
+};
+
+struct ArrowArray {
+  int64_t length;
+  int64_t null_count;
+  int64_t offset;
+  int64_t n_buffers;
+  int64_t n_children;
+  const void **buffers;
+  struct ArrowArray **children;
+  struct ArrowArray *dictionary;
+  void (*release)(struct ArrowArray *);
+  void *private_data;
+};
+
+#endif
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+  int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+  const char *(*get_last_error)(struct ArrowArrayStream *);
+  void (*release)(struct ArrowArrayStream *);
+  void *private_data;
+};
+
+#endif
+
 
 // It worked.
 #define HW_OK 0
@@ -917,6 +965,29 @@ int32_t hw_tile(hw_stream stream,
                 int64_t offset,
                 struct hw_bins *bins,
                 struct hw_error *error);
+
+// Rows as Arrow: a struct array with the times as `time` (timestamp[ns, UTC]) and then the fields. Schema and array are the caller's to
+// release, by their callbacks, and stay valid when the handle of the rows is released; nothing but booleans is copied.
+int32_t hw_rows_arrow(uint64_t rows,
+                      ArrowSchema *schema,
+                      ArrowArray *array,
+                      struct hw_error *error);
+
+// Adds rows of a stream from Arrow: a struct array (a record batch) with a column of times of this name (timestamps of any unit, or 64-bit
+// integers in ns since 1970), and a field in every other column. Everything is copied; schema and array stay the caller's.
+int32_t hw_batch_arrow(hw_batch batch,
+                       hw_stream stream,
+                       struct hw_str time_column,
+                       const ArrowSchema *schema,
+                       const ArrowArray *array,
+                       struct hw_error *error);
+
+// A scan as a stream of Arrow arrays: struct arrays with the times as `time`, of a scan over the streams of a table then a column of text
+// for each tag key of the table, and then the fields. The stream is the caller's to release by its callback; the handle of the scan may
+// be released before.
+int32_t hw_scan_arrow(hw_scan scan,
+                      ArrowArrayStream *stream,
+                      struct hw_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -49,6 +49,11 @@ impl Filling {
         &mut self.batch
     }
 
+    /// Adds rows that are whole.
+    pub(crate) fn add_rows(&mut self, rows: StreamRows) {
+        self.close().push(rows);
+    }
+
     /// The batch; this one is empty then, without producer and expiry.
     pub(crate) fn take(&mut self) -> Batch {
         self.close();
@@ -73,7 +78,10 @@ impl Filling {
     }
 }
 
-fn change(batch: hw_batch, change: impl FnOnce(&mut Filling) -> Outcome<()>) -> Outcome<()> {
+pub(crate) fn change(
+    batch: hw_batch,
+    change: impl FnOnce(&mut Filling) -> Outcome<()>,
+) -> Outcome<()> {
     let batch = handles::get::<Builder>(batch)?;
     let mut filling = lock(&batch.0)?;
     change(&mut filling)

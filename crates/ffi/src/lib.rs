@@ -44,9 +44,12 @@ mod last;
 
 mod aggregate;
 
+mod arrow;
+
 mod json;
 
 pub use aggregate::*;
+pub use arrow::*;
 pub use batch::*;
 pub use column::*;
 pub use database::*;

@@ -45,8 +45,8 @@ pub(crate) type FieldNames = Arc<[Box<str>]>;
 /// Rows behind a handle.
 pub(crate) struct Rows {
     times: Vec<i64>,
-    _columns: Vec<Column>,
-    _names: FieldNames,
+    columns: Vec<Column>,
+    names: FieldNames,
     named: Arc<Named>,
     views: Box<[hw_column]>,
     /// What the views point to, besides the columns and names.
@@ -82,11 +82,33 @@ impl Rows {
         Rows {
             views: views.collect(),
             times: chunk.times,
-            _columns: chunk.columns,
-            _names: names,
+            columns: chunk.columns,
+            names,
             named,
             _layouts: layouts,
         }
+    }
+
+    pub(crate) fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(crate) fn names(&self) -> &FieldNames {
+        &self.names
+    }
+
+    /// The columns as callers see them.
+    pub(crate) fn views(&self) -> &[hw_column] {
+        &self.views
+    }
+
+    /// The stream.
+    pub(crate) fn name(&self) -> &headwater::StreamName {
+        &self.named.name
     }
 
     /// Keeps the rows; gives what the caller sees of them.

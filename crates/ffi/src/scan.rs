@@ -4,6 +4,7 @@
 //! Concurrency: one call at a time for each scan.
 //! Failure: a damaged part of a file is `HW_CORRUPT` for the call that met it; a scan goes on behind it.
 
+use crate::database::open_still;
 use crate::handles::{self, Kept, Object};
 use crate::query::{Query, Subject, hw_query};
 use crate::rows::{FieldNames, Rows, gather, hw_rows, names_of};
@@ -63,9 +64,12 @@ struct Walking {
     query: Arc<Query>,
     view: Arc<View>,
     range: ClosedRange,
+    /// What every stream gives.
+    fields: Vec<(String, FieldType)>,
+    names: FieldNames,
     /// Streams that follow; of a question for one stream: none.
     walk: Option<Walk>,
-    current: Option<(Scan, FieldNames, Arc<Named>)>,
+    current: Option<(Scan, Arc<Named>)>,
 }
 
 impl Kept for Cursor {
@@ -83,12 +87,85 @@ impl Kept for Cursor {
     }
 }
 
+impl Cursor {
+    fn open(query: Arc<Query>, view: Arc<View>, range: ClosedRange) -> Outcome<Cursor> {
+        let snapshot = &view.snapshot;
+        let (fields, walk, current) = match &query.subject {
+            Subject::Table { table, tags } => {
+                let known = snapshot.fields(table)?;
+                let fields = match &query.names {
+                    None => known,
+                    Some(names) => chosen(table, &known, names)?,
+                };
+                (fields, Some(Walk::new(table, tags.clone(), None)), None)
+            }
+            Subject::Stream(stream) => {
+                let scan = stream.at(snapshot)?.scan(snapshot, &query.spec(range))?;
+                let named = Arc::clone(&stream.named);
+                (scan.fields().to_vec(), None, Some((scan, named)))
+            }
+        };
+        let names = fields.iter().map(|(name, _)| name.as_str().into());
+        Ok(Cursor(Mutex::new(Walking {
+            names: names.collect(),
+            fields,
+            walk,
+            current,
+            range,
+            view,
+            query,
+        })))
+    }
+
+    /// The next rows, at least one; `None` at the end.
+    pub(crate) fn next(&self) -> Outcome<Option<Rows>> {
+        lock(&self.0)?.next()
+    }
+
+    /// Names and types of the columns of all rows.
+    pub(crate) fn fields(&self) -> Outcome<Vec<(String, FieldType)>> {
+        Ok(lock(&self.0)?.fields.clone())
+    }
+
+    /// Tag keys of the table, of a scan over its streams.
+    pub(crate) fn tag_keys(&self) -> Outcome<Vec<String>> {
+        let walking = lock(&self.0)?;
+        let Subject::Table { table, .. } = &walking.query.subject else {
+            return Ok(Vec::new());
+        };
+        let tables = open_still(&walking.query.store)?.tables();
+        let tags = tables
+            .into_iter()
+            .find(|t| t.name == *table)
+            .map(|t| t.tags);
+        Ok(tags.unwrap_or_default())
+    }
+}
+
+/// The fields of a table that are asked for.
+fn chosen(
+    table: &str,
+    known: &[(String, FieldType)],
+    names: &FieldNames,
+) -> Outcome<Vec<(String, FieldType)>> {
+    let find = |name: &str| known.iter().find(|(k, _)| k == name).cloned();
+    let fields = names.iter().map(|name| {
+        find(name).ok_or_else(|| {
+            Failure::new(
+                HW_NOT_FOUND,
+                format!("table `{table}` has no field `{name}`"),
+            )
+        })
+    });
+    fields.collect()
+}
+
 impl Walking {
     fn next(&mut self) -> Outcome<Option<Rows>> {
         loop {
-            if let Some((scan, names, named)) = &mut self.current {
+            if let Some((scan, named)) = &mut self.current {
                 if let Some(chunk) = scan.next() {
-                    let rows = Rows::new(chunk?, Arc::clone(names), Arc::clone(named));
+                    let rows = Rows::new(chunk?, Arc::clone(&self.names), Arc::clone(named));
                     return Ok(Some(rows));
                 }
                 self.current = None;
@@ -102,8 +179,7 @@ impl Walking {
                 return Ok(None);
             };
             let scan = snapshot.scan(&name, &self.query.spec(self.range))?;
-            let names = self.query.names.clone().unwrap_or_else(|| names_of(&scan));
-            self.current = Some((scan, names, Arc::new(Named::new(name))));
+            self.current = Some((scan, Arc::new(Named::new(name))));
         }
     }
 }
@@ -123,39 +199,7 @@ pub unsafe extern "C" fn hw_scan_open(
         out(scan, "scan")?;
         let query = handles::get::<Query>(query)?;
         let view = view_of(&query.store, snapshot)?;
-        let range = range(first_ns, last_ns);
-        let mut walking = Walking {
-            range,
-            walk: None,
-            current: None,
-            view,
-            query,
-        };
-        match &walking.query.subject {
-            Subject::Table { table, tags } => {
-                let known = walking.view.snapshot.fields(table)?;
-                if let Some(names) = &walking.query.names
-                    && let Some(name) = names
-                        .iter()
-                        .find(|n| !known.iter().any(|(k, _)| *k == ***n))
-                {
-                    return Err(Failure::new(
-                        HW_NOT_FOUND,
-                        format!("table `{table}` has no field `{name}`"),
-                    ));
-                }
-                walking.walk = Some(Walk::new(table, tags.clone(), None));
-            }
-            Subject::Stream(stream) => {
-                let snapshot = &walking.view.snapshot;
-                let found = stream.at(snapshot)?;
-                let begun = found.scan(snapshot, &walking.query.spec(range))?;
-                let names = walking.query.names.clone();
-                let names = names.unwrap_or_else(|| names_of(&begun));
-                walking.current = Some((begun, names, Arc::clone(&stream.named)));
-            }
-        }
-        let cursor = Cursor(Mutex::new(walking));
+        let cursor = Cursor::open(query, view, range(first_ns, last_ns))?;
         give(scan, handles::put(cursor).0, "scan")
     })
 }
@@ -170,7 +214,7 @@ pub unsafe extern "C" fn hw_scan_next(
     guard(error, || {
         out(rows, "rows")?;
         let cursor = handles::get::<Cursor>(scan)?;
-        let next = lock(&cursor.0)?.next()?;
+        let next = cursor.next()?;
         give(rows, next.map_or(hw_rows::END, Rows::hand_out), "rows")
     })
 }

@@ -214,3 +214,53 @@ pub(crate) fn out<T>(to: *mut T, what: &str) -> Outcome<()> {
 pub extern "C" fn hw_nothing() -> i32 {
     HW_OK
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+    use super::*;
+    use std::ffi::CStr;
+
+    fn run(body: impl FnOnce() -> Outcome<()>) -> (i32, String) {
+        let mut error = hw_error::NONE;
+        let code = guard(&raw mut error, body);
+        assert_eq!(error.code, code);
+        // SAFETY: a call that failed filled the message in.
+        let message = unsafe { CStr::from_ptr(error.message) }.to_owned();
+        assert_eq!(message.to_bytes().len(), error.length);
+        // SAFETY: the error is ours.
+        unsafe { hw_error_free(&raw mut error) };
+        (code, message.into_string().unwrap())
+    }
+
+    #[test]
+    fn a_panic_stops_at_the_border() {
+        let (code, message) = run(|| panic!("in the middle: {}", 7));
+        assert_eq!(code, HW_PANIC);
+        assert!(message.ends_with("in the middle: 7"), "{message}");
+        assert_eq!(run(|| panic!("plain")).0, HW_PANIC);
+        // Without a place for the error too.
+        assert_eq!(guard(std::ptr::null_mut(), || panic!("unseen")), HW_PANIC);
+        assert_eq!(guard(std::ptr::null_mut(), || Ok(())), HW_OK);
+    }
+
+    #[test]
+    fn what_a_panic_left_half_done_is_not_used_again() {
+        let shared = std::sync::Mutex::new(1);
+        let (code, _) = run(|| {
+            let _held = lock(&shared)?;
+            panic!("while it is held")
+        });
+        assert_eq!(code, HW_PANIC);
+        let (code, message) = run(|| lock(&shared).map(|_| ()));
+        assert!(
+            code == HW_PANIC && message.contains("release it"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_nul_in_a_message_does_not_cut_it() {
+        assert_eq!(run(|| Err(invalid("a\0b"))), (HW_INVALID, "ab".to_owned()));
+    }
+}

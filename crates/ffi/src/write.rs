@@ -242,8 +242,8 @@ pub unsafe extern "C" fn hw_ticket_wait(
         drop(handles::take(ticket, Pending::KIND, |o| {
             matches!(o, Object::Ticket(_))
         }));
-        give(done, 1, "done")?;
-        give_written(written, result?)
+        give_written(written, result?)?;
+        give(done, 1, "done")
     })
 }
 

@@ -434,3 +434,34 @@ fn a_ticket_is_waited_for_once() {
     }
     db.close();
 }
+
+#[test]
+fn integers_that_were_stored_before_their_field_was_widened_are_read_as_doubles() {
+    let db = Db::new();
+    let stream = db.stream("t,d=1");
+    // SAFETY: lists are as long as said.
+    unsafe {
+        let batch = get(|out, e| hw_batch_new(out, e));
+        ok(|e| hw_batch_rows(batch, stream, [1i64, 2].as_ptr(), 2, e));
+        ok(|e| hw_batch_i64(batch, s("v"), [10, 20].as_ptr(), null(), e));
+        ok(|e| hw_write(db.db, batch, std::ptr::null_mut(), e));
+        release(batch);
+        ok(|e| hw_flush(db.db, e));
+    }
+    db.write(stream, "v", &[(3, 0.5)]);
+    let query = db.query(stream, &["v"]);
+    assert_eq!(read(query), [(1, 10.0), (2, 20.0), (3, 0.5)]);
+    // Rows that are all of the older kind are of the field's type too.
+    // SAFETY: handles are checked.
+    unsafe {
+        let old = get(|out, e| hw_read(query, 0, 1, 2, out, e));
+        assert_eq!(list(old.columns, 1)[0].value_type, HW_F64);
+        release(old.handle);
+        let scan = get(|out, e| hw_scan_open(query, 0, 1, 2, out, e));
+        let old = get(|out, e| hw_scan_next(scan, out, e));
+        assert_eq!(list(old.columns, 1)[0].value_type, HW_F64);
+        release(old.handle);
+        release(scan);
+    }
+    db.close();
+}

@@ -3,6 +3,9 @@
 #![allow(clippy::expect_used, reason = "tests")]
 #![allow(clippy::panic, reason = "tests")]
 
+mod arrow;
 mod calls;
 mod common;
 mod header;
+mod lifetimes;
+mod operations;
