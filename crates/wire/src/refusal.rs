@@ -31,11 +31,13 @@ pub enum RefusalCode {
     Utf8,
     /// A row with another number of cells than the header.
     Fields,
+    /// A topic that nothing is said about.
+    Topic,
 }
 
 impl RefusalCode {
     /// Every code.
-    pub const ALL: [RefusalCode; 10] = [
+    pub const ALL: [RefusalCode; 11] = [
         RefusalCode::Parse,
         RefusalCode::Type,
         RefusalCode::Time,
@@ -46,6 +48,7 @@ impl RefusalCode {
         RefusalCode::LimitStreams,
         RefusalCode::Utf8,
         RefusalCode::Fields,
+        RefusalCode::Topic,
     ];
 
     /// The stable text, such as `E_PARSE`.
@@ -62,6 +65,7 @@ impl RefusalCode {
             RefusalCode::LimitStreams => "E_LIMIT_STREAMS",
             RefusalCode::Utf8 => "E_UTF8",
             RefusalCode::Fields => "E_FIELDS",
+            RefusalCode::Topic => "E_TOPIC",
         }
     }
 }

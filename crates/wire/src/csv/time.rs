@@ -114,7 +114,7 @@ impl TimeFormat {
     }
 
     /// The format that a value shows: RFC 3339, or a unit by the size of the number.
-    pub(super) fn of_value(text: &str) -> Option<TimeFormat> {
+    pub(crate) fn of_value(text: &str) -> Option<TimeFormat> {
         if instant::parse_rfc3339(text.as_bytes()).is_ok() {
             return Some(TimeFormat::Rfc3339);
         }

@@ -86,9 +86,74 @@ impl LineParser {
         is_last: bool,
     ) -> (ParsedBatch, usize) {
         let mut parsed = ParsedBatch::default();
+        let (lines, taken) = self.read(bytes, first_line_number, 1, is_last, &mut parsed);
+        parsed.line_count = lines;
+        self.take_into(&mut parsed);
+        (parsed, taken)
+    }
+
+    /// Adds a whole input to what is collected; all its lines have the same number.
+    pub(crate) fn add_lines(&mut self, bytes: &[u8], number: u64, parsed: &mut ParsedBatch) {
+        self.read(bytes, number, 0, true, parsed);
+    }
+
+    /// Adds one row to what is collected: a stream as the front of a line spells it, with the blank behind it, and fields whose
+    /// names are spelled as in a line.
+    ///
+    /// # Errors
+    /// When a name is empty, or there are too many fields; nothing is added then.
+    pub(crate) fn add_row(
+        &mut self,
+        stream: &[u8],
+        fields: &[(impl AsRef<[u8]>, Found<'_>)],
+        time: headwater_codec::Timestamp,
+        number: u64,
+    ) -> Result<(), Fault> {
+        let (stream_at, _) = self.streams.find(stream)?;
+        let Some((stream, recent)) = self.streams.get_mut(stream_at) else {
+            return Ok(());
+        };
+        self.mark += 1;
+        let known_fields = stream.fields.len();
+        let mut staged = Vec::with_capacity(fields.len());
+        for (key, found) in fields {
+            match stream.field(key.as_ref(), recent, self.options.fields_max) {
+                Ok(at) => staged.push((at, *found)),
+                Err(fault) => {
+                    stream.forget_fields_from(known_fields, recent);
+                    return Err(fault);
+                }
+            }
+        }
+        stream.keep_last(&mut staged, self.mark);
+        if stream.add_row(&staged, time.as_nanos(), number, &mut self.scratch) {
+            self.streams.activate(stream_at);
+        }
+        Ok(())
+    }
+
+    /// Hands over the collected rows.
+    pub(crate) fn take_into(&mut self, parsed: &mut ParsedBatch) {
+        let names_max = self.options.cached_name_bytes_max;
+        self.streams.take_rows(names_max, |rows, lines| {
+            parsed.batch.push(rows);
+            parsed.lines.push(lines);
+        });
+    }
+
+    /// Reads the lines that are complete. Each adds `step` to the number of the next. Gives how many lines and bytes it took.
+    fn read(
+        &mut self,
+        bytes: &[u8],
+        first_line_number: u64,
+        step: u64,
+        is_last: bool,
+        parsed: &mut ParsedBatch,
+    ) -> (u64, usize) {
         let mut staged = Vec::new();
         let mut rest = bytes;
         let mut line_number = first_line_number;
+        let mut line_count = 0;
         while !rest.is_empty() {
             let line = match memchr(b'\n', rest) {
                 Some(end) => rest.get(..end).unwrap_or_default(),
@@ -110,16 +175,11 @@ impl LineParser {
                     Err(fault) => parsed.refuse(line_number, fault, line),
                 }
             }
-            line_number += lines;
+            line_count += lines;
+            line_number += lines * step;
             rest = rest.get(taken..).unwrap_or_default();
         }
-        parsed.line_count = line_number - first_line_number;
-        let names_max = self.options.cached_name_bytes_max;
-        self.streams.take_rows(names_max, |rows, lines| {
-            parsed.batch.push(rows);
-            parsed.lines.push(lines);
-        });
-        (parsed, bytes.len() - rest.len())
+        (line_count, bytes.len() - rest.len())
     }
 
     /// Reads one line. `text` reaches to the end of the input, since a quoted string may cross line ends;

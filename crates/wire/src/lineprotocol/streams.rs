@@ -454,16 +454,23 @@ fn stream_name(raw: &[u8]) -> Result<(StreamName, bool), Fault> {
     Ok((StreamName::new(unescaped_name(table), tags), is_canonical))
 }
 
-/// The spelling with sorted tags and backslashes only where they are needed.
-fn push_canonical(out: &mut Vec<u8>, name: &StreamName) {
-    let mut push = |text: &str, special: &[u8]| {
-        for byte in text.bytes() {
-            if special.contains(&byte) {
-                out.push(b'\\');
-            }
-            out.push(byte);
+/// The spelling of a field's name with backslashes only where they are needed.
+pub(crate) fn push_field(out: &mut Vec<u8>, name: &str) {
+    push_escaped(out, name, b",= \\");
+}
+
+fn push_escaped(out: &mut Vec<u8>, text: &str, special: &[u8]) {
+    for byte in text.bytes() {
+        if special.contains(&byte) {
+            out.push(b'\\');
         }
-    };
+        out.push(byte);
+    }
+}
+
+/// The spelling with sorted tags and backslashes only where they are needed.
+pub(crate) fn push_canonical(out: &mut Vec<u8>, name: &StreamName) {
+    let mut push = |text: &str, special: &[u8]| push_escaped(out, text, special);
     push(name.table(), b", \\");
     for (key, value) in name.tags() {
         push(",", b"");

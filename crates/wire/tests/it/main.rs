@@ -9,5 +9,6 @@
 mod csv;
 mod csv_records;
 mod lineprotocol;
+mod message;
 mod round_trip;
 mod support;

@@ -1,0 +1,260 @@
+//! Many messages into one batch.
+//!
+//! Invariants: what a topic means is worked out once and remembered, within the bound for names; the rows of a stream stand in
+//! the order of the messages.
+
+use super::json::{self, Members};
+use super::rules::{MessageRules, Names, PayloadForm};
+use super::value;
+use crate::filling::Found;
+use crate::lineprotocol::{LineParser, ParserOptions, Precision};
+use crate::parsed::ParsedBatch;
+use crate::refusal::{Fault, RefusalCode, shown};
+use headwater_codec::{StreamName, Timestamp};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a remembered topic occupies beside its names, about.
+const TOPIC_BYTES: usize = 250;
+
+/// Turns messages into rows by rules; the first that match a topic count.
+///
+/// ```
+/// use headwater_codec::Timestamp;
+/// use headwater_wire::lineprotocol::ParserOptions;
+/// use headwater_wire::message::{MessageParser, MessageRules, PayloadForm, TopicPattern};
+/// let mut rules = MessageRules::new(TopicPattern::parse("plant/{site}/{field}")?, PayloadForm::Value);
+/// rules.table = Some("machines".to_owned());
+/// let now = Timestamp::from_nanos(5);
+/// let mut parser = MessageParser::new(vec![rules], ParserOptions::new(now));
+/// parser.add("plant/oslo/temp", b"21.5", now, 1);
+/// parser.add("plant/oslo/temp", b"NaN", now, 2);
+/// let parsed = parser.take();
+/// assert_eq!(parsed.batch.entries()[0].name.to_string(), "machines,site=oslo");
+/// assert_eq!(parsed.refused[0].line, 2);
+/// # Ok::<(), headwater_wire::message::PatternError>(())
+/// ```
+#[derive(Debug)]
+pub struct MessageParser {
+    rules: Arc<[MessageRules]>,
+    lines: LineParser,
+    topics: HashMap<Box<str>, Arc<Topic>>,
+    topic_bytes: usize,
+    parsed: ParsedBatch,
+}
+
+/// What a topic means.
+#[derive(Debug)]
+struct Topic {
+    rules: usize,
+    names: Names,
+    /// The stream, as line protocol spells it; empty when members of the payload are tags too.
+    stream: Vec<u8>,
+    /// The field, as line protocol spells it.
+    field: Vec<u8>,
+}
+
+impl MessageParser {
+    /// A parser with nothing remembered. Of the options, limits count; times and precision are those of messages and rules.
+    #[must_use]
+    pub fn new(rules: Vec<MessageRules>, options: ParserOptions) -> MessageParser {
+        MessageParser {
+            rules: rules.into(),
+            lines: LineParser::new(options),
+            topics: HashMap::new(),
+            topic_bytes: 0,
+            parsed: ParsedBatch::default(),
+        }
+    }
+
+    /// Reads a message that arrived at an instant, which is the time of what has none of its own. `number` stands for it in
+    /// refusals, and for its rows in [`ParsedBatch::lines`].
+    pub fn add(&mut self, topic: &str, payload: &[u8], arrived: Timestamp, number: u64) {
+        self.parsed.line_count += 1;
+        if let Err(fault) = self.message(topic, payload, arrived, number) {
+            self.parsed.refuse(number, fault, payload);
+        }
+    }
+
+    /// All rows and refusals since the last call.
+    pub fn take(&mut self) -> ParsedBatch {
+        let mut parsed = std::mem::take(&mut self.parsed);
+        self.lines.take_into(&mut parsed);
+        parsed
+    }
+
+    fn message(
+        &mut self,
+        topic: &str,
+        payload: &[u8],
+        arrived: Timestamp,
+        number: u64,
+    ) -> Result<(), Fault> {
+        let topic = self.topic(topic)?;
+        let rules = Arc::clone(&self.rules);
+        let Some(rules) = rules.get(topic.rules) else {
+            return Ok(());
+        };
+        match rules.payload {
+            PayloadForm::LineProtocol => {
+                let options = self.lines.options_mut();
+                options.now = arrived;
+                options.precision = rules.precision().unwrap_or(Precision::Auto);
+                self.lines.add_lines(payload, number, &mut self.parsed);
+                Ok(())
+            }
+            PayloadForm::Value => {
+                let Some(scalar) = value::bare(payload)? else {
+                    self.parsed.empty_rows += 1;
+                    return Ok(());
+                };
+                let field = topic.names.field.as_deref().unwrap_or_default();
+                let text_max = self.lines.options_mut().string_bytes_max;
+                let found = value::found(field, &scalar, rules.type_of(field), text_max)?;
+                let staged = found.map(|found| (topic.field.as_slice(), found));
+                let staged: Vec<(&[u8], Found<'_>)> = staged.into_iter().collect();
+                self.lines.add_row(&topic.stream, &staged, arrived, number)
+            }
+            PayloadForm::Json => self.json(rules, &topic, payload, arrived, number),
+        }
+    }
+
+    fn json(
+        &mut self,
+        rules: &MessageRules,
+        topic: &Topic,
+        payload: &[u8],
+        arrived: Timestamp,
+        number: u64,
+    ) -> Result<(), Fault> {
+        let Ok(text) = std::str::from_utf8(payload) else {
+            return Err(Fault::new(
+                RefusalCode::Utf8,
+                format!("the payload is not UTF-8: {}; JSON is", shown(payload)),
+            ));
+        };
+        if text.trim_ascii().is_empty() {
+            self.parsed.empty_rows += 1;
+            return Ok(());
+        }
+        let rows = json::rows(text, self.lines.options_mut().fields_max)?;
+        let is_one = rows.len() == 1;
+        for members in rows {
+            let added = self.json_row(rules, topic, &members, arrived, number);
+            match added {
+                Err(fault) if is_one => return Err(fault),
+                // The other rows of an array are good for themselves.
+                Err(fault) => self.parsed.refuse(number, fault, payload),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn json_row(
+        &mut self,
+        rules: &MessageRules,
+        topic: &Topic,
+        members: &Members<'_>,
+        arrived: Timestamp,
+        number: u64,
+    ) -> Result<(), Fault> {
+        let time = match &rules.time {
+            None => arrived,
+            Some(path) => value::time(members.get(path), path, &rules.time_format)?,
+        };
+        let with_tags;
+        let stream = if rules.tag_members.is_empty() {
+            &topic.stream
+        } else {
+            let mut tags = topic.names.tags.clone();
+            for path in &rules.tag_members {
+                tags.push((path.clone(), value::tag(members.get(path), path)?.to_owned()));
+            }
+            with_tags = stream_key(&topic.names.table, tags);
+            &with_tags
+        };
+        let text_max = self.lines.options_mut().string_bytes_max;
+        let mut staged: Vec<(Vec<u8>, Found<'_>)> = Vec::new();
+        if let Some(path) = &rules.value {
+            let Some(scalar) = members.get(path) else {
+                return Err(Fault::new(
+                    RefusalCode::Parse,
+                    format!("there is no member `{path}`, which is to hold the value"),
+                ));
+            };
+            let field = topic.names.field.as_deref().unwrap_or_default();
+            let found = value::found(field, scalar, rules.type_of(field), text_max)?;
+            staged.extend(found.map(|found| (topic.field.clone(), found)));
+        } else {
+            for (path, scalar) in members.iter() {
+                let is_other = rules.time.as_deref() == Some(path)
+                    || rules.tag_members.iter().any(|member| member == path);
+                if is_other {
+                    continue;
+                }
+                let found = value::found(path, scalar, rules.type_of(path), text_max)?;
+                staged.extend(found.map(|found| (field_key(path), found)));
+            }
+        }
+        if staged.is_empty() {
+            self.parsed.empty_rows += 1;
+            return Ok(());
+        }
+        self.lines.add_row(stream, &staged, time, number)
+    }
+
+    /// What a topic means, remembered.
+    fn topic(&mut self, topic: &str) -> Result<Arc<Topic>, Fault> {
+        if let Some(known) = self.topics.get(topic) {
+            return Ok(Arc::clone(known));
+        }
+        let found = self
+            .rules
+            .iter()
+            .enumerate()
+            .find_map(|(at, rules)| Some((at, rules, rules.names_of(topic)?)));
+        let Some((at, rules, names)) = found else {
+            return Err(Fault::new(
+                RefusalCode::Topic,
+                format!(
+                    "no subscription says what topic {} means; it may be left over from one that was taken out of the settings",
+                    shown(topic.as_bytes())
+                ),
+            ));
+        };
+        let meaning = Topic {
+            rules: at,
+            stream: match rules.payload {
+                PayloadForm::LineProtocol => Vec::new(),
+                _ => stream_key(&names.table, names.tags.clone()),
+            },
+            field: field_key(names.field.as_deref().unwrap_or_default()),
+            names,
+        };
+        let meaning = Arc::new(meaning);
+        let bytes = TOPIC_BYTES + topic.len() * 3 + meaning.stream.len() * 2;
+        if self.topic_bytes + bytes > self.lines.options_mut().cached_name_bytes_max {
+            self.topics.clear();
+            self.topic_bytes = 0;
+        }
+        self.topic_bytes += bytes;
+        self.topics.insert(topic.into(), Arc::clone(&meaning));
+        Ok(meaning)
+    }
+}
+
+/// A stream as the front of a line spells it, with the blank behind it.
+fn stream_key(table: &str, tags: Vec<(String, String)>) -> Vec<u8> {
+    let mut key = Vec::new();
+    crate::lineprotocol::push_stream(&mut key, &StreamName::new(table, tags));
+    key.push(b' ');
+    key
+}
+
+/// A field as a line spells it.
+fn field_key(name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(name.len());
+    crate::lineprotocol::push_field(&mut key, name);
+    key
+}
