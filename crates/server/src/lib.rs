@@ -22,6 +22,8 @@ mod listen;
 mod live;
 mod logging;
 mod metrics;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 mod notify;
 mod request;
 mod routes;

@@ -63,6 +63,9 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// Messages cannot be taken from a broker with these settings.
+    #[error("mqtt: {0}")]
+    Mqtt(String),
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
@@ -79,6 +82,9 @@ pub struct Server {
     addr: SocketAddr,
     certificate: Option<Arc<Certificate>>,
     stop: watch::Sender<bool>,
+    /// Where messages come from, besides requests.
+    #[cfg(feature = "mqtt")]
+    source: Option<crate::mqtt::Source>,
 }
 
 impl Server {
@@ -109,13 +115,22 @@ impl Server {
             .map_err(|source| database(&settings, source))?;
         told(&settings, addr, &db, &guard);
         let live = Arc::default();
+        #[cfg(feature = "mqtt")]
+        let source = crate::mqtt::Source::new(&settings)?;
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), Limits::of(&settings))?;
         let (stop, stopping) = watch::channel(false);
         let app = App {
             db,
             guard: Arc::new(guard),
             names: Names::new(&settings.hosts, reachable && settings.allow_open),
-            metrics: Metrics::new(),
+            metrics: Metrics::new(|registry| {
+                #[cfg(feature = "mqtt")]
+                if let Some(source) = &source {
+                    source.figures.register(registry);
+                }
+                #[cfg(not(feature = "mqtt"))]
+                let _ = registry;
+            }),
             ingest,
             requests: Semaphore::new(settings.requests_max),
             stopping,
@@ -130,7 +145,16 @@ impl Server {
             addr,
             certificate,
             stop,
+            #[cfg(feature = "mqtt")]
+            source,
         })
+    }
+
+    /// The database, and what is counted of messages.
+    #[cfg(all(test, feature = "mqtt"))]
+    pub(crate) fn of_messages(&self) -> (Database, Arc<crate::mqtt::Figures>) {
+        let figures = self.source.as_ref().map(|s| Arc::clone(&s.figures));
+        (self.app.db.clone(), figures.unwrap_or_default())
     }
 
     /// Where it listens.
@@ -160,8 +184,12 @@ impl Server {
             listener,
             certificate,
             stop: stopping,
+            #[cfg(feature = "mqtt")]
+            source,
             ..
         } = self;
+        #[cfg(feature = "mqtt")]
+        let source = source.map(|source| source.run(Arc::clone(&app)));
         let keeper = tokio::spawn(keep(Arc::clone(&app), certificate.clone()));
         let listening = Listening {
             app: Arc::clone(&app),
@@ -184,6 +212,13 @@ impl Server {
             tracing::warn!("requests were cut off when the time for the end was up");
         }
         keeper.abort();
+        // What was received is stored and acknowledged before the database closes.
+        #[cfg(feature = "mqtt")]
+        if let Some(source) = source
+            && let Err(error) = source.await
+        {
+            tracing::error!(%error, "taking messages did not end in order");
+        }
         let closed = {
             let app = Arc::clone(&app);
             tokio::task::spawn_blocking(move || {

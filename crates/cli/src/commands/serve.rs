@@ -127,7 +127,7 @@ enum ConfigFormat {
 
 #[derive(Serialize)]
 struct Line {
-    key: &'static str,
+    key: String,
     value: String,
     source: String,
 }
@@ -135,13 +135,21 @@ struct Line {
 impl Config {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let loaded = self.settings.load()?;
-        let lines: Vec<Line> = table()
+        let mut lines: Vec<Line> = table()
             .map(|setting| Line {
-                key: setting.key,
+                key: setting.key.to_owned(),
                 value: setting.value(&loaded.settings),
                 source: loaded.source(setting).to_string(),
             })
             .collect();
+        if let Some(file) = &self.settings.given.file {
+            let source = file.display().to_string();
+            lines.extend(loaded.entries().into_iter().map(|(key, value)| Line {
+                key,
+                value,
+                source: source.clone(),
+            }));
+        }
         match self.format {
             ConfigFormat::Json => print_json(&lines),
             ConfigFormat::Table => {
@@ -152,7 +160,7 @@ impl Config {
                 ];
                 let rows: Vec<Vec<String>> = lines
                     .into_iter()
-                    .map(|line| vec![line.key.to_owned(), line.value, line.source])
+                    .map(|line| vec![line.key, line.value, line.source])
                     .collect();
                 print(&render(&headings, &rows))
             }

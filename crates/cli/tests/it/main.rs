@@ -13,6 +13,8 @@ mod columns;
 mod import;
 mod kill;
 mod kill_http;
+#[cfg(feature = "mqtt")]
+mod kill_mqtt;
 mod reads;
 mod real_data;
 mod round_trip;

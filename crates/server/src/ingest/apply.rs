@@ -1,10 +1,11 @@
 //! One body: unpacked, parsed, and handed to the database.
 
-use super::{Limits, Refusals, WriteRequest, unpack};
+use super::{Door, Limits, Refusals, WriteRequest, unpack};
+use crate::access::Access;
 use crate::error::ApiError;
-use crate::live::{Hub, News};
+use crate::live::News;
 use axum::http::StatusCode;
-use headwater::{Batch, Database, ErrorKind, Refused, Ticket, Timestamp};
+use headwater::{Batch, Error, ErrorKind, Refused, Ticket, Timestamp};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, Precision};
 
@@ -36,10 +37,20 @@ pub(crate) struct Outcome {
     pub(crate) warning: Option<String>,
 }
 
+/// On which terms something is handed in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    /// Which streams may be written; `None` = all, since whoever runs the server says so.
+    pub(crate) access: Option<&'a Access>,
+    /// Store the good rows although others are refused.
+    pub(crate) accept_partial: bool,
+    /// Who made the batch, and its number there.
+    pub(crate) producer: Option<(&'a str, u64)>,
+}
+
 /// Takes one body in.
 pub(super) fn apply(
-    db: &Database,
-    live: &Hub,
+    door: &Door,
     limits: &Limits,
     parser: &mut LineParser,
     request: &WriteRequest,
@@ -69,8 +80,8 @@ pub(super) fn apply(
         rest = rest.get(taken..).unwrap_or_default();
         let times = parsed.batch.entries().iter().flat_map(|e| &e.times);
         newest = times.fold(newest, |newest, time| newest.max(*time));
-        if let Err(failed) = hand_in(db, live, request, parsed, &mut outcome) {
-            error = Some(failed);
+        if let Err(failed) = hand_in(door, request.terms(), parsed, &mut outcome) {
+            error = Some(write_error(failed));
             break;
         }
     }
@@ -82,14 +93,16 @@ pub(super) fn apply(
     Ok(outcome)
 }
 
-/// Hands one part in.
-fn hand_in(
-    db: &Database,
-    live: &Hub,
-    request: &WriteRequest,
+/// Hands one part in. What is refused is in the outcome, and what must be awaited.
+///
+/// # Errors
+/// What the engine says; nothing of this part is stored then.
+pub(crate) fn hand_in(
+    door: &Door,
+    terms: Terms<'_>,
     parsed: ParsedBatch,
     outcome: &mut Outcome,
-) -> Result<(), ApiError> {
+) -> Result<(), Error> {
     let ParsedBatch {
         mut batch,
         mut lines,
@@ -98,10 +111,10 @@ fn hand_in(
         ..
     } = parsed;
     outcome.refusals.parsed(refused, &refused_counts);
-    if !request.access.writes_all() {
-        (batch, lines) = allowed(batch, lines, request, &mut outcome.refusals);
+    if let Some(access) = terms.access.filter(|access| !access.writes_all()) {
+        (batch, lines) = allowed(batch, lines, access, &mut outcome.refusals);
     }
-    if !request.accept_partial {
+    if !terms.accept_partial {
         batch.require_all();
         if !outcome.refusals.is_empty() {
             outcome.given_up = true;
@@ -111,12 +124,12 @@ fn hand_in(
     if batch.is_empty() {
         return Ok(());
     }
-    if let Some((name, number)) = &request.producer {
-        batch.set_producer(name, *number);
+    if let Some((name, number)) = terms.producer {
+        batch.set_producer(name, number);
     }
     let rows = batch.row_count() as u64;
-    let mut news = live.select(batch.entries());
-    let ticket = write(db, batch)?;
+    let mut news = door.live.select(batch.entries());
+    let ticket = door.db.write(batch)?;
     if ticket.is_repeated() {
         news = None;
     }
@@ -133,7 +146,7 @@ fn hand_in(
             .later(line.unwrap_or_default(), code, || message.clone());
     }
     let refused = ticket.refused().len() as u64;
-    if !request.accept_partial && refused > 0 {
+    if !terms.accept_partial && refused > 0 {
         outcome.given_up = true;
         news = None;
     } else {
@@ -148,12 +161,12 @@ fn hand_in(
 fn allowed(
     batch: Batch,
     lines: Vec<Vec<u64>>,
-    request: &WriteRequest,
+    access: &Access,
     refusals: &mut Refusals,
 ) -> (Batch, Vec<Vec<u64>>) {
     let mut kept = (Batch::new(), Vec::with_capacity(lines.len()));
     for (rows, lines) in batch.into_entries().into_iter().zip(lines) {
-        if request.access.may_write_stream(&rows.name) {
+        if access.may_write_stream(&rows.name) {
             kept.0.push(rows);
             kept.1.push(lines);
             continue;
@@ -167,8 +180,8 @@ fn allowed(
     kept
 }
 
-fn write(db: &Database, batch: Batch) -> Result<Ticket, ApiError> {
-    db.write(batch).map_err(|error| match error.kind() {
+fn write_error(error: Error) -> ApiError {
+    match error.kind() {
         // The parser makes well-formed batches, so only their size is left to complain about.
         ErrorKind::Invalid => ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -176,7 +189,7 @@ fn write(db: &Database, batch: Batch) -> Result<Ticket, ApiError> {
             error.to_string(),
         ),
         _ => error.into(),
-    })
+    }
 }
 
 /// What to tell a sender whose stamps are in another unit than it said.

@@ -1,4 +1,5 @@
-//! The way of a body of line protocol into the database: a bounded queue, and threads that unpack, parse and hand in.
+//! The way of what is written into the database: a bounded queue, and threads that unpack, parse and hand in. Bodies of line
+//! protocol are [taken](Ingest::take); other doors bring [calls](Ingest::call) that parse and [hand in](hand_in) themselves.
 //!
 //! Invariants: what is answered with success is in the database, as durable as it is set to be; a line is either counted as
 //! stored or as refused, with a code; no more than [`Limits::bytes_max`] bytes of bodies are held at once, and no more than
@@ -15,7 +16,7 @@ mod apply;
 mod refusals;
 mod unpack;
 
-pub(crate) use apply::{Outcome, Pending};
+pub(crate) use apply::{Outcome, Pending, Terms, hand_in};
 pub(crate) use refusals::Refusals;
 pub(crate) use unpack::{Encoding, too_large};
 
@@ -80,11 +81,43 @@ pub(crate) struct WriteRequest {
     pub(crate) access: Access,
 }
 
-struct Job {
-    request: WriteRequest,
-    reply: oneshot::Sender<Result<Outcome, ApiError>>,
-    /// Given back when the body has been taken in.
-    _bytes: Option<OwnedSemaphorePermit>,
+impl WriteRequest {
+    fn terms(&self) -> Terms<'_> {
+        let producer = self.producer.as_ref();
+        Terms {
+            access: Some(&self.access),
+            accept_partial: self.accept_partial,
+            producer: producer.map(|(name, number)| (name.as_str(), *number)),
+        }
+    }
+}
+
+/// What a thread does next.
+enum Job {
+    Body {
+        request: WriteRequest,
+        reply: oneshot::Sender<Result<Outcome, ApiError>>,
+        /// Given back when the body has been taken in.
+        _bytes: Option<OwnedSemaphorePermit>,
+    },
+    Call(Box<dyn FnOnce(&Door) + Send>),
+}
+
+/// What handing in needs.
+pub(crate) struct Door {
+    pub(crate) db: Database,
+    pub(crate) live: Arc<Hub>,
+}
+
+/// Why a call gave no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// Too many wait already; it was not begun.
+    Busy,
+    /// The server is stopping; it was not begun.
+    Stopping,
+    /// It panicked, which the log has. Whether something was stored is not known.
+    Panicked,
 }
 
 #[derive(Default)]
@@ -95,8 +128,7 @@ struct Queue {
 }
 
 struct Shared {
-    db: Database,
-    live: Arc<Hub>,
+    door: Door,
     limits: Limits,
     queue: Mutex<Queue>,
     wanted: Condvar,
@@ -127,8 +159,7 @@ impl Ingest {
     /// When the system gives no thread.
     pub(crate) fn start(db: Database, live: Arc<Hub>, limits: Limits) -> std::io::Result<Ingest> {
         let shared = Arc::new(Shared {
-            db,
-            live,
+            door: Door { db, live },
             limits,
             queue: Mutex::default(),
             wanted: Condvar::new(),
@@ -179,36 +210,62 @@ impl Ingest {
         bytes: Option<OwnedSemaphorePermit>,
     ) -> Result<Outcome, ApiError> {
         let (reply, outcome) = oneshot::channel();
-        {
-            let mut queue = self.shared.queue.lock();
-            if queue.closed {
-                return Err(closed());
-            }
-            let max = self.shared.limits.queue_max;
-            if queue.jobs.len() >= max {
-                return Err(busy(
+        let job = Job::Body {
+            request,
+            reply,
+            _bytes: bytes,
+        };
+        self.put(job).map_err(|why| self.refusal(why))?;
+        outcome.await.unwrap_or_else(|_| Err(unknown()))
+    }
+
+    /// Has a call made by one of the threads, which may wait for the engine.
+    ///
+    /// # Errors
+    /// When it was not begun, or panicked.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Door) -> T + Send + 'static,
+    ) -> Result<T, Unfinished> {
+        let (reply, outcome) = oneshot::channel();
+        self.put(Job::Call(Box::new(move |door| {
+            // Who does not wait any more is not told.
+            drop(reply.send(call(door)));
+        })))?;
+        // The sender is gone without a word only when the call panicked.
+        outcome.await.map_err(|_| Unfinished::Panicked)
+    }
+
+    fn put(&self, job: Job) -> Result<(), Unfinished> {
+        let mut queue = self.shared.queue.lock();
+        if queue.closed {
+            return Err(Unfinished::Stopping);
+        }
+        if queue.jobs.len() >= self.shared.limits.queue_max {
+            return Err(Unfinished::Busy);
+        }
+        queue.jobs.push_back(job);
+        if queue.idle > 0 {
+            self.shared.wanted.notify_one();
+        }
+        Ok(())
+    }
+
+    /// What a request is told that was not finished.
+    pub(crate) fn refusal(&self, why: Unfinished) -> ApiError {
+        match why {
+            Unfinished::Busy => {
+                let max = self.shared.limits.queue_max;
+                busy(
                     StatusCode::SERVICE_UNAVAILABLE,
                     format!(
                         "{max} writes are waiting already (setting write.queue_max): send this again in a moment"
                     ),
-                ));
+                )
             }
-            queue.jobs.push_back(Job {
-                request,
-                reply,
-                _bytes: bytes,
-            });
-            if queue.idle > 0 {
-                self.shared.wanted.notify_one();
-            }
+            Unfinished::Stopping => closed(),
+            Unfinished::Panicked => unknown(),
         }
-        outcome.await.unwrap_or_else(|_| {
-            Err(ApiError::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "E_INTERNAL",
-                "the write failed inside the server, and its log says more: whether it is stored is not known",
-            ))
-        })
     }
 
     /// Takes no more requests in, ends those that wait, and ends the threads.
@@ -233,6 +290,14 @@ fn busy(status: StatusCode, message: String) -> ApiError {
     ApiError::new(status, "E_BUSY", message).retry_after(1)
 }
 
+fn unknown() -> ApiError {
+    ApiError::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "E_INTERNAL",
+        "the write failed inside the server, and its log says more: whether it is stored is not known",
+    )
+}
+
 fn closed() -> ApiError {
     let message = "the server is stopping: send this again when it is back";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_STOPPING", message).retry_after(10)
@@ -243,18 +308,18 @@ impl Shared {
     fn work(&self) {
         let mut parser = self.parser();
         while let Some(job) = self.next() {
-            let Job { request, reply, .. } = job;
             // A panic costs this request and the names that the parser kept, not the thread.
-            let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                apply::apply(&self.db, &self.live, &self.limits, &mut parser, &request)
-            }));
-            match taken {
-                // Who does not wait any more is not told; the write goes on.
-                Ok(outcome) => drop(reply.send(outcome)),
-                Err(_) => {
-                    tracing::error!("taking in a write panicked");
-                    parser = self.parser();
+            let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match job {
+                Job::Body { request, reply, .. } => {
+                    let outcome = apply::apply(&self.door, &self.limits, &mut parser, &request);
+                    // Who does not wait any more is not told; the write goes on.
+                    drop(reply.send(outcome));
                 }
+                Job::Call(call) => call(&self.door),
+            }));
+            if taken.is_err() {
+                tracing::error!("taking in a write panicked");
+                parser = self.parser();
             }
         }
     }

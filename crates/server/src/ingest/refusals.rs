@@ -108,6 +108,17 @@ impl Refusals {
         !self.by_code.is_empty() && self.by_code.keys().all(|code| *code == "E_ACCESS")
     }
 
+    /// The first one of each code that was kept: line, code and message.
+    pub(crate) fn first_of_each(&self) -> Vec<(u64, &'static str, &str)> {
+        let mut found: Vec<(u64, &'static str, &str)> = Vec::new();
+        for line in &self.lines {
+            if !found.iter().any(|(_, code, _)| *code == line.code) {
+                found.push((line.line, line.code, &line.message));
+            }
+        }
+        found
+    }
+
     /// The first one, for the message.
     pub(crate) fn first(&self) -> String {
         self.lines

@@ -84,7 +84,8 @@ impl Observed {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Metrics {
+    /// All of them; `more` registers those of parts that are not always there.
+    pub(crate) fn new(more: impl FnOnce(&mut Registry)) -> Metrics {
         let mut registry = Registry::with_prefix("headwater");
         // 0.1 ms to 6.6 s.
         let seconds: Family<RouteLabel, Histogram> =
@@ -136,6 +137,7 @@ impl Metrics {
             metrics.refused.clone(),
         );
         registry.register_collector(Box::new(Arc::clone(&metrics.engine)));
+        more(&mut registry);
         let mut all = Registry::default();
         // Those of the process have their own customary names.
         all.register_collector(Box::new(ProcessFigures::new()));

@@ -1,7 +1,7 @@
 //! Brings flags, environment, file and defaults together.
 
-use super::Settings;
 use super::table::{Setting, table};
+use super::{Settings, mqtt, subscription};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ pub enum SettingError {
         /// Where it stands.
         source_of: Source,
         /// The key.
-        key: &'static str,
+        key: String,
         /// The value.
         value: String,
         /// What is wrong with it.
@@ -111,6 +111,22 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Keys and values of the entries of lists, which come from the file: `mqtt.subscription[1].topic`.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(String, String)> {
+        let numbered = (1..).zip(&self.settings.mqtt.subscriptions);
+        numbered
+            .flat_map(|(number, entry)| {
+                entry.shown().iter().map(move |(key, value)| {
+                    (
+                        format!("{}[{number}].{key}", subscription::LIST),
+                        value.clone(),
+                    )
+                })
+            })
+            .collect()
+    }
+
     /// Where a setting's value comes from.
     #[must_use]
     pub fn source(&self, setting: &Setting) -> Source {
@@ -129,10 +145,17 @@ pub fn load(given: &Given) -> Result<Loaded, SettingError> {
         sources: Vec::new(),
     };
     if let Some(path) = &given.file {
-        for (key, value) in file(path)? {
-            let source = Source::File(path.clone());
+        let source = Source::File(path.clone());
+        let file = file(path)?;
+        for (key, value) in file.pairs {
             let setting = known(&key, &source)?;
-            loaded.apply(setting, &value, source)?;
+            loaded.apply(setting, &value, source.clone())?;
+        }
+        for (key, entries) in file.lists {
+            if key != subscription::LIST {
+                return Err(unknown(&key, &source));
+            }
+            loaded.settings.mqtt.subscriptions = subscription::read(&entries, &source)?;
         }
     }
     for (name, value) in &given.environment {
@@ -166,7 +189,7 @@ impl Loaded {
     ) -> Result<(), SettingError> {
         (setting.set)(&mut self.settings, value).map_err(|reason| SettingError::Value {
             source_of: source.clone(),
-            key: setting.key,
+            key: setting.key.to_owned(),
             value: value.to_owned(),
             reason,
             allowed: setting.allowed,
@@ -192,7 +215,7 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
             "partition.max must not be below partition.target".to_owned(),
         ));
     }
-    Ok(())
+    mqtt::together(settings)
 }
 
 /// Variables of other programs: ours that are no settings, and those that Kubernetes makes for a service of this name.
@@ -207,15 +230,27 @@ fn is_other(name: &str) -> bool {
 fn known(key: &str, source: &Source) -> Result<&'static Setting, SettingError> {
     table()
         .find(|setting| setting.key == key)
-        .ok_or_else(|| SettingError::Unknown {
-            source_of: source.clone(),
-            key: key.to_owned(),
-            nearest: nearest(key, table().map(|setting| setting.key.to_owned())),
-        })
+        .ok_or_else(|| unknown(key, source))
 }
 
-/// The keys and values of the file; tables become dotted keys.
-fn file(path: &Path) -> Result<Vec<(String, String)>, SettingError> {
+fn unknown(key: &str, source: &Source) -> SettingError {
+    SettingError::Unknown {
+        source_of: source.clone(),
+        key: key.to_owned(),
+        nearest: nearest(key, table().map(|setting| setting.key.to_owned())),
+    }
+}
+
+/// What stands in the file.
+#[derive(Default)]
+struct File {
+    /// Keys and values; tables have become dotted keys.
+    pairs: Vec<(String, String)>,
+    /// Lists of tables.
+    lists: Vec<(String, Vec<toml::Table>)>,
+}
+
+fn file(path: &Path) -> Result<File, SettingError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| SettingError::Io {
         path: name.clone(),
@@ -228,10 +263,31 @@ fn file(path: &Path) -> Result<Vec<(String, String)>, SettingError> {
             reason: reason.trim_end().to_owned(),
         }
     })?;
-    let mut pairs = Vec::new();
+    let mut found = File::default();
     let mut rest: Vec<(String, toml::Value)> = root.into_iter().collect();
     while let Some((key, value)) = rest.pop() {
         let text = match value {
+            toml::Value::Table(_) if key == subscription::LIST => {
+                return Err(SettingError::Syntax {
+                    path: name,
+                    reason: format!("{key} is a list: write [[{key}]]"),
+                });
+            }
+            toml::Value::Array(values) if values.iter().any(toml::Value::is_table) => {
+                let tables = values.into_iter().map(|value| match value {
+                    toml::Value::Table(table) => Ok(table),
+                    other => Err(SettingError::Syntax {
+                        path: name.clone(),
+                        reason: format!(
+                            "{key} is a list of tables, and one of them is: {}",
+                            other.type_str()
+                        ),
+                    }),
+                });
+                let tables: Vec<toml::Table> = tables.collect::<Result<_, _>>()?;
+                found.lists.push((key, tables));
+                continue;
+            }
             toml::Value::Table(table) => {
                 rest.extend(table.into_iter().map(|(k, v)| (format!("{key}.{k}"), v)));
                 continue;
@@ -255,15 +311,16 @@ fn file(path: &Path) -> Result<Vec<(String, String)>, SettingError> {
                     .join(",")
             }
         };
-        pairs.push((key, text));
+        found.pairs.push((key, text));
     }
     // So that the first of several mistakes is always the same one.
-    pairs.sort();
-    Ok(pairs)
+    found.pairs.sort();
+    found.lists.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(found)
 }
 
 /// The name most like `wrong`, if one is like it at all.
-fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
+pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let far = 1 + wrong.len() / 3;
     names
         .map(|name| (distance(wrong, &name), name))
@@ -415,6 +472,77 @@ mod tests {
                 .to_string()
                 .contains("/does/not/exist.toml")
         );
+    }
+
+    #[test]
+    #[cfg(feature = "mqtt")]
+    fn lists_stand_in_the_file_and_are_checked_entry_by_entry() {
+        let db = ("db", "x");
+        let broker = "[mqtt]\nbroker = \"mqtt://broker\"\nclient_id = \"gateway\"\n";
+        let entry = "[[mqtt.subscription]]\ntopic = \"plant/{site}/{field}\"\npayload = \"value\"\ntable = \"machines\"\ntypes = { count = \"i64\" }\n";
+        let (good, _dir) = given(Some(&format!("{broker}{entry}")), &[], &[db]);
+        let loaded = load(&good).unwrap();
+        let found = &loaded.settings.mqtt.subscriptions;
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].rules.topic.filter(), "plant/+/+");
+        let shown = loaded.entries();
+        let expected = ("mqtt.subscription[1].types", "{ count = \"i64\" }");
+        let expected = (expected.0.to_owned(), expected.1.to_owned());
+        assert!(shown.contains(&expected), "{shown:?}");
+        let second = |text: &str| {
+            error(
+                Some(&format!("{broker}{entry}[[mqtt.subscription]]\n{text}")),
+                &[],
+                &[db],
+            )
+        };
+        for (text, expected) in [
+            (
+                "topik = \"a\"",
+                "no setting `mqtt.subscription[2].topik`; did you mean `topic`?",
+            ),
+            (
+                "topic = \"a/b+\"",
+                "mqtt.subscription[2].topic = `a/b+`: level `b+`",
+            ),
+            ("topic = 5", "expected a text, found integer"),
+            ("topic = \"a\"", "mqtt.subscription[2].payload: missing"),
+            ("payload = \"json\"", "mqtt.subscription[2].topic: missing"),
+            (
+                "topic = \"a\"\npayload = \"xml\"",
+                "line-protocol, json or value",
+            ),
+            (
+                "topic = \"a\"\npayload = \"value\"",
+                "mqtt.subscription[2].table: the table is not named",
+            ),
+            ("types = { x = \"int\" }", "`int` is not a type"),
+            ("time_format = \"minutes\"", "%Y-%m-%d"),
+        ] {
+            let found = second(text);
+            assert!(found.contains(expected), "{text}: {found}");
+        }
+        for (file, expected) in [
+            (
+                format!("{broker}[mqtt.subscription]\ntopic = \"a\""),
+                "[[mqtt.subscription]]",
+            ),
+            (
+                format!("{broker}[[mqtt.subscriptions]]\ntopic = \"a\""),
+                "no setting `mqtt.subscriptions`",
+            ),
+            (broker.to_owned(), "at least one [[mqtt.subscription]]"),
+            (entry.to_owned(), "needs mqtt.broker"),
+            (
+                format!("mqtt.broker = \"mqtt://x\"\n{entry}"),
+                "mqtt.client_id",
+            ),
+            (format!("{broker}ca = \"x\"\n{entry}"), "mqtts://"),
+            (format!("{broker}password = \"x\"\n{entry}"), "mqtt.user"),
+        ] {
+            let found = error(Some(&file), &[], &[db]);
+            assert!(found.contains(expected), "{file}: {found}");
+        }
     }
 
     #[test]

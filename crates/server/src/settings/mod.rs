@@ -1,7 +1,8 @@
 //! What can be set about a server, and where each value comes from.
 //!
 //! Purpose: one table ([`table`]) names every setting; flags, environment variables, the file, the page
-//! `docs/operate/settings.md` and `headwater config` are made of it.
+//! `docs/operate/settings.md` and `headwater config` are made of it. A list, whose entries have several keys each, can only
+//! stand in the file, and has a table of its own ([`Subscription`]).
 //!
 //! Invariants: a flag goes before the environment, that before the file, that before the default. A key nobody knows is an
 //! error that names the nearest one. A value is checked where it is read, and again by the engine.
@@ -10,12 +11,16 @@
 
 mod engine;
 mod load;
+mod mqtt;
 mod page;
+mod subscription;
 mod table;
 pub(crate) mod values;
 
 pub use load::{Given, Loaded, SettingError, Source, load};
+pub use mqtt::{Broker, Mqtt, Secret};
 pub use page::page;
+pub use subscription::Subscription;
 pub use table::{Setting, table};
 
 use headwater::Options;
@@ -92,6 +97,8 @@ pub struct Settings {
     pub tls_cert: Option<PathBuf>,
     /// Their private key.
     pub tls_key: Option<PathBuf>,
+    /// Messages from a broker.
+    pub mqtt: Mqtt,
 }
 
 impl Settings {
@@ -124,6 +131,7 @@ impl Settings {
             log_requests: LogRequests::Failed,
             tls_cert: None,
             tls_key: None,
+            mqtt: Mqtt::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The page `docs/operate/settings.md`, made of the table.
 
 use super::Settings;
+use super::subscription;
 use super::table::table;
 use std::fmt::Write as _;
 
@@ -25,6 +26,15 @@ start; certificates and tokens are read again while the server runs ([security](
 
 A flag is the key with dashes for dots and underscores; the variable is `HEADWATER_` and the key in capitals, with
 underscores for dots.
+
+";
+
+const LIST: &str = "
+## `[[mqtt.subscription]]`
+
+What the messages of a broker mean ([MQTT](../mqtt.md)) is a list, which only the file can hold: one `[[mqtt.subscription]]`
+with these keys for each kind of topics. `topic` and `payload` must be there. `headwater config` shows the entries too, as
+`mqtt.subscription[1].topic` and so on.
 
 ";
 
@@ -53,6 +63,15 @@ pub fn page() -> String {
             setting.kind.replace('|', "\\|"),
             setting.allowed,
             setting.about
+        );
+    }
+    text.push_str(LIST);
+    text.push_str("| Key | Value | Allowed | What it says |\n| --- | --- | --- | --- |\n");
+    for key in subscription::KEYS {
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} |",
+            key.name, key.kind, key.allowed, key.about
         );
     }
     text

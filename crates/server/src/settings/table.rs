@@ -3,7 +3,7 @@
 use super::values::{
     parse_count, parse_duration, parse_size, parse_switch, show_duration, show_size,
 };
-use super::{LogFormat, LogRequests, Settings, engine};
+use super::{LogFormat, LogRequests, Settings, engine, mqtt};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -90,7 +90,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Every setting, in the order of the page.
 pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
-    SERVER.iter().chain(engine::TABLE)
+    SERVER.iter().chain(mqtt::TABLE).chain(engine::TABLE)
 }
 
 static SERVER: &[Setting] = &[

@@ -10,11 +10,15 @@
 
 mod access;
 mod asking;
+#[cfg(feature = "mqtt")]
+mod broker;
 mod clients;
 mod edge;
 mod health;
 mod influxql;
 mod limits;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 mod openapi;
 mod page;
 mod settings_page;

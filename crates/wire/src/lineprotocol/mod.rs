@@ -15,6 +15,6 @@ mod write;
 pub use options::{ParserOptions, Precision};
 pub use parser::LineParser;
 pub(crate) use scan::unescape_string;
-pub(crate) use streams::{push_canonical as push_stream, push_field};
 pub use stream::LineStream;
+pub(crate) use streams::{push_canonical as push_stream, push_field};
 pub use write::{LineWriter, SkippedValues, UnwritableName};

@@ -361,7 +361,9 @@ impl<'a> Reader<'a> {
                 }
                 self.at += 2;
                 match self.four_digits()? {
-                    second @ 0xDC00..0xE000 => 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00),
+                    second @ 0xDC00..0xE000 => {
+                        0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00)
+                    }
                     _ => return Err(self.expected("the second half of a surrogate pair")),
                 }
             }
@@ -394,12 +396,15 @@ mod tests {
     fn flat(text: &str) -> Vec<(String, Scalar<'_>)> {
         let rows = rows(text, 100).unwrap();
         let members = rows[0].iter();
-        members.map(|(path, s)| (path.to_owned(), s.clone())).collect()
+        members
+            .map(|(path, s)| (path.to_owned(), s.clone()))
+            .collect()
     }
 
     #[test]
     fn members_are_named_by_their_paths() {
-        let found = flat(r#" {"a": 1.50, "b":{"c":[true,{"d":null}]}, "e\u00e9\ud83d\ude00": "x\n"} "#);
+        let found =
+            flat(r#" {"a": 1.50, "b":{"c":[true,{"d":null}]}, "e\u00e9\ud83d\ude00": "x\n"} "#);
         let expected = [
             ("a", Scalar::Number("1.50")),
             ("b.c.0", Scalar::Bool(true)),
@@ -424,7 +429,10 @@ mod tests {
         for (text, expected) in [
             ("", "at byte 0: expected an object"),
             ("21.5", "expected an object"),
-            ("{\"a\":1,}", "at byte 7: expected the name of a member in quotes, found `}`"),
+            (
+                "{\"a\":1,}",
+                "at byte 7: expected the name of a member in quotes, found `}`",
+            ),
             ("{\"a\":01}", "at byte 6: expected `,` or `}`"),
             ("{\"a\":1.}", "expected a digit"),
             ("{\"a\":nul}", "expected a value"),
@@ -436,7 +444,11 @@ mod tests {
         ] {
             let fault = rows(text, 9).unwrap_err();
             assert_eq!(fault.code, RefusalCode::Parse);
-            assert!(fault.message.contains(expected), "{text}: {}", fault.message);
+            assert!(
+                fault.message.contains(expected),
+                "{text}: {}",
+                fault.message
+            );
         }
         let deep = format!("{}1{}", "{\"a\":".repeat(40), "}".repeat(40));
         assert!(rows(&deep, 9).unwrap_err().message.contains("32 levels"));

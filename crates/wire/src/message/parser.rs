@@ -169,7 +169,10 @@ impl MessageParser {
         } else {
             let mut tags = topic.names.tags.clone();
             for path in &rules.tag_members {
-                tags.push((path.clone(), value::tag(members.get(path), path)?.to_owned()));
+                tags.push((
+                    path.clone(),
+                    value::tag(members.get(path), path)?.to_owned(),
+                ));
             }
             with_tags = stream_key(&topic.names.table, tags);
             &with_tags

@@ -212,7 +212,10 @@ impl MessageRules {
     fn check_names(&self) -> Result<(), RulesError> {
         match (&self.table, self.keeps(TABLE)) {
             (Some(_), true) => {
-                return error("table", "a level {table} of the topic names the table already");
+                return error(
+                    "table",
+                    "a level {table} of the topic names the table already",
+                );
             }
             (None, false) => {
                 return error(
@@ -223,7 +226,10 @@ impl MessageRules {
             _ => {}
         }
         if self.field.is_some() && self.keeps(FIELD) {
-            return error("field", "a level {field} of the topic names the field already");
+            return error(
+                "field",
+                "a level {field} of the topic names the field already",
+            );
         }
         let empty = [("table", &self.table), ("field", &self.field)];
         if let Some((key, _)) = empty
@@ -232,7 +238,8 @@ impl MessageRules {
         {
             return error(key, "the name is empty");
         }
-        let mut names: Vec<(&str, &'static str)> = self.levels_as_tags().map(|n| (n, "topic")).collect();
+        let mut names: Vec<(&str, &'static str)> =
+            self.levels_as_tags().map(|n| (n, "topic")).collect();
         let given = self.tags.iter().map(|(name, _)| (name.as_str(), "tags"));
         let members = self.tag_members.iter().map(|m| (m.as_str(), "tag_members"));
         for (name, key) in given.chain(members) {
@@ -245,7 +252,10 @@ impl MessageRules {
             names.push((name, key));
         }
         if let Some((name, _)) = self.tags.iter().find(|(_, value)| value.is_empty()) {
-            return error("tags", format!("tag `{name}` is empty: leave it out instead"));
+            return error(
+                "tags",
+                format!("tag `{name}` is empty: leave it out instead"),
+            );
         }
         Ok(())
     }

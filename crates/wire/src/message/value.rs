@@ -56,7 +56,13 @@ pub(super) fn found<'a>(
         Scalar::Bool(value) => match wanted {
             None | Some(FieldType::Bool) => Found::plain(FieldType::Bool, u64::from(*value)),
             Some(FieldType::String) => Found::text(if *value { "true" } else { "false" }, false),
-            Some(other) => return Err(other_type(field, other, if *value { "true" } else { "false" })),
+            Some(other) => {
+                return Err(other_type(
+                    field,
+                    other,
+                    if *value { "true" } else { "false" },
+                ));
+            }
         },
         Scalar::Text(text) => text_for(field, text, wanted, text_max)?,
     };
@@ -73,7 +79,9 @@ fn number_for<'a>(
     };
     let outside = |range: &str| {
         let shown = shown(text.as_bytes());
-        type_fault(format!("field `{field}`: {shown} is outside the range of {range}"))
+        type_fault(format!(
+            "field `{field}`: {shown} is outside the range of {range}"
+        ))
     };
     Ok(match wanted {
         None | Some(FieldType::F64) => {
@@ -173,7 +181,11 @@ fn other_type(field: &str, wanted: FieldType, text: &str) -> Fault {
 }
 
 /// The instant that a member says.
-pub(super) fn time(scalar: Option<&Scalar<'_>>, path: &str, reading: &TimeReading) -> Result<Timestamp, Fault> {
+pub(super) fn time(
+    scalar: Option<&Scalar<'_>>,
+    path: &str,
+    reading: &TimeReading,
+) -> Result<Timestamp, Fault> {
     let text = match scalar {
         Some(Scalar::Number(text)) => text,
         Some(Scalar::Text(text)) => text.as_ref(),
@@ -186,7 +198,9 @@ pub(super) fn time(scalar: Option<&Scalar<'_>>, path: &str, reading: &TimeReadin
         Some(Scalar::Null | Scalar::Bool(_)) => {
             return Err(Fault::new(
                 RefusalCode::Time,
-                format!("member `{path}` is to hold the time, and holds neither a number nor a text"),
+                format!(
+                    "member `{path}` is to hold the time, and holds neither a number nor a text"
+                ),
             ));
         }
     };

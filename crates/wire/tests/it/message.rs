@@ -63,7 +63,10 @@ fn levels_of_the_topic_are_table_tags_and_field() {
     named.field = Some("v".to_owned());
     named.tags = vec![("plant".to_owned(), "north".to_owned())];
     let (stream, field, _, value) = one(named, "pumps/p1", "true");
-    assert_eq!((stream.as_str(), field.as_str()), ("pumps,id=p1,plant=north", "v"));
+    assert_eq!(
+        (stream.as_str(), field.as_str()),
+        ("pumps,id=p1,plant=north", "v")
+    );
     assert_eq!(value, Value::Bool(true));
 }
 
@@ -87,14 +90,22 @@ fn bare_values_are_numbers_booleans_and_texts() {
         rules
     };
     for (field_type, payload, expected) in [
-        (FieldType::I64, "9007199254740993", Value::I64(9_007_199_254_740_993)),
+        (
+            FieldType::I64,
+            "9007199254740993",
+            Value::I64(9_007_199_254_740_993),
+        ),
         (FieldType::U64, "18446744073709551615", Value::U64(u64::MAX)),
         (FieldType::Bool, "1", Value::Bool(true)),
         (FieldType::String, "007", Value::String("007".to_owned())),
         (FieldType::Bytes, "0x0aff", Value::Bytes(vec![10, 255])),
         (FieldType::F64, "\"2.5\"", Value::F64(2.5)),
     ] {
-        assert_eq!(one(typed(field_type), "v/x", payload).3, expected, "{payload}");
+        assert_eq!(
+            one(typed(field_type), "v/x", payload).3,
+            expected,
+            "{payload}"
+        );
     }
     for (field_type, payload, code) in [
         (None, "NaN", "E_TYPE"),
@@ -113,11 +124,18 @@ fn bare_values_are_numbers_booleans_and_texts() {
         };
         let parsed = read(vec![rules], &[("v/x", ""), ("v/x", payload)]);
         let refused = &parsed.refused[0];
-        assert_eq!((refused.line, refused.code.as_str()), (2, code), "{payload}");
+        assert_eq!(
+            (refused.line, refused.code.as_str()),
+            (2, code),
+            "{payload}"
+        );
         assert_eq!(parsed.batch.row_count(), 0);
     }
     // An empty payload takes back what a broker keeps: nothing to store, nothing wrong.
-    let parsed = read(vec![in_table("v/{field}", PayloadForm::Value)], &[("v/x", " ")]);
+    let parsed = read(
+        vec![in_table("v/{field}", PayloadForm::Value)],
+        &[("v/x", " ")],
+    );
     assert_eq!((parsed.batch.row_count(), parsed.empty_rows), (0, 1));
     assert_eq!(parsed.refused, []);
 }
@@ -151,7 +169,10 @@ fn one_member_may_be_the_value_of_the_field_that_the_topic_names() {
     json.time = Some("at".to_owned());
     let text = r#"{"at":"2023-11-14T22:13:20.25Z","reading":{"v":4.5,"quality":"good"}}"#;
     let (_, field, time, value) = one(json, "j/pressure", text);
-    assert_eq!((field.as_str(), time), ("pressure", 1_700_000_000_250_000_000));
+    assert_eq!(
+        (field.as_str(), time),
+        ("pressure", 1_700_000_000_250_000_000)
+    );
     assert_eq!(value, Value::F64(4.5));
 }
 
@@ -196,7 +217,12 @@ fn the_first_rules_that_match_count_and_other_topics_are_refused() {
     };
     let parsed = read(
         vec![special, in_table("a/{d}/{field}", PayloadForm::Value)],
-        &[("a/special/x", "1"), ("a/b/x", "2"), ("c", "3"), ("a//x", "4")],
+        &[
+            ("a/special/x", "1"),
+            ("a/b/x", "2"),
+            ("c", "3"),
+            ("a//x", "4"),
+        ],
     );
     let streams: Vec<String> = values_of(&parsed).into_iter().map(|row| row.0).collect();
     assert_eq!(streams, ["special", "t,d=b"]);

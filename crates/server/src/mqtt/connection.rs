@@ -1,0 +1,304 @@
+//! The connection to the broker: made, kept, and made again.
+//!
+//! Invariant: what is received by a connection that has ended is not acknowledged; the number of the connection rises under the
+//! lock that acknowledgements are made under, and what was queued for the old one is thrown away there.
+
+use super::{MESSAGE_BYTES, Message, PERMIT_BYTES, Shared, options};
+use crate::request::now;
+use crate::settings::Subscription;
+use headwater::Timestamp;
+use rumqttc::Outgoing;
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{
+    ConnAck, ConnectReturnCode, Filter, Packet, Publish, RetainForwardRule, SubAck,
+    SubscribeReasonCode,
+};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+/// The first pause after a lost connection, and the longest.
+const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long what was received may take to be stored once the server stops.
+const STORE_TIME: Duration = Duration::from_secs(10);
+/// How long saying goodbye may take.
+const GOODBYE_TIME: Duration = Duration::from_secs(1);
+/// Requests that may wait in the client: as many acknowledgements as messages can have numbers, and some others. Brokers have
+/// been seen to send more than the receive maximum when a session goes on, so that says nothing here.
+const REQUESTS_MAX: usize = 65_536 + 64;
+
+/// A client that is not connected yet.
+pub(super) struct Connection {
+    client: AsyncClient,
+    events: EventLoop,
+}
+
+/// The state of reading.
+struct Reading {
+    shared: Arc<Shared>,
+    events: EventLoop,
+    queue: Option<mpsc::Sender<Message>>,
+    room: Arc<Semaphore>,
+    is_connected: bool,
+    pause: Duration,
+    /// The time of the newest message, so that no two have the same.
+    newest: i64,
+}
+
+impl Connection {
+    pub(super) fn new(options: MqttOptions) -> Connection {
+        let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
+        Connection { client, events }
+    }
+
+    pub(super) fn client(&self) -> AsyncClient {
+        self.client.clone()
+    }
+
+    /// Reads until the server stops, and goes on until `stored`, so that acknowledgements get out.
+    pub(super) async fn run(
+        self,
+        shared: Arc<Shared>,
+        queue: mpsc::Sender<Message>,
+        room: Arc<Semaphore>,
+        stored: Arc<Notify>,
+    ) {
+        let mut stopping = shared.stopping.clone();
+        let mut reading = Reading {
+            shared,
+            events: self.events,
+            queue: Some(queue),
+            room,
+            is_connected: false,
+            pause: PAUSE,
+            newest: i64::MIN,
+        };
+        tokio::select! {
+            // An error means that the server is gone.
+            _ = stopping.wait_for(|stop| *stop) => {}
+            () = reading.read() => {}
+        }
+        // The end of the queue tells the others to finish.
+        reading.queue = None;
+        let finish = async {
+            if reading.is_connected {
+                tokio::select! {
+                    () = stored.notified() => {}
+                    () = reading.send_only() => {}
+                }
+            }
+        };
+        if tokio::time::timeout(STORE_TIME, finish).await.is_err() {
+            tracing::warn!(
+                "mqtt: messages were not stored in time; the broker will send them again"
+            );
+        }
+        reading.goodbye().await;
+        reading.shared.figures.disconnected();
+    }
+}
+
+impl Reading {
+    async fn read(&mut self) {
+        loop {
+            let event = tokio::select! {
+                () = self.shared.again.notified() => None,
+                event = self.events.poll() => Some(event),
+            };
+            match event {
+                Some(Ok(Event::Incoming(Packet::Publish(publish)))) => self.message(publish).await,
+                Some(Ok(Event::Incoming(Packet::ConnAck(answer)))) => self.connected(&answer),
+                Some(Ok(Event::Incoming(Packet::SubAck(answer)))) => self.subscribed(&answer),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    self.told(&error);
+                    self.start_over().await;
+                }
+                None => self.start_over().await,
+            }
+        }
+    }
+
+    /// Sends what is to be sent, and takes nothing more.
+    async fn send_only(&mut self) {
+        // When the connection ends now, the broker sends what it did not hear of when the server is back.
+        while self.events.poll().await.is_ok() {}
+        self.is_connected = false;
+    }
+
+    async fn goodbye(&mut self) {
+        // Polling without a connection would make a new one.
+        if !self.is_connected || self.shared.client.try_disconnect().is_err() {
+            return;
+        }
+        let sent = async {
+            loop {
+                match self.events.poll().await {
+                    Ok(Event::Outgoing(Outgoing::Disconnect)) | Err(_) => return,
+                    Ok(_) => {}
+                }
+            }
+        };
+        // A broker that is gone needs no goodbye.
+        let _ = tokio::time::timeout(GOODBYE_TIME, sent).await;
+    }
+
+    fn connected(&mut self, answer: &ConnAck) {
+        let shared = &self.shared;
+        self.is_connected = true;
+        shared.figures.connected.set(1);
+        shared.figures.connects.inc();
+        self.pause = PAUSE;
+        let broker = shared.settings.broker.as_ref();
+        tracing::info!(
+            broker = broker.map(ToString::to_string),
+            client_id = shared.settings.client_id,
+            session = if answer.session_present {
+                "kept"
+            } else {
+                "new"
+            },
+            "mqtt: connected"
+        );
+        let subscriptions = shared.settings.subscriptions.iter();
+        if let Err(error) = shared.client.try_subscribe_many(subscriptions.map(filter)) {
+            tracing::error!(%error, "mqtt: subscribing is not possible: connecting again");
+            shared.again.notify_one();
+        }
+    }
+
+    fn subscribed(&self, answer: &SubAck) {
+        let subscriptions = &self.shared.settings.subscriptions;
+        let mut refused = 0;
+        for (subscription, code) in subscriptions.iter().zip(&answer.return_codes) {
+            let topic = &subscription.rules.topic;
+            match code {
+                SubscribeReasonCode::Success(QoS::AtMostOnce) => tracing::warn!(
+                    %topic,
+                    "mqtt: the broker grants QoS 0 only: messages may be lost on the way"
+                ),
+                SubscribeReasonCode::Success(_) => tracing::info!(%topic, "mqtt: subscribed"),
+                code => {
+                    refused += 1;
+                    tracing::error!(%topic, ?code, "mqtt: the broker refuses the subscription");
+                }
+            }
+        }
+        self.shared.figures.subscriptions_refused.set(refused);
+    }
+
+    /// Puts a message into the queue, when there is room for it.
+    async fn message(&mut self, publish: Publish) {
+        let shared = &self.shared;
+        shared.figures.received.inc();
+        let Some(queue) = &self.queue else {
+            return;
+        };
+        let bytes = publish.payload.len() + publish.topic.len() + MESSAGE_BYTES;
+        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
+        // Nothing more is read meanwhile; a broker that loses patience sends again what is not acknowledged.
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else {
+            return;
+        };
+        // No two messages have the same time, or the second would take the place of the first.
+        let arrived = now().as_nanos().max(self.newest.saturating_add(1));
+        self.newest = arrived;
+        let message = Message {
+            topic: publish.topic,
+            payload: publish.payload,
+            number: publish.pkid,
+            connection: *shared.connection.lock(),
+            qos: publish.qos,
+            arrived: Timestamp::from_nanos(arrived),
+            received: Instant::now(),
+            _room: room,
+        };
+        if publish.retain && skips_retained(shared, &message) {
+            shared.figures.skipped.inc();
+            shared.acknowledge(&[message]);
+            return;
+        }
+        shared.figures.waiting.inc();
+        if queue.send(message).await.is_err() {
+            // Storing has ended, by a panic that ends this too.
+            shared.figures.waiting.dec();
+        }
+    }
+
+    /// Ends the connection, waits, and lets the next one begin.
+    async fn start_over(&mut self) {
+        self.is_connected = false;
+        let shared = &self.shared;
+        shared.figures.disconnected();
+        shared.figures.failures.inc();
+        {
+            let mut connection = shared.connection.lock();
+            *connection += 1;
+            // Also acknowledgements that were queued since the connection broke.
+            self.events.clean();
+        }
+        // What was read and not looked at: the broker sends again what needs an acknowledgement.
+        let unread = std::mem::take(&mut self.events.state.events);
+        for event in unread {
+            if let Event::Incoming(Packet::Publish(publish)) = event
+                && publish.qos == QoS::AtMostOnce
+            {
+                self.message(publish).await;
+            }
+        }
+        let pause = with_jitter(self.pause);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        tracing::info!(
+            pause_ms = pause.as_millis(),
+            "mqtt: connecting again after a pause"
+        );
+        tokio::time::sleep(pause).await;
+        match options::options(&self.shared.settings) {
+            Ok(options) => self.events.options = options,
+            // With what was read before: passwords and certificates may be about to be replaced.
+            Err(error) => tracing::error!(%error, "mqtt: the settings read before stay in force"),
+        }
+    }
+
+    fn told(&self, error: &ConnectionError) {
+        match error {
+            ConnectionError::ConnectionRefused(
+                code @ (ConnectReturnCode::BadUserNamePassword
+                | ConnectReturnCode::NotAuthorized
+                | ConnectReturnCode::ClientIdentifierNotValid
+                | ConnectReturnCode::UnsupportedProtocolVersion),
+            ) => tracing::error!(?code, "mqtt: the broker refuses the connection"),
+            error => tracing::warn!(%error, "mqtt: not connected"),
+        }
+    }
+}
+
+fn filter(subscription: &Subscription) -> Filter {
+    let mut filter = Filter::new(subscription.rules.topic.filter(), QoS::AtLeastOnce);
+    filter.retain_forward_rule = if subscription.skip_retained {
+        RetainForwardRule::Never
+    } else {
+        // Those that were kept have come already when the session is an old one.
+        RetainForwardRule::OnNewSubscribe
+    };
+    filter
+}
+
+/// A broker may send kept messages all the same, for another subscription that meets the topic.
+fn skips_retained(shared: &Shared, message: &Message) -> bool {
+    let Ok(topic) = std::str::from_utf8(&message.topic) else {
+        return false;
+    };
+    let mut subscriptions = shared.settings.subscriptions.iter();
+    subscriptions
+        .find(|s| s.rules.topic.matches(topic).is_some())
+        .is_some_and(|s| s.skip_retained)
+}
+
+/// Between half and all of a time, so that many servers do not come back at once.
+fn with_jitter(time: Duration) -> Duration {
+    let noise = now().as_nanos().unsigned_abs() / 1_000 % 1_000;
+    time / 2 + time / 2 * u32::try_from(noise).unwrap_or_default() / 1_000
+}

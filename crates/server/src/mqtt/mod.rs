@@ -1,0 +1,188 @@
+//! Messages from an MQTT 5 broker, into the database.
+//!
+//! Purpose: connects as the settings say, subscribes, reads messages by the rules of their topics, hands them in, and tells the
+//! broker what is stored. What an operator sees of it: docs/mqtt.md.
+//!
+//! Invariants: a message of QoS 1 is acknowledged only when the engine calls its values as durable as the database is set to be,
+//! or when it can never be stored and that has been counted and logged. Acknowledgements go out in the order in which messages
+//! came. A message is acknowledged only on the connection it came by: after that the broker sends it again, and its number may
+//! mean another one. Rows of a stream are handed in in the order of their messages. No more than `mqtt.receive_max` messages
+//! of QoS 1 and `mqtt.bytes_max` bytes are held; beyond that nothing is read.
+//!
+//! Concurrency: three tasks: [`connection`] reads from the broker, [`storing`] parses and hands in (on the threads of
+//! [`crate::ingest`]), and awaits what is under way. Batches are whatever has come in while the one before was handed in.
+//!
+//! Failure: a lost connection is made again, with growing pauses; the session at the broker stays, so that it sends what was not
+//! acknowledged. While the engine cannot store (full, busy, closed), nothing is acknowledged and it is tried again. If a task
+//! panics, all three begin anew.
+
+mod connection;
+mod figures;
+mod options;
+mod storing;
+
+pub(crate) use figures::Figures;
+
+use crate::app::App;
+use crate::serve::StartError;
+use crate::settings::{Mqtt, Settings};
+use bytes::Bytes;
+use connection::Connection;
+use headwater::Timestamp;
+use parking_lot::Mutex;
+use rumqttc::v5::AsyncClient;
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::Publish;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+/// Between the end of the tasks by a panic and their new beginning.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
+
+/// What a message costs besides its topic and payload, about.
+const MESSAGE_BYTES: usize = 256;
+/// Bytes that one permit stands for.
+const PERMIT_BYTES: usize = 256;
+
+/// Where messages come from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    settings: Mqtt,
+    pub(crate) figures: Arc<Figures>,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+struct Message {
+    topic: Bytes,
+    payload: Bytes,
+    /// Its number among those that are not acknowledged; 0 for one that needs no acknowledgement.
+    number: u16,
+    /// The connection it came by.
+    connection: u64,
+    qos: QoS,
+    arrived: Timestamp,
+    received: Instant,
+    /// Given back when it is stored.
+    _room: OwnedSemaphorePermit,
+}
+
+/// What the tasks share.
+struct Shared {
+    app: Arc<App>,
+    settings: Mqtt,
+    figures: Arc<Figures>,
+    client: AsyncClient,
+    /// The number of the connection that lives. Held while acknowledgements are put on it, so that none gets onto the next.
+    connection: Mutex<u64>,
+    /// Asks for a new connection, on which the broker sends again what is not acknowledged.
+    again: Notify,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// Acknowledges messages of the connection that lives; others will come again.
+    fn acknowledge(&self, messages: &[Message]) {
+        let connection = self.connection.lock();
+        for message in messages {
+            if message.number == 0 || message.connection != *connection {
+                continue;
+            }
+            let mut publish = Publish::new("", message.qos, Bytes::new(), None);
+            publish.pkid = message.number;
+            if let Err(error) = self.client.try_ack(&publish) {
+                // The queue has room for all that can be open, so this is the end of the client.
+                tracing::warn!(%error, "mqtt: a message could not be acknowledged: connecting again");
+                self.again.notify_one();
+                return;
+            }
+        }
+    }
+
+    /// Waits, unless the server stops before. True when it does.
+    async fn pause(&self, time: Duration) -> bool {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            // An error means that the server is gone.
+            _ = stopping.wait_for(|stop| *stop) => true,
+            () = tokio::time::sleep(time) => false,
+        }
+    }
+}
+
+impl Source {
+    /// What the settings say; `None` when they name no broker.
+    ///
+    /// # Errors
+    /// When certificates or passwords cannot be read.
+    pub(crate) fn new(settings: &Settings) -> Result<Option<Source>, StartError> {
+        if settings.mqtt.broker.is_none() {
+            return Ok(None);
+        }
+        let settings = settings.mqtt.clone();
+        options::options(&settings).map_err(StartError::Mqtt)?;
+        Ok(Some(Source {
+            settings,
+            figures: Arc::default(),
+        }))
+    }
+
+    /// Takes messages until the server stops; then ends when what was received is stored and acknowledged.
+    pub(crate) fn run(self, app: Arc<App>) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(async move {
+            loop {
+                let tasks = tokio::spawn(tasks(
+                    Arc::clone(&app),
+                    self.settings.clone(),
+                    Arc::clone(&self.figures),
+                ));
+                let Err(error) = tasks.await else {
+                    return;
+                };
+                self.figures.disconnected();
+                tracing::error!(%error, "mqtt: taking messages panicked, and begins anew");
+                let mut stopping = app.stopping.clone();
+                tokio::select! {
+                    _ = stopping.wait_for(|stop| *stop) => return,
+                    () = tokio::time::sleep(AFTER_PANIC) => {}
+                }
+            }
+        })
+    }
+}
+
+/// One life of the three tasks.
+async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
+    // Fails only where it failed at the start, unless files went away since: then the connection tells.
+    let connection = loop {
+        match options::options(&settings) {
+            Ok(options) => break Connection::new(options),
+            Err(error) => {
+                tracing::error!(%error, "mqtt: connecting is not possible");
+                tokio::time::sleep(AFTER_PANIC).await;
+            }
+        }
+    };
+    let (send, receive) = mpsc::channel(usize::from(settings.receive_max).max(1024));
+    let room = settings.bytes_max.max(settings.packet_max + MESSAGE_BYTES) / PERMIT_BYTES;
+    let shared = Arc::new(Shared {
+        stopping: app.stopping.clone(),
+        app,
+        settings,
+        figures,
+        client: connection.client(),
+        connection: Mutex::new(0),
+        again: Notify::new(),
+    });
+    // Of an earlier life nothing is left.
+    shared.figures.waiting.set(0);
+    let stored = Arc::new(Notify::new());
+    let storing = storing::run(Arc::clone(&shared), receive, Arc::clone(&stored));
+    let room = Arc::new(Semaphore::new(room));
+    let connection = connection.run(Arc::clone(&shared), send, room, stored);
+    tokio::join!(connection, storing);
+}
+
+#[cfg(test)]
+mod tests;
