@@ -26,7 +26,10 @@ MORE_DATA ?= ../shared/data
 # Where `make run` listens.
 ADDR ?= 127.0.0.1:7373
 
-HEADWATER := $(CARGO_TARGET_DIR)/release/headwater
+# The profile of `make run` optimises what handles every value, and SQL's planner only a little: Cargo.toml says why.
+HEADWATER := $(CARGO_TARGET_DIR)/quick/headwater
+# Everything that is tested, the command among it, built once with one set of features: SQL takes minutes to build.
+BUILD_TESTED = $(CARGO) test --workspace --locked --no-run --quiet
 # The page is built when a file of it changed; its packages are installed when their list did.
 WEB_DIST := web/dist/index.html
 WEB_PACKAGES := web/node_modules/.package-lock.json
@@ -45,14 +48,14 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo release build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean
+.PHONY: help run demo quick release build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@printf '\nBuild output goes to %s (set CARGO_TARGET_DIR to change it).\n' '$(CARGO_TARGET_DIR)'
 
-run: release ## Build, serve the sample data and print the link; ADDR=127.0.0.1:7374 takes another port
+run: quick ## Build, serve the sample data and print the link; ADDR=127.0.0.1:7374 takes another port
 	@if [ ! -d $(SAMPLE_DB) ]; then \
 	  rm -rf -- $(SAMPLE_DB).new; \
 	  data/import-samples $(HEADWATER) $(SAMPLE_DB).new $(MORE_DATA); \
@@ -68,11 +71,16 @@ run: release ## Build, serve the sample data and print the link; ADDR=127.0.0.1:
 	@$(HEADWATER) serve --db $(SAMPLE_DB) --http-addr $(ADDR) --log-level warn || { \
 	  printf '\nIs the port taken? `make run ADDR=127.0.0.1:7374` takes another one.\n' >&2; exit 1; }
 
-release: web
+quick: web ## Build the headwater command as `make run` does, SQL's planner optimised less
 	$(call section,'Building the headwater command (some minutes the first time)')
-	@$(CARGO) build --release --locked --package headwater-cli
+	@$(CARGO) build --profile quick --locked --package headwater-cli
 
-demo: release ## A tour in the terminal: import a year of weather, look at it at several zooms
+release: web ## Build the headwater command with everything optimised: half an hour on two cores
+	$(call section,'Building the headwater command')
+	@$(CARGO) build --release --locked --package headwater-cli
+	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/release/headwater'
+
+demo: quick ## A tour in the terminal: import a year of weather, look at it at several zooms
 	$(call section,'A year of hourly weather at three New York airports')
 	@rm -rf -- $(DEMO_DB)
 	$(call show,import --db $(DEMO_DB) --table weather --time epoch_ms:ms --tag origin --null NA \
@@ -144,12 +152,12 @@ web-test: web ## Format, types and unit tests of the page, and its size
 
 browser: web ## Tests of the page in Chromium, against made-up data and against the real server
 	$(call section,'Tests in a browser')
-	$(CARGO) build --package headwater-cli --locked
+	$(BUILD_TESTED)
 	cd web && npm run --silent browser
 
 http-fuzz: web ## Send the server requests made from its OpenAPI page
 	$(call section,'Requests from the OpenAPI page')
-	$(CARGO) build --package headwater-cli --locked
+	$(BUILD_TESTED)
 	@fuzz/http $(CARGO_TARGET_DIR)/debug/headwater $(HTTP_SECONDS)
 
 tidy: ## Only the checks of crate arrows, licences, links and sources
