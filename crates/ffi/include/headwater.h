@@ -969,8 +969,8 @@ int32_t hw_tile(hw_stream stream,
 // Rows as Arrow: a struct array with the times as `time` (timestamp[ns, UTC]) and then the fields. Schema and array are the caller's to
 // release, by their callbacks, and stay valid when the handle of the rows is released; nothing but booleans is copied.
 int32_t hw_rows_arrow(uint64_t rows,
-                      ArrowSchema *schema,
-                      ArrowArray *array,
+                      struct ArrowSchema *schema,
+                      struct ArrowArray *array,
                       struct hw_error *error);
 
 // Adds rows of a stream from Arrow: a struct array (a record batch) with a column of times of this name (timestamps of any unit, or 64-bit
@@ -978,15 +978,15 @@ int32_t hw_rows_arrow(uint64_t rows,
 int32_t hw_batch_arrow(hw_batch batch,
                        hw_stream stream,
                        struct hw_str time_column,
-                       const ArrowSchema *schema,
-                       const ArrowArray *array,
+                       const struct ArrowSchema *schema,
+                       const struct ArrowArray *array,
                        struct hw_error *error);
 
 // A scan as a stream of Arrow arrays: struct arrays with the times as `time`, of a scan over the streams of a table then a column of text
 // for each tag key of the table, and then the fields. The stream is the caller's to release by its callback; the handle of the scan may
 // be released before.
 int32_t hw_scan_arrow(hw_scan scan,
-                      ArrowArrayStream *stream,
+                      struct ArrowArrayStream *stream,
                       struct hw_error *error);
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 #![allow(clippy::panic, reason = "tests")]
 
 mod arrow;
+mod c;
 mod calls;
 mod common;
 mod header;
