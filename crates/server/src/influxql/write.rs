@@ -236,7 +236,14 @@ fn time(at: i64, zone: Option<&TimeZone>) -> String {
         let offset = zone.to_offset(instant);
         Some(instant.display_with_offset(offset).to_string())
     });
-    local.unwrap_or_else(|| format_instant(Timestamp::from_nanos(at)))
+    local.unwrap_or_else(|| {
+        let text = format_instant(Timestamp::from_nanos(at));
+        // Without zeros at the end of the fraction, as InfluxDB writes it.
+        match text.strip_suffix('Z').filter(|t| t.contains('.')) {
+            Some(digits) => format!("{}Z", digits.trim_end_matches('0')),
+            None => text,
+        }
+    })
 }
 
 /// A value; a float without a fraction as an integer.
