@@ -5,7 +5,7 @@ use crate::handles;
 use crate::snapshot::hw_snapshot;
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::stream::{Stream, hw_stream};
-use crate::text::{hw_str, slice};
+use crate::text::{hw_str, pointer, slice};
 use headwater::{
     Aggregate, AggregateSpec, Bin, Bins, ClosedRange, Extremes, Level, Timestamp, Value,
 };
@@ -171,19 +171,12 @@ impl hw_bins {
             lasts: values.iter().map(|b| end(b.last.as_ref())).collect(),
             _values: values,
         });
-        let ends = |list: &[hw_bin_end]| {
-            if list.is_empty() {
-                std::ptr::null()
-            } else {
-                list.as_ptr()
-            }
-        };
         hw_bins {
             handle,
             count: kept.bins.len(),
-            bins: kept.bins.as_ptr(),
-            firsts: ends(&kept.firsts),
-            lasts: ends(&kept.lasts),
+            bins: pointer(&kept.bins),
+            firsts: pointer(&kept.firsts),
+            lasts: pointer(&kept.lasts),
         }
     }
 }

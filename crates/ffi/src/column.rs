@@ -5,7 +5,7 @@
 //! Failure: `HW_INVALID` with the field's name.
 
 use crate::status::{Outcome, invalid};
-use crate::text::{hw_str, slice};
+use crate::text::{hw_str, pointer, slice};
 use headwater::{Bitmap, Column, FieldType, Value, Values, VarBytes};
 use std::ffi::c_void;
 
@@ -261,11 +261,11 @@ impl Layout {
     pub(crate) fn view(&self, name: &str, column: &Column) -> hw_column {
         let none = std::ptr::null();
         let (values, bytes): (*const c_void, *const u8) = match column.values() {
-            Values::F64(v) => (v.as_ptr().cast(), none),
-            Values::I64(v) => (v.as_ptr().cast(), none),
-            Values::U64(v) => (v.as_ptr().cast(), none),
-            Values::Bool(v) => (v.as_ptr().cast(), none),
-            Values::String(v) | Values::Bytes(v) => (std::ptr::null(), v.bytes().as_ptr()),
+            Values::F64(v) => (pointer(v).cast(), none),
+            Values::I64(v) => (pointer(v).cast(), none),
+            Values::U64(v) => (pointer(v).cast(), none),
+            Values::Bool(v) => (pointer(v).cast(), none),
+            Values::String(v) | Values::Bytes(v) => (std::ptr::null(), pointer(v.bytes())),
         };
         hw_column {
             name: hw_str::of(name),
@@ -274,12 +274,12 @@ impl Layout {
             validity: self
                 .validity
                 .as_ref()
-                .map_or(std::ptr::null(), |words| words.as_ptr().cast()),
+                .map_or(std::ptr::null(), |words| pointer(words).cast()),
             values,
             offsets: self
                 .offsets
                 .as_ref()
-                .map_or(std::ptr::null(), |offsets| offsets.as_ptr()),
+                .map_or(std::ptr::null(), |offsets| pointer(offsets)),
             bytes,
         }
     }

@@ -6,7 +6,7 @@ use crate::handles;
 use crate::snapshot::{hw_snapshot, view_of};
 use crate::status::{give, guard, hw_error, out};
 use crate::stream::{Named, Stream, Walk, hw_stream, hw_stream_name};
-use crate::text::{hw_str, hw_tag, tags};
+use crate::text::{hw_str, hw_tag, pointer, tags};
 use headwater::LastValue;
 use std::sync::Arc;
 
@@ -71,9 +71,9 @@ impl hw_last_values {
         hw_last_values {
             handle,
             count: kept.values.len(),
-            values: kept.values.as_ptr(),
+            values: pointer(&kept.values),
             stream_count: kept.streams.len(),
-            streams: kept.streams.as_ptr(),
+            streams: pointer(&kept.streams),
         }
     }
 }

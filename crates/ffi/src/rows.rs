@@ -6,6 +6,7 @@ use crate::column::{Layout, hw_column};
 use crate::handles::{self, Kept, Object};
 use crate::status::{Outcome, invalid};
 use crate::stream::{Named, hw_stream_name};
+use crate::text::pointer;
 use headwater::{Column, Scan, ScanChunk, Values};
 use std::sync::Arc;
 
@@ -117,9 +118,9 @@ impl Rows {
         hw_rows {
             handle,
             row_count: rows.times.len(),
-            times_ns: rows.times.as_ptr(),
+            times_ns: pointer(&rows.times),
             column_count: rows.views.len(),
-            columns: rows.views.as_ptr(),
+            columns: pointer(&rows.views),
             stream: rows.named.view(),
         }
     }

@@ -7,7 +7,7 @@ use crate::database::{Store, hw_db};
 use crate::handles::{self, Kept, Object};
 use crate::snapshot::{View, hw_snapshot, view_of};
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
-use crate::text::{hw_str, hw_tag, tags};
+use crate::text::{hw_str, hw_tag, pointer, tags};
 use headwater::{Snapshot, StreamHandle, StreamName};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -68,7 +68,7 @@ impl Named {
         hw_stream_name {
             text: hw_str::of(&self.text),
             table: hw_str::of(self.name.table()),
-            tags: self.tags.as_ptr(),
+            tags: pointer(&self.tags),
             tag_count: self.tags.len(),
         }
     }
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn hw_streams_list(
         let (handle, kept) = handles::put_result(names);
         let list = hw_streams {
             handle,
-            streams: kept.views.as_ptr(),
+            streams: pointer(&kept.views),
             count: kept.views.len(),
         };
         give(streams, list, "streams")

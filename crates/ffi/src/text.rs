@@ -27,7 +27,7 @@ impl hw_str {
 
     pub(crate) fn of_bytes(bytes: &[u8]) -> hw_str {
         hw_str {
-            data: bytes.as_ptr().cast(),
+            data: pointer(bytes).cast(),
             length: bytes.len(),
         }
     }
@@ -55,6 +55,16 @@ impl hw_str {
             return Err(invalid(format!("{what}: expected a path, found nothing")));
         }
         Ok(path)
+    }
+}
+
+/// A list as callers get it: NULL when it is empty, since the dangling pointer of an empty list is no pointer to others. (The garbage
+/// collector of Go ends the process when it finds one.)
+pub(crate) fn pointer<T>(list: &[T]) -> *const T {
+    if list.is_empty() {
+        std::ptr::null()
+    } else {
+        list.as_ptr()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::database::{Store, hw_db, open_still};
 use crate::handles::{self, Kept, Object};
 use crate::status::{Outcome, give, guard, hw_error, invalid, lock, out};
 use crate::stream::{Stream, hw_stream};
-use crate::text::{hw_str, slice};
+use crate::text::{hw_str, pointer, slice};
 use headwater::{Batch, Database, Refused, StreamRows, Ticket, Written};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -81,7 +81,7 @@ impl hw_written {
                 views: written.refused.iter().map(view).collect(),
                 _refused: written.refused,
             });
-            (out.handle, out.refused) = (handle, kept.views.as_ptr());
+            (out.handle, out.refused) = (handle, pointer(&kept.views));
         }
         out
     }

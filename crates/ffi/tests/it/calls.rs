@@ -55,6 +55,42 @@ fn rows_come_back_also_after_closing() {
     }
 }
 
+/// A dangling pointer ends a program in Go, whose garbage collector looks at all that look like pointers.
+#[test]
+fn what_is_empty_is_null() {
+    let db = Db::new();
+    let stream = db.stream("t");
+    db.write(stream, "v", &[(1, 1.0)]);
+    let query = db.query(stream, &["v"]);
+    // SAFETY: handles are checked, the places are valid.
+    unsafe {
+        let rows = get(|out, e| hw_read(query, 0, 5, 9, out, e));
+        assert!(list(rows.times_ns, rows.row_count).is_empty());
+        assert!(list(rows.stream.tags, rows.stream.tag_count).is_empty());
+        for column in list(rows.columns, rows.column_count) {
+            assert!(list(column.values.cast::<f64>(), rows.row_count).is_empty());
+            assert!(column.validity.is_null() && column.offsets.is_null());
+            assert!(column.bytes.is_null());
+        }
+        release(rows.handle);
+        let bins = get(|out, e| hw_tile(stream, 0, s("v"), 0, 99, out, e));
+        assert!(list(bins.bins, bins.count).is_empty());
+        assert!(bins.firsts.is_null() && bins.lasts.is_null());
+        release(bins.handle);
+        let none = get(|out, e| hw_streams_list(db.db, 0, s("t"), null(), 0, s("t"), 9, out, e));
+        assert!(list(none.streams, none.count).is_empty());
+        release(none.handle);
+        let tags = hw_tag {
+            key: s("id"),
+            value: s("none"),
+        };
+        let last = get(|out, e| hw_last_table(db.db, 0, s("t"), &raw const tags, 1, out, e));
+        assert!(list(last.values, last.count).is_empty());
+        assert!(list(last.streams, last.stream_count).is_empty());
+        release(last.handle);
+    }
+}
+
 #[test]
 fn every_type_and_absent_values_come_back_bit_by_bit() {
     let db = Db::new();

@@ -23,6 +23,7 @@ pub(crate) fn bytes(str: hw_str) -> Vec<u8> {
 /// A list of a result.
 pub(crate) fn list<'a, T>(data: *const T, count: usize) -> &'a [T] {
     if count == 0 {
+        assert!(data.is_null(), "an empty list is not NULL but {data:?}");
         return &[];
     }
     // SAFETY: the library gave pointer and count together, and the tests look before they release.
