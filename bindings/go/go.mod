@@ -1,0 +1,3 @@
+module headwater
+
+go 1.24

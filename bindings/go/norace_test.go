@@ -1,0 +1,5 @@
+//go:build !race
+
+package headwater
+
+const raceDetector = false
