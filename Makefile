@@ -15,8 +15,10 @@ SECONDS ?= 60
 HTTP_SECONDS ?= 25
 # The fuzz targets to run; empty = all.
 TARGETS ?=
-# Arguments of `make bench`.
+# Arguments of `make bench` and `make go-bench`.
 ARGS ?=
+# Rounds of each benchmark of `make go-bench`.
+ROUNDS ?= 21
 # The demo's database: made anew by every `make demo`.
 DEMO_DB := demo.db
 # The served database: made of sample data by the first `make run`, and kept.
@@ -48,7 +50,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo quick release build test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean
+.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -110,7 +112,25 @@ demo: quick ## A tour in the terminal: import a year of weather, look at it at s
 build: web ## Build everything, unoptimised
 	$(CARGO) build --workspace --all-targets --locked
 
-test: web fmt-check web-test lint unit doc browser http-fuzz ## Everything a change must pass; what CI runs
+go: ## Build the library and the Go package on it (bindings/go), and run its tests
+	$(call section,'The library, optimised')
+	@CARGO='$(CARGO)' bindings/go/build release
+	$(call section,'The Go package')
+	cd bindings/go && go build ./... && go test -count=1 ./...
+
+# After `unit`, whose tests of the C interface leave the library there.
+go-test:
+	$(call section,'Tests of the Go package')
+	@LIBRARY='$(CARGO_TARGET_DIR)/debug/deps/libheadwater_ffi.a' bindings/go/test
+
+go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARGS='-bench Read/anywhere' for some
+	$(call section,'The library, optimised')
+	@CARGO='$(CARGO)' bindings/go/build release
+	$(call section,'The Go package beside bbolt and SQLite')
+	cd bindings/go && go test -run '^$$' -bench . -benchtime 1s .
+	cd bindings/go/bench && go test -tags sqlite -run '^$$' -timeout 3600s -benchtime $(ROUNDS)x $(if $(ARGS),$(ARGS),-bench .) .
+
+test: web fmt-check web-test lint unit go-test doc browser http-fuzz ## Everything a change must pass; what CI runs
 	@$(MAKE) --no-print-directory fuzz SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
 	$(call section,'All checks passed')
 
