@@ -76,7 +76,7 @@ impl Refusals {
     }
 
     /// Sorts by line, keeps the first, and fills in texts from the body.
-    pub(super) fn finish(&mut self, text: &[u8]) {
+    pub(crate) fn finish(&mut self, text: &[u8]) {
         self.lines.sort_by_key(|l| l.line);
         self.lines.truncate(KEPT_MAX);
         let mut wanted = self

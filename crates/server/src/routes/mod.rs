@@ -11,6 +11,7 @@ pub(crate) mod live;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod page;
+pub(crate) mod prometheus;
 pub(crate) mod query;
 pub(crate) mod scan;
 pub(crate) mod storage;
@@ -101,6 +102,7 @@ pub(crate) fn all() -> Vec<Route> {
         metrics::routes(),
         openapi::routes(),
         page::routes(),
+        prometheus::routes(),
         query::routes(),
         scan::routes(),
         storage::routes(),

@@ -97,7 +97,7 @@ async fn write(
 }
 
 /// Waits until every part is durable, and then tells of it. True when a numbered batch had been stored before.
-async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiError> {
+pub(super) async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiError> {
     let mut repeated = false;
     for part in parts {
         let written = part.ticket.await?;
@@ -187,7 +187,7 @@ fn producer(headers: &HeaderMap) -> Result<Option<(String, u64)>, ApiError> {
 }
 
 /// The body, and the room it takes among all bodies. What is too large is not read to its end.
-async fn read_body(
+pub(super) async fn read_body(
     app: &App,
     headers: &HeaderMap,
     mut body: Body,
@@ -263,7 +263,7 @@ async fn drain(mut body: Body) {
 }
 
 /// 204 when all is stored; 400, 403 or 422 with the list of refused lines when not.
-fn answer(outcome: Outcome, repeated: bool) -> Response {
+pub(super) fn answer(outcome: Outcome, repeated: bool) -> Response {
     let mut response = if outcome.refusals.is_empty() {
         StatusCode::NO_CONTENT.into_response()
     } else {

@@ -21,6 +21,7 @@ mod limits;
 mod mqtt;
 mod openapi;
 mod page;
+mod prometheus;
 mod settings_page;
 mod support;
 mod tls;

@@ -10,5 +10,6 @@ mod csv;
 mod csv_records;
 mod lineprotocol;
 mod message;
+mod prometheus;
 mod round_trip;
 mod support;

@@ -1,0 +1,116 @@
+//! Remote write of Prometheus: `POST /api/v1/prom/write`.
+//!
+//! What is stored of a request, and which answers Prometheus sends again after: docs/http/prometheus.md. Its rule is that it sends
+//! again after 5xx only; so what may go well later is 5xx here, also where other routes say 429.
+
+use super::write::{acknowledged, answer, read_body};
+use super::{Needs, Route};
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::ingest::{Outcome, Terms, hand_in};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use headwater::ErrorKind;
+use headwater_wire::prometheus::{MessageError, read, unpack};
+use std::sync::Arc;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::post("/api/v1/prom/write", Needs::Write, write)]
+}
+
+async fn write(
+    State(app): State<Arc<App>>,
+    access: Access,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    check_headers(&head.headers)?;
+    let (body, room) = read_body(&app, &head.headers, body).await.map_err(again)?;
+    let max = app.ingest.limits().body_max;
+    let called = app.ingest.call(move |door| {
+        // Held until the body is taken in.
+        let _room = room;
+        let message = unpack(&body, max).map_err(message_error)?;
+        let parsed = read(&message).map_err(message_error)?;
+        let terms = Terms {
+            access: Some(&access),
+            accept_partial: true,
+            producer: None,
+        };
+        let mut outcome = Outcome::default();
+        hand_in(door, terms, parsed, &mut outcome).map_err(write_error)?;
+        outcome.refusals.finish(b"");
+        Ok::<Outcome, ApiError>(outcome)
+    });
+    let mut outcome = called.await.map_err(|why| app.ingest.refusal(why))??;
+    let parts = std::mem::take(&mut outcome.parts);
+    // Listeners are told even if the client goes away before it is answered.
+    let done = tokio::spawn(acknowledged(Arc::clone(&app), parts));
+    done.await.map_err(|_| ApiError::internal())??;
+    app.metrics.points_accepted(outcome.values);
+    for (code, count) in outcome.refusals.by_code() {
+        app.metrics.lines_refused(code, *count);
+    }
+    Ok(answer(outcome, false))
+}
+
+/// Only version 1 of the protocol, which is always packed. A sender of version 2 that is told 415 sends version 1.
+fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| {
+        let value = headers.get(name).map(axum::http::HeaderValue::as_bytes);
+        String::from_utf8_lossy(value.unwrap_or_default()).to_ascii_lowercase()
+    };
+    let encoding = text(header::CONTENT_ENCODING);
+    if encoding.trim() != "snappy" {
+        return Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "E_ENCODING",
+            "remote write is packed: send a block of snappy, and Content-Encoding: snappy",
+        ));
+    }
+    let kind = text(header::CONTENT_TYPE);
+    let mut parts = kind.split(';').map(str::trim);
+    let is_protobuf = matches!(parts.next(), Some("application/x-protobuf" | ""));
+    let is_version_1 = parts.all(|part| {
+        part.strip_prefix("proto=")
+            .is_none_or(|proto| proto == "prometheus.writerequest")
+    });
+    if is_protobuf && is_version_1 {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "E_ENCODING",
+        "this route takes remote write 1.0: Content-Type: application/x-protobuf, or with proto=prometheus.WriteRequest",
+    ))
+}
+
+/// Too many bytes at once are a state of the server, which Prometheus takes for one only when it is 5xx.
+fn again(mut error: ApiError) -> ApiError {
+    if error.status == StatusCode::TOO_MANY_REQUESTS {
+        error.status = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    error
+}
+
+fn message_error(error: MessageError) -> ApiError {
+    let (status, code) = match error {
+        MessageError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "E_LIMIT_BODY"),
+        MessageError::Snappy(_) => (StatusCode::BAD_REQUEST, "E_ENCODING"),
+        _ => (StatusCode::BAD_REQUEST, "E_PARSE"),
+    };
+    ApiError::new(status, code, error.to_string())
+}
+
+fn write_error(error: headwater::Error) -> ApiError {
+    match error.kind() {
+        ErrorKind::Invalid => ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "E_LIMIT_BATCH",
+            format!("{error}: lower queue_config.max_samples_per_send"),
+        ),
+        _ => error.into(),
+    }
+}
