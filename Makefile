@@ -36,6 +36,8 @@ BUILD_TESTED = $(CARGO) test --workspace --locked --no-run --quiet
 WEB_DIST := web/dist/index.html
 WEB_PACKAGES := web/node_modules/.package-lock.json
 WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*' -not -name '*.test.ts' -not -path 'web/e2e/*')
+# The library for C: what a program that is compiled against it needs, in one folder.
+FFI_DIR := $(CARGO_TARGET_DIR)/ffi
 WEATHER := data/weather_nyc_2013.csv.gz
 # Not written out below, because a comma ends an argument of `call`.
 JFK := weather,origin=JFK
@@ -108,6 +110,19 @@ demo: quick ## A tour in the terminal: import a year of weather, look at it at s
 	  'headwater help' \
 	  '' \
 	  'To use it inside a program, see README.md. The demo is in $(DEMO_DB); remove it when you like.'
+
+ffi: ## Build the library for C, optimised: header, static and shared library, pkg-config file
+	$(call section,'The library for C')
+	@$(CARGO) build --release --locked --package headwater-ffi
+	@mkdir -p $(FFI_DIR)/include $(FFI_DIR)/lib/pkgconfig
+	@cp crates/ffi/include/headwater.h $(FFI_DIR)/include/
+	@cp $(CARGO_TARGET_DIR)/release/libheadwater_ffi.a $(FFI_DIR)/lib/libheadwater.a
+	@cp $(CARGO_TARGET_DIR)/release/libheadwater_ffi.so $(FFI_DIR)/lib/libheadwater.so
+	@sed 's/@VERSION@/'"$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)"'/' crates/ffi/headwater.pc.in > $(FFI_DIR)/lib/pkgconfig/headwater.pc
+	@printf 'header and libraries are in %s\n' '$(FFI_DIR)'
+
+ffi-dir: # Where `make ffi` puts them
+	@printf '%s\n' '$(FFI_DIR)'
 
 build: web ## Build everything, unoptimised
 	$(CARGO) build --workspace --all-targets --locked
