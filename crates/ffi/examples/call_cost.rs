@@ -120,17 +120,51 @@ fn main() {
     // SAFETY: texts, lists and places are valid.
     unsafe {
         let mut options = std::mem::zeroed::<hw_options>();
-        ok(hw_options_init(&raw mut options, size_of::<hw_options>(), null_mut()));
+        ok(hw_options_init(
+            &raw mut options,
+            size_of::<hw_options>(),
+            null_mut(),
+        ));
         options.durability = HW_WRITTEN;
         let path = c_dir.to_str().unwrap();
-        ok(hw_open(s(path), &raw const options, &raw mut c_db, null_mut()));
-        ok(hw_stream_parse(c_db, s("t,d=1"), &raw mut stream, null_mut()));
+        ok(hw_open(
+            s(path),
+            &raw const options,
+            &raw mut c_db,
+            null_mut(),
+        ));
+        ok(hw_stream_parse(
+            c_db,
+            s("t,d=1"),
+            &raw mut stream,
+            null_mut(),
+        ));
         ok(hw_batch_new(&raw mut fill, null_mut()));
-        ok(hw_batch_rows(fill, stream, times.as_ptr(), times.len(), null_mut()));
-        ok(hw_batch_f64(fill, s("v"), values.as_ptr(), null(), null_mut()));
+        ok(hw_batch_rows(
+            fill,
+            stream,
+            times.as_ptr(),
+            times.len(),
+            null_mut(),
+        ));
+        ok(hw_batch_f64(
+            fill,
+            s("v"),
+            values.as_ptr(),
+            null(),
+            null_mut(),
+        ));
         ok(hw_write(c_db, fill, null_mut(), null_mut()));
         let field = s("v");
-        ok(hw_query_stream(stream, &raw const field, 1, null(), 0, &raw mut query, null_mut()));
+        ok(hw_query_stream(
+            stream,
+            &raw const field,
+            1,
+            null(),
+            0,
+            &raw mut query,
+            null_mut(),
+        ));
     }
 
     println!("The border alone\n");
@@ -147,7 +181,12 @@ fn main() {
     );
 
     let fields = Some(vec!["v".to_owned()]);
-    for (place, count) in [("memory", 25usize), ("memory", 1000), ("segments", 25), ("segments", 1000)] {
+    for (place, count) in [
+        ("memory", 25usize),
+        ("memory", 1000),
+        ("segments", 25),
+        ("segments", 1000),
+    ] {
         if place == "segments" {
             db.flush().unwrap();
             // SAFETY: the handle is checked.
@@ -233,7 +272,13 @@ fn main() {
                     let times = ten(&mut next_c);
                     let mut written = std::mem::zeroed::<hw_written>();
                     ok(hw_batch_rows(fill, stream, times.as_ptr(), 10, null_mut()));
-                    ok(hw_batch_f64(fill, s("v"), values.as_ptr(), null(), null_mut()));
+                    ok(hw_batch_f64(
+                        fill,
+                        s("v"),
+                        values.as_ptr(),
+                        null(),
+                        null_mut(),
+                    ));
                     ok(hw_write(c_db, fill, &raw mut written, null_mut()));
                     assert_eq!(written.accepted, 10);
                 }),

@@ -14,7 +14,8 @@
  * - Threads. Any thread may use any handle at any time, also while another one releases it. Batches, scans and tickets serve one
  *   call at a time; the others wait.
  * - Who owns what. What is passed in belongs to the caller and need live only until the function returns; it is copied. What a
- *   result points to belongs to the library, must not be changed, and lives until the handle in the result is released.
+ *   result points to belongs to the library, must not be changed, and lives until the handle in the result is released. An empty
+ *   list or text of a result is NULL.
  * - Text is a pointer and a length, in UTF-8, without a NUL. An array is a pointer and a count; NULL will do for a count of 0. A NULL
  *   where something is needed is HW_INVALID; a pointer that leads nowhere cannot be detected.
  * - Instants are nanoseconds since 1970-01-01T00:00:00Z, any int64_t; ranges include both ends.
@@ -896,6 +897,16 @@ int32_t hw_scan_open(hw_query query,
 int32_t hw_scan_next(hw_scan scan,
                      struct hw_rows *rows,
                      struct hw_error *error);
+
+// hw_scan_open and the first hw_scan_next in one call, for reads that are mostly small: rows gets the first rows, and scan the scan to go on
+// with, or 0 when these were all; rows->handle is 0 when there are none.
+int32_t hw_scan_begin(hw_query query,
+                      hw_snapshot snapshot,
+                      int64_t first_ns,
+                      int64_t last_ns,
+                      struct hw_rows *rows,
+                      hw_scan *scan,
+                      struct hw_error *error);
 
 // The times and values of a question for one field of one stream, copied to the caller's memory; rows without a value are left out.
 // row_count gets the number of rows there are: when that is more than capacity, the first of them were copied; ask again with room for

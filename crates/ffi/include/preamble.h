@@ -14,7 +14,8 @@
  * - Threads. Any thread may use any handle at any time, also while another one releases it. Batches, scans and tickets serve one
  *   call at a time; the others wait.
  * - Who owns what. What is passed in belongs to the caller and need live only until the function returns; it is copied. What a
- *   result points to belongs to the library, must not be changed, and lives until the handle in the result is released.
+ *   result points to belongs to the library, must not be changed, and lives until the handle in the result is released. An empty
+ *   list or text of a result is NULL.
  * - Text is a pointer and a length, in UTF-8, without a NUL. An array is a pointer and a count; NULL will do for a count of 0. A NULL
  *   where something is needed is HW_INVALID; a pointer that leads nowhere cannot be detected.
  * - Instants are nanoseconds since 1970-01-01T00:00:00Z, any int64_t; ranges include both ends.

@@ -70,6 +70,8 @@ struct Walking {
     /// Streams that follow; of a question for one stream: none.
     walk: Option<Walk>,
     current: Option<(Scan, Arc<Named>)>,
+    /// What comes next, when it was asked for ahead.
+    ahead: Option<Outcome<Option<Rows>>>,
 }
 
 impl Kept for Cursor {
@@ -111,6 +113,7 @@ impl Cursor {
             fields,
             walk,
             current,
+            ahead: None,
             range,
             view,
             query,
@@ -120,6 +123,16 @@ impl Cursor {
     /// The next rows, at least one; `None` at the end.
     pub(crate) fn next(&self) -> Outcome<Option<Rows>> {
         lock(&self.0)?.next()
+    }
+
+    /// True when there is nothing after what was given last; what there is, an error too, is kept for the next call.
+    fn is_at_end(&self) -> Outcome<bool> {
+        let mut walking = lock(&self.0)?;
+        if walking.ahead.is_none() {
+            let next = walking.next();
+            walking.ahead = Some(next);
+        }
+        Ok(matches!(walking.ahead, Some(Ok(None))))
     }
 
     /// Names and types of the columns of all rows.
@@ -162,6 +175,9 @@ fn chosen(
 
 impl Walking {
     fn next(&mut self) -> Outcome<Option<Rows>> {
+        if let Some(ahead) = self.ahead.take() {
+            return ahead;
+        }
         loop {
             if let Some((scan, named)) = &mut self.current {
                 if let Some(chunk) = scan.next() {
@@ -216,6 +232,32 @@ pub unsafe extern "C" fn hw_scan_next(
         let cursor = handles::get::<Cursor>(scan)?;
         let next = cursor.next()?;
         give(rows, next.map_or(hw_rows::END, Rows::hand_out), "rows")
+    })
+}
+
+/// hw_scan_open and the first hw_scan_next in one call, for reads that are mostly small: rows gets the first rows, and scan the scan to go on
+/// with, or 0 when these were all; rows->handle is 0 when there are none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_scan_begin(
+    query: hw_query,
+    snapshot: hw_snapshot,
+    first_ns: i64,
+    last_ns: i64,
+    rows: *mut hw_rows,
+    scan: *mut hw_scan,
+    error: *mut hw_error,
+) -> i32 {
+    guard(error, || {
+        out(rows, "rows")?;
+        out(scan, "scan")?;
+        let query = handles::get::<Query>(query)?;
+        let view = view_of(&query.store, snapshot)?;
+        let cursor = Cursor::open(query, view, range(first_ns, last_ns))?;
+        let first = cursor.next()?;
+        let is_all = first.is_none() || cursor.is_at_end()?;
+        give(rows, first.map_or(hw_rows::END, Rows::hand_out), "rows")?;
+        let handle = if is_all { 0 } else { handles::put(cursor).0 };
+        give(scan, handle, "scan")
     })
 }
 

@@ -501,3 +501,41 @@ fn integers_that_were_stored_before_their_field_was_widened_are_read_as_doubles(
     }
     db.close();
 }
+
+#[test]
+fn a_small_scan_is_one_call_and_a_large_one_goes_on() {
+    let db = Db::new();
+    let stream = db.stream("t,d=1");
+    let query = db.query(stream, &["v"]);
+    let rows: Vec<(i64, f64)> = (0..9_000).map(|i| (i, i as f64)).collect();
+    db.write(stream, "v", &rows);
+    // SAFETY: handles are checked.
+    unsafe {
+        let begin = |first, last| {
+            let mut scan = u64::MAX;
+            let rows = get(|out, e| hw_scan_begin(query, 0, first, last, out, &raw mut scan, e));
+            (rows, scan)
+        };
+        ok(|e| hw_flush(db.db, e));
+        let (none, scan) = begin(9_000, i64::MAX);
+        assert_eq!((none.handle, none.row_count, scan), (0, 0, 0));
+        let (few, scan) = begin(10, 20);
+        assert_eq!((few.row_count, scan), (11, 0));
+        release(few.handle);
+        let (first, scan) = begin(0, i64::MAX);
+        assert_ne!(scan, 0);
+        let mut times = list(first.times_ns, first.row_count).to_vec();
+        release(first.handle);
+        loop {
+            let rows = get(|out, e| hw_scan_next(scan, out, e));
+            if rows.handle == 0 {
+                break;
+            }
+            times.extend_from_slice(list(rows.times_ns, rows.row_count));
+            release(rows.handle);
+        }
+        assert_eq!(times, (0..9_000).collect::<Vec<i64>>());
+        release(scan);
+    }
+    db.close();
+}
