@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { BUCKETS, tileStart } from "../src/lib/level";
+import { answerSql } from "./sql";
 import { bucket, noise, signals, type Bucket, type Signal } from "./signals";
 
 type Next = () => void;
@@ -44,6 +45,9 @@ export function mock(
         break;
       case "/api/v1/storage":
         json(response, storage());
+        break;
+      case "/api/v1/sql":
+        answerSql(request, response, all);
         break;
       default:
         next();

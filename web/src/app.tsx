@@ -9,6 +9,7 @@ import { pressKey } from "./explore/keys";
 import { readRoute, writeRoute, type Route } from "./lib/address";
 import type { ThemeChoice } from "./lib/theme";
 import { Explore } from "./pages/Explore";
+import { Sql } from "./pages/Sql";
 import { Storage } from "./pages/Storage";
 
 const ADDRESS_WAIT_MS = 250;
@@ -94,6 +95,9 @@ export function App(): JSX.Element {
           <a href="#/storage" aria-current={page === "storage" ? "page" : undefined}>
             Storage
           </a>
+          <a href="#/sql" aria-current={page === "sql" ? "page" : undefined}>
+            SQL
+          </a>
         </nav>
         <span class="spring" />
         <button
@@ -117,6 +121,8 @@ export function App(): JSX.Element {
       </header>
       {page === "storage" ? (
         <Storage />
+      ) : page === "sql" ? (
+        <Sql say={setNotice} />
       ) : (
         <Explore
           searchField={searchField}

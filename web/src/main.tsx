@@ -3,6 +3,7 @@ import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
 import "./style/base.css";
 import "./style/layout.css";
+import "./style/sql.css";
 import { Client } from "./api/client";
 import { App } from "./app";
 import { SharedContext } from "./context";

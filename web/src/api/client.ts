@@ -5,6 +5,7 @@
  * origin: every address is made relative to the page, so that a proxy may serve it below any path. A 401 is told to the
  * session, which asks for a token.
  */
+import type { Json } from "./check";
 
 export interface ApiError {
   /** The server's `E_…`, or `NETWORK`, `ABORTED`, `FORMAT`. */
@@ -12,6 +13,11 @@ export interface ApiError {
   readonly message: string;
   /** HTTP status, 0 if there was no answer. */
   readonly status: number;
+  /** What may help. */
+  readonly hint?: string;
+  /** Where in a text that was sent, both from 1. */
+  readonly line?: number;
+  readonly column?: number;
 }
 
 export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly error: ApiError };
@@ -25,6 +31,9 @@ export function failure(code: string, message: string, status = 0): { ok: false;
 export interface RequestOptions {
   readonly signal?: AbortSignal;
   readonly accept?: string;
+  /** With a body the request is a POST. */
+  readonly body?: string;
+  readonly contentType?: string;
 }
 
 /** What a client must know of who asks. */
@@ -52,11 +61,13 @@ export class Client {
     const headers = new Headers({ accept: options.accept ?? "application/json" });
     const token = this.credentials.token();
     if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
+    if (options.contentType !== undefined) headers.set("content-type", options.contentType);
     let response: Response;
     try {
       // `no-cache` asks the server whether the browser's copy still holds (ETag): an answer without a body if so.
       response = await this.send(this.address(path, query), {
         headers,
+        ...(options.body === undefined ? {} : { method: "POST", body: options.body }),
         cache: "no-cache",
         credentials: "same-origin",
         ...(options.signal ? { signal: options.signal } : {}),
@@ -101,7 +112,14 @@ async function errorOf(response: Response): Promise<ApiError> {
   try {
     const body = (await response.json()) as unknown;
     if (typeof body === "object" && body !== null && "code" in body && "message" in body) {
-      return { code: String(body.code), message: String(body.message), status };
+      const { hint, line, column } = body as Json;
+      return {
+        code: String(body.code),
+        message: String(body.message),
+        status,
+        ...(typeof hint === "string" ? { hint } : {}),
+        ...(typeof line === "number" && typeof column === "number" ? { line, column } : {}),
+      };
     }
   } catch {
     // Not JSON: a proxy's page, say. The status has to do.

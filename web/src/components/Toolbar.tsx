@@ -300,7 +300,7 @@ function SaveMenu({ plots, say }: ToolbarProps): JSX.Element {
 }
 
 /** Closes a menu on Escape and on a click elsewhere; arrows move between its items. */
-function useMenu(open: boolean, close: () => void): RefObject<HTMLDivElement | null> {
+export function useMenu(open: boolean, close: () => void): RefObject<HTMLDivElement | null> {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const element = place.current;

@@ -35,7 +35,9 @@ test("what cannot be read is left out", () => {
   ]) {
     expect(readRoute(bad)).toEqual(empty);
   }
-  expect(readRoute("#/storage")).toEqual({ page: "storage" });
+  for (const page of ["storage", "sql"] as const) {
+    expect(readRoute(writeRoute({ page }))).toEqual({ page });
+  }
 });
 
 test("more channels than fit are cut off, and none comes twice", () => {

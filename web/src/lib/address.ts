@@ -20,7 +20,8 @@ export interface ViewState {
   readonly locks: ReadonlyMap<string, readonly [number, number]>;
 }
 
-export type Route = { readonly page: "view"; readonly state: ViewState } | { readonly page: "storage" };
+export type Route =
+  { readonly page: "view"; readonly state: ViewState } | { readonly page: "storage" } | { readonly page: "sql" };
 
 export const CHANNELS_MAX = 16;
 
@@ -30,7 +31,7 @@ export function readRoute(fragment: string): Route {
   const text = fragment.replace(/^#?\/?/, "");
   const mark = text.indexOf("?");
   const path = mark < 0 ? text : text.slice(0, mark);
-  if (path === "storage") return { page: "storage" };
+  if (path === "storage" || path === "sql") return { page: path };
   const query = new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1));
   const channels = [...new Set(query.getAll("c"))].filter((c) => c !== "").slice(0, CHANNELS_MAX);
   const layout = query.get("layout");
@@ -54,7 +55,7 @@ export function readRoute(fragment: string): Route {
 }
 
 export function writeRoute(route: Route): string {
-  if (route.page === "storage") return "#/storage";
+  if (route.page !== "view") return `#/${route.page}`;
   const { channels, view, live, layout, locks } = route.state;
   const query = new URLSearchParams();
   for (const channel of channels) query.append("c", channel);
