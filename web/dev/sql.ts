@@ -20,7 +20,7 @@ export function answerSql(request: IncomingMessage, response: ServerResponse, si
         response.setHeader("content-type", "text/csv");
         response.end("n\n" + Array.from({ length: 12_000 }, (_, k) => `${k}\n`).join(""));
       }
-    } else if (/INSERT/.test(sql)) json(response, { columns: [], rows: [], done: "inserted", count: 2 });
+    } else if (/INSERT/.test(sql)) send(response, ["done", "count"], [["inserted", 2]]);
     else if (/weather/.test(sql)) sendWeather(response);
     else send(response, ["answer"], [[42]]);
   });

@@ -112,7 +112,7 @@ describe("before made-up answers", () => {
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByText("Cancelled").waitFor();
     await run(page, "INSERT INTO t VALUES (1)");
-    await page.getByText("inserted 2").waitFor();
+    await page.getByRole("cell", { name: "inserted" }).waitFor();
     await run(page, "SELECT 42");
     await page.getByText("1 row ·").waitFor();
     await page.reload();
@@ -156,7 +156,7 @@ describe("on the real server", () => {
       for (const site of ["north", "harbour"])
         lines.push(`weather,site=${site} temperature=${k / 8},count=${k}i ${at}`);
     }
-    server.import([...lines, "hidden,id=x v=1 1700000000000000000"]);
+    server.import([...lines, "yard,id=x v=1 1700000000000000000"]);
     await server.start();
   });
 
@@ -206,11 +206,11 @@ describe("on the real server", () => {
     await run(page, "SELECT count(*) FROM weather");
     await page.getByText("1 row ·").waitFor();
     expect(await page.locator(".result tbody td").allTextContents()).toEqual(["400"]);
-    await run(page, "SELECT * FROM hidden");
+    await run(page, "SELECT * FROM yard");
     await page.locator(".sql-error").waitFor();
     await run(page, "SHOW TABLES");
     await said(page).getByText(/row/).waitFor();
-    expect(await page.locator(".result").textContent()).not.toContain("hidden");
+    expect(await page.locator(".result").textContent()).not.toContain("yard");
     await watched.close();
   });
 });

@@ -1,5 +1,5 @@
 /** `POST /api/v1/sql`: one statement, its rows, or where it is wrong. */
-import { list, number, object, text } from "./check";
+import { list, object, text } from "./check";
 import { failure, type Client, type Outcome } from "./client";
 
 /** Rows that the page asks for at most; the server says when there are more. */
@@ -18,8 +18,6 @@ export interface Answer {
   readonly rows: readonly (readonly Cell[])[];
   /** There are more rows than these. */
   readonly more: boolean;
-  /** What the statement did, where it gives no rows: `inserted 3`. */
-  readonly done: string | undefined;
 }
 
 /** A table as completion knows it. */
@@ -95,15 +93,12 @@ export function read(body: string): Outcome<Answer> {
     const column = object(each);
     return { name: text(column?.["name"]) ?? "", type: text(column?.["type"]) ?? "" };
   });
-  const done = text(answer["done"]);
-  const count = number(answer["count"]);
   return {
     ok: true,
     value: {
       columns,
       rows: answer["rows"] as Cell[][],
       more: answer["more"] === true,
-      done: done === undefined || count === undefined ? done : `${done} ${count}`,
     },
   };
 }

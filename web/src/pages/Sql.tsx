@@ -88,8 +88,7 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
     if (outcome.ok) {
       setRan({ sql, ms, answer: outcome.value, error: undefined });
       remember(localStorage, sql);
-      // Only rows leave the tables as they are.
-      if (outcome.value.columns.length === 0) {
+      if (/^\s*(create|alter|drop|insert)\b/i.test(sql)) {
         void fetchCatalog(client).then((fresh) => fresh.ok && setCatalog(fresh.value));
       }
       return;
@@ -139,12 +138,12 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
         <History onChoose={put} />
         <Said ran={ran} isRunning={running !== undefined} />
         <span class="spring" />
-        {ran?.answer && ran.answer.columns.length > 0 && (
+        {ran?.answer && (
           <ResultTools answer={ran.answer} isChart={isChart} onChart={setChart} onSave={() => void save()} />
         )}
       </div>
       {ran?.error && <Failed error={ran.error} />}
-      {ran?.answer && ran.answer.columns.length > 0 && <Result answer={ran.answer} isChart={isChart} />}
+      {ran?.answer && <Result answer={ran.answer} isChart={isChart} />}
       {!ran && <Examples catalog={catalog} onChoose={put} />}
     </main>
   );
@@ -154,9 +153,9 @@ function Said({ ran, isRunning }: { ran: Ran | undefined; isRunning: boolean }):
   let text = "";
   if (isRunning) text = "Running …";
   else if (ran?.answer) {
-    const { rows, more, done, columns } = ran.answer;
+    const { rows, more } = ran.answer;
     const count = `${formatCount(rows.length)} ${rows.length === 1 ? "row" : "rows"}`;
-    const what = columns.length === 0 ? (done ?? "done") : more ? `the first ${count}, there are more` : count;
+    const what = more ? `the first ${count}, there are more` : count;
     text = `${what} · ${ran.ms < 100 ? ran.ms.toFixed(1) : Math.round(ran.ms)} ms`;
   }
   return (
