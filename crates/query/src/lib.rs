@@ -20,6 +20,7 @@ mod functions;
 mod limits;
 pub mod output;
 mod parameters;
+mod placed;
 mod session;
 mod settings;
 mod statement;
@@ -34,6 +35,7 @@ pub use columns::{TIME, field_type, tag_type, time_type};
 pub use error::{CODES, Error, Result};
 pub use limits::Limits;
 pub use parameters::Parameters;
+pub use placed::{Placed, statements};
 pub use session::{
     ColumnDescription, ColumnKind, Extension, Prepared, Query, Session, TableDescription,
 };

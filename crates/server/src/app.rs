@@ -32,6 +32,12 @@ pub(crate) struct App {
     pub(crate) live: Arc<Hub>,
     /// Formatted tiles.
     pub(crate) tiles: TileCache,
+    /// SQL over the database.
+    #[cfg(feature = "sql")]
+    pub(crate) query: headwater_query::Query,
+    /// One permit for each statement that may run.
+    #[cfg(feature = "sql")]
+    pub(crate) statements: Arc<Semaphore>,
 }
 
 impl App {

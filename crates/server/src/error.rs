@@ -67,6 +67,36 @@ impl From<headwater::Error> for ApiError {
     }
 }
 
+#[cfg(feature = "sql")]
+impl From<headwater_query::Error> for ApiError {
+    fn from(error: headwater_query::Error) -> ApiError {
+        let (status, retry_after) = match error.code {
+            "forbidden" | "read_only" => (StatusCode::FORBIDDEN, None),
+            "time_limit" => (StatusCode::SERVICE_UNAVAILABLE, None),
+            "busy" => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+            "closed" => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
+            "full" => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
+            "io" | "corrupt" | "internal" => (StatusCode::INTERNAL_SERVER_ERROR, None),
+            _ => (StatusCode::BAD_REQUEST, None),
+        };
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(%error, "a statement failed");
+        }
+        let mut answer = ApiError::new(status, error.code, error.message);
+        answer.retry_after = retry_after;
+        let details = &mut answer.details;
+        details.insert("sqlstate".to_owned(), json!(error.sqlstate));
+        if let Some(hint) = error.hint {
+            details.insert("hint".to_owned(), json!(hint));
+        }
+        if let Some((line, column)) = error.at {
+            details.insert("line".to_owned(), json!(line));
+            details.insert("column".to_owned(), json!(column));
+        }
+        answer
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut body = self.details;

@@ -119,7 +119,13 @@ impl Server {
         let source = crate::mqtt::Source::new(&settings)?;
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), Limits::of(&settings))?;
         let (stop, stopping) = watch::channel(false);
+        #[cfg(feature = "sql")]
+        let query = headwater_query::Query::new(db.clone(), settings.sql_limits());
         let app = App {
+            #[cfg(feature = "sql")]
+            query,
+            #[cfg(feature = "sql")]
+            statements: Arc::new(Semaphore::new(settings.sql_statements_max)),
             db,
             guard: Arc::new(guard),
             names: Names::new(&settings.hosts, reachable && settings.allow_open),

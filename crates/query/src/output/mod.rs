@@ -14,7 +14,8 @@ mod events;
 pub use cells::{Cells, TimeText, is_number, type_name};
 pub use events::{EventBatches, event_schema};
 
-use arrow::array::RecordBatch;
+use crate::Done;
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
@@ -262,6 +263,19 @@ impl Writer {
         Ok(())
     }
 
+    /// As [`Writer::finish`], for an answer that was cut: JSON says so with `"more":true`; the other forms cannot.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish_early(self, out: &mut Vec<u8>) -> Result<(), OutputError> {
+        if let Kind::Json { mut head, .. } = self.kind {
+            out.append(&mut head);
+            out.extend_from_slice(b"],\"more\":true}\n");
+            return Ok(());
+        }
+        self.finish(out)
+    }
+
     /// Appends what is held back and the end of the form.
     ///
     /// # Errors
@@ -284,6 +298,25 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// What was done by a statement without rows, as a row: `done` and, where something was counted, `count`. `None` for those with rows.
+#[must_use]
+pub fn done_row(done: Done) -> Option<RecordBatch> {
+    let (word, count) = match done {
+        Done::Inserted(rows) => ("inserted", Some(rows)),
+        Done::Deleted(rows) => ("deleted", Some(rows)),
+        Done::Created => ("created", None),
+        Done::Altered => ("altered", None),
+        Done::Dropped => ("dropped", None),
+        Done::Set => ("set", None),
+        _ => return None,
+    };
+    let columns: [(&str, ArrayRef); 2] = [
+        ("done", Arc::new(StringArray::from(vec![word]))),
+        ("count", Arc::new(UInt64Array::from(vec![count]))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).ok()
 }
 
 fn all_cells(batch: &RecordBatch) -> Result<Vec<Cells>, ArrowError> {

@@ -9,6 +9,8 @@
 
 pub(crate) mod host;
 pub mod rules;
+#[cfg(feature = "sql")]
+pub(crate) mod sql;
 pub(crate) mod token;
 pub mod tokens;
 

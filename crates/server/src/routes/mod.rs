@@ -14,6 +14,7 @@ pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod query;
 pub(crate) mod scan;
+pub(crate) mod sql;
 pub(crate) mod storage;
 pub(crate) mod streams;
 pub(crate) mod tiles;
@@ -105,6 +106,7 @@ pub(crate) fn all() -> Vec<Route> {
         prometheus::routes(),
         query::routes(),
         scan::routes(),
+        sql::routes(),
         storage::routes(),
         streams::routes(),
         tiles::routes(),

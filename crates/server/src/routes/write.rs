@@ -248,7 +248,7 @@ pub(super) async fn read_body(
 }
 
 /// Reads on a while and throws it away: a client that is still sending when the connection is closed may never see the answer.
-async fn drain(mut body: Body) {
+pub(crate) async fn drain(mut body: Body) {
     let mut left = DRAIN_BYTES;
     let rest = async {
         while let Some(Ok(frame)) = body.frame().await {

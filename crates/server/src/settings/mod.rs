@@ -87,6 +87,14 @@ pub struct Settings {
     pub write_threads: usize,
     /// Most clients that follow new data at once.
     pub live_clients_max: usize,
+    /// Bytes that one statement of SQL may hold.
+    pub sql_memory: usize,
+    /// Bytes that all statements may hold together.
+    pub sql_memory_all: usize,
+    /// Longest time of a statement.
+    pub sql_timeout: Duration,
+    /// Most statements at once.
+    pub sql_statements_max: usize,
     /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
     pub log_level: String,
     /// How.
@@ -126,12 +134,28 @@ impl Settings {
             write_bytes_max: 128 << 20,
             write_threads: 0,
             live_clients_max: 256,
+            sql_memory: 128 << 20,
+            sql_memory_all: 256 << 20,
+            sql_timeout: Duration::from_secs(30),
+            sql_statements_max: 16,
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,
             log_requests: LogRequests::Failed,
             tls_cert: None,
             tls_key: None,
             mqtt: Mqtt::default(),
+        }
+    }
+
+    /// What statements of SQL may take.
+    #[cfg(feature = "sql")]
+    pub(crate) fn sql_limits(&self) -> headwater_query::Limits {
+        headwater_query::Limits {
+            memory: self.sql_memory,
+            all_memory: self.sql_memory_all,
+            time: Some(self.sql_timeout),
+            parallel: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            ..headwater_query::Limits::default()
         }
     }
 

@@ -291,6 +291,41 @@ static SERVER: &[Setting] = &[
         show: |s| s.live_clients_max.to_string(),
     },
     Setting {
+        key: "sql.memory",
+        kind: "SIZE",
+        allowed: "1MiB to 1024GiB",
+        about: "Memory that one statement of SQL may hold to sort, group and join.",
+        set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory = n),
+        show: |s| show_size(s.sql_memory as u64),
+    },
+    Setting {
+        key: "sql.memory_all",
+        kind: "SIZE",
+        allowed: "1MiB to 1024GiB",
+        about: "Memory that all statements may hold together.",
+        set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory_all = n),
+        show: |s| show_size(s.sql_memory_all as u64),
+    },
+    Setting {
+        key: "sql.timeout",
+        kind: "DURATION",
+        allowed: "1ms to 1d",
+        about: "Longest time of a statement, the reading of its rows included. Over HTTP its first rows must come within request.timeout too.",
+        set: |s, text| {
+            duration_within(text, Duration::from_millis(1)..=Duration::from_secs(86_400))
+                .map(|d| s.sql_timeout = d)
+        },
+        show: |s| show_duration(s.sql_timeout),
+    },
+    Setting {
+        key: "sql.statements_max",
+        kind: "N",
+        allowed: "1 to 10000",
+        about: "Most statements at once; more are answered 503.",
+        set: |s, text| within(parse_count(text)?, 1..=10_000).map(|n| s.sql_statements_max = n),
+        show: |s| s.sql_statements_max.to_string(),
+    },
+    Setting {
         key: "log.level",
         kind: "LEVEL",
         allowed: "error, warn, info, debug, trace, off; or directives such as info,headwater_engine=debug",

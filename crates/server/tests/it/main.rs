@@ -23,6 +23,8 @@ mod openapi;
 mod page;
 mod prometheus;
 mod settings_page;
+#[cfg(feature = "sql")]
+mod sql;
 mod support;
 mod tls;
 mod write;

@@ -1,0 +1,83 @@
+//! The statements of a text, each with its place there, so that a mistake is told where whoever wrote the text sees it.
+
+use crate::{Error, Result, Session};
+
+/// A statement and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The statement, without what separates it from others.
+    pub text: String,
+    /// Line of its first character, from 1.
+    pub line: u32,
+    /// Column of its first character, from 1, counted in characters.
+    pub column: u32,
+}
+
+impl Placed {
+    /// The error of this statement, with its place in the whole text.
+    #[must_use]
+    pub fn locate(&self, error: Error) -> Error {
+        error.moved_to(self.line, self.column)
+    }
+}
+
+/// Takes a text of several statements apart at its semicolons.
+///
+/// ```
+/// let placed = headwater_query::statements("SELECT 1;\n  SELECT ';'").unwrap();
+/// assert_eq!(placed[1].text, "SELECT ';'");
+/// assert_eq!((placed[1].line, placed[1].column), (2, 3));
+/// ```
+///
+/// # Errors
+/// `syntax_error` when a text or a comment in it does not end.
+pub fn statements(sql: &str) -> Result<Vec<Placed>> {
+    let mut placed = Vec::new();
+    let mut from = 0;
+    let (mut line, mut column) = (1, 1);
+    for text in Session::split(sql)? {
+        let rest = sql.get(from..).unwrap_or_default();
+        let skipped = rest.find(&text).unwrap_or(0);
+        for c in rest.get(..skipped).unwrap_or_default().chars() {
+            advance(c, &mut line, &mut column);
+        }
+        let statement = Placed { text, line, column };
+        for c in statement.text.chars() {
+            advance(c, &mut line, &mut column);
+        }
+        from += skipped + statement.text.len();
+        placed.push(statement);
+    }
+    Ok(placed)
+}
+
+fn advance(c: char, line: &mut u32, column: &mut u32) {
+    if c == '\n' {
+        *line += 1;
+        *column = 1;
+    } else {
+        *column += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn statements_know_where_they_begin() {
+        let sql = "/* ü; */ SELECT 1 ; ;\n\n  SELECT 'a;\nb';SELECT 1";
+        let places: Vec<(u32, u32)> = statements(sql)
+            .unwrap()
+            .iter()
+            .map(|p| (p.line, p.column))
+            .collect();
+        assert_eq!(places[1..], [(3, 3), (4, 4)]);
+        assert!(statements(" ; -- nothing\n").unwrap().is_empty());
+        let error = Error::new("x", "00000", "y").located(Some((1, 5)));
+        let placed = &statements(sql).unwrap()[1];
+        assert_eq!(placed.locate(error).at, Some((3, 7)));
+    }
+}

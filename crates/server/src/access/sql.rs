@@ -1,0 +1,40 @@
+//! What the statements of a request may see and change.
+
+use super::Access;
+use super::rules::Action;
+use std::fmt::Write;
+
+/// The rules of a token, as SQL asks about them.
+#[derive(Debug)]
+pub(crate) struct Granted(pub(crate) Access);
+
+impl headwater_query::Access for Granted {
+    fn reads(&self, table: &str, tags: &[(String, String)]) -> bool {
+        self.0.may_read(table, tags)
+    }
+
+    fn writes(&self, table: &str, tags: &[(String, String)]) -> bool {
+        self.0.may_write(table, tags)
+    }
+
+    /// A rule about some streams of a table does not let one change all of it.
+    fn manages(&self, table: &str) -> bool {
+        self.0.may(Action::Manage, table, &[])
+    }
+
+    fn all(&self) -> bool {
+        [Action::Read, Action::Write, Action::Manage]
+            .into_iter()
+            .all(|action| self.0.all(action))
+    }
+
+    /// Who has the same rules sees the same.
+    fn key(&self) -> Option<String> {
+        let mut key = String::new();
+        for rule in self.0.rules()? {
+            // Writing to a string cannot fail.
+            let _ = writeln!(key, "{rule}");
+        }
+        Some(key)
+    }
+}

@@ -1,0 +1,175 @@
+//! What a request asks: the statement, its parameters, the form of the answer.
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::routes::write::drain;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use headwater_query::datafusion::scalar::ScalarValue;
+use headwater_query::output::{Format, TimeText};
+use headwater_wire::query::{Query, QueryError};
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Longest body: a statement with its parameters.
+const BODY_BYTES_MAX: usize = 1 << 20;
+const PARAMETERS: [&str; 4] = ["q", "format", "time", "rows_max"];
+
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) sql: String,
+    pub(super) parameters: Vec<ScalarValue>,
+    pub(super) format: Format,
+    pub(super) time: TimeText,
+    /// Rows answered at most; the answer says when there are more.
+    pub(super) rows_max: Option<u64>,
+}
+
+/// The body as a JSON object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Object {
+    sql: String,
+    #[serde(default)]
+    parameters: Vec<Value>,
+    format: Option<String>,
+    time: Option<String>,
+    rows_max: Option<u64>,
+}
+
+impl Asked {
+    pub(super) async fn of(app: &App, request: Request) -> Result<Asked, ApiError> {
+        let (head, body) = request.into_parts();
+        let media = media_type(&head.headers)?;
+        let max = BODY_BYTES_MAX.min(app.settings.body_max);
+        let body = String::from_utf8(read(body, max).await?)
+            .map_err(|_| invalid("the statement is not UTF-8"))?;
+        let mut query = Query::parse(head.uri.query().unwrap_or_default())?;
+        query.only(&PARAMETERS)?;
+        let mut object = Object::default();
+        let is_form = media == "application/x-www-form-urlencoded"
+            && (body.starts_with("q=") || body.contains("&q="));
+        if media == "application/json" {
+            object = serde_json::from_str(&body).map_err(|error| {
+                invalid(format!(
+                    "{error}: expected {{\"sql\":\"SELECT …\",\"parameters\":[…],\"format\":\"json\"}}, of which only `sql` must be there"
+                ))
+            })?;
+        } else if is_form {
+            // As `curl --data-urlencode q=…` sends it.
+            query = Query::parse(&body)?;
+            query.only(&PARAMETERS)?;
+        } else {
+            // As `curl --data-binary 'SELECT …'` sends it, whatever type it says.
+            object.sql = body;
+        }
+        if object.sql.trim().is_empty() {
+            object.sql = query.one("q")?.unwrap_or_default().to_owned();
+        }
+        let format = object.format.or(query.one("format")?.map(str::to_owned));
+        let time = object.time.or(query.one("time")?.map(str::to_owned));
+        let rows_max = match query.one("rows_max")? {
+            Some(text) => Some(
+                text.parse()
+                    .map_err(|_| QueryError::value("rows_max", "expected a whole number", text))?,
+            ),
+            None => object.rows_max,
+        };
+        let format = match &format {
+            Some(name) => Format::from_name(name).ok_or_else(|| {
+                QueryError::value("format", "expected json, csv, arrow or parquet", name)
+            })?,
+            None => accepted(&head.headers),
+        };
+        if rows_max.is_some() && format != Format::Json {
+            return Err(invalid(
+                "rows_max is for JSON, which can say that there are more rows: use LIMIT in the statement",
+            ));
+        }
+        let time = match &time {
+            Some(name) => TimeText::from_name(name)
+                .ok_or_else(|| QueryError::value("time", "expected rfc3339 or ns", name))?,
+            None => TimeText::default(),
+        };
+        let parameters = object.parameters.into_iter().enumerate();
+        Ok(Asked {
+            sql: object.sql,
+            parameters: parameters
+                .map(|(at, value)| parameter(at + 1, value))
+                .collect::<Result<_, _>>()?,
+            format,
+            time,
+            rows_max,
+        })
+    }
+}
+
+/// The whole of a body that is not too long.
+async fn read(mut body: Body, max: usize) -> Result<Vec<u8>, ApiError> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| invalid("the request broke off"))?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        if bytes.len() > max {
+            drain(body).await;
+            let message = format!("a statement and its parameters have at most {max} bytes");
+            return Err(ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "E_LIMIT_BODY",
+                message,
+            ));
+        }
+    }
+    Ok(bytes)
+}
+
+fn invalid(message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "E_INVALID", message)
+}
+
+/// The type of the body in small letters, without what follows it.
+fn media_type(headers: &HeaderMap) -> Result<String, ApiError> {
+    if let Some(packed) = headers.get(CONTENT_ENCODING)
+        && packed != "identity"
+    {
+        return Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "E_ENCODING",
+            "statements are sent as they are, without Content-Encoding",
+        ));
+    }
+    let text = header(headers, &CONTENT_TYPE);
+    let media = text.split(';').next().unwrap_or_default();
+    Ok(media.trim().to_ascii_lowercase())
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default()
+}
+
+fn accepted(headers: &HeaderMap) -> Format {
+    Format::accepted(header(headers, &ACCEPT)).unwrap_or(Format::Json)
+}
+
+/// The value of `$number`.
+fn parameter(number: usize, value: Value) -> Result<ScalarValue, ApiError> {
+    Ok(match value {
+        Value::Null => ScalarValue::Null,
+        Value::Bool(value) => ScalarValue::Boolean(Some(value)),
+        Value::String(text) => ScalarValue::Utf8(Some(text)),
+        Value::Number(given) => match (given.as_i64(), given.as_u64(), given.as_f64()) {
+            (Some(value), ..) => ScalarValue::Int64(Some(value)),
+            (_, Some(value), _) => ScalarValue::UInt64(Some(value)),
+            (_, _, value) => ScalarValue::Float64(value),
+        },
+        Value::Array(_) | Value::Object(_) => {
+            return Err(invalid(format!(
+                "parameter ${number} is a list or an object: expected a number, a text, true, false or null"
+            )));
+        }
+    })
+}

@@ -1,0 +1,102 @@
+//! `POST /api/v1/sql`: statements in, the rows of the last one out, streamed. What requests and answers look like: docs/http/sql.md.
+//!
+//! Invariants: a statement sees and changes what its token allows, which the crate `query` asks about stream by stream; one
+//! batch of rows is held for an asker; when the asker goes, the statement ends. An answer that broke off is not whole and is seen
+//! to be: its transfer ends without an end.
+//! Concurrency: statements take a permit each, and run on the runtime; the engine is read on threads for blocking work.
+//! Failure: what fails before the first row is answered as an error with code, hint, line and column; what fails later cuts the
+//! answer off, and the log says why.
+
+use super::{Needs, Route};
+
+#[cfg(feature = "sql")]
+mod asked;
+#[cfg(feature = "sql")]
+mod rows;
+
+/// Answered to a token of any kind: what a statement may see or change depends on the statement.
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::post("/api/v1/sql", Needs::Token, handler::sql)]
+}
+
+#[cfg(not(feature = "sql"))]
+mod handler {
+    use crate::error::ApiError;
+    use axum::http::StatusCode;
+
+    pub(super) async fn sql() -> ApiError {
+        let message = "this program was built without SQL (the feature `sql`); /api/v1/scan, /api/v1/aggregate and /api/v1/last answer questions";
+        ApiError::new(StatusCode::NOT_IMPLEMENTED, "E_NOT_BUILT", message)
+    }
+}
+
+#[cfg(feature = "sql")]
+mod handler {
+    use super::asked::Asked;
+    use super::rows::Rows;
+    use crate::access::Access;
+    use crate::access::sql::Granted;
+    use crate::app::App;
+    use crate::error::ApiError;
+    use crate::request::answer;
+    use axum::body::{Body, Bytes};
+    use axum::extract::{Request, State};
+    use axum::http::header::CACHE_CONTROL;
+    use axum::http::{HeaderValue, StatusCode};
+    use axum::response::Response;
+    use futures_util::stream;
+    use headwater_query::{Parameters, statements};
+    use std::sync::Arc;
+
+    pub(in crate::routes) async fn sql(
+        State(app): State<Arc<App>>,
+        access: Access,
+        request: Request,
+    ) -> Result<Response, ApiError> {
+        let asked = Asked::of(&app, request).await?;
+        let Ok(permit) = Arc::clone(&app.statements).try_acquire_owned() else {
+            let max = app.settings.sql_statements_max;
+            return Err(ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "E_BUSY",
+                format!("{max} statements are running, the most that the setting sql.statements_max allows"),
+            )
+            .retry_after(1));
+        };
+        let session = app.query.session(Arc::new(Granted(access)));
+        let mut statements = statements(&asked.sql)?;
+        let Some(last) = statements.pop() else {
+            return Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "E_INVALID",
+                "there is no statement: send it as the body, or as `sql` of a JSON object",
+            ));
+        };
+        if !statements.is_empty() && !asked.parameters.is_empty() {
+            return Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "E_INVALID",
+                "parameters belong to one statement; send statements that have some by themselves",
+            ));
+        }
+        for statement in statements {
+            let ran = session.run(&statement.text, Parameters::none()).await;
+            let answer = ran.map_err(|error| statement.locate(error))?;
+            answer.collect().await?;
+        }
+        let parameters = Parameters::positional(asked.parameters);
+        let ran = session.run(&last.text, parameters).await;
+        let ran = ran.map_err(|error| last.locate(error))?;
+        let rows = Rows::begin(ran, asked.format, asked.time, asked.rows_max, permit).await?;
+        let mut response = answer(
+            HeaderValue::from_static(asked.format.content_type()),
+            Bytes::new(),
+        );
+        *response.body_mut() = Body::from_stream(stream::unfold(rows, async |mut rows| {
+            rows.next().await.map(|piece| (piece, rows))
+        }));
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+}

@@ -1,0 +1,409 @@
+//! SQL over HTTP: requests, answers, limits, and who sees what.
+
+mod rules;
+
+use crate::support::{Running, client, json};
+use headwater::{Batch, Database, StreamName, Values};
+use headwater_server::Settings;
+use serde_json::{Value, json as value};
+use std::io::Read;
+
+pub(super) const START: i64 = 1_700_000_000_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+/// A server with two cars that tell their speed each second for a while.
+fn serve(rows: i64, change: impl FnOnce(&mut Settings)) -> Running {
+    Running::start_with(|settings| {
+        let db = Database::open(settings.engine.clone()).unwrap();
+        let mut batch = Batch::new();
+        for car in ["a", "b"] {
+            let stream = batch.stream(&StreamName::new("obd", [("car", car)]));
+            stream.times = (0..rows).map(|k| START + k * SECOND).collect();
+            let speeds = (0..rows).map(|k| k as f64 / 2.0).collect();
+            let odometers = (0..rows).map(|k| 9_007_199_254_740_993 + k).collect();
+            let columns = [
+                ("speed", Values::F64(speeds)),
+                ("odometer", Values::I64(odometers)),
+            ];
+            for (name, values) in columns {
+                let column = headwater::Column::from_values(values);
+                stream.fields.push((name.to_owned(), column));
+            }
+        }
+        db.commit(batch).unwrap();
+        db.close().unwrap();
+        change(settings);
+    })
+}
+
+struct Told {
+    status: u16,
+    kind: String,
+    body: Vec<u8>,
+}
+
+impl Told {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+}
+
+/// Sends a body of a type to a path.
+fn post(server: &Running, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
+    let mut request = client().post(server.url(path));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut answer = request.send(body).unwrap();
+    Told {
+        status: answer.status().as_u16(),
+        kind: answer.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned(),
+        body: answer.body_mut().read_to_vec().unwrap(),
+    }
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+fn ask(server: &Running, sql: &str) -> Value {
+    let told = post(
+        server,
+        "/api/v1/sql",
+        &[("content-type", "application/sql")],
+        sql,
+    );
+    assert_eq!(told.status, 200, "{sql}: {}", told.text());
+    told.json()
+}
+
+#[test]
+fn a_statement_may_come_as_text_as_json_or_as_a_form() {
+    let server = serve(3, |_| {});
+    let expected = value!({
+        "columns": [{"name": "car", "type": "string"}, {"name": "n", "type": "i64"}],
+        "rows": [["a", 3], ["b", 3]],
+    });
+    let sql = "SELECT car, count(*) AS n FROM obd GROUP BY car ORDER BY car";
+    let encoded = sql
+        .replace(' ', "+")
+        .replace('*', "%2A")
+        .replace(',', "%2C");
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    for (path, headers, body) in [
+        (
+            "/api/v1/sql",
+            &[("content-type", "application/sql")][..],
+            sql.to_owned(),
+        ),
+        (
+            "/api/v1/sql",
+            &[("content-type", "text/plain; charset=utf-8")],
+            format!("{sql};\n"),
+        ),
+        ("/api/v1/sql", &[JSON], value!({ "sql": sql }).to_string()),
+        ("/api/v1/sql", &form, format!("q={encoded}&format=json")),
+        // As curl sends any text.
+        ("/api/v1/sql", &form, sql.to_owned()),
+        (&*format!("/api/v1/sql?q={encoded}"), &[], String::new()),
+    ] {
+        let told = post(&server, path, headers, &body);
+        assert_eq!(told.status, 200, "{body}: {}", told.text());
+        assert_eq!(told.json(), expected, "{path} {body}");
+    }
+}
+
+#[test]
+fn numbers_and_times_are_exact() {
+    let server = serve(3, |_| {});
+    let sql = "SELECT time, odometer, speed FROM obd WHERE car = 'a' ORDER BY time";
+    let told = post(&server, "/api/v1/sql", &[], sql);
+    assert_eq!(told.kind, "application/json");
+    assert!(told.text().contains("9007199254740993"), "{}", told.text());
+    assert_eq!(
+        told.json()["rows"][1],
+        value!(["2023-11-14T22:13:21Z", 9_007_199_254_740_994i64, 0.5])
+    );
+    let told = post(&server, "/api/v1/sql?time=ns", &[], sql);
+    assert_eq!(
+        told.json()["rows"][1][0],
+        value!((START + SECOND).to_string())
+    );
+    let told = post(&server, "/api/v1/sql?format=csv&time=ns", &[], sql);
+    assert_eq!(told.kind, "text/csv; charset=utf-8");
+    assert_eq!(
+        told.text().lines().nth(1).unwrap(),
+        format!("{START},9007199254740993,0.0")
+    );
+}
+
+#[test]
+fn parameters_take_the_places_of_their_numbers() {
+    let server = serve(10, |_| {});
+    let sql = "SELECT count(*) FROM obd WHERE car = $1 AND time >= $2 AND speed < $3";
+    let body = value!({ "sql": sql, "parameters": ["a", "2023-11-14T22:13:22Z", 4] });
+    let told = post(&server, "/api/v1/sql", &[JSON], &body.to_string());
+    assert_eq!(told.status, 200, "{}", told.text());
+    assert_eq!(told.json()["rows"], value!([[6]]));
+    for parameters in [
+        value!(["a"]),
+        value!(["a", "yesterday", 4]),
+        value!([[1], 2, 3]),
+    ] {
+        let body = value!({ "sql": sql, "parameters": parameters });
+        let told = post(&server, "/api/v1/sql", &[JSON], &body.to_string());
+        assert_eq!(told.status, 400, "{parameters}: {}", told.text());
+    }
+}
+
+#[test]
+fn arrow_and_parquet_are_chosen_by_accept_or_by_name() {
+    use headwater_query::arrow::{array::RecordBatch, compute::concat_batches};
+    let server = serve(20_000, |_| {});
+    let sql = "SELECT time, car, odometer FROM obd";
+    let arrow = [("accept", "application/vnd.apache.arrow.stream")];
+    let told = post(&server, "/api/v1/sql", &arrow, sql);
+    assert_eq!(told.kind, arrow[0].1);
+    let reader = arrow::ipc::reader::StreamReader::try_new(&told.body[..], None).unwrap();
+    let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    let whole = concat_batches(&batches[0].schema(), &batches).unwrap();
+    assert_eq!((whole.num_rows(), whole.num_columns()), (40_000, 3));
+    let told = post(&server, "/api/v1/sql?format=parquet", &arrow, sql);
+    assert_eq!(told.kind, "application/vnd.apache.parquet");
+    let bytes = axum::body::Bytes::from(told.body);
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(bytes);
+    assert_eq!(
+        reader.unwrap().metadata().file_metadata().num_rows(),
+        40_000
+    );
+}
+
+#[test]
+fn an_answer_in_json_says_when_it_was_cut() {
+    let server = serve(20_000, |_| {});
+    let cut = |most: u64| {
+        let body = value!({ "sql": "SELECT speed FROM obd", "rows_max": most });
+        post(&server, "/api/v1/sql", &[JSON], &body.to_string()).json()
+    };
+    for (most, rows, more) in [
+        (0, 0, value!(true)),
+        (10_000, 10_000, value!(true)),
+        (39_999, 39_999, value!(true)),
+        (40_000, 40_000, Value::Null),
+    ] {
+        let answer = cut(most);
+        assert_eq!(answer["rows"].as_array().unwrap().len(), rows);
+        assert_eq!(answer["more"], more, "{most}");
+    }
+    let told = post(
+        &server,
+        "/api/v1/sql?format=csv&rows_max=3",
+        &[],
+        "SELECT 1",
+    );
+    assert_eq!(
+        (told.status, &told.json()["code"]),
+        (400, &value!("E_INVALID"))
+    );
+}
+
+#[test]
+fn mistakes_have_a_code_a_place_and_advice() {
+    let server = serve(3, |_| {});
+    for (sql, status, code, place) in [
+        (
+            "SELECT spede\nFROM obd",
+            400,
+            "unknown_column",
+            Some((1, 8)),
+        ),
+        (
+            "SELECT 1;\n  SELECT * FROM odb",
+            400,
+            "unknown_table",
+            Some((2, 17)),
+        ),
+        ("SELECT 1;\nSELEC 2", 400, "syntax_error", Some((2, 1))),
+        (
+            "UPDATE obd SET speed = 1",
+            400,
+            "unsupported_statement",
+            None,
+        ),
+        ("SELECT 1 / 0", 400, "division_by_zero", None),
+    ] {
+        let told = post(&server, "/api/v1/sql", &[], sql);
+        let error = told.json();
+        assert_eq!(
+            (told.status, error["code"].as_str()),
+            (status, Some(code)),
+            "{sql}: {error}"
+        );
+        assert!(!error["message"].as_str().unwrap().is_empty());
+        assert_eq!(error["sqlstate"].as_str().unwrap().len(), 5);
+        if let Some((line, column)) = place {
+            assert_eq!(
+                (&error["line"], &error["column"]),
+                (&value!(line), &value!(column)),
+                "{sql}: {error}"
+            );
+        }
+    }
+    let error = post(&server, "/api/v1/sql", &[], "SELECT spede FROM obd").json();
+    assert!(error["hint"].as_str().unwrap().contains("speed"), "{error}");
+}
+
+#[test]
+fn requests_that_are_none_are_refused() {
+    let server = serve(3, |_| {});
+    for (path, headers, body) in [
+        ("/api/v1/sql", &[][..], ""),
+        ("/api/v1/sql", &[], " -- nothing\n;"),
+        ("/api/v1/sql", &[JSON], "{"),
+        (
+            "/api/v1/sql",
+            &[JSON],
+            "{\"sql\":\"SELECT 1\",\"params\":[]}",
+        ),
+        (
+            "/api/v1/sql",
+            &[JSON],
+            "{\"sql\":\"SELECT 1; SELECT $1\",\"parameters\":[1]}",
+        ),
+    ] {
+        let told = post(&server, path, headers, body);
+        assert_eq!(
+            (told.status, &told.json()["code"]),
+            (400, &value!("E_INVALID")),
+            "{body}"
+        );
+    }
+    for path in [
+        "/api/v1/sql?format=xml",
+        "/api/v1/sql?time=days",
+        "/api/v1/sql?x=1",
+        "/api/v1/sql?rows_max=-1",
+    ] {
+        let told = post(&server, path, &[], "SELECT 1");
+        assert_eq!(
+            (told.status, &told.json()["code"]),
+            (400, &value!("E_PARAMETER")),
+            "{path}"
+        );
+    }
+    let long = format!("SELECT '{}'", "x".repeat(2 << 20));
+    assert_eq!(post(&server, "/api/v1/sql", &[], &long).status, 413);
+    assert_eq!(
+        client()
+            .get(server.url("/api/v1/sql"))
+            .call()
+            .unwrap()
+            .status(),
+        405
+    );
+}
+
+#[test]
+fn statements_change_what_is_stored() {
+    let server = serve(3, |_| {});
+    let done = |word: &str, count: Value| value!([[word, count]]);
+    let create = "CREATE TABLE room (time TIMESTAMP, door TAG, temp DOUBLE)";
+    assert_eq!(ask(&server, create)["rows"], done("created", Value::Null));
+    let insert = "INSERT INTO room (time, door, temp) VALUES ('2024-01-01T00:00:00Z', 'k', 20.5), ('2024-01-01T00:00:01Z', 'k', 21)";
+    assert_eq!(ask(&server, insert)["rows"], done("inserted", value!(2)));
+    let rows = ask(&server, "SELECT time, door, temp FROM room ORDER BY time");
+    assert_eq!(
+        rows["rows"],
+        value!([
+            ["2024-01-01T00:00:00Z", "k", 20.5],
+            ["2024-01-01T00:00:01Z", "k", 21.0]
+        ])
+    );
+    let delete = "DELETE FROM room WHERE time < '2024-01-01T00:00:01Z'";
+    assert_eq!(ask(&server, delete)["rows"], done("deleted", value!(1)));
+    // The other doors see it too; of several statements the last one is answered.
+    let last = client()
+        .get(server.url("/api/v1/last?stream=room,door%3Dk"))
+        .call();
+    let last = json(&mut last.unwrap());
+    assert_eq!(last["streams"][0]["fields"]["temp"]["value"], 21.0);
+    let rows = ask(&server, "DROP TABLE room; SELECT count(*) FROM obd;");
+    assert_eq!(rows["rows"], value!([[6]]));
+    let told = post(&server, "/api/v1/sql", &[], "SELECT * FROM room");
+    assert_eq!(told.json()["code"], "unknown_table");
+}
+
+/// Works longer than anybody waits.
+const ENDLESS: &str = "SELECT count(*) FROM obd a, obd b, obd c, obd d WHERE a.speed + b.speed + c.speed + d.speed < 0";
+
+#[test]
+fn a_statement_ends_with_its_time() {
+    let server = serve(3_000, |s| {
+        s.sql_timeout = std::time::Duration::from_millis(200)
+    });
+    let told = post(&server, "/api/v1/sql", &[], ENDLESS);
+    assert_eq!(
+        (told.status, &told.json()["code"]),
+        (503, &value!("time_limit")),
+        "{}",
+        told.text()
+    );
+    assert_eq!(ask(&server, "SELECT 1")["rows"], value!([[1]]));
+}
+
+#[test]
+fn a_statement_keeps_to_its_memory() {
+    let server = serve(60_000, |s| s.sql_memory = 1 << 20);
+    let sql = "SELECT speed, odometer FROM obd ORDER BY speed, odometer DESC";
+    let told = post(&server, "/api/v1/sql", &[], sql);
+    assert_eq!(
+        (told.status, &told.json()["code"]),
+        (400, &value!("memory_limit")),
+        "{}",
+        told.text()
+    );
+    assert_eq!(
+        ask(&server, "SELECT count(*) FROM obd")["rows"],
+        value!([[120_000]])
+    );
+}
+
+#[test]
+fn a_statement_ends_when_its_asker_goes() {
+    let server = serve(3_000, |s| s.sql_statements_max = 1);
+    // One that streams, and one that computes before its first row.
+    let endless_rows = "SELECT a.speed, b.speed FROM obd a, obd b";
+    for (sql, reads) in [(endless_rows, true), (ENDLESS, false)] {
+        let mut stream = std::net::TcpStream::connect(server.addr).unwrap();
+        let limit = Some(std::time::Duration::from_secs(20));
+        stream.set_read_timeout(limit).unwrap();
+        let head = format!(
+            "POST /api/v1/sql?format=csv HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n{sql}",
+            server.addr,
+            sql.len()
+        );
+        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        if reads {
+            let mut first = [0; 1000];
+            stream.read_exact(&mut first).unwrap();
+            assert!(first.starts_with(b"HTTP/1.1 200"));
+        }
+        // Until it runs, and nobody else may.
+        let busy = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            post(&server, "/api/v1/sql", &[], "SELECT 1").status == 503
+        });
+        assert!(busy, "the only place was never taken");
+        drop(stream);
+        let free = (0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            post(&server, "/api/v1/sql", &[], "SELECT 1").status == 200
+        });
+        assert!(free, "{sql} goes on without its asker");
+    }
+}
