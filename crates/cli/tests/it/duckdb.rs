@@ -1,0 +1,135 @@
+//! Answers to SQL compared with those of DuckDB (PyPI), statement by statement; the statements stand in `duckdb/*.sql`.
+//!
+//! DuckDB reads the Parquet that `headwater export` writes, so that is compared as well. The package is installed once into the target
+//! folder; where that is not possible the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
+
+use crate::support::{Bench, text};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGE: &str = "duckdb==2.0.0";
+
+/// Runs a program; what it printed, or why it failed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !output.status.success() {
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        return Err(format!("{command:?}: {}\n{stdout}{stderr}", output.status));
+    }
+    Ok(text(&output.stdout))
+}
+
+/// A Python that has the package.
+fn python() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{PACKAGE}"));
+    let python = folder.join("bin/python");
+    let done = folder.join("done");
+    if done.exists() {
+        return Ok(python);
+    }
+    let mut venv = Command::new("python3");
+    run(venv.args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--retries",
+        "1",
+        "--timeout",
+        "60",
+        PACKAGE,
+    ];
+    run(Command::new(&python).args(pip))?;
+    std::fs::write(&done, "").map_err(|e| e.to_string())?;
+    Ok(python)
+}
+
+/// Imports a table, exports it as Parquet, and compares.
+fn compare(table: &str, arguments: &[&str], file: &Path) {
+    let python = match python() {
+        Ok(python) => python,
+        Err(why) => {
+            let required = std::env::var("TEST_CLIENTS").as_deref() == Ok("required");
+            assert!(!required, "{why}");
+            eprintln!("skipped: DuckDB cannot be installed: {why}");
+            return;
+        }
+    };
+    let bench = Bench::new();
+    let mut all = vec!["--table", table];
+    all.extend(arguments);
+    all.push(text(file));
+    bench.run("import", &all).ok();
+    let parquet = bench.run_bytes("export", &["--table", table, "--format", "parquet"]);
+    let parquet = bench.file(&format!("{table}.parquet"), parquet);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/duckdb");
+    let compared = run(Command::new(python)
+        .arg(here.join("compare.py"))
+        .arg(env!("CARGO_BIN_EXE_headwater"))
+        .args([bench.db(), parquet])
+        .arg(here.join(format!("{table}.sql"))));
+    match compared {
+        Ok(said) => println!("{table}: {said}"),
+        Err(differences) => panic!("{differences}"),
+    }
+}
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn a_hundred_statements_about_weather_are_answered_as_by_duckdb() {
+    let file = top().join("data/weather_nyc_2013.csv.gz");
+    let mapping = [
+        "--time",
+        "epoch_ms:ms",
+        "--tag",
+        "origin",
+        "--null",
+        "NA",
+        "--field",
+        "month:i64",
+        "--field",
+        "hour:i64",
+        "--field",
+        "temp:f64",
+        "--field",
+        "dewp:f64",
+        "--field",
+        "humid:f64",
+        "--field",
+        "wind_dir:f64",
+        "--field",
+        "wind_speed:f64",
+        "--field",
+        "wind_gust:f64",
+        "--field",
+        "precip:f64",
+        "--field",
+        "pressure:f64",
+        "--field",
+        "visib:f64",
+    ];
+    compare("weather", &mapping, &file);
+}
+
+#[test]
+fn statements_about_earthquakes_are_answered_as_by_duckdb() {
+    let file = top().join("../shared/data/usgs_quakes_2020_snapshots.csv.gz");
+    if !file.exists() {
+        eprintln!("skipped: {} is not there", file.display());
+        return;
+    }
+    let mapping = [
+        "--time",
+        "time:rfc3339",
+        "--tag",
+        "net",
+        "--duplicates",
+        "keep",
+    ];
+    compare("quakes", &mapping, &file);
+}
