@@ -162,6 +162,7 @@ fmt-check:
 lint: ## Clippy, every warning an error
 	$(call section,'Lints')
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package headwater-cli --package headwater-server --no-default-features --all-targets --locked -- -D warnings
 
 unit:
 	$(call section,'Tests of code and pages')

@@ -10,6 +10,8 @@
 
 mod address;
 mod arguments;
+#[cfg(feature = "sql")]
+mod ask;
 mod chart;
 mod commands;
 mod failure;
@@ -53,6 +55,8 @@ enum Command {
     Serve(commands::serve::Serve),
     Import(commands::import::Import),
     Export(commands::export::Export),
+    Query(commands::query::Query),
+    Sql(commands::sql::Sql),
     Scan(commands::scan::Scan),
     Last(commands::last::Last),
     Aggregate(commands::aggregate::Aggregate),
@@ -78,6 +82,8 @@ impl Command {
             Command::Serve(command) => command.run(),
             Command::Import(command) => command.run(),
             Command::Export(command) => command.run(),
+            Command::Query(command) => command.run(),
+            Command::Sql(command) => command.run(),
             Command::Scan(command) => command.run(),
             Command::Last(command) => command.run(),
             Command::Aggregate(command) => command.run(),

@@ -10,11 +10,15 @@ mod analyze;
 mod care;
 #[cfg(feature = "sql")]
 mod columns;
+#[cfg(feature = "sql")]
+mod duckdb;
 mod import;
 mod kill;
 mod kill_http;
 #[cfg(feature = "mqtt")]
 mod kill_mqtt;
+#[cfg(feature = "sql")]
+mod query;
 mod reads;
 mod real_data;
 mod round_trip;

@@ -80,7 +80,12 @@ fn version_is_told() {
 #[test]
 fn help_texts_are_as_they_were() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
-    for command in [
+    let sql: &[&str] = if cfg!(feature = "sql") {
+        &["query", "sql"]
+    } else {
+        &[]
+    };
+    let others = [
         "",
         "import",
         "export",
@@ -107,7 +112,8 @@ fn help_texts_are_as_they_were() {
         "token create",
         "token list",
         "token revoke",
-    ] {
+    ];
+    for command in others.iter().chain(sql) {
         let mut arguments: Vec<&str> = command.split_terminator(' ').collect();
         arguments.push("--help");
         let (code, stdout, _) = output(&arguments);

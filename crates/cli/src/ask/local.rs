@@ -1,0 +1,92 @@
+//! A database on this machine.
+
+use super::Rows;
+use crate::failure::Failure;
+use crate::store::DbArgs;
+use futures_util::StreamExt;
+use headwater::Database;
+use headwater_query::datafusion::scalar::ScalarValue;
+use headwater_query::output::done_row;
+use headwater_query::{Answer, Error, Limits, Parameters, Query, Session, Unrestricted};
+use std::future::Future;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+
+/// A database, and the threads that compute.
+pub(crate) struct Local {
+    runtime: Runtime,
+    session: Session,
+    /// Closed when the command is done, if it is owned.
+    owned: Option<Database>,
+}
+
+impl Local {
+    pub(super) fn open(store: &DbArgs, write: bool) -> Result<Local, Failure> {
+        let limits = Limits {
+            memory: store.memory,
+            all_memory: store.memory,
+            parallel: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            ..Limits::default()
+        };
+        let (query, owned) = if write {
+            let db = store.open_existing()?;
+            (Query::new(db.clone(), limits), Some(db))
+        } else {
+            (Query::read_only(store.open_to_read()?, limits), None)
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::failed)?;
+        Ok(Local {
+            runtime,
+            session: query.session(Arc::new(Unrestricted)),
+            owned,
+        })
+    }
+
+    pub(super) fn run(&self, sql: &str, parameters: &[String]) -> Result<Rows<'_>, Error> {
+        let values = parameters.iter().cloned();
+        let values = values.map(|text| ScalarValue::Utf8(Some(text))).collect();
+        let ran = self.wait(self.session.run(sql, Parameters::positional(values)))?;
+        let Answer {
+            schema,
+            mut rows,
+            done,
+        } = ran?;
+        if let Some(row) = done_row(done) {
+            return Ok(Rows {
+                schema: row.schema(),
+                batches: Box::new(std::iter::once(Ok(row))),
+            });
+        }
+        let next = move || match self.wait(rows.next()) {
+            Ok(next) => next.map(|batch| batch.map_err(Error::from)),
+            Err(cancelled) => Some(Err(cancelled)),
+        };
+        Ok(Rows {
+            schema,
+            batches: Box::new(std::iter::from_fn(next)),
+        })
+    }
+
+    /// Waits for a step of a statement, or for Ctrl-C.
+    fn wait<T>(&self, step: impl Future<Output = T>) -> Result<T, Error> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                done = step => Ok(done),
+                _ = tokio::signal::ctrl_c() => Err(Error::new("cancelled", "57014", "cancelled")),
+            }
+        })
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if let Some(db) = self.owned.take()
+            && let Err(error) = db.close()
+        {
+            eprintln!("headwater: the database could not be closed in order: {error}");
+        }
+    }
+}

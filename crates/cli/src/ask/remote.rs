@@ -1,0 +1,93 @@
+//! A server that is asked over HTTP; its rows come as an Arrow stream.
+
+use super::Rows;
+use crate::failure::Failure;
+use arrow::ipc::reader::StreamReader;
+use headwater_query::Error;
+use headwater_query::output::Format;
+use serde_json::{Value, json};
+use std::io::Read;
+use std::time::Duration;
+
+/// How long to wait for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Longest answer that tells of an error.
+const ERROR_BYTES_MAX: u64 = 1 << 20;
+
+pub(crate) struct Remote {
+    agent: ureq::Agent,
+    url: String,
+    token: Option<String>,
+}
+
+impl Remote {
+    pub(super) fn new(url: &str, token: Option<String>) -> Result<Remote, Failure> {
+        if !url.starts_with("http://") {
+            return Err(Failure::usage(
+                "--url: expected http://HOST:PORT; this command speaks plain HTTP: use it on the machine of the server, or through a tunnel",
+            ));
+        }
+        Ok(Remote {
+            agent: ureq::Agent::config_builder()
+                .http_status_as_error(false)
+                .timeout_connect(Some(CONNECT))
+                .build()
+                .into(),
+            url: format!("{}/api/v1/sql", url.trim_end_matches('/')),
+            token,
+        })
+    }
+
+    pub(super) fn run(&self, sql: &str, parameters: &[String]) -> Result<Rows<'_>, Error> {
+        let mut request = self.agent.post(&self.url);
+        request = request.header("Accept", Format::Arrow.content_type());
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let mut answer = request
+            .send_json(json!({ "sql": sql, "parameters": parameters }))
+            .map_err(|error| self.unreachable(&error))?;
+        let status = answer.status();
+        let body = answer.body_mut().as_reader();
+        if !status.is_success() {
+            let mut text = String::new();
+            // What cannot be read is told by the status.
+            let _ = body.take(ERROR_BYTES_MAX).read_to_string(&mut text);
+            return Err(error_of(&text, status.as_u16()));
+        }
+        let reader = StreamReader::try_new(answer.into_body().into_reader(), None)
+            .map_err(|error| broken(&error))?;
+        Ok(Rows {
+            schema: reader.schema(),
+            batches: Box::new(reader.map(|batch| batch.map_err(|error| broken(&error)))),
+        })
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Error {
+        Error::new(
+            "unreachable",
+            "08001",
+            format!("{}: {error}; is a server running there?", self.url),
+        )
+    }
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Error {
+    Error::new(
+        "broken_off",
+        "08006",
+        format!("the answer broke off: {error}; the server's log says why"),
+    )
+}
+
+/// The error that a server tells of.
+fn error_of(body: &str, status: u16) -> Error {
+    let told: Value = serde_json::from_str(body).unwrap_or_default();
+    let text = |key: &str| told[key].as_str().map(str::to_owned);
+    let number = |key: &str| told[key].as_u64().and_then(|n| u32::try_from(n).ok());
+    let message = text("message").unwrap_or_else(|| format!("the server answered {status}"));
+    let mut error = Error::new("server", "XX000", message);
+    error.hint = text("hint");
+    error.at = number("line").zip(number("column"));
+    error
+}
