@@ -70,7 +70,7 @@ pub fn unpack(body: &[u8], max: usize) -> Result<Vec<u8>, MessageError> {
 ///
 /// ```
 /// // A series `up{job="a"}` with the value 1 at 1 ms.
-/// let body = b"\x0a\x2a\x0a\x0e\x0a\x08__name__\x12\x02up\x0a\x08\x0a\x03job\x12\x01a\x12\x0b\x09\0\0\0\0\0\0\xf0\x3f\x10\x01\x1a\0";
+/// let body = b"\x0a\x27\x0a\x0e\x0a\x08__name__\x12\x02up\x0a\x08\x0a\x03job\x12\x01a\x12\x0b\x09\0\0\0\0\0\0\xf0\x3f\x10\x01\x1a\0";
 /// let parsed = headwater_wire::prometheus::read(&body[..]).unwrap();
 /// assert_eq!(parsed.batch.entries()[0].name.to_string(), "up,job=a");
 /// assert_eq!(parsed.batch.entries()[0].times, [1_000_000]);
