@@ -25,6 +25,7 @@ mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod notify;
+mod opentsdb;
 mod request;
 mod routes;
 mod series;

@@ -17,6 +17,7 @@ pub mod json;
 pub mod lineprotocol;
 pub mod message;
 mod number;
+pub mod opentsdb;
 mod parsed;
 pub mod prometheus;
 pub mod query;

@@ -10,7 +10,7 @@ use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, Precision};
 
 /// Text handed in as one batch. Values take at most four times their text in memory, so a part stays far below the largest batch.
-const PART_BYTES: usize = 2 << 20;
+pub(crate) const PART_BYTES: usize = 2 << 20;
 
 /// 1971: no device measured anything in that year, but a stamp in a smaller unit than said lands before it.
 const IMPLAUSIBLE_BEFORE_NS: i64 = 365 * 86_400 * 1_000_000_000;
@@ -180,7 +180,7 @@ fn allowed(
     kept
 }
 
-fn write_error(error: Error) -> ApiError {
+pub(crate) fn write_error(error: Error) -> ApiError {
     match error.kind() {
         // The parser makes well-formed batches, so only their size is left to complain about.
         ErrorKind::Invalid => ApiError::new(

@@ -16,9 +16,9 @@ mod apply;
 mod refusals;
 mod unpack;
 
-pub(crate) use apply::{Outcome, Pending, Terms, hand_in};
+pub(crate) use apply::{Outcome, PART_BYTES, Pending, Terms, hand_in, write_error};
 pub(crate) use refusals::Refusals;
-pub(crate) use unpack::{Encoding, too_large};
+pub(crate) use unpack::{Encoding, too_large, unpack as unpacked};
 
 use crate::access::Access;
 use crate::error::ApiError;

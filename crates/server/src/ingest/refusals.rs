@@ -75,6 +75,19 @@ impl Refusals {
         }
     }
 
+    /// As [`Refusals::finish`], with the texts of points.
+    pub(crate) fn finish_points(&mut self, points: &[&[u8]]) {
+        self.lines.sort_by_key(|l| l.line);
+        self.lines.truncate(KEPT_MAX);
+        for line in self.lines.iter_mut().filter(|l| l.original.is_empty()) {
+            let at = usize::try_from(line.line)
+                .ok()
+                .and_then(|n| n.checked_sub(1));
+            let text = at.and_then(|at| points.get(at)).copied();
+            line.original = headwater_wire::cut_line(text.unwrap_or_default());
+        }
+    }
+
     /// Sorts by line, keeps the first, and fills in texts from the body.
     pub(crate) fn finish(&mut self, text: &[u8]) {
         self.lines.sort_by_key(|l| l.line);
@@ -121,9 +134,14 @@ impl Refusals {
 
     /// The first one, for the message.
     pub(crate) fn first(&self) -> String {
+        self.first_of("line")
+    }
+
+    /// The first one of what is called a `line` or something else.
+    pub(crate) fn first_of(&self, what: &str) -> String {
         self.lines
             .first()
-            .map(|l| format!("line {}: {}: {}", l.line, l.code, l.message))
+            .map(|l| format!("{what} {}: {}: {}", l.line, l.code, l.message))
             .unwrap_or_default()
     }
 

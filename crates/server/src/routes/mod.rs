@@ -10,6 +10,7 @@ pub(crate) mod last;
 pub(crate) mod live;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod opentsdb;
 pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod query;
@@ -102,6 +103,7 @@ pub(crate) fn all() -> Vec<Route> {
         live::routes(),
         metrics::routes(),
         openapi::routes(),
+        opentsdb::routes(),
         page::routes(),
         prometheus::routes(),
         query::routes(),

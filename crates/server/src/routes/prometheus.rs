@@ -3,7 +3,7 @@
 //! What is stored of a request, and which answers Prometheus sends again after: docs/http/prometheus.md. Its rule is that it sends
 //! again after 5xx only; so what may go well later is 5xx here, also where other routes say 429.
 
-use super::write::{acknowledged, answer, read_body};
+use super::write::{acknowledged_all, answer, read_body};
 use super::{Needs, Route};
 use crate::access::Access;
 use crate::app::App;
@@ -45,14 +45,7 @@ async fn write(
         Ok::<Outcome, ApiError>(outcome)
     });
     let mut outcome = called.await.map_err(|why| app.ingest.refusal(why))??;
-    let parts = std::mem::take(&mut outcome.parts);
-    // Listeners are told even if the client goes away before it is answered.
-    let done = tokio::spawn(acknowledged(Arc::clone(&app), parts));
-    done.await.map_err(|_| ApiError::internal())??;
-    app.metrics.points_accepted(outcome.values);
-    for (code, count) in outcome.refusals.by_code() {
-        app.metrics.lines_refused(code, *count);
-    }
+    acknowledged_all(&app, &mut outcome).await?;
     Ok(answer(outcome, false))
 }
 

@@ -81,23 +81,32 @@ async fn write(
         access,
     };
     let mut outcome = app.ingest.take(request, room).await?;
+    let repeated = acknowledged_all(&app, &mut outcome).await?;
+    Ok(answer(outcome, repeated))
+}
+
+/// Waits until what was taken in is durable, tells of it and counts it. True when a numbered batch had been stored before.
+pub(super) async fn acknowledged_all(
+    app: &Arc<App>,
+    outcome: &mut Outcome,
+) -> Result<bool, ApiError> {
     let parts = std::mem::take(&mut outcome.parts);
     let repeated = if parts.iter().any(|part| part.news.is_some()) {
         // Listeners are told even if the client goes away before it is answered.
-        let acknowledged = tokio::spawn(acknowledged(Arc::clone(&app), parts));
+        let acknowledged = tokio::spawn(acknowledged(Arc::clone(app), parts));
         acknowledged.await.map_err(|_| ApiError::internal())??
     } else {
-        acknowledged(Arc::clone(&app), parts).await?
+        acknowledged(Arc::clone(app), parts).await?
     };
     app.metrics.points_accepted(outcome.values);
     for (code, lines) in outcome.refusals.by_code() {
         app.metrics.lines_refused(code, *lines);
     }
-    Ok(answer(outcome, repeated))
+    Ok(repeated)
 }
 
 /// Waits until every part is durable, and then tells of it. True when a numbered batch had been stored before.
-pub(super) async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiError> {
+async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiError> {
     let mut repeated = false;
     for part in parts {
         let written = part.ticket.await?;
@@ -281,19 +290,26 @@ pub(super) fn answer(outcome: Outcome, repeated: bool) -> Response {
     response
 }
 
-fn refusal(outcome: &Outcome) -> ApiError {
+/// Status and code of an answer to a body of which something was refused.
+pub(super) fn refused_as(outcome: &Outcome) -> (StatusCode, &'static str) {
     let refusals = &outcome.refusals;
-    let (stored, refused) = (
-        if outcome.given_up { 0 } else { outcome.stored },
-        refusals.total(),
-    );
     // 422: nothing wrong with the form, and nothing stored. Clients resend neither that nor a 400.
-    let (status, code) = match stored {
+    match stored(outcome) {
         0 if refusals.all_forbidden() => (StatusCode::FORBIDDEN, "E_ACCESS"),
         0 if refusals.all_well_formed() => (StatusCode::UNPROCESSABLE_ENTITY, "E_REFUSED"),
         0 => (StatusCode::BAD_REQUEST, "E_REFUSED"),
         _ => (StatusCode::BAD_REQUEST, "E_PARTIAL"),
-    };
+    }
+}
+
+fn stored(outcome: &Outcome) -> u64 {
+    if outcome.given_up { 0 } else { outcome.stored }
+}
+
+fn refusal(outcome: &Outcome) -> ApiError {
+    let refusals = &outcome.refusals;
+    let (stored, refused) = (stored(outcome), refusals.total());
+    let (status, code) = refused_as(outcome);
     let why = if outcome.given_up {
         "; nothing is stored, as accept_partial=false asks for"
     } else {

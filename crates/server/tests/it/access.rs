@@ -2,11 +2,11 @@
 //!
 //! A new route fails here until it has a line that says how its answers about streams show what one may not see.
 
-use crate::support::{Running, client, json};
+use crate::support::{Running, client, json as body_json};
 use headwater::{Batch, Database, StreamName};
 use headwater_server::tokens::{NewToken, TokenFile};
 use headwater_server::{Endpoint, Needs, endpoints};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Makes tokens in the file of a database that no server has open yet.
@@ -167,7 +167,7 @@ fn answers_of_401_name_the_scheme() {
         .unwrap()
         .to_owned();
     assert!(scheme.starts_with("Bearer"), "{scheme}");
-    assert_eq!(json(&mut answer)["code"], "E_TOKEN");
+    assert_eq!(body_json(&mut answer)["code"], "E_TOKEN");
 }
 
 /// How a route that reads shows what its token may not read. `STREAM` stands for a stream.
@@ -181,7 +181,16 @@ enum Shows {
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 14] = [
+const LINES: [(&str, Shows); 17] = [
+    (
+        "/api/query",
+        Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
+    ),
+    ("/api/suggest", Shows::List("/api/suggest?type=tagv")),
+    (
+        "/api/search/lookup",
+        Shows::List("/api/search/lookup?m=cars%7Bid=*%7D"),
+    ),
     ("/api/v1/streams", Shows::List("/api/v1/streams")),
     ("/api/v1/streams", Shows::List("/api/v1/streams?table=cars")),
     ("/api/v1/streams", Shows::List("/api/v1/streams?search=id")),
@@ -218,8 +227,11 @@ fn fill(db: &Database) {
     let mut batch = Batch::new();
     for id in ["seen", "hidden"] {
         let rows = batch.stream(&StreamName::new("cars", [("id", id)]));
-        rows.row(1_700_000_000_000_000_000, [("v", 1.5.into())])
-            .unwrap();
+        rows.row(
+            1_700_000_000_000_000_000,
+            [("v", 1.5.into()), ("value", 1.5.into())],
+        )
+        .unwrap();
     }
     db.commit(batch).unwrap();
 }
@@ -287,8 +299,8 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
     }
 }
 
-/// Each route that writes line protocol.
-const WRITE_LINES: [&str; 3] = ["/write", "/api/v2/write", "/api/v3/write_lp"];
+/// Each route that writes: line protocol, or points of OpenTSDB.
+const WRITE_LINES: [&str; 4] = ["/write", "/api/v2/write", "/api/v3/write_lp", "/api/put"];
 
 /// Routes that write something else; what tokens allow is tested beside them: `prometheus`.
 const WRITE_OTHERS: [&str; 1] = ["/api/v1/prom/write"];
@@ -297,25 +309,35 @@ const WRITE_OTHERS: [&str; 1] = ["/api/v1/prom/write"];
 fn lines_of_streams_that_may_not_be_written_are_refused_alone() {
     let scene = Scene::new();
     let time = 1_700_000_001_000_000_000i64;
-    let newest = |id: &str| {
+    let newest = |id: &str, field: &str| {
         let path = format!("/api/v1/last?stream=cars,id={id}");
         let (_, text) = scene.ask("GET", &path, Some("read all"), "");
         let body: Value = serde_json::from_str(&text).unwrap();
-        body["streams"][0]["fields"]["v"]["value"].as_f64()
+        body["streams"][0]["fields"][field]["value"].as_f64()
     };
     for (turn, route) in (1i64..).zip(WRITE_LINES) {
         let path = format!("{route}?precision=ns");
         let at = time + turn;
-        let line = |id: &str| format!("cars,id={id} v={turn} {at}\n");
+        let are_points = route == "/api/put";
+        let field = if are_points { "value" } else { "v" };
+        let line = |id: &str| {
+            match are_points {
+            false => format!("cars,id={id} v={turn} {at}\n"),
+            true => json!({"metric": "cars", "timestamp": 1_700_000_002, "value": turn, "tags": {"id": id}}).to_string(),
+        }
+        };
         let write = |token, body: &str| scene.ask("POST", &path, Some(token), body);
 
         let (status, text) = write("write seen", &line("seen"));
         assert_eq!(status, 204, "{route}: {text}");
-        assert_eq!(newest("seen"), Some(turn as f64));
+        assert_eq!(newest("seen", field), Some(turn as f64));
 
         // A stream that is there and one that is not are refused alike.
         let [hidden, absent] = ["hidden", "absent"].map(|id| {
-            let both = format!("{}{}", line("seen"), line(id));
+            let both = match are_points {
+                false => format!("{}{}", line("seen"), line(id)),
+                true => format!("[{},{}]", line("seen"), line(id)),
+            };
             let (mixed, said) = write("write seen", &both);
             let (alone, alone_said) = write("write seen", &line(id));
             assert_eq!((mixed, alone), (400, 403), "{route}: {said} {alone_said}");
@@ -327,8 +349,8 @@ fn lines_of_streams_that_may_not_be_written_are_refused_alone() {
             (said.replace(id, "ID"), alone_said.replace(id, "ID"))
         });
         assert_eq!(hidden, absent, "{route}");
-        assert_eq!(newest("hidden"), Some(1.5));
-        assert_eq!(newest("absent"), None);
+        assert_eq!(newest("hidden", field), Some(1.5));
+        assert_eq!(newest("absent", field), None);
 
         assert_eq!(write("write other", &line("seen")).0, 403, "{route}");
         assert_eq!(write("write all", &line("new")).0, 204, "{route}");

@@ -20,6 +20,7 @@ mod limits;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod openapi;
+mod opentsdb;
 mod page;
 mod prometheus;
 mod settings_page;

@@ -1,0 +1,361 @@
+//! `/api/put`, `/api/query` and what else clients of OpenTSDB ask.
+//!
+//! Errors have OpenTSDB's object under `error` beside this server's code and message. Answers: docs/http/opentsdb.md.
+
+use super::write::{acknowledged_all, read_body, refused_as};
+use super::{Needs, Route};
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::ingest::{Door, Encoding, Outcome, PART_BYTES, Terms, hand_in, unpacked, write_error};
+use crate::opentsdb::{Asker, Names};
+use crate::request::{self, answer, now};
+use crate::series::{Budget, Present};
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use headwater_wire::opentsdb::{
+    Aggregator, Question, QuestionError, parse_metric, parse_points, parse_question, points,
+};
+use headwater_wire::query::{Query, QueryError};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Questions that are worked on at once; others wait for their turn within their time.
+const AT_ONCE: usize = 8;
+/// Names of a list when nothing else is said, and at most.
+const NAMES: usize = 25;
+const NAMES_MAX: usize = 10_000;
+
+static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/api/put", Needs::Write, put),
+        Route::get("/api/query", Needs::Read, query_by_address),
+        Route::post("/api/query", Needs::Read, query_by_body),
+        Route::get("/api/suggest", Needs::Read, suggest),
+        Route::get("/api/search/lookup", Needs::Read, lookup),
+        Route::get("/api/aggregators", Needs::Token, aggregators),
+        Route::get("/api/config/filters", Needs::Token, filters),
+        Route::get("/api/version", Needs::Token, version),
+    ]
+}
+
+/// A refusal with OpenTSDB's object under `error`.
+fn told(mut error: ApiError) -> ApiError {
+    if !error.details.contains_key("error") {
+        let object = json!({ "code": error.status.as_u16(), "message": error.message });
+        error.details.insert("error".to_owned(), object);
+    }
+    error
+}
+
+impl From<QuestionError> for ApiError {
+    fn from(error: QuestionError) -> ApiError {
+        told(crate::opentsdb::invalid(error.to_string()))
+    }
+}
+
+/// What the answer to points says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Summary,
+    Details,
+}
+
+async fn put(
+    State(app): State<Arc<App>>,
+    access: Access,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    let told_of = if query.all("details").next().is_some() {
+        Told::Details
+    } else if query.all("summary").next().is_some() {
+        Told::Summary
+    } else {
+        Told::Nothing
+    };
+    let encoding = head.headers.get(header::CONTENT_ENCODING);
+    let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
+    let (body, room) = read_body(&app, &head.headers, body).await?;
+    let max = app.ingest.limits().body_max;
+    let called = app.ingest.call(move |door| {
+        // Held until the body is taken in.
+        let _room = room;
+        take_points(door, &access, &unpacked(&body, encoding, max)?)
+    });
+    let called = called.await.map_err(|why| told(app.ingest.refusal(why)))?;
+    let mut outcome = called.map_err(told)?;
+    acknowledged_all(&app, &mut outcome).await?;
+    let refused = outcome.refusals.total();
+    let counts = |errors: Option<Value>| {
+        let mut body = json!({ "success": outcome.stored, "failed": refused });
+        if let (Some(errors), Some(body)) = (errors, body.as_object_mut()) {
+            body.insert("errors".to_owned(), errors);
+        }
+        body
+    };
+    let errors = (told_of == Told::Details).then(|| errors(&outcome.refusals.to_json()));
+    if refused == 0 {
+        return Ok(match told_of {
+            Told::Nothing => StatusCode::NO_CONTENT.into_response(),
+            _ => axum::Json(counts(errors)).into_response(),
+        });
+    }
+    let (status, code) = refused_as(&outcome);
+    let message = format!(
+        "partial write: {refused} points refused, {} stored; first: {}",
+        outcome.stored,
+        outcome.refusals.first_of("point")
+    );
+    let mut error = told(ApiError::new(status, code, message));
+    if let (true, Value::Object(counts)) = (told_of != Told::Nothing, counts(errors)) {
+        error.details.extend(counts);
+    }
+    Err(error)
+}
+
+/// Hands the points of a body in.
+fn take_points(door: &Door, access: &Access, text: &[u8]) -> Result<Outcome, ApiError> {
+    let points = points(text)
+        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "E_PARSE", error.to_string()))?;
+    let terms = Terms {
+        access: Some(access),
+        accept_partial: true,
+        producer: None,
+    };
+    let mut outcome = Outcome::default();
+    let mut handed_in = Ok(());
+    // Parts as large as those of line protocol, so that no batch is too large for the log.
+    let (mut first, mut bytes) = (0, 0);
+    for (at, point) in points.iter().enumerate() {
+        bytes += point.len();
+        let is_last = at + 1 == points.len();
+        if bytes < PART_BYTES && !is_last {
+            continue;
+        }
+        let mut parsed = parse_points(points.get(first..=at).unwrap_or_default());
+        // They were counted from the beginning of the part.
+        let before = first as u64;
+        let lines = parsed.lines.iter_mut().flatten();
+        lines.for_each(|line| *line += before);
+        parsed.refused.iter_mut().for_each(|r| r.line += before);
+        handed_in = hand_in(door, terms, parsed, &mut outcome).map_err(write_error);
+        if handed_in.is_err() {
+            break;
+        }
+        (first, bytes) = (at + 1, 0);
+    }
+    outcome.refusals.finish_points(&points);
+    handed_in.map(|()| outcome)
+}
+
+/// The refused points as OpenTSDB lists them.
+fn errors(lines: &Value) -> Value {
+    let one = |line: &Value| {
+        let original = line["original"].as_str().unwrap_or_default();
+        // What was cut is no JSON any more, and is told as text.
+        let point = serde_json::from_str(original).unwrap_or_else(|_| json!(original));
+        let (code, message) = (&line["code"], &line["message"]);
+        let text = [code, message].map(|v| v.as_str().unwrap_or_default());
+        json!({ "datapoint": point, "error": text.join(": ") })
+    };
+    lines.as_array().into_iter().flatten().map(one).collect()
+}
+
+async fn query_by_address(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| told(e.into()))?;
+    ask(app, access, Question::of_address(&query, now())?).await
+}
+
+async fn query_by_body(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let body = body.map_err(|rejected| {
+        told(ApiError::new(
+            rejected.status(),
+            "E_BODY",
+            rejected.body_text(),
+        ))
+    })?;
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
+    let body = unpacked(&body, encoding, app.settings.body_max)?;
+    let mut question = parse_question(&body, now())?;
+    let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| told(e.into()))?;
+    question.arrays |= query.all("arrays").any(|v| v != "false");
+    ask(app, access, question).await
+}
+
+async fn ask(app: Arc<App>, access: Access, question: Question) -> Result<Response, ApiError> {
+    work(app, access, move |asker| asker.answer(&question)).await
+}
+
+/// Works on an answer away from the runtime's threads, as long as somebody waits for it.
+async fn work(
+    app: Arc<App>,
+    access: Access,
+    call: impl FnOnce(&Asker<'_>) -> Result<Vec<u8>, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let _turn = TURNS.acquire().await.ok();
+    let present = Present::default();
+    let gone = present.gone();
+    let body = app
+        .blocking(move |app| {
+            let budget = Budget::new(app.settings.request_timeout, gone);
+            let snapshot = app.db.snapshot()?;
+            call(&Asker {
+                snapshot: &snapshot,
+                access: &access,
+                budget: &budget,
+            })
+        })
+        .await
+        .map_err(told)?;
+    drop(present);
+    Ok(answer(request::JSON, body))
+}
+
+/// A number of names, bounded.
+fn at_most(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
+    let count: Option<usize> = query.number(name).map_err(|e| told(e.into()))?;
+    Ok(count.unwrap_or(default).min(NAMES_MAX))
+}
+
+async fn suggest(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let bad = |error: QueryError| told(error.into());
+    let query = Query::parse(uri.query().unwrap_or_default()).map_err(bad)?;
+    let expected = "metrics, tagk or tagv";
+    let names = match query.required("type", expected).map_err(bad)? {
+        "metrics" => Names::Metrics,
+        "tagk" => Names::TagKeys,
+        "tagv" => Names::TagValues,
+        other => {
+            let reason = format!("expected {expected}");
+            return Err(bad(QueryError::value("type", reason, other)));
+        }
+    };
+    let begin = query.one("q").map_err(bad)?.unwrap_or_default().to_owned();
+    let max = at_most(&query, "max", NAMES)?;
+    work(app, access, move |asker| {
+        let names = asker.suggest(names, &begin, max)?;
+        Ok(json!(names).to_string().into_bytes())
+    })
+    .await
+}
+
+/// The series of a metric: `m=METRIC{tag=value}`.
+async fn lookup(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let bad = |error: QueryError| told(error.into());
+    let query = Query::parse(uri.query().unwrap_or_default()).map_err(bad)?;
+    let text = query
+        .required("m", "METRIC{tag=*}")
+        .map_err(bad)?
+        .to_owned();
+    let asked = parse_metric(&format!("none:{text}"))?;
+    let limit = at_most(&query, "limit", NAMES)?;
+    work(app, access, move |asker| {
+        let (streams, total) = asker.lookup(&asked, limit)?;
+        let results: Vec<Value> = streams
+            .iter()
+            .map(|stream| {
+                let tags: serde_json::Map<String, Value> = stream
+                    .tags()
+                    .iter()
+                    .map(|(key, value)| (key.clone(), json!(value)))
+                    .collect();
+                json!({ "metric": stream.table(), "tags": tags })
+            })
+            .collect();
+        let body = json!({
+            "type": "LOOKUP",
+            "metric": asked.metric,
+            "limit": limit,
+            "startIndex": 0,
+            "totalResults": total,
+            "results": results,
+        });
+        Ok(body.to_string().into_bytes())
+    })
+    .await
+}
+
+async fn aggregators() -> axum::Json<Value> {
+    let names: Vec<&str> = Aggregator::ALL.iter().map(|(_, name)| *name).collect();
+    axum::Json(json!(names))
+}
+
+async fn filters() -> axum::Json<Value> {
+    let one = |name: &str, description: &str, example: &str| {
+        let example = format!("host={name}({example})");
+        (
+            name.to_owned(),
+            json!({ "description": description, "examples": example }),
+        )
+    };
+    let all = [
+        one(
+            "literal_or",
+            "One of the values, with | between them.",
+            "web01|web02",
+        ),
+        one(
+            "iliteral_or",
+            "One of the values, in small or capital letters.",
+            "WEB01",
+        ),
+        one("not_literal_or", "None of the values.", "web01|web02"),
+        one(
+            "not_iliteral_or",
+            "None of the values, in small or capital letters.",
+            "WEB01",
+        ),
+        one("wildcard", "* stands for any text.", "web*"),
+        one(
+            "iwildcard",
+            "* stands for any text; in small or capital letters.",
+            "WEB*",
+        ),
+        one("regexp", "What a regular expression finds.", "web[0-9]+"),
+        one("not_key", "Series without the tag.", ""),
+    ];
+    let all: serde_json::Map<String, Value> = all.into_iter().collect();
+    axum::Json(Value::Object(all))
+}
+
+/// The version whose questions are understood, since clients choose their form by it.
+async fn version() -> axum::Json<Value> {
+    axum::Json(json!({
+        "version": "2.3.0",
+        "short_revision": concat!("headwater-", env!("CARGO_PKG_VERSION")),
+        "full_revision": concat!("headwater-", env!("CARGO_PKG_VERSION")),
+        "repo": "headwater",
+        "repo_status": "MINT",
+        "host": "",
+        "user": "",
+        "timestamp": "0",
+    }))
+}
