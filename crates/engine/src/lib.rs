@@ -48,7 +48,7 @@ pub use options::{Durability, Options};
 pub use policy::{LateReport, ShardLateReport};
 pub use read::{
     AggregateSpec, Bin, Bins, Comparison, DataVersion, Filter, LastValue, PartitionInfo, Scan,
-    ScanChunk, ScanSpec, Snapshot, StreamHandle, StreamInfo, Touched,
+    ScanChunk, ScanSpec, Snapshot, StreamHandle, StreamInfo, SummaryBin, SummarySpec, Touched,
 };
 pub use recover::Recovery;
 pub use stats::Stats;

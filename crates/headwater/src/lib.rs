@@ -27,7 +27,7 @@ pub use headwater_engine::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TYPE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result, Scan,
     ScanChunk, ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo,
-    TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
+    SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
 
 /// How late data are, what a policy for them would write, and what the shards of a database decide.

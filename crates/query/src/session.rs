@@ -7,12 +7,15 @@
 use crate::access::Access;
 use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
+use crate::deep;
 use crate::error::{Error, Result, nearest};
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::parameters::{self, Parameters};
+use crate::plans::{PlanKey, Plans};
+use crate::pyramid::UsePyramid;
 use crate::settings::Settings;
 use crate::statement::{self, Parsed};
-use crate::view::{Role, TableCache, View};
+use crate::view::{Role, TableCache, View, access_key};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::ScalarValue;
@@ -47,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     memory: Arc<AllMemory>,
     tables: Arc<TableCache>,
+    plans: Plans,
     /// What every statement's state is a copy of.
     state: SessionState,
 }
@@ -125,6 +129,7 @@ impl Query {
             shared: Arc::new(Shared {
                 source,
                 memory: Arc::new(AllMemory::new(limits.all_memory)),
+                plans: Plans::new(limits.plans),
                 limits,
                 tables: Arc::new(TableCache::default()),
                 state,
@@ -220,7 +225,8 @@ fn base_state(limits: &Limits) -> SessionState {
     let runtime = Arc::new(RuntimeEnv::default());
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
-        .with_runtime_env(runtime);
+        .with_runtime_env(runtime)
+        .with_optimizer_rule(Arc::new(UsePyramid));
     // Files are no business of a statement: nothing that reads or writes them is kept.
     builder.file_formats().take();
     builder.table_factories().take();
@@ -300,8 +306,52 @@ impl Session {
     /// # Errors
     /// See [`Error`]. What goes wrong while rows are read comes with the rows.
     pub async fn run(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
-        let statement = self.parse(sql)?;
+        if let Some(answer) = self.run_again(sql, &parameters)? {
+            return Ok(answer);
+        }
+        self.check_length(sql)?;
+        if statement::is_deep(sql)? {
+            let (session, sql) = (self.clone(), sql.to_owned());
+            return deep::run(async move { session.run_parsed(&sql, parameters).await }).await;
+        }
+        self.run_parsed(sql, parameters).await
+    }
+
+    async fn run_parsed(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
+        let statement = statement::parse(sql, self.extension.as_deref())?;
         statement::run(self, statement, parameters).await
+    }
+
+    /// Runs a statement with the plan that an earlier run of it left.
+    fn run_again(&self, sql: &str, parameters: &Parameters) -> Result<Option<Answer>> {
+        if self.extension.is_some() || !parameters.values().is_empty() {
+            return Ok(None);
+        }
+        let view = Arc::new(self.query.view(Arc::clone(&self.access))?);
+        let Some(key) = self.plan_key(sql, &view) else {
+            return Ok(None);
+        };
+        match self.query.shared.plans.get(&key) {
+            None => Ok(None),
+            Some(plan) => self
+                .rows(&self.begin_with(view)?, plan, Done::Select)
+                .map(Some),
+        }
+    }
+
+    fn plan_key(&self, sql: &str, view: &View) -> Option<PlanKey> {
+        let settings = self.settings.read();
+        let access = access_key(&*self.access);
+        PlanKey::new(sql, access, &settings, view.snapshot().definitions())
+    }
+
+    /// Keeps the plan of a statement that reads.
+    pub(crate) fn keep_plan(&self, sql: &str, running: &Running, plan: &Arc<dyn ExecutionPlan>) {
+        if self.extension.is_none()
+            && let Some(key) = self.plan_key(sql, &running.view)
+        {
+            self.query.shared.plans.put(key, plan);
+        }
     }
 
     /// Takes a text of several statements apart.
@@ -318,18 +368,34 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], as far as it shows without running.
     pub async fn prepare(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared> {
-        let statement = self.parse(sql)?;
+        self.check_length(sql)?;
+        if statement::is_deep(sql)? {
+            let (session, sql, types) = (self.clone(), sql.to_owned(), types.to_vec());
+            return deep::run(async move { session.prepare_parsed(&sql, &types, true).await })
+                .await;
+        }
+        self.prepare_parsed(sql, types, false).await
+    }
+
+    async fn prepare_parsed(
+        &self,
+        sql: &str,
+        types: &[Option<DataType>],
+        is_deep: bool,
+    ) -> Result<Prepared> {
+        let statement = statement::parse(sql, self.extension.as_deref())?;
         let (parameters, schema, done) = statement::describe(self, &statement, types).await?;
         Ok(Prepared {
             session: self.clone(),
             statement,
+            is_deep,
             parameters,
             schema,
             done,
         })
     }
 
-    fn parse(&self, sql: &str) -> Result<Parsed> {
+    fn check_length(&self, sql: &str) -> Result<()> {
         let most = self.query.shared.limits.text_bytes;
         if sql.len() > most {
             return Err(Error::too_large(format!(
@@ -337,13 +403,16 @@ impl Session {
                 sql.len()
             )));
         }
-        statement::parse(sql, self.extension.as_deref())
+        Ok(())
     }
 
     /// A view of the database, and what plans over it.
     pub(crate) fn begin(&self) -> Result<Running> {
+        self.begin_with(Arc::new(self.query.view(Arc::clone(&self.access))?))
+    }
+
+    fn begin_with(&self, view: Arc<View>) -> Result<Running> {
         let shared = &self.query.shared;
-        let view = Arc::new(self.query.view(Arc::clone(&self.access))?);
         let mut state = shared.state.clone();
         let mut schemas = Vec::new();
         let settings = self.settings.read().clone();
@@ -426,6 +495,7 @@ impl Session {
 pub struct Prepared {
     session: Session,
     statement: Parsed,
+    is_deep: bool,
     parameters: Vec<DataType>,
     schema: SchemaRef,
     done: Done,
@@ -456,7 +526,12 @@ impl Prepared {
     /// As [`Session::run`].
     pub async fn run(&self, parameters: Parameters) -> Result<Answer> {
         let parameters = parameters.in_types(&self.parameters)?;
-        statement::run(&self.session, self.statement.clone(), parameters).await
+        let (session, statement) = (self.session.clone(), self.statement.clone());
+        if self.is_deep {
+            return deep::run(async move { statement::run(&session, statement, parameters).await })
+                .await;
+        }
+        statement::run(&session, statement, parameters).await
     }
 }
 

@@ -1,10 +1,11 @@
 //! Settings of a session, changed with `SET` and told by `SHOW`.
 
 use crate::error::{Error, Result, with_suggestion};
-use datafusion::common::config::ConfigOptions;
+use datafusion::common::config::{ConfigExtension, ConfigOptions};
+use datafusion::common::extensions_options;
 
 /// The settings of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Settings {
     /// Answer aggregates from the pyramid where that is exact.
     pub(crate) use_pyramid: bool,
@@ -19,6 +20,18 @@ impl Default for Settings {
             time_zone: "+00:00".to_owned(),
         }
     }
+}
+
+extensions_options! {
+    /// What rules of the planner look at.
+    pub(crate) struct Switches {
+        /// Answer aggregates from the pyramid where that is exact.
+        pub(crate) use_pyramid: bool, default = true
+    }
+}
+
+impl ConfigExtension for Switches {
+    const PREFIX: &'static str = "headwater";
 }
 
 /// Names with what they mean.
@@ -76,6 +89,9 @@ impl Settings {
 
     pub(crate) fn apply(&self, options: &mut ConfigOptions) {
         options.execution.time_zone = Some(self.time_zone.clone());
+        options.extensions.insert(Switches {
+            use_pyramid: self.use_pyramid,
+        });
     }
 }
 

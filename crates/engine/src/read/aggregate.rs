@@ -2,10 +2,10 @@
 //!
 //! Source: EVENT paper, section 2 (temporal aggregation on the TAB+-tree); RESPAWN paper, section III-A (tiles).
 
-use super::merge::{Merge, Source};
-use super::view::{StreamView, run_sources};
+use super::gather::{self, Sink};
+use super::view::StreamView;
 use super::walk::{Seen, Visit, Walk};
-use crate::{Error, Result};
+use crate::Result;
 use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Rows, Timestamp, Value};
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub struct Bin {
 
 impl Bins {
     /// The number of the bin; narrow bins far from their origin need more than 64 bits.
-    fn of(&self, time: i64) -> i128 {
+    pub(super) fn of(&self, time: i64) -> i128 {
         match self {
             Bins::Whole => 0,
             Bins::Every {
@@ -84,7 +84,7 @@ impl Bins {
     }
 
     /// The last instant of a bin.
-    fn end(&self, bin: i128) -> i64 {
+    pub(super) fn end(&self, bin: i128) -> i64 {
         let end = match self {
             Bins::Whole => i128::from(i64::MAX),
             Bins::Every {
@@ -96,7 +96,7 @@ impl Bins {
         end.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
-    fn width_ns(&self) -> i128 {
+    pub(super) fn width_ns(&self) -> i128 {
         match self {
             Bins::Whole => i128::MAX,
             Bins::Every { width_ns, .. } => i128::from(*width_ns),
@@ -110,21 +110,15 @@ pub(crate) fn aggregate(
     field: FieldId,
     spec: &AggregateSpec,
 ) -> Result<Vec<Bin>> {
-    if let Bins::Every { width_ns, .. } = spec.bins
-        && width_ns <= 0
-    {
-        return Err(Error::invalid(format!(
-            "a bin must be wider than 0 ns, found {width_ns}"
-        )));
-    }
+    spec.bins.check()?;
     let mut ends = Ends::default();
     let bins = if spec.first_last {
         let mut collector = Collector::new(field, spec.bins);
-        let whole = walk_rows(view, field, &spec.range, &mut |rows| {
+        let read = view.fields_to_read(&[field]);
+        gather::rows(view, &read, &spec.range, &mut |rows| {
             collector.add(rows);
             ends.add(rows, field, &spec.bins);
-        });
-        whole?;
+        })?;
         add_aged(view, spec, &mut collector)?;
         collector.bins.sorted()
     } else {
@@ -227,6 +221,18 @@ impl Collector {
         self.bins.merge(bin, aggregate);
     }
 
+    /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
+    fn add_final(&mut self, seen: &Seen<'_>) {
+        if let Some(aggregate) = seen.aggregate(self.field)
+            && let Some(time) = aggregate.mean_time()
+            && seen.counts_at(time)
+        {
+            self.merge(self.spec.of(time), &aggregate);
+        }
+    }
+}
+
+impl Sink for Collector {
     /// Takes a bucket that lies in one bin and of which nothing has expired; others must be looked into.
     fn visit(&mut self, seen: &Seen<'_>) -> Visit {
         if seen.is_final {
@@ -241,16 +247,6 @@ impl Collector {
             self.merge(bin, &aggregate);
         }
         Visit::Done
-    }
-
-    /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
-    fn add_final(&mut self, seen: &Seen<'_>) {
-        if let Some(aggregate) = seen.aggregate(self.field)
-            && let Some(time) = aggregate.mean_time()
-            && seen.counts_at(time)
-        {
-            self.merge(self.spec.of(time), &aggregate);
-        }
     }
 
     fn add(&mut self, rows: &Rows) {
@@ -276,87 +272,6 @@ impl Collector {
     }
 }
 
-/// Hands out all rows of a field in a range.
-fn walk_rows(
-    view: &StreamView,
-    field: FieldId,
-    range: &ClosedRange,
-    each: &mut impl FnMut(&Rows),
-) -> Result<()> {
-    let fields = view.fields_to_read(&[field]);
-    let memory = view.memory_rows(range, Some(&fields));
-    let mut done = Done::new(range);
-    for partition in view.partitions_in(range) {
-        let span = partition.record.span().intersect(range);
-        done.memory_before(&memory, Some(&span), &mut |rows| each(&view.settled(rows)));
-        let sources = match view.state(&partition)? {
-            Some(state) => run_sources(view, &partition, &state, &span),
-            None => Vec::new(),
-        };
-        merged(view, field, span, sources, &memory, each)?;
-    }
-    done.memory_before(&memory, None, &mut |rows| each(&view.settled(rows)));
-    Ok(())
-}
-
-/// How far memory outside of partitions was handed out.
-struct Done {
-    next: Option<i64>,
-    last: i64,
-}
-
-impl Done {
-    fn new(range: &ClosedRange) -> Done {
-        Done {
-            next: (!range.is_empty()).then(|| range.first.as_nanos()),
-            last: range.last.as_nanos(),
-        }
-    }
-
-    fn memory_before(
-        &mut self,
-        memory: &Rows,
-        span: Option<&ClosedRange>,
-        each: &mut impl FnMut(&Rows),
-    ) {
-        let Some(first) = self.next else { return };
-        let from = memory.times.partition_point(|t| *t < first);
-        let to = match span {
-            Some(span) => memory.times.partition_point(|t| *t < span.first.as_nanos()),
-            None => memory.times.partition_point(|t| *t <= self.last),
-        };
-        if from < to {
-            if from == 0 && to == memory.len() {
-                each(memory);
-            } else {
-                each(&memory.slice(from..to));
-            }
-        }
-        self.next = span.and_then(|s| s.last.as_nanos().checked_add(1));
-    }
-}
-
-fn merged(
-    view: &StreamView,
-    field: FieldId,
-    span: ClosedRange,
-    mut sources: Vec<Source>,
-    memory: &Rows,
-    each: &mut impl FnMut(&Rows),
-) -> Result<()> {
-    let from = memory.times.partition_point(|t| *t < span.first.as_nanos());
-    let to = memory.times.partition_point(|t| *t <= span.last.as_nanos());
-    if from < to {
-        sources.push(Source::rows(memory.slice(from..to)));
-    }
-    let fields = view.fields_to_read(&[field]);
-    let mut merge = Merge::new(&view.core.store, &view.table, span, Some(&fields), sources);
-    while let Some(rows) = merge.next_rows()? {
-        each(&view.settled(&rows));
-    }
-    Ok(())
-}
-
 /// Adds the buckets of what has been aged, for which there are no rows.
 fn add_aged(view: &StreamView, spec: &AggregateSpec, collector: &mut Collector) -> Result<()> {
     for partition in view.partitions_in(&spec.range) {
@@ -378,40 +293,9 @@ pub(crate) fn by_bin(
     field: FieldId,
     spec: &AggregateSpec,
 ) -> Result<Vec<(i128, Aggregate)>> {
-    let range = &spec.range;
-    let fields = view.fields_to_read(&[field]);
-    let memory = view.memory_rows(range, Some(&fields));
+    let read = view.fields_to_read(&[field]);
     let mut collector = Collector::new(field, spec.bins);
-    let mut done = Done::new(range);
-    for partition in view.partitions_in(range) {
-        let span = partition.record.span().intersect(range);
-        done.memory_before(&memory, Some(&span), &mut |rows| {
-            collector.add(&view.settled(rows))
-        });
-        let Some(state) = view.state(&partition)? else {
-            merged(view, field, span, Vec::new(), &memory, &mut |rows| {
-                collector.add(rows)
-            })?;
-            continue;
-        };
-        let walk = Walk::new(view, &partition, &state, span, &memory.times)?.filter(|walk| {
-            walk.is_aged() || walk.base().bucket_start_wide(1) <= spec.bins.width_ns()
-        });
-        let to_read = match walk {
-            None => vec![span],
-            Some(walk) => walk
-                .no_wider_than(spec.bins.width_ns())
-                .run(&mut |seen| collector.visit(seen))?,
-        };
-        for part in to_read {
-            let sources = run_sources(view, &partition, &state, &part);
-            merged(view, field, part, sources, &memory, &mut |rows| {
-                collector.add(rows)
-            })?;
-        }
-    }
-    done.memory_before(&memory, None, &mut |rows| {
-        collector.add(&view.settled(rows))
-    });
+    let width = spec.bins.width_ns();
+    gather::buckets_and_rows(view, &read, &spec.range, width, &mut collector)?;
     Ok(collector.bins.sorted())
 }

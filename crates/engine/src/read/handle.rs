@@ -8,6 +8,7 @@ use super::aggregate::{AggregateSpec, Bin};
 use super::last::LastValue;
 use super::scan::{Scan, ScanSpec};
 use super::snapshot::{Found, Snapshot};
+use super::summary::{SummaryBin, SummarySpec};
 use crate::Result;
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
@@ -75,6 +76,14 @@ impl StreamHandle {
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
         snapshot.aggregate_found(snapshot.find_again(self)?, field, spec)
+    }
+
+    /// As [`Snapshot::summary`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn summary(&self, snapshot: &Snapshot, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
+        snapshot.summary_found(snapshot.find_again(self)?, spec)
     }
 
     /// As [`Snapshot::tile`].

@@ -56,6 +56,21 @@ impl Seen<'_> {
         self.range.overlaps(&instant) && !self.hidden.touches(&instant)
     }
 
+    /// Rows of the bucket, also those without a value of some field.
+    pub(crate) fn rows(&self) -> u64 {
+        self.block.rows.get(self.index).copied().unwrap_or(0)
+    }
+
+    /// When the values of its first field came on average.
+    pub(crate) fn mean_time(&self) -> Option<i64> {
+        let fields = self.block.fields.iter();
+        let mut times = fields.filter_map(|(_, _, aggregates)| {
+            let aggregate = aggregates.get(self.index).filter(|a| a.count > 0)?;
+            aggregate.mean_time()
+        });
+        times.next()
+    }
+
     /// The aggregate of a field, in the type the table has now.
     pub(crate) fn aggregate(&self, field: FieldId) -> Option<Aggregate> {
         let at = self

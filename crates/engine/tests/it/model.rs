@@ -6,7 +6,8 @@ use headwater_codec::{
 };
 use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Comparison, Database, DeleteSpec, Duplicates, FieldSpec,
-    Filter, FlushRule, LatePolicy, MergeScope, Options, ScanSpec, Snapshot, Stats, TableSpec,
+    Filter, FlushRule, LatePolicy, MergeScope, Options, ScanSpec, Snapshot, Stats, SummarySpec,
+    TableSpec,
 };
 use headwater_io::{Clock, Env, ManualClock, NoThreads};
 use std::collections::BTreeMap;
@@ -673,6 +674,53 @@ fn values_of(stream: &ModelStream, field: &str, range: ClosedRange) -> Vec<(i64,
         .collect()
 }
 
+/// A summary has the rows of a scan and the aggregates of the fields, in the same bins.
+fn check_summary(
+    snapshot: &Snapshot,
+    name: &StreamName,
+    stream: &ModelStream,
+    field: &str,
+    spec: &AggregateSpec,
+) {
+    let AggregateSpec { range, bins, .. } = *spec;
+    let asked = SummarySpec {
+        range,
+        bins,
+        fields: vec![field.to_owned(), FIELDS[0].0.to_owned()],
+    };
+    let what = format!("summary {name} {asked:?}");
+    let found = snapshot.summary(name, &asked).unwrap();
+    let number = |time: i64| match bins {
+        Bins::Whole => 0,
+        Bins::Every {
+            width_ns,
+            origin_ns,
+        } => (i128::from(time) - i128::from(origin_ns)).div_euclid(i128::from(width_ns)),
+        Bins::Level(level) => i128::from(level.bucket_of(Timestamp::from_nanos(time))),
+    };
+    let mut rows: BTreeMap<i128, u64> = BTreeMap::new();
+    for (time, _) in inside(stream, range) {
+        *rows.entry(number(time)).or_default() += 1;
+    }
+    let counted: BTreeMap<i128, u64> = found.iter().map(|b| (b.number, b.rows)).collect();
+    assert_eq!(counted, rows, "{what}");
+    for (at, asked) in asked.fields.iter().enumerate() {
+        let of_type = FIELDS.iter().find(|(f, _)| f == asked).unwrap().1;
+        let mut expected: BTreeMap<i128, Vec<(i64, Value)>> = BTreeMap::new();
+        for (time, value) in values_of(stream, asked, range) {
+            expected
+                .entry(number(time))
+                .or_default()
+                .push((time, value));
+        }
+        for bin in &found {
+            let rows = expected.remove(&bin.number).unwrap_or_default();
+            same_aggregate(&bin.aggregates[at], &reference(&rows, of_type), &what);
+        }
+        assert!(expected.is_empty(), "{what}");
+    }
+}
+
 fn check_aggregates(
     snapshot: &Snapshot,
     name: &StreamName,
@@ -717,6 +765,7 @@ fn check_aggregates(
             };
             expected.entry(bin).or_default().push((time, value));
         }
+        check_summary(snapshot, name, stream, field, &spec);
         let what = format!("aggregate {name}.{field} {spec:?}");
         assert_eq!(found.len(), expected.len(), "{what}: bins");
         for (bin, rows) in found.iter().zip(expected.values()) {

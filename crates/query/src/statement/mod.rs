@@ -24,6 +24,8 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 /// A statement that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Parsed {
+    /// As it was written.
+    text: String,
     kind: Kind,
 }
 
@@ -50,8 +52,12 @@ enum Kind {
 
 /// How deep brackets and sub-queries may be nested.
 const DEPTH_MAX: usize = 50;
-/// How many operators may stand in a row: a chain of them becomes a tree as deep as it is long.
-const CHAIN_MAX: usize = 1_000;
+/// How many operators may stand in a row: a chain of them becomes a tree as deep as it is long. Comparisons count between
+/// connectives.
+const CHAIN_MAX: usize = 500;
+/// Longer chains and more brackets within each other than these are planned on a stack of their own.
+const SHALLOW_CHAIN: usize = 16;
+const SHALLOW_BRACKETS: usize = 8;
 
 fn tokens(sql: &str) -> Result<Vec<datafusion::sql::sqlparser::tokenizer::TokenWithSpan>> {
     Tokenizer::new(&PostgreSqlDialect {}, sql)
@@ -63,60 +69,91 @@ fn tokens(sql: &str) -> Result<Vec<datafusion::sql::sqlparser::tokenizer::TokenW
         })
 }
 
-/// Chains of operators, and of set operations, that are too long to be planned on a thread's stack.
-fn check_chains(sql: &str) -> Result<()> {
-    let mut chains = vec![0usize];
-    for token in tokens(sql)? {
-        let chain = match &token.token {
-            Token::LParen | Token::LBracket => {
-                chains.push(0);
-                continue;
-            }
-            Token::RParen | Token::RBracket => {
-                if chains.len() > 1 {
-                    chains.pop();
-                }
-                continue;
-            }
-            Token::Comma | Token::SemiColon => {
-                if let Some(chain) = chains.last_mut() {
-                    *chain = 0;
-                }
-                continue;
-            }
-            Token::Word(word) if word.quote_style.is_none() => matches!(
-                word.value.to_ascii_uppercase().as_str(),
-                "AND" | "OR" | "NOT" | "UNION" | "EXCEPT" | "INTERSECT" | "JOIN" | "LIKE" | "IS"
-            ),
-            Token::Word(_)
-            | Token::Number(..)
-            | Token::Char(_)
-            | Token::SingleQuotedString(_)
-            | Token::Whitespace(_)
-            | Token::Period
-            | Token::EOF => false,
-            _ => true,
-        };
-        if chain && let Some(length) = chains.last_mut() {
-            *length += 1;
-            if *length > CHAIN_MAX {
-                let at = u32::try_from(token.span.start.line)
-                    .ok()
-                    .zip(u32::try_from(token.span.start.column).ok());
-                return Err(Error::too_large(format!(
-                    "more than {CHAIN_MAX} operators follow each other"
-                ))
-                .with_hint("write a long list of alternatives as IN (…)")
-                .located(at));
+/// Operators that follow each other within a pair of brackets.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    connectives: usize,
+    comparisons: usize,
+}
+
+/// What a word or sign does to the chain it stands in.
+enum Link {
+    Opens,
+    Closes,
+    Ends,
+    Connects,
+    Compares,
+    Nothing,
+}
+
+fn link(token: &Token) -> Link {
+    match token {
+        Token::LParen | Token::LBracket => Link::Opens,
+        Token::RParen | Token::RBracket => Link::Closes,
+        Token::Comma | Token::SemiColon => Link::Ends,
+        Token::Word(word) if word.quote_style.is_none() => {
+            match word.value.to_ascii_uppercase().as_str() {
+                "AND" | "OR" | "UNION" | "EXCEPT" | "INTERSECT" | "JOIN" => Link::Connects,
+                "NOT" | "LIKE" | "ILIKE" | "SIMILAR" | "IS" | "IN" | "BETWEEN" => Link::Compares,
+                _ => Link::Nothing,
             }
         }
+        Token::Word(_)
+        | Token::Number(..)
+        | Token::Char(_)
+        | Token::SingleQuotedString(_)
+        | Token::Whitespace(_)
+        | Token::Period
+        | Token::EOF => Link::Nothing,
+        Token::Eq | Token::Neq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq => {
+            Link::Compares
+        }
+        _ => Link::Connects,
     }
-    Ok(())
+}
+
+/// True when a statement is to be planned on a deep stack; what would be too deep for that too is refused.
+pub(crate) fn is_deep(sql: &str) -> Result<bool> {
+    let mut chains = vec![Chain::default()];
+    let mut deep = false;
+    for token in tokens(sql)? {
+        let link = link(&token.token);
+        match link {
+            Link::Opens => chains.push(Chain::default()),
+            Link::Closes if chains.len() > 1 => {
+                chains.pop();
+            }
+            _ => {}
+        }
+        let Some(chain) = chains.last_mut() else {
+            continue;
+        };
+        match link {
+            Link::Ends => *chain = Chain::default(),
+            Link::Connects => {
+                chain.connectives += 1;
+                chain.comparisons = 0;
+            }
+            Link::Compares => chain.comparisons += 1,
+            _ => {}
+        }
+        let length = chain.connectives.max(chain.comparisons);
+        if length > CHAIN_MAX {
+            let place = |n: u64| u32::try_from(n).ok();
+            let at = place(token.span.start.line).zip(place(token.span.start.column));
+            let error =
+                Error::too_large(format!("more than {CHAIN_MAX} operators follow each other"));
+            return Err(error
+                .with_hint("write a long list of alternatives as IN (…)")
+                .located(at));
+        }
+        deep |= length > SHALLOW_CHAIN || chains.len() > SHALLOW_BRACKETS;
+    }
+    Ok(deep)
 }
 
 /// Reads one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
-    check_chains(sql)?;
     let mut statements = DFParserBuilder::new(sql)
         .with_dialect(&PostgreSqlDialect {})
         .with_recursion_limit(DEPTH_MAX)
@@ -134,6 +171,7 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
         extension.rewrite(statement)?;
     }
     Ok(Parsed {
+        text: sql.to_owned(),
         kind: kind(statement)?,
     })
 }
@@ -236,12 +274,15 @@ pub(crate) async fn run(
         ))
     };
     match statement.kind {
-        Kind::Select(statement) => select::run(session, statement, parameters, Done::Select).await,
-        Kind::Explain(statement) => {
-            select::run(session, statement, parameters, Done::Explained).await
+        Kind::Select(parsed) => {
+            let text = Some(statement.text.as_str());
+            select::run(session, parsed, text, parameters, Done::Select).await
         }
-        Kind::ShowColumns(statement) => {
-            select::run(session, statement, parameters, Done::Shown).await
+        Kind::Explain(parsed) => {
+            select::run(session, parsed, None, parameters, Done::Explained).await
+        }
+        Kind::ShowColumns(parsed) => {
+            select::run(session, parsed, None, parameters, Done::Shown).await
         }
         Kind::Insert(insert) => insert::run(session, *insert, parameters).await,
         Kind::Delete(delete) => delete::run(session, *delete, parameters).await,
@@ -389,12 +430,16 @@ mod tests {
 
     #[test]
     fn what_would_be_too_deep_is_refused_before_it_is_planned() {
-        let chain = format!("SELECT 1{}", " + 1".repeat(5_000));
-        assert_eq!(parse(&chain, None).unwrap_err().code, "too_large");
+        let chain = format!("SELECT 1{}", " + 1".repeat(501));
+        assert_eq!(is_deep(&chain).unwrap_err().code, "too_large");
+        let chain = format!("SELECT 1{}", " = 1".repeat(501));
+        assert_eq!(is_deep(&chain).unwrap_err().code, "too_large");
         let nested = format!("SELECT {}1{}", "(".repeat(5_000), ")".repeat(5_000));
         assert_eq!(parse(&nested, None).unwrap_err().code, "too_large");
         let list = format!("SELECT 1 IN (1{})", ", -1".repeat(5_000));
+        assert_eq!(is_deep(&list), Ok(false));
         assert!(parse(&list, None).is_ok());
+        assert_eq!(is_deep(&format!("SELECT 1{}", " + 1".repeat(17))), Ok(true));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Done};
 use crate::error::Result;
 use crate::parameters::Parameters;
+use crate::plans::is_lasting;
 use crate::session::{Session, nulls, parameter_types};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::context::SQLOptions;
@@ -18,17 +19,23 @@ fn check(plan: &LogicalPlan) -> Result<()> {
     Ok(only.verify_plan(plan)?)
 }
 
+/// Runs a statement; the plan of one whose text is given may be kept for it.
 pub(super) async fn run(
     session: &Session,
     statement: Parse,
+    text: Option<&str>,
     parameters: Parameters,
     done: Done,
 ) -> Result<Answer> {
     let running = session.begin()?;
     let logical = running.resolve(statement).await?;
     check(&logical)?;
+    let text = text.filter(|_| is_lasting(&logical));
     let logical = parameters.apply(logical)?;
     let plan = session.plan(&running, logical).await?;
+    if let Some(text) = text {
+        session.keep_plan(text, &running, &plan);
+    }
     session.rows(&running, plan, done)
 }
 

@@ -93,7 +93,7 @@ fn value(scalar: &ScalarValue) -> Option<Value> {
 }
 
 /// True when the condition names tags and nothing else, and gives the same each time.
-fn is_about_tags(expr: &Expr, table: &TableView) -> bool {
+pub(crate) fn is_about_tags(expr: &Expr, table: &TableView) -> bool {
     let mut columns = 0;
     let mut only = true;
     let walked = expr.apply(|part| {

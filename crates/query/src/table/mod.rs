@@ -7,8 +7,8 @@
 mod filter;
 mod scan;
 
-pub(crate) use filter::{Condition, Conditions};
-pub(crate) use scan::{ScanExec, Work};
+pub(crate) use filter::{Condition, Conditions, is_about_tags};
+pub(crate) use scan::ReadMetrics;
 
 use crate::view::{Role, TableView, View};
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use scan::{ScanExec, Work};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;

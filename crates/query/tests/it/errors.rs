@@ -57,7 +57,7 @@ fn an_error_has_its_code_and_says_where_and_what_may_help() {
         ] {
             let error = lake.error(sql).await;
             assert_eq!(error.code, code, "{sql}: {error:?}");
-            assert_eq!(error.at.is_some(), at, "{sql}: {error:?}");
+            assert!(error.at.is_some() || !at, "{sql}: {error:?}");
             if let Some(hint) = hint {
                 assert_eq!(error.hint.as_deref(), Some(hint), "{sql}");
             }
@@ -67,6 +67,28 @@ fn an_error_has_its_code_and_says_where_and_what_may_help() {
             );
         }
         assert_eq!(lake.error("SELECT\n tmep FROM pump").await.at, Some((2, 2)));
+    });
+}
+
+#[test]
+fn a_long_chain_of_operators_is_planned_and_a_longer_one_refused() {
+    block_on(async {
+        let lake = Lake::pumps();
+        let chain = |n: usize| format!("SELECT 1{} AS n", " + 1".repeat(n));
+        assert_eq!(lake.rows(&chain(500)).await, ["501"]);
+        assert_eq!(lake.error(&chain(501)).await.code, "too_large");
+        let either = |n: usize| {
+            let terms: Vec<String> = (0..n).map(|i| format!("rpm + 1 = {i}")).collect();
+            format!("SELECT count(*) FROM pump WHERE {}", terms.join(" OR "))
+        };
+        assert_eq!(lake.rows(&either(240)).await, ["72"]);
+        let nested = format!("SELECT {}1{} AS n", "(".repeat(45), ")".repeat(45));
+        assert_eq!(lake.rows(&nested).await, ["1"]);
+        let unions = vec!["SELECT rpm FROM pump"; 100].join(" UNION ALL ");
+        assert_eq!(
+            lake.rows(&format!("SELECT count(*) FROM ({unions})")).await,
+            ["30000"]
+        );
     });
 }
 

@@ -8,6 +8,8 @@
 
 mod access;
 mod errors;
+mod functions;
+mod pyramid;
 mod reading;
 mod support;
 mod tables;

@@ -1,0 +1,139 @@
+//! Brings together what an aggregate of a stream is made of: whole buckets of the pyramid, and rows for the rest.
+//!
+//! Invariants: every row of the range reaches the sink once: in a bucket that it took, or as a row, merged with all of its time
+//! and without what has expired.
+
+use super::merge::{Merge, Source};
+use super::view::{StreamView, run_sources};
+use super::walk::{Seen, Visit, Walk};
+use crate::Result;
+use headwater_codec::{ClosedRange, FieldId, Rows};
+
+/// Takes buckets and rows.
+pub(super) trait Sink {
+    /// A bucket: taken, or to be looked into.
+    fn visit(&mut self, seen: &Seen<'_>) -> Visit;
+
+    /// Rows, by time.
+    fn add(&mut self, rows: &Rows);
+}
+
+/// How far memory outside of partitions was handed out.
+struct Outside {
+    next: Option<i64>,
+    last: i64,
+}
+
+impl Outside {
+    fn new(range: &ClosedRange) -> Outside {
+        Outside {
+            next: (!range.is_empty()).then(|| range.first.as_nanos()),
+            last: range.last.as_nanos(),
+        }
+    }
+
+    fn memory_before(
+        &mut self,
+        memory: &Rows,
+        span: Option<&ClosedRange>,
+        each: &mut impl FnMut(&Rows),
+    ) {
+        let Some(first) = self.next else { return };
+        let from = memory.times.partition_point(|t| *t < first);
+        let to = match span {
+            Some(span) => memory.times.partition_point(|t| *t < span.first.as_nanos()),
+            None => memory.times.partition_point(|t| *t <= self.last),
+        };
+        if from < to {
+            if from == 0 && to == memory.len() {
+                each(memory);
+            } else {
+                each(&memory.slice(from..to));
+            }
+        }
+        self.next = span.and_then(|s| s.last.as_nanos().checked_add(1));
+    }
+}
+
+/// Hands out the rows of a part of a partition, with those in memory there.
+fn merged(
+    view: &StreamView,
+    read: &[FieldId],
+    span: ClosedRange,
+    mut sources: Vec<Source>,
+    memory: &Rows,
+    each: &mut impl FnMut(&Rows),
+) -> Result<()> {
+    let from = memory.times.partition_point(|t| *t < span.first.as_nanos());
+    let to = memory.times.partition_point(|t| *t <= span.last.as_nanos());
+    if from < to {
+        sources.push(Source::rows(memory.slice(from..to)));
+    }
+    let mut merge = Merge::new(&view.core.store, &view.table, span, Some(read), sources);
+    while let Some(rows) = merge.next_rows()? {
+        each(&view.settled(&rows));
+    }
+    Ok(())
+}
+
+/// Hands out all rows of a range, with the fields in `read`.
+pub(super) fn rows(
+    view: &StreamView,
+    read: &[FieldId],
+    range: &ClosedRange,
+    each: &mut impl FnMut(&Rows),
+) -> Result<()> {
+    let memory = view.memory_rows(range, Some(read));
+    let mut outside = Outside::new(range);
+    for partition in view.partitions_in(range) {
+        let span = partition.record.span().intersect(range);
+        outside.memory_before(&memory, Some(&span), &mut |rows| each(&view.settled(rows)));
+        let sources = match view.state(&partition)? {
+            Some(state) => run_sources(view, &partition, &state, &span),
+            None => Vec::new(),
+        };
+        merged(view, read, span, sources, &memory, each)?;
+    }
+    outside.memory_before(&memory, None, &mut |rows| each(&view.settled(rows)));
+    Ok(())
+}
+
+/// Hands out the buckets of a range that lie in bins of this width, and the rows of the rest with the fields in `read`.
+pub(super) fn buckets_and_rows(
+    view: &StreamView,
+    read: &[FieldId],
+    range: &ClosedRange,
+    width_ns: i128,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let memory = view.memory_rows(range, Some(read));
+    let mut outside = Outside::new(range);
+    for partition in view.partitions_in(range) {
+        let span = partition.record.span().intersect(range);
+        outside.memory_before(&memory, Some(&span), &mut |rows| {
+            sink.add(&view.settled(rows))
+        });
+        let Some(state) = view.state(&partition)? else {
+            merged(view, read, span, Vec::new(), &memory, &mut |rows| {
+                sink.add(rows)
+            })?;
+            continue;
+        };
+        let walk = Walk::new(view, &partition, &state, span, &memory.times)?
+            .filter(|walk| walk.is_aged() || walk.base().bucket_start_wide(1) <= width_ns);
+        let to_read = match walk {
+            None => vec![span],
+            Some(walk) => walk
+                .no_wider_than(width_ns)
+                .run(&mut |seen| sink.visit(seen))?,
+        };
+        for part in to_read {
+            let sources = run_sources(view, &partition, &state, &part);
+            merged(view, read, part, sources, &memory, &mut |rows| {
+                sink.add(rows)
+            })?;
+        }
+    }
+    outside.memory_before(&memory, None, &mut |rows| sink.add(&view.settled(rows)));
+    Ok(())
+}

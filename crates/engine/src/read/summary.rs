@@ -1,0 +1,245 @@
+//! Rows and aggregates of several fields by bins, in one walk: what a grouped query asks for.
+//!
+//! Invariants: a bin is there when it holds a row, also one without any of the fields asked for; its rows are counted as a scan
+//! would count them. Where rows have been aged away they count as they did when they were.
+
+use super::aggregate::Bins;
+use super::gather::{Sink, buckets_and_rows};
+use super::snapshot::Snapshot;
+use super::view::StreamView;
+use super::walk::{Seen, Visit};
+use crate::{Error, Result};
+use headwater_codec::{Aggregate, ClosedRange, FieldId, Rows, StreamName, Timestamp};
+use std::collections::BTreeMap;
+
+/// What to summarize.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummarySpec {
+    /// The instants wanted, both ends included.
+    pub range: ClosedRange,
+    /// The bins.
+    pub bins: Bins,
+    /// The fields, in the order in which their aggregates are wanted; none = rows only.
+    pub fields: Vec<String>,
+}
+
+/// A bin that holds a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SummaryBin {
+    /// The number of the bin: bin 0 of [`Bins::Every`] begins at the origin. It may begin before the range.
+    pub number: i128,
+    /// Its rows.
+    pub rows: u64,
+    /// One aggregate per field asked for.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// Bins are found in rising order but for what is read from rows, which comes after the buckets of its partition.
+struct Collector<'a> {
+    spec: &'a SummarySpec,
+    fields: &'a [FieldId],
+    /// All fields of the table where values expire, else none.
+    expiring: &'a [FieldId],
+    rising: Vec<SummaryBin>,
+    others: BTreeMap<i128, SummaryBin>,
+}
+
+impl Collector<'_> {
+    fn bin(&mut self, number: i128) -> &mut SummaryBin {
+        let fields = self.fields.len();
+        let new = || SummaryBin {
+            number,
+            rows: 0,
+            aggregates: vec![Aggregate::EMPTY; fields],
+        };
+        let newest = self.rising.last().map(|b| b.number);
+        if newest.is_none_or(|newest| newest < number) {
+            self.rising.push(new());
+        }
+        let at = match newest {
+            Some(newest) if newest > number => {
+                self.rising.binary_search_by_key(&number, |b| b.number).ok()
+            }
+            _ => self.rising.len().checked_sub(1),
+        };
+        match at.and_then(|at| self.rising.get_mut(at)) {
+            Some(bin) => bin,
+            None => self.others.entry(number).or_insert_with(new),
+        }
+    }
+
+    fn sorted(self) -> Vec<SummaryBin> {
+        let mut all = self.rising;
+        if !self.others.is_empty() {
+            all.extend(self.others.into_values());
+            all.sort_unstable_by_key(|bin| bin.number);
+        }
+        all
+    }
+
+    fn take(&mut self, number: i128, seen: &Seen<'_>) {
+        let fields = self.fields;
+        let bin = self.bin(number);
+        bin.rows += seen.rows();
+        for (field, into) in fields.iter().zip(&mut bin.aggregates) {
+            if let Some(aggregate) = seen.aggregate(*field) {
+                into.merge(&aggregate);
+            }
+        }
+    }
+
+    /// Takes a bucket whose rows have gone: all that is known is when its values came on average. Its rows count where those of
+    /// its first field do.
+    fn take_final(&mut self, seen: &Seen<'_>) {
+        if let Some(time) = seen.mean_time()
+            && seen.counts_at(time)
+        {
+            let number = self.spec.bins.of(time);
+            self.bin(number).rows += seen.rows();
+        }
+        let fields = self.fields;
+        for (at, field) in fields.iter().enumerate() {
+            if let Some(aggregate) = seen.aggregate(*field)
+                && let Some(time) = aggregate.mean_time()
+                && seen.counts_at(time)
+            {
+                let number = self.spec.bins.of(time);
+                if let Some(into) = self.bin(number).aggregates.get_mut(at) {
+                    into.merge(&aggregate);
+                }
+            }
+        }
+    }
+}
+
+impl Sink for Collector<'_> {
+    fn visit(&mut self, seen: &Seen<'_>) -> Visit {
+        if seen.is_final {
+            self.take_final(seen);
+            return Visit::Done;
+        }
+        let number = self.spec.bins.of(seen.span.first.as_nanos());
+        if self.spec.bins.of(seen.span.last.as_nanos()) != number
+            || self.expiring.iter().any(|f| seen.has_expired(*f))
+        {
+            return Visit::Descend;
+        }
+        self.take(number, seen);
+        Visit::Done
+    }
+
+    fn add(&mut self, rows: &Rows) {
+        let (bins, fields) = (self.spec.bins, self.fields);
+        let mut start = 0;
+        while let Some(time) = rows.times.get(start) {
+            let number = bins.of(*time);
+            let last = bins.end(number);
+            let rest = rows.times.get(start..).unwrap_or_default();
+            let end = start + rest.partition_point(|t| *t <= last);
+            let bin = self.bin(number);
+            bin.rows += (end - start) as u64;
+            for (field, into) in fields.iter().zip(&mut bin.aggregates) {
+                if let Some(column) = rows.column(*field) {
+                    let aggregate = Aggregate::of(&rows.times, column, start..end);
+                    if aggregate.count > 0 {
+                        into.merge(&aggregate);
+                    }
+                }
+            }
+            start = end;
+        }
+    }
+}
+
+fn summary(view: &StreamView, fields: &[FieldId], spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
+    spec.bins.check()?;
+    let all: Vec<FieldId> = match view.now {
+        // A row is gone when all its values are, not only those asked for.
+        Some(_) => (0..view.table.fields.len())
+            .map(|i| FieldId(i as u32))
+            .collect(),
+        None => Vec::new(),
+    };
+    let mut wanted = if view.now.is_some() {
+        view.fields_to_read(&all)
+    } else {
+        fields.to_vec()
+    };
+    wanted.sort_unstable();
+    wanted.dedup();
+    let mut collector = Collector {
+        spec,
+        fields,
+        expiring: &all,
+        rising: Vec::new(),
+        others: BTreeMap::new(),
+    };
+    let width = spec.bins.width_ns();
+    buckets_and_rows(view, &wanted, &spec.range, width, &mut collector)?;
+    let mut bins = collector.sorted();
+    // A bucket without rows, or one of which aging left none here.
+    bins.retain(|bin| bin.rows > 0 || bin.aggregates.iter().any(|a| a.count > 0));
+    Ok(bins)
+}
+
+impl Snapshot {
+    /// Rows and aggregates of several fields over a range, whole or in bins; bins without a row are left out. Whole buckets come
+    /// from the pyramid.
+    ///
+    /// ```
+    /// use headwater_codec::{Batch, ClosedRange, StreamName};
+    /// use headwater_engine::{Bins, Database, Options, SummarySpec};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into()), ("on", true.into())]).unwrap();
+    /// batch.stream(&pump).row(7, [("on", false.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// let spec = SummarySpec { range: ClosedRange::ALL, bins: Bins::Whole, fields: vec!["rpm".into()] };
+    /// let bins = db.snapshot()?.summary(&pump, &spec)?;
+    /// assert_eq!((bins[0].rows, bins[0].aggregates[0].count), (2, 1));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less, `corrupt`, `io`.
+    pub fn summary(&self, stream: &StreamName, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
+        self.summary_found(self.find(stream)?, spec)
+    }
+
+    pub(super) fn summary_found(
+        &self,
+        found: super::snapshot::Found<'_>,
+        spec: &SummarySpec,
+    ) -> Result<Vec<SummaryBin>> {
+        let view = self.view(found, &spec.range);
+        let fields = spec.fields.iter().map(|f| Self::field(&view.table, f));
+        let fields: Vec<FieldId> = fields.collect::<Result<_>>()?;
+        summary(&view, &fields, spec)
+    }
+}
+
+impl Bins {
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Bins::Every { width_ns, .. } if *width_ns <= 0 => Err(Error::invalid(format!(
+                "a bin must be wider than 0 ns, found {width_ns}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where bin `number` begins, also where that lies before the first instant there is.
+    #[must_use]
+    pub fn begin(&self, number: i128) -> i128 {
+        match self {
+            Bins::Whole => i128::from(Timestamp::MIN.as_nanos()),
+            Bins::Every {
+                width_ns,
+                origin_ns,
+            } => number * i128::from(*width_ns) + i128::from(*origin_ns),
+            Bins::Level(level) => level.bucket_start_wide(number as i64),
+        }
+    }
+}

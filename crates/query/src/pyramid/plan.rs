@@ -1,0 +1,116 @@
+//! What a grouped query asks of the pyramid.
+
+use super::exec::PyramidExec;
+use crate::table::{Conditions, view_of};
+use crate::view::TableView;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use headwater::Bins;
+use std::sync::Arc;
+
+/// A column by which rows are grouped.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Key {
+    /// The beginning of the row's bin.
+    Bin,
+    /// What an expression over tags gives.
+    Tags(Expr),
+}
+
+/// What is computed of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Function {
+    Count,
+    Min,
+    Max,
+    Mean,
+    Sum,
+    /// Sum of floats, also of a field of integers.
+    SumOfFloats,
+    Variance {
+        sample: bool,
+    },
+    Deviation {
+        sample: bool,
+    },
+}
+
+/// A column that is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Computed {
+    /// Rows of the group.
+    Rows,
+    /// Something of a field, by its place in [`Grouped::fields`].
+    Of(Function, usize),
+}
+
+/// A grouped query.
+#[derive(Clone, Debug)]
+pub(super) struct Grouped {
+    pub(super) table: Arc<TableView>,
+    /// Conditions on time and tags.
+    pub(super) filters: Vec<Expr>,
+    pub(super) bins: Bins,
+    pub(super) keys: Vec<Key>,
+    pub(super) computed: Vec<Computed>,
+    /// Fields that are aggregated, under their names in the table.
+    pub(super) fields: Vec<String>,
+    /// A column per key, then one per computed column.
+    pub(super) schema: SchemaRef,
+}
+
+/// A grouped query as a table of its answer.
+#[derive(Debug)]
+pub(super) struct PyramidTable {
+    grouped: Arc<Grouped>,
+}
+
+impl PyramidTable {
+    pub(super) fn new(grouped: Grouped) -> PyramidTable {
+        PyramidTable {
+            grouped: Arc::new(grouped),
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for PyramidTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.grouped.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        // Planned without a view would be a defect: say so here, not when it runs.
+        view_of(state.config())?;
+        let grouped = &self.grouped;
+        let conditions = Conditions::of(&grouped.filters, &grouped.table)?;
+        let streams = conditions.streams(&grouped.table, state.execution_props())?;
+        let projection = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..grouped.schema.fields().len()).collect(),
+        };
+        let plan = PyramidExec::new(
+            Arc::clone(grouped),
+            projection,
+            conditions.range,
+            streams,
+            state.config().target_partitions(),
+            state.execution_props(),
+        )?;
+        Ok(Arc::new(plan))
+    }
+}

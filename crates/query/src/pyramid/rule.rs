@@ -1,0 +1,326 @@
+//! Finds grouped queries that the pyramid answers.
+//!
+//! Invariants: what is put in a query's place has its columns, names and types; a query that is not understood to the last part
+//! stays as it is.
+
+use super::plan::{Computed, Function, Grouped, Key, PyramidTable};
+use crate::columns::time_type;
+use crate::settings::Switches;
+use crate::table::{Condition, Table};
+use crate::view::{Role, TableView};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchemaRef, Result, ScalarValue};
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::logical_expr::expr::{AggregateFunction, Cast, ScalarFunction};
+use datafusion::logical_expr::{
+    Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan,
+};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use headwater::{Bins, FieldType};
+use std::sync::Arc;
+
+/// The rule; the last of all, since conditions must have found their way to the tables.
+#[derive(Debug)]
+pub(crate) struct UsePyramid;
+
+impl OptimizerRule for UsePyramid {
+    fn name(&self) -> &str {
+        "use_pyramid"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let options = config.options();
+        let on = options.extensions.get::<Switches>();
+        if !on.is_none_or(|switches| switches.use_pyramid) {
+            return Ok(Transformed::no(plan));
+        }
+        if let LogicalPlan::Aggregate(aggregate) = &plan
+            && let Some(grouped) = understand(aggregate)
+        {
+            return Ok(Transformed::yes(replace(grouped, &aggregate.schema)?));
+        }
+        Ok(Transformed::no(plan))
+    }
+}
+
+/// A table's answer with the columns of the plan that it stands for.
+fn replace(grouped: Grouped, schema: &DFSchemaRef) -> Result<LogicalPlan> {
+    let names: Vec<String> = {
+        let fields = grouped.schema.fields().iter();
+        fields.map(|f| f.name().clone()).collect()
+    };
+    let name = format!("pyramid of {}", grouped.table.name);
+    let name = datafusion::common::TableReference::bare(name);
+    let source = provider_as_source(Arc::new(PyramidTable::new(grouped)));
+    let scan = LogicalPlanBuilder::scan(name.clone(), source, None)?.build()?;
+    let columns = names.iter().zip(schema.iter());
+    let columns = columns.map(|(own, (qualifier, field))| {
+        Expr::Column(Column::new(Some(name.clone()), own))
+            .alias_qualified(qualifier.cloned(), field.name())
+    });
+    let columns: Vec<Expr> = columns.collect();
+    let projection = Projection::try_new_with_schema(columns, Arc::new(scan), Arc::clone(schema))?;
+    Ok(LogicalPlan::Projection(projection))
+}
+
+/// A read of one table and what each column of it is, in the table's columns.
+struct Source<'a> {
+    scan: &'a TableScan,
+    columns: Vec<Expr>,
+}
+
+impl<'a> Source<'a> {
+    fn of(plan: &'a LogicalPlan) -> Option<Source<'a>> {
+        match plan {
+            LogicalPlan::TableScan(scan) if scan.fetch.is_none() => {
+                let fields = scan.projected_schema.fields().iter();
+                let columns =
+                    fields.map(|f| Expr::Column(Column::new_unqualified(f.name().clone())));
+                Some(Source {
+                    scan,
+                    columns: columns.collect(),
+                })
+            }
+            LogicalPlan::SubqueryAlias(alias) => Source::of(&alias.input),
+            LogicalPlan::Projection(projection) => {
+                let below = Source::of(&projection.input)?;
+                let schema = projection.input.schema();
+                let columns = projection.expr.iter();
+                let columns = columns.map(|expr| below.resolve(expr, schema));
+                Some(Source {
+                    columns: columns.collect::<Option<_>>()?,
+                    scan: below.scan,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// An expression over the columns of `schema`, in the table's columns.
+    fn resolve(&self, expr: &Expr, schema: &DFSchemaRef) -> Option<Expr> {
+        let mut known = true;
+        let resolved = expr.clone().transform(|part| {
+            let Expr::Column(column) = &part else {
+                return Ok(Transformed::no(part));
+            };
+            let at = schema.maybe_index_of_column(column);
+            match at.and_then(|at| self.columns.get(at)) {
+                // What it became has columns of the table, which must not be looked up again.
+                Some(own) => Ok(Transformed::new(
+                    own.clone(),
+                    true,
+                    datafusion::common::tree_node::TreeNodeRecursion::Jump,
+                )),
+                None => {
+                    known = false;
+                    Ok(Transformed::no(part))
+                }
+            }
+        });
+        resolved
+            .ok()
+            .filter(|_| known)
+            .map(|r| r.data.unalias_nested().data)
+    }
+}
+
+fn understand(aggregate: &Aggregate) -> Option<Grouped> {
+    let source = Source::of(&aggregate.input)?;
+    let provider = source_as_provider(&source.scan.source).ok()?;
+    let any: &dyn std::any::Any = provider.as_ref();
+    let table = Arc::clone(any.downcast_ref::<Table>()?.view());
+    for filter in &source.scan.filters {
+        match Condition::of(filter, &table)? {
+            Condition::Time(_) | Condition::Tags => {}
+            Condition::Field(_) => return None,
+        }
+    }
+    let schema = aggregate.input.schema();
+    let mut bins = Bins::Whole;
+    let mut keys = Vec::new();
+    for expr in &aggregate.group_expr {
+        let expr = source.resolve(expr, schema)?;
+        if crate::table::is_about_tags(&expr, &table) {
+            keys.push(Key::Tags(expr));
+            continue;
+        }
+        let found = bin(&expr, &table)?;
+        if bins != Bins::Whole && bins != found {
+            return None;
+        }
+        bins = found;
+        keys.push(Key::Bin);
+    }
+    let mut fields: Vec<String> = Vec::new();
+    let mut computed = Vec::new();
+    for expr in &aggregate.aggr_expr {
+        let function = match expr {
+            Expr::Alias(alias) => &*alias.expr,
+            other => other,
+        };
+        let Expr::AggregateFunction(function) = function else {
+            return None;
+        };
+        computed.push(compute(function, &source, schema, &table, &mut fields)?);
+    }
+    let columns = aggregate.schema.fields().iter().enumerate();
+    let columns = columns.map(|(at, f)| {
+        Field::new(format!("c{at}"), f.data_type().clone(), f.is_nullable())
+            .with_metadata(f.metadata().clone())
+    });
+    let schema = Arc::new(Schema::new(columns.collect::<Vec<_>>()));
+    if schema.fields().len() != keys.len() + computed.len() {
+        // Grouping sets have columns of their own.
+        return None;
+    }
+    Some(Grouped {
+        table,
+        filters: source.scan.filters.clone(),
+        bins,
+        keys,
+        computed,
+        fields,
+        schema,
+    })
+}
+
+fn compute(
+    function: &AggregateFunction,
+    source: &Source<'_>,
+    schema: &DFSchemaRef,
+    table: &TableView,
+    fields: &mut Vec<String>,
+) -> Option<Computed> {
+    let params = &function.params;
+    if params.distinct
+        || params.filter.is_some()
+        || !params.order_by.is_empty()
+        || params.null_treatment.is_some()
+    {
+        return None;
+    }
+    let [argument] = &*params.args else {
+        return None;
+    };
+    let wanted = match function.func.name() {
+        "count" => Function::Count,
+        "min" => Function::Min,
+        "max" => Function::Max,
+        "avg" => Function::Mean,
+        "sum" => Function::Sum,
+        "var" | "var_samp" => Function::Variance { sample: true },
+        "var_pop" => Function::Variance { sample: false },
+        "stddev" => Function::Deviation { sample: true },
+        "stddev_pop" => Function::Deviation { sample: false },
+        _ => return None,
+    };
+    let argument = source.resolve(argument, schema)?;
+    let (column, widened) = match &argument {
+        Expr::Literal(value, _) if wanted == Function::Count && !value.is_null() => {
+            return Some(Computed::Rows);
+        }
+        Expr::Column(column) => (column, false),
+        Expr::Cast(Cast { expr, field }) if field.data_type() == &DataType::Float64 => {
+            match &**expr {
+                Expr::Column(column) => (column, true),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    let at = match table.role(&column.name)? {
+        Role::Time if wanted == Function::Count => return Some(Computed::Rows),
+        Role::Field(at) => at,
+        _ => return None,
+    };
+    let (name, of) = table.fields.get(at)?;
+    let number = matches!(of, FieldType::F64 | FieldType::I64 | FieldType::U64);
+    let wanted = match wanted {
+        Function::Count => wanted,
+        // A flag has extremes, and no sum; a cast number would have another type.
+        Function::Min | Function::Max if (number || *of == FieldType::Bool) && !widened => wanted,
+        Function::Sum if number && widened => Function::SumOfFloats,
+        Function::Sum | Function::Mean | Function::Variance { .. } | Function::Deviation { .. }
+            if number =>
+        {
+            wanted
+        }
+        _ => return None,
+    };
+    let place = match fields.iter().position(|f| f == name) {
+        Some(place) => place,
+        None => {
+            fields.push(name.clone());
+            fields.len() - 1
+        }
+    };
+    Some(Computed::Of(wanted, place))
+}
+
+/// The bins that an expression over time makes.
+fn bin(expr: &Expr, table: &TableView) -> Option<Bins> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
+        return None;
+    };
+    let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if table.role(&column.name) == Some(Role::Time));
+    match (func.name(), &**args) {
+        ("date_bin", [Expr::Literal(width, _), time]) if is_time(time) => Some(Bins::Every {
+            width_ns: width_ns(width)?,
+            origin_ns: 0,
+        }),
+        ("date_bin", [Expr::Literal(width, _), time, Expr::Literal(origin, _)])
+            if is_time(time) =>
+        {
+            let ScalarValue::TimestampNanosecond(Some(origin), _) =
+                origin.cast_to(&time_type()).ok()?
+            else {
+                return None;
+            };
+            Some(Bins::Every {
+                width_ns: width_ns(width)?,
+                origin_ns: origin,
+            })
+        }
+        ("date_trunc", [Expr::Literal(unit, _), time]) if is_time(time) => {
+            let unit = unit.try_as_str().flatten()?.to_lowercase();
+            let width_ns = match unit.as_str() {
+                "second" => 1_000_000_000,
+                "minute" => 60_000_000_000,
+                "hour" => 3_600_000_000_000,
+                "day" => DAY_NS,
+                _ => return None,
+            };
+            Some(Bins::Every {
+                width_ns,
+                origin_ns: 0,
+            })
+        }
+        _ => None,
+    }
+}
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// The width of an interval that is equally long wherever it lies.
+fn width_ns(interval: &ScalarValue) -> Option<i64> {
+    let width = match interval {
+        ScalarValue::IntervalMonthDayNano(Some(i)) if i.months == 0 => i64::from(i.days)
+            .checked_mul(DAY_NS)?
+            .checked_add(i.nanoseconds)?,
+        ScalarValue::IntervalDayTime(Some(i)) => i64::from(i.days)
+            .checked_mul(DAY_NS)?
+            .checked_add(i64::from(i.milliseconds).checked_mul(1_000_000)?)?,
+        ScalarValue::DurationNanosecond(Some(ns)) => *ns,
+        _ => return None,
+    };
+    (width > 0).then_some(width)
+}
