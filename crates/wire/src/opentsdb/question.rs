@@ -517,7 +517,11 @@ fn metric_end(text: &str) -> Option<usize> {
     let mut from = 0;
     loop {
         let at = from + text.get(from..)?.find('{')?;
-        let close = at + text.get(at..)?.find('}')?;
+        let Some(length) = text.get(at..)?.find('}') else {
+            // Not closed, which whoever reads the tags tells.
+            return Some(at);
+        };
+        let close = at + length;
         if !text.get(close + 1..)?.starts_with(':') {
             return Some(at);
         }
