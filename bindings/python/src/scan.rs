@@ -1,0 +1,395 @@
+//! Scans: a question about rows, and a cursor over its answer.
+//!
+//! Invariants: a query is answered from the snapshot taken when it was made, however often; a cursor gives rows stream by stream,
+//! each by time. Closing the database ends both.
+
+use crate::columns::{RowsBuilder, data_type, dictionary, optional, required, tag_type, time_type};
+use crate::errors::{Outcome, Problem};
+use crate::frame::{self, Frame};
+use crate::shared::{OfProcess, Shared, Slot};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use headwater::{FieldType, Scan, ScanChunk, ScanSpec, Snapshot, StreamName};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Rows gathered between two looks at Python's signals.
+const STEP_ROWS: usize = 1 << 18;
+/// Rows of a batch that an Arrow consumer gets.
+const ARROW_ROWS: usize = 1 << 16;
+
+/// The tags of many streams as columns.
+#[derive(Default)]
+pub(crate) struct TagColumns {
+    /// Keys, sorted.
+    pub(crate) keys: Vec<String>,
+    /// For each key its values.
+    pub(crate) dictionaries: Vec<ArrayRef>,
+    /// For each stream, for each key, the number of its value; below 0 for none.
+    pub(crate) codes: Vec<Vec<i32>>,
+}
+
+impl TagColumns {
+    /// Of these streams; of all keys, or of those that are not `fixed`.
+    pub(crate) fn new(
+        streams: &[StreamName],
+        fixed: &[(String, String)],
+        known: &[String],
+        all: bool,
+    ) -> TagColumns {
+        let tags = || streams.iter().flat_map(StreamName::tags);
+        let wanted = |key: &str| all || fixed.iter().all(|(k, _)| k != key);
+        let mut keys: BTreeSet<&str> = known.iter().map(String::as_str).collect();
+        keys.extend(tags().map(|(key, _)| key.as_str()));
+        keys.retain(|key| wanted(key));
+        let mut values: Vec<Vec<String>> = vec![Vec::new(); keys.len()];
+        let mut numbers: Vec<BTreeMap<&str, i32>> = vec![BTreeMap::new(); keys.len()];
+        let mut codes = Vec::with_capacity(streams.len());
+        for stream in streams {
+            let mut mine = Vec::with_capacity(keys.len());
+            for (at, key) in keys.iter().enumerate() {
+                let (Some(values), Some(numbers)) = (values.get_mut(at), numbers.get_mut(at))
+                else {
+                    continue;
+                };
+                mine.push(stream.tag(key).map_or(-1, |value| {
+                    *numbers.entry(value).or_insert_with(|| {
+                        values.push(value.to_owned());
+                        i32::try_from(values.len() - 1).unwrap_or(i32::MAX)
+                    })
+                }));
+            }
+            codes.push(mine);
+        }
+        TagColumns {
+            keys: keys.into_iter().map(str::to_owned).collect(),
+            dictionaries: values.iter().map(|v| dictionary(v)).collect(),
+            codes,
+        }
+    }
+}
+
+/// Names of columns: `time`, then the tags, then the fields. A name that is taken gets `_tag` or `_field` behind it.
+pub(crate) fn column_names(first: &[&str], tags: &[String], fields: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = first.iter().map(|n| (*n).to_owned()).collect();
+    let mut put = |name: &String, suffix: &str, others: &[String]| {
+        let mut name = name.clone();
+        while names.contains(&name) || others.contains(&name) {
+            name.push_str(suffix);
+        }
+        names.push(name);
+    };
+    for tag in tags {
+        put(tag, "_tag", fields);
+    }
+    for field in fields {
+        put(field, "_field", &[]);
+    }
+    names
+}
+
+/// What a query asks, resolved.
+struct Plan {
+    streams: Vec<StreamName>,
+    tags: TagColumns,
+    field_types: Vec<FieldType>,
+    spec: ScanSpec,
+    schema: SchemaRef,
+}
+
+/// A question about rows: the native half of `headwater.Result`.
+#[pyclass(frozen, module = "headwater._native")]
+pub(crate) struct Query {
+    shared: Arc<Shared>,
+    plan: Arc<Plan>,
+    snapshot: OfProcess<Arc<Slot<Snapshot>>>,
+}
+
+/// What a caller asks.
+pub(crate) struct Asked {
+    pub(crate) table: String,
+    pub(crate) tags: Vec<(String, String)>,
+    pub(crate) with_tags: Option<bool>,
+    pub(crate) spec: ScanSpec,
+}
+
+impl Query {
+    pub(crate) fn new(shared: &Arc<Shared>, asked: Asked) -> Outcome<Query> {
+        shared.with(|opened| {
+            let snapshot = opened.snapshot()?;
+            let table = snapshot.fields(&asked.table)?;
+            let fields: Vec<(String, FieldType)> = match &asked.spec.fields {
+                None => table,
+                Some(names) => names
+                    .iter()
+                    .map(|name| {
+                        let found = table.iter().find(|(n, _)| n == name).cloned();
+                        found.ok_or_else(|| {
+                            Problem::not_found(format!(
+                                "table `{}` has no field `{name}`",
+                                asked.table
+                            ))
+                        })
+                    })
+                    .collect::<Outcome<_>>()?,
+            };
+            let streams = snapshot.streams(&asked.table, &asked.tags)?;
+            let known: Vec<String> = opened
+                .tables()
+                .into_iter()
+                .find(|t| t.name == asked.table)
+                .map(|t| t.tags)
+                .unwrap_or_default();
+            let tags = match asked.with_tags {
+                Some(false) => TagColumns {
+                    codes: vec![Vec::new(); streams.len()],
+                    ..TagColumns::default()
+                },
+                with => TagColumns::new(&streams, &asked.tags, &known, with == Some(true)),
+            };
+            let (names, field_types): (Vec<String>, Vec<FieldType>) = fields.into_iter().unzip();
+            let columns = column_names(&["time"], &tags.keys, &names);
+            let types = [time_type()]
+                .into_iter()
+                .chain(tags.keys.iter().map(|_| tag_type()))
+                .chain(field_types.iter().map(|t| data_type(*t)));
+            let schema = columns
+                .iter()
+                .zip(types)
+                .enumerate()
+                .map(|(at, (name, data_type))| match at {
+                    0 => required(name, data_type),
+                    _ => optional(name, data_type),
+                });
+            let plan = Plan {
+                schema: Arc::new(Schema::new(schema.collect::<Vec<_>>())),
+                streams,
+                tags,
+                field_types,
+                spec: ScanSpec {
+                    fields: Some(names),
+                    ..asked.spec
+                },
+            };
+            Ok(Query {
+                snapshot: OfProcess::new(shared.slot(snapshot)?),
+                shared: Arc::clone(shared),
+                plan: Arc::new(plan),
+            })
+        })
+    }
+
+    fn rows(&self) -> Outcome<Rows> {
+        self.shared.with(|_| {
+            if self.snapshot.get()?.lock().is_none() {
+                return Err(Problem::closed());
+            }
+            let reading = Reading {
+                snapshot: Arc::clone(self.snapshot.get()?),
+                plan: Arc::clone(&self.plan),
+                next_stream: 0,
+                scan: None,
+                chunk: None,
+            };
+            Ok(Rows {
+                slot: OfProcess::new(self.shared.slot(reading)?),
+                plan: Arc::clone(&self.plan),
+            })
+        })
+    }
+
+    /// All rows, in as few batches as possible, looking at signals on the way.
+    fn read_all(&self, py: Python<'_>) -> Outcome<Vec<RecordBatch>> {
+        let rows = py.detach(|| self.rows())?;
+        let plan = &self.plan;
+        let mut batches = Vec::new();
+        let mut builder = plan.builder();
+        loop {
+            let limit = builder.len() + STEP_ROWS;
+            let more = py.detach(|| rows.fill(&mut builder, limit))?;
+            py.check_signals()?;
+            if more && !builder.is_full_of_text() {
+                continue;
+            }
+            if builder.len() > 0 || batches.is_empty() {
+                let full = std::mem::replace(&mut builder, plan.builder());
+                batches.push(py.detach(|| plan.finish(full))?);
+            }
+            if !more {
+                return Ok(batches);
+            }
+        }
+    }
+}
+
+impl Plan {
+    fn builder(&self) -> RowsBuilder {
+        RowsBuilder::new(self.tags.keys.len(), &self.field_types)
+    }
+
+    fn finish(&self, builder: RowsBuilder) -> Outcome<RecordBatch> {
+        builder.finish(Arc::clone(&self.schema), &self.tags.dictionaries)
+    }
+}
+
+#[pymethods]
+impl Query {
+    /// Names of the columns.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        let fields = self.plan.schema.fields();
+        fields.iter().map(|f| f.name().clone()).collect()
+    }
+
+    /// Number of streams.
+    #[getter]
+    fn stream_count(&self) -> usize {
+        self.plan.streams.len()
+    }
+
+    /// All rows, as columns that numpy arrays are made of.
+    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let batches = self.read_all(py)?;
+        frame::to_numpy(py, &self.plan.schema, batches)
+    }
+
+    /// All rows.
+    fn frame(&self, py: Python<'_>) -> PyResult<Frame> {
+        Ok(Frame::new(
+            Arc::clone(&self.plan.schema),
+            self.read_all(py)?,
+        ))
+    }
+
+    /// A cursor from the first row on.
+    fn cursor(&self, py: Python<'_>) -> PyResult<Cursor> {
+        let rows = py.detach(|| self.rows())?;
+        Ok(Cursor { rows })
+    }
+
+    /// An Arrow stream of all rows, read as it is consumed.
+    fn __arrow_c_stream__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let rows = py.detach(|| self.rows())?;
+        frame::stream_capsule(py, Box::new(rows))
+    }
+
+    /// Lets go of the snapshot.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| -> Outcome<()> {
+            drop(self.snapshot.get()?.lock().take());
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Where a reader of a query is.
+struct Reading {
+    snapshot: Arc<Slot<Snapshot>>,
+    plan: Arc<Plan>,
+    next_stream: usize,
+    scan: Option<Scan>,
+    /// Rows that were read and not all given yet, and the next of them.
+    chunk: Option<(ScanChunk, usize)>,
+}
+
+impl Reading {
+    /// Adds rows until there are `limit`, or the text is long. False at the end.
+    fn fill(&mut self, builder: &mut RowsBuilder, limit: usize) -> Outcome<bool> {
+        loop {
+            if builder.len() >= limit || builder.is_full_of_text() {
+                return Ok(true);
+            }
+            if let Some((chunk, from)) = &mut self.chunk {
+                let stream = self.next_stream.saturating_sub(1);
+                let codes = self.plan.tags.codes.get(stream);
+                let to = chunk.times.len().min(*from + (limit - builder.len()));
+                let codes = codes.map(Vec::as_slice).unwrap_or_default();
+                builder.extend(&chunk.times, &chunk.columns, *from..to, codes)?;
+                *from = to;
+                if to == chunk.times.len() {
+                    self.chunk = None;
+                }
+                continue;
+            }
+            match self.scan.as_mut().map(Iterator::next) {
+                Some(Some(chunk)) => {
+                    self.chunk = Some((chunk?, 0));
+                    continue;
+                }
+                Some(None) => self.scan = None,
+                None => {}
+            }
+            let Some(stream) = self.plan.streams.get(self.next_stream) else {
+                return Ok(false);
+            };
+            let snapshot = self.snapshot.lock();
+            let snapshot = snapshot.as_ref().ok_or_else(Problem::closed)?;
+            self.scan = Some(snapshot.scan(stream, &self.plan.spec)?);
+            self.next_stream += 1;
+        }
+    }
+}
+
+/// The rows of a query, from the first on, until the database is closed.
+pub(crate) struct Rows {
+    slot: OfProcess<Arc<Slot<Reading>>>,
+    plan: Arc<Plan>,
+}
+
+impl Rows {
+    fn fill(&self, builder: &mut RowsBuilder, limit: usize) -> Outcome<bool> {
+        let mut reading = self.slot.get()?.lock();
+        reading
+            .as_mut()
+            .ok_or_else(Problem::closed)?
+            .fill(builder, limit)
+    }
+
+    /// The next rows, at most so many.
+    fn next(&self, rows: usize) -> Outcome<Option<RecordBatch>> {
+        let mut builder = self.plan.builder();
+        self.fill(&mut builder, rows)?;
+        if builder.len() == 0 {
+            return Ok(None);
+        }
+        self.plan.finish(builder).map(Some)
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Rows::next(self, ARROW_ROWS)
+            .map_err(|e| ArrowError::ExternalError(Box::new(e)))
+            .transpose()
+    }
+}
+
+impl RecordBatchReader for Rows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.plan.schema)
+    }
+}
+
+/// Rows of a query, a batch at a time.
+#[pyclass(frozen, module = "headwater._native")]
+pub(crate) struct Cursor {
+    rows: Rows,
+}
+
+#[pymethods]
+impl Cursor {
+    /// The next rows, at most so many; none at the end.
+    fn next(&self, py: Python<'_>, rows: usize) -> PyResult<Option<Frame>> {
+        if rows == 0 {
+            return Err(Problem::invalid("a batch has at least 1 row").into());
+        }
+        let batch = py.detach(|| self.rows.next(rows))?;
+        let schema = &self.rows.plan.schema;
+        Ok(batch.map(|batch| Frame::new(Arc::clone(schema), vec![batch])))
+    }
+}
