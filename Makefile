@@ -15,7 +15,7 @@ SECONDS ?= 60
 HTTP_SECONDS ?= 25
 # The fuzz targets to run; empty = all.
 TARGETS ?=
-# Arguments of `make bench` and `make go-bench`.
+# Arguments of `make bench`, `make go-bench` and `make python-bench`.
 ARGS ?=
 # Rounds of each benchmark of `make go-bench`.
 ROUNDS ?= 21
@@ -52,7 +52,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean
+.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean python python-wheel python-bench
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -145,7 +145,7 @@ go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARG
 	cd bindings/go && go test -run '^$$' -bench . -benchtime 1s .
 	cd bindings/go/bench && go test -tags sqlite -run '^$$' -timeout 3600s -benchtime $(ROUNDS)x $(if $(ARGS),$(ARGS),-bench .) .
 
-test: web fmt-check web-test lint unit go-test doc browser http-fuzz ## Everything a change must pass; what CI runs
+test: web fmt-check web-test lint unit go-test python doc browser http-fuzz ## Everything a change must pass; what CI runs
 	@$(MAKE) --no-print-directory fuzz SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
 	$(call section,'All checks passed')
 
@@ -195,6 +195,18 @@ http-fuzz: web ## Send the server requests made from its OpenAPI page
 	$(call section,'Requests from the OpenAPI page')
 	$(BUILD_TESTED)
 	@fuzz/http $(CARGO_TARGET_DIR)/debug/headwater $(HTTP_SECONDS)
+
+python: ## Build the Python package unoptimised, run its tests and mypy; PYTEST='-k frames' for some
+	$(call section,'Python package')
+	@bindings/python/test $(PYTEST)
+
+python-wheel: ## Build an optimised wheel of the Python package and test it
+	$(call section,'Python wheel')
+	@bindings/python/test --release
+	@ls $(CARGO_TARGET_DIR)/wheels/release/*.whl
+
+python-bench: ## Ten million points from and to numpy, beside the Rust calls: ARGS='--rounds 7'
+	@bindings/python/test --bench $(ARGS)
 
 tidy: ## Only the checks of crate arrows, licences, links and sources
 	$(CARGO) test --package lab --test it --locked -- tidy

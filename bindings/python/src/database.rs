@@ -684,6 +684,7 @@ impl Database {
         py: Python<'_>,
         name: String,
         fields: Vec<(String, String)>,
+        tags: Vec<String>,
         duplicate: &str,
         leaf_events: Option<u32>,
         retention: Option<f64>,
@@ -694,6 +695,7 @@ impl Database {
             duplicates: duplicates(duplicate)?,
             leaf_events,
             fields: field_specs(fields)?,
+            tags,
             retention: life("retention", retention)?,
             raw_for: life("raw_for", raw_for)?,
         };
@@ -713,6 +715,7 @@ impl Database {
         py: Python<'_>,
         name: &str,
         add_fields: Vec<(String, String)>,
+        add_tags: Vec<String>,
         duplicate: Option<&str>,
         leaf_events: Option<u32>,
         retention: Option<(Option<f64>,)>,
@@ -724,6 +727,7 @@ impl Database {
             retention: retention.map(|(s,)| life("retention", s)).transpose()?,
             raw_for: raw_for.map(|(s,)| life("raw_for", s)).transpose()?,
             add_fields: field_specs(add_fields)?,
+            add_tags,
         };
         py.detach(|| {
             self.shared.with(|opened| {

@@ -140,7 +140,9 @@ def test_tables_are_made_changed_and_dropped(db: headwater.Database) -> None:
     made = db.create_table("t", {"v": "f64", "n": "i64"}, duplicates="keep", leaf_events=512, retention=dt.timedelta(days=36500), raw_for="30000d")
     assert made == db.tables()["t"]
     assert (made.duplicates, made.leaf_events, made.retention) == ("keep", 512, 36500 * 86400.0)
-    changed = db.alter_table("t", add_fields={"s": "string", "n": "f64"}, retention=None)
+    changed = db.alter_table("t", add_fields={"s": "string", "n": "f64"}, add_tags=["site"], retention=None)
+    assert changed.tags == ("site",) and db.create_table("u", tags=["b", "a"]).tags == ("a", "b")
+    db.drop_table("u")
     assert (changed.retention, changed.raw_for) == (None, 30000 * 86400.0)
     assert changed.fields == {"v": "f64", "n": "f64", "s": "string"}
     db.write("t", {"d": "1"}, time=[START, START], v=[1.0, 2.0])
@@ -151,7 +153,7 @@ def test_tables_are_made_changed_and_dropped(db: headwater.Database) -> None:
     with pytest.raises(headwater.InvalidError, match="cannot become"):
         db.alter_table("t", add_fields={"v": "i64"})
     with pytest.raises(headwater.InvalidError, match="expected f64, i64"):
-        db.create_table("u", {"v": "float"})  # type: ignore[dict-item]
+        db.create_table("w", {"v": "float"})  # type: ignore[dict-item]
     assert db.drop_streams("t", {"d": "1"}) == 1
     assert db.streams("t") == [{"d": "2"}]
     assert db.delete("t", {"d": "2"}, start=START, end=START + 1) == 1

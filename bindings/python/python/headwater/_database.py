@@ -390,6 +390,7 @@ class Database:
         name: str,
         fields: Mapping[str, FieldType] | None = None,
         *,
+        tags: Sequence[str] = (),
         duplicates: Literal["last", "keep"] = "last",
         leaf_events: int | None = None,
         retention: Span | None = None,
@@ -397,13 +398,14 @@ class Database:
     ) -> Table:
         """Declares a table. Writing makes tables too; declare one for its settings, or to fix the types of fields.
 
+        :param tags: keys of tags that are known before the first write; more may come with writes.
         :param duplicates: ``"last"``: of events of equal time the later write counts, field by field; ``"keep"``: all stay.
         :param leaf_events: events of a full leaf, 16 to 65,536.
         :param retention: rows older than this are removed.
         :param raw_for: rows older than this are removed and leave their aggregates.
         """
         lives = (_time.seconds(retention), _time.seconds(raw_for))
-        self._inner.create_table(name, list((fields or {}).items()), duplicates, leaf_events, *lives)
+        self._inner.create_table(name, list((fields or {}).items()), list(tags), duplicates, leaf_events, *lives)
         return self.tables()[name]
 
     def alter_table(
@@ -411,6 +413,7 @@ class Database:
         name: str,
         *,
         add_fields: Mapping[str, FieldType] | None = None,
+        add_tags: Sequence[str] = (),
         duplicates: Literal["last", "keep"] | None = None,
         leaf_events: int | None = None,
         retention: Span | None | _Unchanged = UNCHANGED,
@@ -418,7 +421,8 @@ class Database:
     ) -> Table:
         """Changes a table; what is left out stays. ``retention=None`` keeps rows for ever. An ``i64`` field may become ``f64``."""
         lives = [None if isinstance(v, _Unchanged) else (_time.seconds(v),) for v in (retention, raw_for)]
-        self._inner.alter_table(name, list((add_fields or {}).items()), duplicates, leaf_events, lives[0], lives[1])
+        fields = list((add_fields or {}).items())
+        self._inner.alter_table(name, fields, list(add_tags), duplicates, leaf_events, lives[0], lives[1])
         return self.tables()[name]
 
     def drop_table(self, name: str) -> None:

@@ -81,7 +81,7 @@ class Table:
     """A table as it is defined."""
 
     name: str
-    #: Keys of the tags of its streams, sorted.
+    #: Keys of the tags of its streams, and those declared, sorted.
     tags: tuple[str, ...]
     #: Its fields and their types, in the order they were added.
     fields: dict[str, FieldType]
