@@ -484,6 +484,7 @@ impl Database {
     }
 
     /// Writes arrays and waits.
+    #[expect(clippy::too_many_arguments, reason = "the Python side names them")]
     fn write_columns<'py>(
         &self,
         py: Python<'py>,
@@ -500,6 +501,7 @@ impl Database {
     }
 
     /// Hands arrays in.
+    #[expect(clippy::too_many_arguments, reason = "the Python side names them")]
     fn submit_columns<'py>(
         &self,
         py: Python<'py>,
