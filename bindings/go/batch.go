@@ -221,6 +221,9 @@ func (b *Batch) Row(stream *Stream, at time.Time, values ...Value) error {
 
 // RowAt is Row with the time in nanoseconds since 1970 UTC.
 func (b *Batch) RowAt(stream *Stream, nanos int64, values ...Value) error {
+	if stream == nil {
+		return failure(ErrInvalid, "a row of no stream: make one with DB.Stream")
+	}
 	e := b.rowEntry(stream)
 	for i := range values {
 		v := &values[i]
@@ -257,6 +260,9 @@ func (b *Batch) RowAt(stream *Stream, nanos int64, values ...Value) error {
 // Columns appends rows of a stream, column by column: times in nanoseconds since 1970 UTC, in any order, and as many values in
 // each column. The slices are not copied: leave them alone until the batch is written.
 func (b *Batch) Columns(stream *Stream, nanos []int64, columns ...Column) error {
+	if stream == nil {
+		return failure(ErrInvalid, "columns of no stream: make one with DB.Stream")
+	}
 	for i := range columns {
 		c := &columns[i]
 		if c.len() != len(nanos) {

@@ -41,6 +41,8 @@ package headwater
 #cgo nocallback hw_query_stream
 #cgo noescape hw_query_table
 #cgo nocallback hw_query_table
+#cgo noescape hw_scan_begin
+#cgo nocallback hw_scan_begin
 #cgo noescape hw_scan_open
 #cgo nocallback hw_scan_open
 #cgo noescape hw_scan_next

@@ -23,6 +23,9 @@ func (r *reader) snapshot() C.hw_snapshot { return r.view }
 
 // ready says why a call cannot begin.
 func (r *reader) ready(ctx context.Context, stream *Stream) error {
+	if stream == nil {
+		return failure(ErrInvalid, "a question about no stream: make one with DB.Stream")
+	}
 	if stream.db != r.db {
 		return failure(ErrInvalid, "stream %s is of another database", stream)
 	}
@@ -154,20 +157,33 @@ func (r *reader) tableQuery(table string, tags Tags, query Query) (C.hw_query, e
 func (r *reader) scan(ctx context.Context, question C.hw_query, within Range, name string, yield func(*Columns, error) bool) {
 	var e C.hw_error
 	var scan C.hw_scan
+	var rows C.hw_rows
 	first, last := within.native()
-	code := C.hw_scan_open(question, r.snapshot(), first, last, &scan, &e)
+	// A small read is at its end with this.
+	code := C.hw_scan_begin(question, r.snapshot(), first, last, &rows, &scan, &e)
 	runtime.KeepAlive(r)
+	if code == C.HW_CORRUPT {
+		// Behind the damaged part there may be more: the scan that goes on there reports it again.
+		C.hw_error_free(&e)
+		code = C.hw_scan_open(question, r.snapshot(), first, last, &scan, &e)
+		runtime.KeepAlive(r)
+	}
 	if code != C.HW_OK {
 		yield(nil, take(&e))
 		return
 	}
-	defer release(scan)
+	if scan != 0 {
+		defer release(scan)
+	}
+	if rows.handle != 0 && !yield(takeRows(&rows, name), nil) || scan == 0 {
+		return
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			yield(nil, err)
 			return
 		}
-		var rows C.hw_rows
+		rows = C.hw_rows{}
 		if C.hw_scan_next(scan, &rows, &e) != C.HW_OK {
 			goesOn := e.code == C.HW_CORRUPT
 			if !yield(nil, take(&e)) || !goesOn {
@@ -175,19 +191,19 @@ func (r *reader) scan(ctx context.Context, question C.hw_query, within Range, na
 			}
 			continue
 		}
-		if rows.handle == 0 {
-			return
-		}
-		stream := name
-		if stream == "" {
-			stream = goString(rows.stream.text)
-		}
-		columns := ownColumns(&rows, stream)
-		release(rows.handle)
-		if !yield(columns, nil) {
+		if rows.handle == 0 || !yield(takeRows(&rows, name), nil) {
 			return
 		}
 	}
+}
+
+// takeRows copies rows of the library and gives them back.
+func takeRows(rows *C.hw_rows, name string) *Columns {
+	defer release(rows.handle)
+	if name == "" {
+		name = goString(rows.stream.text)
+	}
+	return ownColumns(rows, name)
 }
 
 // ScanColumns gives all rows of a question at once, as slices. The first error ends it.

@@ -389,6 +389,10 @@ func TestABatchChecksWhatItIsGiven(t *testing.T) {
 	mustBe(t, batch.Columns(s, []int64{1, 2}, Float64s("v", []float64{1})), ErrInvalid)
 	mustBe(t, batch.Columns(s, []int64{1}, Float64s("v", []float64{1}).Present([]bool{true, false})), ErrInvalid)
 	mustBe(t, batch.Columns(s, []int64{1}, Float64s("v", []float64{1}), Bools("v", []bool{true})), ErrInvalid)
+	mustBe(t, batch.RowAt(nil, 3, Float64("v", 1)), ErrInvalid)
+	mustBe(t, batch.Columns(nil, []int64{3}), ErrInvalid)
+	_, err := db.Last(t.Context(), nil)
+	mustBe(t, err, ErrInvalid)
 	if batch.Len() != 2 {
 		t.Fatalf("%d rows", batch.Len())
 	}

@@ -287,7 +287,7 @@ func BenchmarkSize(b *testing.B) {
 			b.Fatal(err)
 		}
 		r.store = nil
-		bytes, err := diskBytes(r.dir)
+		bytes, err := diskBytes(filepath.Join(r.dir, r.data))
 		if err != nil {
 			b.Fatal(err)
 		}

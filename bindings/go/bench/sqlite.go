@@ -12,8 +12,8 @@ import (
 
 func init() {
 	contestants = append(contestants,
-		contestant{"sqlite-modernc", func(dir string) (store, error) { return openSQLite("sqlite", dir) }},
-		contestant{"sqlite-mattn", func(dir string) (store, error) { return openSQLite("sqlite3", dir) }},
+		contestant{"sqlite-modernc", func(dir string) (store, error) { return openSQLite("sqlite", dir) }, "."},
+		contestant{"sqlite-mattn", func(dir string) (store, error) { return openSQLite("sqlite3", dir) }, "."},
 	)
 }
 

@@ -44,13 +44,15 @@ type store interface {
 type contestant struct {
 	name string
 	open func(dir string) (store, error)
+	// data is where the points lie, below its folder: not the log and the reserve, whose size has nothing to do with theirs.
+	data string
 }
 
 // contestants are those that take part, in the order of their turns; Headwater first.
 var contestants = []contestant{
-	{"headwater", openHeadwater},
-	{"golsm", openGolsm},
-	{"bbolt", openBbolt},
+	{"headwater", openHeadwater, "headwater.db/segment"},
+	{"golsm", openGolsm, "headwater.db/segment"},
+	{"bbolt", openBbolt, "."},
 }
 
 func tagName(tag int) string { return fmt.Sprintf("tag%d", tag) }
