@@ -188,6 +188,15 @@ struct ArrowArrayStream {
 // Buckets of a level of the pyramid, 2^level seconds wide: level.
 #define HW_LEVEL 2
 
+// A person must look: something failed for good.
+#define HW_LOG_ERROR 1
+
+// Something failed and is tried again, or was put right.
+#define HW_LOG_WARN 2
+
+// What the engine does, such as recovery.
+#define HW_LOG_INFO 3
+
 // What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that succeeds does not. Give the message
 // back with hw_error_free before the next call gets the same one.
 typedef struct hw_error {
@@ -561,6 +570,10 @@ typedef struct hw_bins {
   // The last value of each, if asked for; else NULL.
   const struct hw_bin_end *lasts;
 } hw_bins;
+
+// Receives what the engine tells: a level and a text, which is valid during the call. It must return soon, and must not call the
+// library.
+typedef void (*hw_log_fn)(void *user, int32_t level, struct hw_str message);
 
 #ifdef __cplusplus
 extern "C" {
@@ -999,6 +1012,13 @@ int32_t hw_batch_arrow(hw_batch batch,
 int32_t hw_scan_arrow(hw_scan scan,
                       struct ArrowArrayStream *stream,
                       struct hw_error *error);
+
+// Sets who receives what the engine tells beside the results of calls, up to a level: HW_LOG_ERROR, HW_LOG_WARN or HW_LOG_INFO. There is one
+// receiver for all databases of the process; receiver NULL = nobody. user is handed on to it as it is.
+int32_t hw_log_to(hw_log_fn receiver,
+                  void *user,
+                  int32_t level_max,
+                  struct hw_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

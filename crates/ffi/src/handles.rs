@@ -26,6 +26,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Locks over which the objects are spread.
 const SHELVES: u32 = 16;
 const SHELF_BITS: u32 = SHELVES.trailing_zeros();
+/// Places of a shelf.
+const PLACES_MAX: usize = 1 << (32 - SHELF_BITS);
 
 /// What a handle stands for.
 pub(crate) enum Object {
@@ -118,13 +120,18 @@ fn absence(handle: u64) -> &'static str {
 /// Keeps an object; gives its handle.
 fn insert(object: Object) -> u64 {
     let shelf = NEXT_SHELF.fetch_add(1, Ordering::Relaxed) % SHELVES;
-    // No code that can panic runs while a shelf is locked, so that it is whole even if the lock says otherwise.
+    // Nothing panics while a shelf is being changed, so that it is whole even if the lock says otherwise.
     let mut held = TABLE[shelf as usize]
         .write()
         .unwrap_or_else(PoisonError::into_inner);
     let index = match held.free.pop() {
         Some(index) => index,
         None => {
+            // A handle has no room for more.
+            assert!(
+                held.places.len() < PLACES_MAX,
+                "more than 4 billion handles are out: release some"
+            );
             held.places.push(Place {
                 generation: 1,
                 object: None,

@@ -46,6 +46,8 @@ mod aggregate;
 
 mod arrow;
 
+mod log;
+
 mod json;
 
 pub use aggregate::*;
@@ -55,6 +57,7 @@ pub use column::*;
 pub use database::*;
 pub use handles::{hw_handle_count, hw_release};
 pub use last::*;
+pub use log::*;
 pub use options::*;
 pub use query::*;
 pub use rows::hw_rows;

@@ -9,4 +9,5 @@ mod calls;
 mod common;
 mod header;
 mod lifetimes;
+mod log;
 mod operations;
