@@ -227,8 +227,8 @@ pub unsafe extern "C" fn hw_aggregate(
         let view = stream.view(snapshot)?;
         let field = field.read("field")?;
         let spec = spec.read()?;
-        let at = stream.at(&view.snapshot)?;
-        let found = at.aggregate(&view.snapshot, field, &spec)?;
+        let at = stream.at(&view)?;
+        let found = at.aggregate(&view, field, &spec)?;
         let list = found
             .iter()
             .map(|b| bin(b.start.as_nanos(), 0, &b.aggregate))
@@ -257,8 +257,8 @@ pub unsafe extern "C" fn hw_tile(
         let stream = handles::get::<Stream>(stream)?;
         let view = stream.view(snapshot)?;
         let field = field.read("field")?;
-        let at = stream.at(&view.snapshot)?;
-        let found = at.tile(&view.snapshot, field, level, offset)?;
+        let at = stream.at(&view)?;
+        let found = at.tile(&view, field, level, offset)?;
         let list = found.iter().map(|(bucket, aggregate)| {
             let start = level.bucket_span(*bucket).first.as_nanos();
             bin(start, *bucket, aggregate)

@@ -257,6 +257,11 @@ impl Layout {
         }
     }
 
+    /// False when nothing points to it.
+    pub(crate) fn holds_something(&self) -> bool {
+        self.validity.is_some() || self.offsets.is_some()
+    }
+
     /// The column as the caller sees it, as long as column, name and layout live and do not change.
     pub(crate) fn view(&self, name: &str, column: &Column) -> hw_column {
         let none = std::ptr::null();

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn hw_last(
         out(values, "values")?;
         let stream = handles::get::<Stream>(stream)?;
         let view = stream.view(snapshot)?;
-        let found = stream.at(&view.snapshot)?.last(&view.snapshot)?;
+        let found = stream.at(&view)?.last(&view)?;
         let found = vec![(Arc::clone(&stream.named), found)];
         give(values, hw_last_values::make(found), "values")
     })
@@ -115,8 +115,8 @@ pub unsafe extern "C" fn hw_last_table(
         let tags = self::tags(tags, tag_count)?;
         let mut walk = Walk::new(table.read("table")?, tags, None);
         let mut found = Vec::new();
-        while let Some(name) = walk.next(&view.snapshot)? {
-            let last = view.snapshot.last(&name)?;
+        while let Some(name) = walk.next(&view)? {
+            let last = view.last(&name)?;
             found.push((Arc::new(Named::new(name)), last));
         }
         give(values, hw_last_values::make(found), "values")

@@ -7,8 +7,8 @@ use crate::rows::FieldNames;
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, hw_tag, names, slice, tags};
-use headwater::{ClosedRange, Comparison, Filter, ScanSpec};
-use std::sync::{Arc, Weak};
+use headwater::{ClosedRange, Comparison, Filter, Scan, ScanSpec};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A prepared question. To end with hw_release.
 pub type hw_query = u64;
@@ -52,6 +52,8 @@ pub(crate) struct Query {
     pub(crate) store: Weak<Store>,
     pub(crate) subject: Subject,
     spec: ScanSpec,
+    /// A copy to put a range into.
+    spare: Mutex<ScanSpec>,
     /// Names of the fields asked for; `None` = all.
     pub(crate) names: Option<FieldNames>,
 }
@@ -72,12 +74,21 @@ impl Kept for Query {
 }
 
 impl Query {
-    /// What to scan, for a range.
-    pub(crate) fn spec(&self, range: ClosedRange) -> ScanSpec {
-        ScanSpec {
+    /// Asks for a range. Names are only copied when another thread asks at the same instant.
+    pub(crate) fn ask(
+        &self,
+        range: ClosedRange,
+        scan: impl FnOnce(&ScanSpec) -> headwater::Result<Scan>,
+    ) -> Outcome<Scan> {
+        if let Ok(mut spec) = self.spare.try_lock() {
+            spec.range = range;
+            return Ok(scan(&spec)?);
+        }
+        let spec = ScanSpec {
             range,
             ..self.spec.clone()
-        }
+        };
+        Ok(scan(&spec)?)
     }
 }
 
@@ -123,6 +134,7 @@ fn keep(store: Weak<Store>, subject: Subject, spec: ScanSpec) -> hw_query {
         store,
         subject,
         names: spec.fields.as_ref().map(boxed),
+        spare: Mutex::new(spec.clone()),
         spec,
     };
     handles::put(query).0

@@ -49,9 +49,9 @@ pub(crate) struct Rows {
     columns: Vec<Column>,
     names: FieldNames,
     named: Arc<Named>,
-    views: Box<[hw_column]>,
+    views: Vec<hw_column>,
     /// What the views point to, besides the columns and names.
-    _layouts: Box<[Layout]>,
+    _layouts: Vec<Layout>,
 }
 
 // SAFETY: the pointers in `views` lead to the other fields, which live as long, are never changed, and may be read by any thread.
@@ -76,12 +76,18 @@ impl Kept for Rows {
 
 impl Rows {
     pub(crate) fn new(chunk: ScanChunk, names: FieldNames, named: Arc<Named>) -> Rows {
-        let layouts: Box<[Layout]> = chunk.columns.iter().map(Layout::of).collect();
-        let parts = layouts.iter().zip(&chunk.columns).zip(&names[..]);
-        // Moving the columns below moves no value: those are behind pointers of their own.
-        let views = parts.map(|((layout, column), name)| layout.view(name, column));
+        let mut layouts = Vec::new();
+        let mut views = Vec::with_capacity(chunk.columns.len());
+        // Moving columns and layouts moves no value: those are behind pointers of their own.
+        for (column, name) in chunk.columns.iter().zip(&names[..]) {
+            let layout = Layout::of(column);
+            views.push(layout.view(name, column));
+            if layout.holds_something() {
+                layouts.push(layout);
+            }
+        }
         Rows {
-            views: views.collect(),
+            views,
             times: chunk.times,
             columns: chunk.columns,
             names,

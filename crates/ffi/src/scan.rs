@@ -8,11 +8,11 @@ use crate::database::open_still;
 use crate::handles::{self, Kept, Object};
 use crate::query::{Query, Subject, hw_query};
 use crate::rows::{FieldNames, Rows, gather, hw_rows, names_of};
-use crate::snapshot::{View, hw_snapshot, view_of};
+use crate::snapshot::{Sight, hw_snapshot, view_of};
 use crate::status::{Failure, HW_NOT_FOUND, Outcome, give, guard, hw_error, invalid, lock, out};
 use crate::stream::{Named, Stream, Walk};
 use crate::text::slice;
-use headwater::{ClosedRange, Column, FieldType, Scan, Values};
+use headwater::{ClosedRange, Column, FieldType, Scan, ScanSpec, Values};
 use std::sync::{Arc, Mutex};
 
 /// A scan that gives its rows some at a time, in bounded memory. To end with hw_release.
@@ -48,8 +48,8 @@ pub unsafe extern "C" fn hw_read(
         let query = handles::get::<Query>(query)?;
         let stream = one_stream(&query)?;
         let view = view_of(&query.store, snapshot)?;
-        let spec = query.spec(range(first_ns, last_ns));
-        let mut scan = stream.at(&view.snapshot)?.scan(&view.snapshot, &spec)?;
+        let found = stream.at(&view)?;
+        let mut scan = query.ask(range(first_ns, last_ns), |spec| found.scan(&view, spec))?;
         let chunk = gather(&mut scan)?;
         let names = query.names.clone().unwrap_or_else(|| names_of(&scan));
         let named = Arc::clone(&stream.named);
@@ -62,7 +62,7 @@ pub(crate) struct Cursor(Mutex<Walking>);
 
 struct Walking {
     query: Arc<Query>,
-    view: Arc<View>,
+    view: Sight,
     range: ClosedRange,
     /// What every stream gives.
     fields: Vec<(String, FieldType)>,
@@ -90,8 +90,8 @@ impl Kept for Cursor {
 }
 
 impl Cursor {
-    fn open(query: Arc<Query>, view: Arc<View>, range: ClosedRange) -> Outcome<Cursor> {
-        let snapshot = &view.snapshot;
+    fn open(query: Arc<Query>, view: Sight, range: ClosedRange) -> Outcome<Cursor> {
+        let snapshot = &view;
         let (fields, walk, current) = match &query.subject {
             Subject::Table { table, tags } => {
                 let known = snapshot.fields(table)?;
@@ -102,7 +102,8 @@ impl Cursor {
                 (fields, Some(Walk::new(table, tags.clone(), None)), None)
             }
             Subject::Stream(stream) => {
-                let scan = stream.at(snapshot)?.scan(snapshot, &query.spec(range))?;
+                let found = stream.at(snapshot)?;
+                let scan = query.ask(range, |spec| found.scan(snapshot, spec))?;
                 let named = Arc::clone(&stream.named);
                 (scan.fields().to_vec(), None, Some((scan, named)))
             }
@@ -186,7 +187,7 @@ impl Walking {
                 }
                 self.current = None;
             }
-            let snapshot = &self.view.snapshot;
+            let snapshot = &*self.view;
             let Some(walk) = &mut self.walk else {
                 return Ok(None);
             };
@@ -194,7 +195,8 @@ impl Walking {
                 self.walk = None;
                 return Ok(None);
             };
-            let scan = snapshot.scan(&name, &self.query.spec(self.range))?;
+            let ask = |spec: &ScanSpec| snapshot.scan(&name, spec);
+            let scan = self.query.ask(self.range, ask)?;
             self.current = Some((scan, Arc::new(Named::new(name))));
         }
     }
@@ -380,8 +382,8 @@ fn read_into<T: Number>(
         count: 0,
     };
     let view = view_of(&query.store, snapshot)?;
-    let found = stream.at(&view.snapshot)?;
-    for chunk in found.scan(&view.snapshot, &query.spec(range))? {
+    let found = stream.at(&view)?;
+    for chunk in query.ask(range, |spec| found.scan(&view, spec))? {
         let chunk = chunk?;
         let [column] = &chunk.columns[..] else {
             return Err(invalid(format!(

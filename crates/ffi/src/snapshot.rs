@@ -4,6 +4,7 @@ use crate::database::{Store, hw_db, open_still};
 use crate::handles::{self, Kept, Object};
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use headwater::Snapshot;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 /// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files and memory, so hold it for a
@@ -12,7 +13,7 @@ pub type hw_snapshot = u64;
 
 /// A snapshot behind a handle.
 pub(crate) struct View {
-    pub(crate) snapshot: Snapshot,
+    snapshot: Snapshot,
     store: Weak<Store>,
 }
 
@@ -31,20 +32,33 @@ impl Kept for View {
     }
 }
 
-/// The view behind a handle, or with 0 a new one, of the database `store`.
-pub(crate) fn view_of(store: &Weak<Store>, handle: hw_snapshot) -> Outcome<Arc<View>> {
+/// The snapshot that a call reads: one that has a handle, or one of its own.
+pub(crate) enum Sight {
+    Shared(Arc<View>),
+    Own(Snapshot),
+}
+
+impl Deref for Sight {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        match self {
+            Sight::Shared(view) => &view.snapshot,
+            Sight::Own(snapshot) => snapshot,
+        }
+    }
+}
+
+/// The snapshot behind a handle, or with 0 a new one, of the database `store`.
+pub(crate) fn view_of(store: &Weak<Store>, handle: hw_snapshot) -> Outcome<Sight> {
     if handle == 0 {
-        let snapshot = open_still(store)?.snapshot()?;
-        return Ok(Arc::new(View {
-            snapshot,
-            store: Weak::clone(store),
-        }));
+        return Ok(Sight::Own(open_still(store)?.snapshot()?));
     }
     let view = handles::get::<View>(handle)?;
     if !Weak::ptr_eq(&view.store, store) {
         return Err(invalid("the snapshot is of another database"));
     }
-    Ok(view)
+    Ok(Sight::Shared(view))
 }
 
 /// A snapshot of everything acknowledged so far; of a database opened read only: as it was looked at last.

@@ -5,7 +5,7 @@
 
 use crate::database::{Store, hw_db};
 use crate::handles::{self, Kept, Object};
-use crate::snapshot::{View, hw_snapshot, view_of};
+use crate::snapshot::{Sight, hw_snapshot, view_of};
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::text::{hw_str, hw_tag, pointer, tags};
 use headwater::{Snapshot, StreamHandle, StreamName};
@@ -110,8 +110,8 @@ impl Stream {
         Ok(self.found.get_or_init(|| found))
     }
 
-    /// The view to read it in: the one behind a handle, or with 0 a new one.
-    pub(crate) fn view(&self, snapshot: hw_snapshot) -> Outcome<Arc<View>> {
+    /// The snapshot to read it in: the one behind a handle, or with 0 a new one.
+    pub(crate) fn view(&self, snapshot: hw_snapshot) -> Outcome<Sight> {
         view_of(&self.store, snapshot)
     }
 }
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn hw_stream_describe(
     guard(error, || {
         out(info, "info")?;
         let stream = handles::get::<Stream>(stream)?;
-        let found = stream.view(snapshot)?.snapshot.stream_info(stream.name())?;
+        let found = stream.view(snapshot)?.stream_info(stream.name())?;
         let nanos = |at: Option<headwater::Timestamp>| at.map_or(0, headwater::Timestamp::as_nanos);
         let described = hw_stream_info {
             rows: found.rows,
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn hw_streams_list(
         let mut walk = Walk::new(table.read("table")?, self::tags(tags, tag_count)?, after);
         let mut names = Vec::new();
         while names.len() < limit
-            && let Some(name) = walk.next(&view.snapshot)?
+            && let Some(name) = walk.next(&view)?
         {
             names.push(Named::new(name));
         }
