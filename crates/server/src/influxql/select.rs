@@ -81,13 +81,16 @@ impl Asker<'_> {
                 fill: select.fill,
             };
             for (values, members) in groups(&measurement, &keys) {
+                let before = self.budget.values_left();
                 let cells = self.group(&grouping, &members, select.descending, rows)?;
-                if cells.is_empty() {
-                    continue;
+                if !cells.is_empty() {
+                    passed += 1;
                 }
-                passed += 1;
-                if passed <= series.offset {
-                    self.budget.give_values(cells.len());
+                // What it was computed from is not kept.
+                let is_told = !cells.is_empty() && passed > series.offset;
+                let kept = if is_told { cells.len() } else { 0 };
+                self.budget.keep_only(before, kept)?;
+                if !is_told {
                     continue;
                 }
                 let mut columns = vec!["time".to_owned()];

@@ -96,6 +96,7 @@ impl Asker<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
         for members in self.groups(query, question.range)?.into_values() {
+            let before = self.budget.values_left();
             let mut names = Vec::new();
             let mut series = Vec::new();
             for member in &members {
@@ -108,7 +109,6 @@ impl Asker<'_> {
             if series.is_empty() {
                 continue;
             }
-            let held: usize = series.iter().map(Vec::len).sum();
             let has_fill = query
                 .downsample
                 .is_some_and(|d| d.fill != headwater_wire::opentsdb::DownsampleFill::None);
@@ -117,7 +117,8 @@ impl Asker<'_> {
                 out.push(b',');
             }
             push_result(out, question, query, &names, &points);
-            self.budget.give_values(held);
+            // What it was computed from is not kept, only its text.
+            self.budget.keep_only(before, points.len())?;
         }
         Ok(())
     }

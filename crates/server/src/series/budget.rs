@@ -84,6 +84,20 @@ impl Budget {
         self.values.set(self.values.get().saturating_add(count));
     }
 
+    /// How many values may still be kept.
+    pub(crate) fn values_left(&self) -> usize {
+        self.values.get()
+    }
+
+    /// Of all that was counted since there were `before` left, only so many values are still kept.
+    ///
+    /// # Errors
+    /// When there are more than an answer may hold.
+    pub(crate) fn keep_only(&self, before: usize, kept: usize) -> Result<(), ApiError> {
+        self.values.set(before);
+        self.take_values(kept)
+    }
+
     /// Counts streams that are read.
     ///
     /// # Errors
@@ -125,6 +139,11 @@ mod tests {
         assert_eq!(budget.take_values(1).unwrap_err().code, "E_LIMIT");
         budget.give_values(5);
         budget.take_values(5).unwrap();
+        budget.give_values(9);
+        let before = budget.values_left();
+        budget.take_values(7).unwrap();
+        budget.keep_only(before, 2).unwrap();
+        assert_eq!(budget.values_left(), before - 2);
         for _ in 0..STREAMS_MAX {
             budget.take_stream().unwrap();
         }

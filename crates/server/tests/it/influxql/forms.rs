@@ -163,3 +163,53 @@ fn bad_questions_are_told_where_clients_look() {
         "{body}"
     );
 }
+
+/// What Grafana's data source sends: what it lists, and a panel.
+#[test]
+fn grafana_can_ask() {
+    let server = serve(cars);
+    let ask = |statement: &str| {
+        let mut answer = client()
+            .post(server.url("/query?db=plant&epoch=ms"))
+            .header("User-Agent", "Grafana")
+            .content_type("application/x-www-form-urlencoded")
+            .send(format!("q={}", encoded(statement)))
+            .unwrap();
+        assert_eq!(answer.status(), 200, "{statement}");
+        let text = answer.body_mut().read_to_string().unwrap();
+        let body: Value = serde_json::from_str(&text).unwrap();
+        assert!(body["results"][0]["error"].is_null(), "{statement}: {body}");
+        body["results"][0]["series"].clone()
+    };
+    for (statement, rows) in [
+        (r#"SHOW RETENTION POLICIES on "plant""#, 1),
+        (
+            "SHOW MEASUREMENTS WITH MEASUREMENT =~ /(?i)OB/ LIMIT 100",
+            1,
+        ),
+        (r#"SHOW FIELD KEYS FROM "autogen"."obd""#, 3),
+        (r#"SHOW TAG KEYS FROM "obd""#, 1),
+        (
+            r#"SHOW TAG VALUES FROM "obd" WITH KEY = "car" WHERE "car"::tag =~ /^(a|b)$/ AND time > 1700000000000ms"#,
+            2,
+        ),
+    ] {
+        let found = ask(statement);
+        assert_eq!(
+            found[0]["values"].as_array().map(Vec::len),
+            Some(rows),
+            "{statement}: {found}"
+        );
+    }
+    let panel = r#"SELECT mean("speed") FROM "autogen"."obd" WHERE ("car"::tag =~ /^(a|b)$/) AND time >= 1700000000000ms and time <= 1700000059999ms GROUP BY time(20s), "car"::tag fill(null) ORDER BY time ASC"#;
+    let found = ask(panel);
+    assert_eq!(
+        found,
+        json!([
+            {"name": "obd", "tags": {"car": "a"}, "columns": ["time", "mean"], "values": [[1_700_000_000_000i64, 9.5], [1_700_000_020_000i64, 29.5], [1_700_000_040_000i64, 49.5]]},
+            {"name": "obd", "tags": {"car": "b"}, "columns": ["time", "mean"], "values": [[1_700_000_000_000i64, 9.5], [1_700_000_020_000i64, 29.5], [1_700_000_040_000i64, 49.5]]},
+        ])
+    );
+    let alias = r#"SELECT non_negative_derivative(max("odometer"), 1s) AS "per second" FROM "obd" WHERE time >= 1700000000000ms AND time < 1700000060000ms GROUP BY time(10s) fill(none)"#;
+    assert_eq!(ask(alias)[0]["columns"], json!(["time", "per second"]));
+}

@@ -91,7 +91,7 @@ fn databases_have_one_name_if_it_is_set() {
         series(&server, "SHOW DATABASES")[0]["values"],
         json!([["plant"]])
     );
-    // The helper asks of the database `any`.
+    // The questions here name the database `any`.
     assert!(error(&server, "SELECT v FROM m").contains("database not found: any"));
     assert!(error(&server, "SHOW MEASUREMENTS ON other").contains("database not found: other"));
     assert!(error(&server, "SELECT v FROM other.rp.m").contains("database not found: other"));
