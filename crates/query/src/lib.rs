@@ -6,7 +6,7 @@
 //!
 //! Invariants: a statement sees one snapshot, and of it only what the session's [`Access`] shows; memory, time and rows are
 //! bounded by [`Limits`]; nothing reads or writes files.
-//! Concurrency: statements run on the caller's tokio runtime (with its timers on); reading from the engine is done on the
+//! Concurrency: statements run on the caller's tokio runtime (with its timers on), or on [`Threads`] of their own; reading from the engine is done on the
 //! runtime's threads for blocking work. Dropping an answer ends its statement.
 //! Failure: every error is an [`Error`] with a stable code.
 //! Manual: `docs/sql.md`.
@@ -29,6 +29,7 @@ mod settings;
 mod statement;
 mod table;
 mod text;
+mod threads;
 mod view;
 
 pub use access::{Access, Unrestricted};
@@ -42,6 +43,8 @@ pub use placed::{Placed, statements};
 pub use session::{
     ColumnDescription, ColumnKind, Extension, Prepared, Query, Session, TableDescription,
 };
+
+pub use threads::Threads;
 
 pub use arrow;
 pub use datafusion;

@@ -35,6 +35,9 @@ pub(crate) struct App {
     /// SQL over the database.
     #[cfg(feature = "sql")]
     pub(crate) query: headwater_query::Query,
+    /// Where statements are computed, so that nothing else waits for them.
+    #[cfg(feature = "sql")]
+    pub(crate) sql_threads: headwater_query::Threads,
     /// One permit for each statement that may run.
     #[cfg(feature = "sql")]
     pub(crate) statements: Arc<Semaphore>,

@@ -120,8 +120,14 @@ impl Server {
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), Limits::of(&settings))?;
         let (stop, stopping) = watch::channel(false);
         #[cfg(feature = "sql")]
-        let query = headwater_query::Query::new(db.clone(), settings.sql_limits());
+        let limits = settings.sql_limits();
+        #[cfg(feature = "sql")]
+        let sql_threads = headwater_query::Threads::new(limits.parallel)?;
+        #[cfg(feature = "sql")]
+        let query = headwater_query::Query::new(db.clone(), limits);
         let app = App {
+            #[cfg(feature = "sql")]
+            sql_threads,
             #[cfg(feature = "sql")]
             query,
             #[cfg(feature = "sql")]

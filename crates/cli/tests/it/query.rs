@@ -295,3 +295,35 @@ fn the_prompt_goes_on_after_a_mistake_and_fails_in_the_end() {
         ran.stderr
     );
 }
+
+#[test]
+fn an_interrupt_ends_a_statement() {
+    let bench = Bench::new();
+    let lines: String = (0..3_000)
+        .map(|k| format!("t,d=a v={k} {k}000\n"))
+        .collect();
+    bench.import_lines(&lines).ok();
+    let mut child = program()
+        .args(["query", "--format", "csv", "--db"])
+        .arg(bench.db())
+        .arg("SELECT a.v, b.v FROM t a, t b")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut first = [0; 64];
+    std::io::Read::read_exact(&mut stdout, &mut first).unwrap();
+    // It runs, and waits for its reader.
+    let id = child.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &id])
+        .status();
+    assert!(sent.unwrap().success());
+    let read = std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+    assert!(read < 9_000_000, "{read} bytes: all of it");
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("cancelled"), "{stderr}");
+}

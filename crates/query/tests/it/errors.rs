@@ -30,7 +30,7 @@ fn an_error_has_its_code_and_says_where_and_what_may_help() {
             (
                 "SELECT avgg(temp) FROM pump",
                 "unknown_function",
-                false,
+                true,
                 Some("did you mean `avg`?"),
             ),
             ("SELECT 1 / 0", "division_by_zero", false, None),

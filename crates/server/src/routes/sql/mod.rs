@@ -3,7 +3,7 @@
 //! Invariants: a statement sees and changes what its token allows, which the crate `query` asks about stream by stream; one
 //! batch of rows is held for an asker; when the asker goes, the statement ends. An answer that broke off is not whole and is seen
 //! to be: its transfer ends without an end.
-//! Concurrency: statements take a permit each, and run on the runtime; the engine is read on threads for blocking work.
+//! Concurrency: statements take a permit each, and run on threads of their own; requests of other kinds do not wait for them.
 //! Failure: what fails before the first row is answered as an error with code, hint, line and column; what fails later cuts the
 //! answer off, and the log says why.
 
@@ -45,7 +45,7 @@ mod handler {
     use axum::http::{HeaderValue, StatusCode};
     use axum::response::Response;
     use futures_util::stream;
-    use headwater_query::{Parameters, statements};
+    use headwater_query::{Answer, Parameters, Session, statements};
     use std::sync::Arc;
 
     pub(in crate::routes) async fn sql(
@@ -80,12 +80,12 @@ mod handler {
             ));
         }
         for statement in statements {
-            let ran = session.run(&statement.text, Parameters::none()).await;
+            let ran = run(&app, &session, &statement.text, Parameters::none()).await;
             let answer = ran.map_err(|error| statement.locate(error))?;
             answer.collect().await?;
         }
         let parameters = Parameters::positional(asked.parameters);
-        let ran = session.run(&last.text, parameters).await;
+        let ran = run(&app, &session, &last.text, parameters).await;
         let ran = ran.map_err(|error| last.locate(error))?;
         let rows = Rows::begin(ran, asked.format, asked.time, asked.rows_max, permit).await?;
         let mut response = answer(
@@ -98,5 +98,16 @@ mod handler {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Ok(response)
+    }
+
+    async fn run(
+        app: &App,
+        session: &Session,
+        sql: &str,
+        parameters: Parameters,
+    ) -> Result<Answer, headwater_query::Error> {
+        let (session, sql) = (session.clone(), sql.to_owned());
+        let ran = async move { session.run(&sql, parameters).await };
+        app.sql_threads.answer(ran).await
     }
 }
