@@ -407,3 +407,41 @@ fn a_statement_ends_when_its_asker_goes() {
         assert!(free, "{sql} goes on without its asker");
     }
 }
+
+/// More statements than the server has threads for requests compute all the time; others are answered as if there were none.
+#[test]
+fn other_requests_do_not_wait_for_statements() {
+    let server = serve(3_000, |s| {
+        s.sql_statements_max = 4;
+        s.sql_timeout = std::time::Duration::from_secs(3_600);
+        s.request_timeout = std::time::Duration::from_secs(3_600);
+    });
+    let askers: Vec<std::net::TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(server.addr).unwrap();
+            let head = format!(
+                "POST /api/v1/sql HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n{ENDLESS}",
+                server.addr,
+                ENDLESS.len()
+            );
+            std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let busy = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        post(&server, "/api/v1/sql", &[], "SELECT 1").status == 503
+    });
+    assert!(busy, "the statements do not run");
+    for _ in 0..20 {
+        assert_eq!(
+            client().get(server.url("/ping")).call().unwrap().status(),
+            204
+        );
+        let last = client()
+            .get(server.url("/api/v1/last?stream=obd,car%3Da"))
+            .call();
+        assert_eq!(last.unwrap().status(), 200);
+    }
+    drop(askers);
+}

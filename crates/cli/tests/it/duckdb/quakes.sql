@@ -6,7 +6,7 @@ SELECT type, count(*) FROM quakes GROUP BY type ORDER BY type NULLS LAST;
 SELECT "magType", count(*), avg(mag), stddev(mag) FROM quakes GROUP BY "magType" ORDER BY "magType" NULLS LAST;
 SELECT min(time), max(time), min(mag), max(depth) FROM quakes;
 SELECT date_bin(INTERVAL '1 day', time) AS day, count(*), max(mag) FROM quakes GROUP BY day ORDER BY day;
-SELECT net, date_bin(INTERVAL '12 hours', time) AS t, count(*) FROM quakes WHERE net IN ('ak', 'ci') GROUP BY net, t ORDER BY net, t;
+SELECT net, time_bucket(INTERVAL '12 hours', time) AS t, count(*) FROM quakes WHERE net IN ('ak', 'ci') GROUP BY net, t ORDER BY net, t;
 SELECT count(*) FROM quakes WHERE place LIKE '%Alaska%';
 SELECT count(*) FROM quakes WHERE place ILIKE '%california%' AND mag > 2;
 SELECT count(*) FROM quakes WHERE mag > 5 AND depth < 50;

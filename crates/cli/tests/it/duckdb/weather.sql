@@ -53,9 +53,9 @@ SELECT origin, time FROM weather WHERE time >= TIMESTAMP '2013-05-05 05:00:00' A
 -- Bins of time.
 SELECT date_bin(INTERVAL '1 day', time) AS day, avg(temp) FROM weather GROUP BY day ORDER BY day;
 SELECT date_bin(INTERVAL '1 day', time) AS day, origin, min(temp), max(temp), count(*) FROM weather GROUP BY day, origin ORDER BY day, origin;
-SELECT date_bin(INTERVAL '6 hours', time) AS t, avg(wind_speed), stddev(wind_speed) FROM weather WHERE origin = 'JFK' GROUP BY t ORDER BY t LIMIT 100;
-SELECT date_bin(INTERVAL '1 hour', time) AS t, count(*) FROM weather WHERE time < TIMESTAMP '2013-01-03 00:00:00' GROUP BY t ORDER BY t;
-SELECT date_bin(INTERVAL '12 hours', time) AS t, sum(precip) AS rain FROM weather GROUP BY t HAVING sum(precip) > 1 ORDER BY t;
+SELECT time_bucket(INTERVAL '6 hours', time) AS t, avg(wind_speed), stddev(wind_speed) FROM weather WHERE origin = 'JFK' GROUP BY t ORDER BY t LIMIT 100;
+SELECT time_bucket(INTERVAL '1 hour', time) AS t, count(*) FROM weather WHERE time < TIMESTAMP '2013-01-03 00:00:00' GROUP BY t ORDER BY t;
+SELECT time_bucket(INTERVAL '12 hours', time) AS t, sum(precip) AS rain FROM weather GROUP BY t HAVING sum(precip) > 1 ORDER BY t;
 SELECT date_trunc('month', time) AS month, avg(temp), max(wind_gust) FROM weather GROUP BY 1 ORDER BY 1;
 SELECT date_trunc('day', time) AS day, max(temp) - min(temp) AS span FROM weather WHERE origin = 'EWR' GROUP BY 1 ORDER BY span DESC, day LIMIT 10;
 SELECT date_trunc('hour', time), count(*) FROM weather WHERE time < TIMESTAMP '2013-01-02 00:00:00' GROUP BY 1 ORDER BY 1;
