@@ -2,7 +2,7 @@
 
 use crate::catalog::Table;
 use crate::{Error, Result};
-use headwater_codec::{Aggregate, Column, Extremes, FieldId, FieldType, Value, ValueRef};
+use headwater_codec::{Aggregate, Column, Extremes, FieldId, FieldType, Value, ValueRef, Values};
 use std::cmp::Ordering;
 
 /// How a field is compared with a value.
@@ -119,8 +119,31 @@ impl Condition {
         }
     }
 
+    /// Of the rows in `picked`, those that match. Numbers are compared as slices, without a look at each value's type.
+    pub(crate) fn retain(&self, column: &Column, picked: &mut Vec<u32>) {
+        let presence = column.presence();
+        let present = |row: u32| presence.is_none_or(|bits| bits.get(row as usize));
+        macro_rules! numbers {
+            ($values:expr, $holds:expr) => {
+                picked.retain(|row| present(*row) && $values.get(*row as usize).is_some_and($holds))
+            };
+        }
+        match (column.values(), &self.value) {
+            (Values::F64(values), Value::F64(v)) => {
+                numbers!(values, |x| self.holds(self.floats(*x, *v)));
+            }
+            (Values::I64(values), Value::I64(v)) => {
+                numbers!(values, |x| self.holds(Some(x.cmp(v))));
+            }
+            (Values::U64(values), Value::U64(v)) => {
+                numbers!(values, |x| self.holds(Some(x.cmp(v))));
+            }
+            _ => picked.retain(|row| self.matches(column, *row as usize)),
+        }
+    }
+
     /// True when row `row` matches.
-    pub(crate) fn matches(&self, column: &Column, row: usize) -> bool {
+    fn matches(&self, column: &Column, row: usize) -> bool {
         let Some(value) = column.get(row) else {
             return false;
         };

@@ -217,16 +217,13 @@ impl Scan {
     fn shape(&self, rows: Rows) -> ScanChunk {
         let mut rows = self.view.settled_rows(rows);
         if !self.conditions.is_empty() {
-            let holds = |row: usize| {
-                self.conditions.iter().all(|c| {
-                    rows.column(c.field)
-                        .is_some_and(|column| c.matches(column, row))
-                })
-            };
-            let picked: Vec<u32> = (0..rows.len())
-                .filter(|r| holds(*r))
-                .map(|r| r as u32)
-                .collect();
+            let mut picked: Vec<u32> = (0..rows.len() as u32).collect();
+            for condition in &self.conditions {
+                match rows.column(condition.field) {
+                    Some(column) => condition.retain(column, &mut picked),
+                    None => picked.clear(),
+                }
+            }
             if picked.len() < rows.len() {
                 rows = rows.gather(&picked);
             }

@@ -5,10 +5,11 @@
 //! cannot match; a limit. What is told of the output: that it is ordered by tags and time, or by time for a single stream.
 
 mod filter;
+mod read;
 mod scan;
 
 pub(crate) use filter::{Condition, Conditions, is_about_tags};
-pub(crate) use scan::ReadMetrics;
+pub(crate) use read::ReadMetrics;
 
 use crate::view::{Role, TableView, View};
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! Reads rows of streams into Arrow batches.
+//! The plan's node that reads rows of streams.
 //!
 //! Invariants: every partition of the plan reads its pieces one after the other, so that its rows are ordered as
 //! [`Work::ordering`] says; the snapshot is that of the statement that runs, which need not be the one it was planned for.
@@ -6,11 +6,11 @@
 //! next batch when nobody takes them any more.
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
+use super::read::{ReadMetrics, Reader};
 use super::view_of;
 use crate::columns;
-use crate::error::{Error, external};
+use crate::error::external;
 use crate::view::{Role, TableView, View};
-use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -19,18 +19,15 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
-use datafusion::physical_plan::metrics::{
-    Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
-};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning,
-    PlanProperties, ReplaceChildrenOptions,
+    PlanProperties, ReplaceChildrenOptions, SortOrderPushdownResult,
 };
-use headwater::{ClosedRange, Filter, ScanChunk, ScanSpec, Timestamp, Touched};
+use headwater::{ClosedRange, Filter, Timestamp};
 use std::fmt;
 use std::sync::Arc;
-use tokio::sync::mpsc::Sender;
 
 /// Batches that wait to be taken, per partition.
 const QUEUE: usize = 2;
@@ -39,10 +36,22 @@ const SPLIT_ROWS: u64 = 100_000;
 
 /// A stretch of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    stream: u32,
-    range: ClosedRange,
+pub(super) struct Piece {
+    pub(super) stream: u32,
+    pub(super) range: ClosedRange,
 }
+
+/// By what the rows of a partition are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// By tags and time.
+    Tags,
+    /// By time: a partition reads one stream.
+    Time { descending: bool },
+}
+
+/// Streams that are read at once, each by a partition of its own, to hand their rows out by time.
+const BY_TIME_MAX: usize = 32;
 
 /// What each partition reads.
 #[derive(Clone, Debug)]
@@ -50,6 +59,7 @@ pub(crate) struct Work {
     parts: Vec<Vec<Piece>>,
     /// All streams that are read, rising.
     streams: Vec<u32>,
+    order: Order,
 }
 
 impl Work {
@@ -80,7 +90,32 @@ impl Work {
                     .collect()
             }
         };
-        Ok(Work { parts, streams })
+        Ok(Work {
+            parts,
+            streams,
+            order: Order::Tags,
+        })
+    }
+
+    /// The same work with the rows of every partition ordered by time; `None` when there are too many streams, or when the plan
+    /// above takes what it now gets from one partition from several.
+    fn by_time(&self, range: ClosedRange, descending: bool) -> Option<Work> {
+        let mut parts = self.parts.clone();
+        if parts.iter().any(|part| part.len() > 1) {
+            if parts.len() < 2 || self.streams.len() > BY_TIME_MAX {
+                return None;
+            }
+            let piece = |stream: &u32| Piece {
+                stream: *stream,
+                range,
+            };
+            parts = self.streams.iter().map(|s| vec![piece(s)]).collect();
+        }
+        Some(Work {
+            parts,
+            streams: self.streams.clone(),
+            order: Order::Time { descending },
+        })
     }
 
     /// The columns by which the rows of every partition are ordered, and those that have one value.
@@ -90,16 +125,18 @@ impl Work {
             Some(Arc::new(Column::new(name, schema.index_of(name).ok()?)))
         };
         let sorted = |expr| {
-            PhysicalSortExpr::new(
-                expr,
-                SortOptions {
-                    descending: false,
-                    nulls_first: false,
-                },
-            )
+            let options = SortOptions {
+                descending: self.order == Order::Time { descending: true },
+                nulls_first: false,
+            };
+            PhysicalSortExpr::new(expr, options)
         };
         let mut ordering = Vec::new();
         let mut whole = true;
+        if let (Order::Time { .. }, Some(time)) = (self.order, column(columns::TIME)) {
+            properties.add_ordering([sorted(time)]);
+            return properties;
+        }
         for (field, role) in table.schema.fields().iter().zip(&table.roles) {
             let Role::Tag(key) = role else { continue };
             if self.has_one_value(table, *key) {
@@ -228,6 +265,20 @@ impl ScanExec {
     }
 }
 
+impl ScanExec {
+    /// The same scan with its work divided otherwise; it has measured nothing yet.
+    fn with(&self, work: Work, limit: Option<usize>) -> Result<ScanExec> {
+        ScanExec::new(
+            Arc::clone(&self.table),
+            self.projection.clone(),
+            self.filters.clone(),
+            self.range,
+            work,
+            limit,
+        )
+    }
+}
+
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.properties.equivalence_properties().schema().fields();
@@ -245,6 +296,9 @@ impl DisplayAs for ScanExec {
         }
         for filter in &self.filters {
             write!(f, ", {}", crate::text::filter(filter))?;
+        }
+        if self.work.order == (Order::Time { descending: true }) {
+            write!(f, ", newest first")?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -292,16 +346,40 @@ impl ExecutionPlan for ScanExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(ScanExec {
-            table: Arc::clone(&self.table),
-            projection: self.projection.clone(),
-            filters: self.filters.clone(),
-            range: self.range,
-            work: self.work.clone(),
-            limit: self.limit,
-            properties: Arc::clone(&self.properties),
-            metrics: ExecutionPlanMetricsSet::new(),
-        }))
+        Ok(Arc::new(self.with(self.work.clone(), self.limit)?))
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let limit = match (self.limit, limit) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Some(Arc::new(self.with(self.work.clone(), limit).ok()?))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// By time alone, forwards or backwards: the newest rows are found without reading the others.
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let [by] = order else {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        };
+        let column = by.expr.downcast_ref::<Column>();
+        // A limit that is in force already was meant for the order there is.
+        if self.limit.is_some() || column.is_none_or(|c| c.name() != columns::TIME) {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        match self.work.by_time(self.range, by.options.descending) {
+            None => Ok(SortOrderPushdownResult::Unsupported),
+            Some(work) => Ok(SortOrderPushdownResult::Exact {
+                inner: Arc::new(self.with(work, None)?),
+            }),
+        }
     }
 
     fn execute(
@@ -322,6 +400,7 @@ impl ExecutionPlan for ScanExec {
                 .collect(),
             filters: self.filters.clone(),
             left: self.limit.unwrap_or(usize::MAX),
+            backwards: self.work.order == Order::Time { descending: true },
             metrics: ReadMetrics::new(&self.metrics, partition),
         };
         let pieces = self.work.parts.get(partition).cloned().unwrap_or_default();
@@ -332,138 +411,5 @@ impl ExecutionPlan for ScanExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
-    }
-}
-
-/// What a partition counts for `EXPLAIN ANALYZE`.
-pub(crate) struct ReadMetrics {
-    pub(crate) output_rows: Count,
-    leaves: Count,
-    pages: Count,
-    buckets: Count,
-    bytes: Count,
-    elapsed: Time,
-}
-
-impl ReadMetrics {
-    pub(crate) fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> ReadMetrics {
-        let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
-        ReadMetrics {
-            output_rows: MetricBuilder::new(set).output_rows(partition),
-            leaves: counter("leaves"),
-            pages: counter("pages"),
-            buckets: counter("buckets"),
-            bytes: counter("bytes_read"),
-            elapsed: MetricBuilder::new(set).elapsed_compute(partition),
-        }
-    }
-
-    /// Counts what a read of this thread touches, and its time.
-    pub(crate) fn measure<T>(&self, read: impl FnOnce() -> T) -> T {
-        let before = Touched::by_this_thread();
-        let timer = self.elapsed.timer();
-        let result = read();
-        drop(timer);
-        let touched = Touched::by_this_thread() - before;
-        let add = |count: &Count, n: u64| count.add(usize::try_from(n).unwrap_or(usize::MAX));
-        add(&self.leaves, touched.leaves);
-        add(&self.pages, touched.pages);
-        add(&self.buckets, touched.buckets);
-        add(&self.bytes, touched.bytes);
-        result
-    }
-}
-
-struct Reader {
-    view: Arc<View>,
-    table: Arc<TableView>,
-    schema: SchemaRef,
-    roles: Vec<Role>,
-    filters: Vec<Filter>,
-    /// Rows that may still be handed out.
-    left: usize,
-    metrics: ReadMetrics,
-}
-
-impl Reader {
-    fn run(mut self, pieces: &[Piece], out: &Sender<Result<RecordBatch>>) -> Result<()> {
-        for piece in pieces {
-            if !self.read(*piece, out)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// False when no more is wanted.
-    fn read(&mut self, piece: Piece, out: &Sender<Result<RecordBatch>>) -> Result<bool> {
-        let Some(handle) = self
-            .table
-            .streams
-            .handle(piece.stream, self.view.snapshot())?
-        else {
-            return Ok(true);
-        };
-        let wanted = self.roles.iter().filter_map(|role| match role {
-            Role::Field(at) => self.table.fields.get(*at).map(|(name, _)| name.clone()),
-            _ => None,
-        });
-        let spec = ScanSpec {
-            range: piece.range,
-            fields: Some(wanted.collect()),
-            filters: self.filters.clone(),
-        };
-        let scan = self
-            .metrics
-            .measure(|| handle.scan(self.view.snapshot(), &spec));
-        let mut scan = match scan {
-            Err(error) if error.kind() == headwater::ErrorKind::NotFound => return Ok(true),
-            other => other.map_err(external)?,
-        };
-        while self.left > 0 {
-            let batch = self.metrics.measure(|| {
-                let chunk = scan.next()?;
-                Some(
-                    chunk
-                        .map_err(external)
-                        .and_then(|chunk| self.batch(chunk, piece.stream).map_err(Into::into)),
-                )
-            });
-            let Some(batch) = batch else {
-                return Ok(true);
-            };
-            let mut batch = batch?;
-            if batch.num_rows() > self.left {
-                batch = batch.slice(0, self.left);
-            }
-            self.left -= batch.num_rows();
-            self.metrics.output_rows.add(batch.num_rows());
-            if out.blocking_send(Ok(batch)).is_err() {
-                return Ok(false);
-            }
-        }
-        Ok(false)
-    }
-
-    fn batch(&self, chunk: ScanChunk, stream: u32) -> crate::Result<RecordBatch> {
-        let rows = chunk.times.len();
-        let mut times = Some(chunk.times);
-        let mut fields = chunk.columns.into_iter();
-        let mut arrays = Vec::with_capacity(self.roles.len());
-        for role in &self.roles {
-            arrays.push(match role {
-                Role::Time => columns::times(times.take().unwrap_or_default()),
-                Role::Tag(key) => self.table.streams.tag_column(*key, stream, rows)?,
-                Role::Field(_) => {
-                    let column = fields
-                        .next()
-                        .ok_or_else(|| Error::internal("a scan without a column"))?;
-                    columns::to_array(column)?
-                }
-            });
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
-            .map_err(|e| Error::internal(e.to_string()))
     }
 }

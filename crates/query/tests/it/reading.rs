@@ -1,6 +1,6 @@
 //! Statements that read.
 
-use crate::support::{Lake, block_on, text};
+use crate::support::{Lake, batches, block_on, text};
 use headwater_query::arrow::datatypes::DataType;
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::{Done, Parameters, tag_type, time_type};
@@ -149,6 +149,64 @@ fn rows_of_streams_come_in_the_order_of_their_tags() {
             lake.rows("SELECT id, time FROM pump ORDER BY time DESC, id LIMIT 2")
                 .await,
             ["a|1970-01-01T00:01:39Z", "b|1970-01-01T00:01:39Z"]
+        );
+    });
+}
+
+#[test]
+fn the_newest_rows_are_read_from_the_end() {
+    block_on(async {
+        let lake = Lake::new();
+        let mut expected = Vec::new();
+        for id in 0..3i64 {
+            let mut batch = headwater::Batch::new();
+            let rows = batch.stream(&headwater::StreamName::new("t", [("id", id.to_string())]));
+            for i in 0..20_000i64 {
+                // A gap in the middle, and dense and sparse stretches.
+                let time = if i < 10_000 {
+                    i * 7
+                } else {
+                    500_000_000 + i * 1_000
+                } + id;
+                rows.row(time, [("x", i.into())]).unwrap();
+                expected.push(time);
+            }
+            lake.db.commit(batch).unwrap();
+        }
+        lake.db.flush().unwrap();
+        expected.sort_unstable();
+        for (condition, streams) in [("", 3), (" WHERE id = '1'", 1)] {
+            let plan = lake
+                .rows(&format!(
+                    "EXPLAIN ANALYZE SELECT x FROM t{condition} ORDER BY time DESC LIMIT 10"
+                ))
+                .await
+                .join("\n");
+            assert!(plan.contains("newest first, limit=10"), "{plan}");
+            assert!(!plan.contains("SortExec"), "{plan}");
+            let newest = lake
+                .rows(&format!(
+                    "SELECT id, x FROM t{condition} ORDER BY time DESC LIMIT 5"
+                ))
+                .await;
+            let wanted = match streams {
+                1 => vec!["1|19999", "1|19998", "1|19997", "1|19996", "1|19995"],
+                _ => vec!["2|19999", "1|19999", "0|19999", "2|19998", "1|19998"],
+            };
+            assert_eq!(newest, wanted);
+        }
+        for direction in ["ASC", "DESC"] {
+            let sql = format!("SELECT CAST(time AS BIGINT) AS n FROM t ORDER BY time {direction}");
+            let all = batches(&lake.session, &sql).await.unwrap();
+            let mut all: Vec<i64> = text(&all).iter().map(|t| t.parse().unwrap()).collect();
+            if direction == "DESC" {
+                all.reverse();
+            }
+            assert_eq!(all, expected, "{direction}");
+        }
+        assert_eq!(
+            lake.rows("SELECT x FROM t WHERE id = '0' AND x < 9 AND time > to_timestamp_nanos(7) ORDER BY time DESC LIMIT 2").await,
+            ["8", "7"]
         );
     });
 }
