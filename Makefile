@@ -143,7 +143,7 @@ go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARG
 	@CARGO='$(CARGO)' bindings/go/build release
 	$(call section,'The Go package beside bbolt and SQLite')
 	cd bindings/go && go test -run '^$$' -bench . -benchtime 1s .
-	cd bindings/go/bench && go test -tags sqlite -run '^$$' -timeout 3600s -benchtime $(ROUNDS)x $(if $(ARGS),$(ARGS),-bench .) .
+	cd bindings/go/bench && go test -tags rivals -run '^$$' -timeout 3600s -benchtime $(ROUNDS)x $(if $(ARGS),$(ARGS),-bench .) .
 
 test: web fmt-check web-test lint unit go-test python doc browser http-fuzz ## Everything a change must pass; what CI runs
 	@$(MAKE) --no-print-directory fuzz SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)

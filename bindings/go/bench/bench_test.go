@@ -126,9 +126,9 @@ func BenchmarkWrite(b *testing.B) {
 					windows = windows[:0]
 					for range calls {
 						at := from
-						from += 2 * int64(seconds) * 1000
+						from += 2 * int64(seconds) * second
 						if order == "random" {
-							at = next.below(begin/1000) * 1000
+							at = next.below(begin/second) * second
 						}
 						windows = append(windows, window(at, seconds, next))
 					}
@@ -151,7 +151,7 @@ func fill(tb testing.TB, all []*running) []series {
 	next := &random{2}
 	stored := make([]series, tags)
 	for at := 0; at < held; at += callSeconds {
-		part := window(begin+int64(at)*1000, callSeconds, next)
+		part := window(begin+int64(at)*second, callSeconds, next)
 		for _, r := range all {
 			if err := r.store.write(part); err != nil {
 				tb.Fatalf("%s: %v", r.name, err)
@@ -176,8 +176,8 @@ type read struct {
 func reads(count, width, first int, next *random) []read {
 	out := make([]read, count)
 	for i := range out {
-		start := begin + int64(first)*1000 + next.below(int64(held-first-width+1)*1000)
-		out[i] = read{from: start, to: start + int64(width)*1000 - 1}
+		start := begin + int64(first)*second + next.below(int64(held-first-width+1)*second)
+		out[i] = read{from: start, to: start + int64(width)*second - 1}
 		tag := int(next.below(tags))
 		for j := range readTags {
 			out[i].tags[j] = (tag + j*3) % tags
@@ -200,8 +200,8 @@ func (r *running) answer(tb testing.TB, result []series, ask read) {
 // check compares an answer with what was stored.
 func check(tb testing.TB, r *running, stored, result []series, ask read) {
 	tb.Helper()
-	first := int((ask.from - begin + 999) / 1000)
-	last := min(int((ask.to-begin)/1000), held-1)
+	first := int((ask.from - begin + second - 1) / second)
+	last := min(int((ask.to-begin)/second), held-1)
 	for i, s := range result {
 		want := stored[ask.tags[i]]
 		if !slices.Equal(s.times, want.times[first:last+1]) || !slices.Equal(s.values, want.values[first:last+1]) {
@@ -317,7 +317,7 @@ func TestAllStoresGiveTheSamePoints(t *testing.T) {
 	next := &random{5}
 	for range 20 {
 		from := next.below(held - 100)
-		part := window(begin+from*1000, 100, next)
+		part := window(begin+from*second, 100, next)
 		for _, r := range all {
 			if err := r.store.write(part); err != nil {
 				t.Fatalf("%s: %v", r.name, err)
@@ -327,7 +327,7 @@ func TestAllStoresGiveTheSamePoints(t *testing.T) {
 			copy(stored[tag].values[from:], part[tag].values)
 		}
 	}
-	whole := read{from: begin, to: begin + held*1000}
+	whole := read{from: begin, to: begin + held*second}
 	for _, r := range all {
 		r.answer(t, result, whole)
 		check(t, r, stored, result, whole)

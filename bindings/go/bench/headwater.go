@@ -41,11 +41,7 @@ func (o *ours) write(points []series) error {
 	var batch headwater.Batch
 	for i := range points {
 		s := &points[i]
-		times := make([]int64, len(s.times))
-		for j, at := range s.times {
-			times[j] = at * nanosPerMilli
-		}
-		if err := batch.Columns(o.streams[s.tag], times, headwater.Float64s("value", s.values)); err != nil {
+		if err := batch.Columns(o.streams[s.tag], s.times, headwater.Float64s("value", s.values)); err != nil {
 			return err
 		}
 	}
@@ -54,15 +50,12 @@ func (o *ours) write(points []series) error {
 }
 
 func (o *ours) read(into []series, from, to int64) error {
-	within := headwater.BetweenNanos(from*nanosPerMilli, to*nanosPerMilli)
+	within := headwater.BetweenNanos(from, to)
 	for i := range into {
 		s := &into[i]
 		o.series.Times, o.series.Values = s.times[:0], s.values[:0]
 		if err := o.db.ScanFloats(context.Background(), o.streams[s.tag], "value", within, &o.series); err != nil {
 			return err
-		}
-		for j := range o.series.Times {
-			o.series.Times[j] /= nanosPerMilli
 		}
 		s.times, s.values = o.series.Times, o.series.Values
 	}
@@ -94,7 +87,7 @@ func (d *dropIn) write(points []series) error {
 		for j, at := range s.times {
 			value := room[8*j : 8*j+8]
 			binary.LittleEndian.PutUint64(value, math.Float64bits(s.values[j]))
-			list[j] = dto.Measurement{Timestamp: uint64(at), Value: value}
+			list[j] = dto.Measurement{Timestamp: uint64(at / nanosPerMilli), Value: value}
 		}
 		data[tagName(s.tag)] = list
 	}
@@ -106,7 +99,7 @@ func (d *dropIn) read(into []series, from, to int64) error {
 	for i := range into {
 		names[i] = tagName(into[i].tag)
 	}
-	found, err := d.reader.RetrieveContext(context.Background(), names, uint64(from), uint64(to))
+	found, err := d.reader.RetrieveContext(context.Background(), names, uint64((from+nanosPerMilli-1)/nanosPerMilli), uint64(to/nanosPerMilli))
 	if err != nil {
 		return err
 	}
@@ -114,7 +107,7 @@ func (d *dropIn) read(into []series, from, to int64) error {
 		s := &into[i]
 		s.times, s.values = s.times[:0], s.values[:0]
 		for _, point := range found[names[i]] {
-			s.times = append(s.times, int64(point.Timestamp))
+			s.times = append(s.times, int64(point.Timestamp)*nanosPerMilli)
 			s.values = append(s.values, math.Float64frombits(binary.LittleEndian.Uint64(point.Value)))
 		}
 	}

@@ -5,7 +5,8 @@
 // windows, and must give the same points back; a test compares them. They take turns within a round, so that what else the
 // machine does falls on all of them.
 //
-// The two SQLites are built with -tags sqlite only, because they take more than a minute to compile.
+// Two SQLites, and bbolt as the paper's host application uses it, take part with -tags rivals only: the former take more than a minute to
+// compile, the latter is slow.
 package bench
 
 import (
@@ -20,13 +21,16 @@ const (
 	readTags = 3
 )
 
-// begin is when the points begin: milliseconds since 1970.
-const begin = 1_700_000_000_000
+// begin is when the points begin, and second what lies between them: nanoseconds since 1970.
+const (
+	begin  = 1_700_000_000 * second
+	second = int64(1_000_000_000)
+)
 
 // series is points of one tag: what a store is given, and what it gives back.
 type series struct {
 	tag    int
-	times  []int64 // milliseconds since 1970, rising
+	times  []int64 // nanoseconds since 1970, rising
 	values []float64
 }
 
@@ -67,9 +71,9 @@ func window(from int64, seconds int, next *random) []series {
 		s.times = make([]int64, seconds)
 		s.values = make([]float64, seconds)
 		for i := range seconds {
-			at := from + int64(i)*1000
+			at := from + int64(i)*second
 			s.times[i] = at
-			level := float64(20_000+tag*1000) + float64(at/1000%3600)
+			level := float64(20_000+tag*1000) + float64(at/second%3600)
 			s.values[i] = (level + float64(next.below(500))) / 1000
 		}
 	}
