@@ -43,6 +43,8 @@ enum Experiment {
     Memory(experiments::memory::Arguments),
     /// The server under load: line protocol over HTTP, and questions.
     Server(experiments::server::Arguments),
+    /// Messages of an MQTT broker into the server; needs mosquitto.
+    Mqtt(experiments::mqtt::Arguments),
     #[command(hide = true)]
     ServerChild(experiments::server::ChildArguments),
     #[command(hide = true)]
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Experiment::Wa(arguments) => experiments::wa::run(&arguments),
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
         Experiment::Server(arguments) => experiments::server::run(&arguments),
+        Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),
         Experiment::ServerChild(arguments) => experiments::server::run_child(&arguments),
         Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };

@@ -5,6 +5,7 @@ pub(crate) mod data;
 pub(crate) mod events;
 pub(crate) mod golsm;
 pub(crate) mod memory;
+pub(crate) mod mqtt;
 pub(crate) mod respawn;
 pub(crate) mod server;
 pub(crate) mod tiles;

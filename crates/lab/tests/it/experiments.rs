@@ -392,3 +392,29 @@ fn server_asks_every_question_of_a_process_of_its_own() {
     assert!(reading["peak_bytes"].as_u64().unwrap() > 1 << 20);
     assert_judged(&report, 9);
 }
+
+/// Each message that the broker took is in the database.
+#[test]
+fn mqtt_stores_what_the_broker_takes() {
+    if Command::new("mosquitto").arg("-h").output().is_err() {
+        assert_ne!(
+            std::env::var("TEST_CLIENTS").as_deref(),
+            Ok("required"),
+            "mosquitto is not installed"
+        );
+        eprintln!("skipped: mosquitto is not installed");
+        return;
+    }
+    let (text, report) = lab("mqtt", &["--messages", "4000", "--window", "50"]);
+    assert!(text.contains("| 4000 messages, 4 clients |"), "{text}");
+    let figures = &report["figures"];
+    for name in [
+        "messages_per_second",
+        "published_per_second",
+        "server_cpu_us_per_message",
+        "server_peak_bytes",
+    ] {
+        assert!(figures[name].as_f64().unwrap() > 0.0, "{name}: {figures}");
+    }
+    assert_judged(&report, 1);
+}

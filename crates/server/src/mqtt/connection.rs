@@ -3,7 +3,7 @@
 //! Invariant: what is received by a connection that has ended is not acknowledged; the number of the connection rises under the
 //! lock that acknowledgements are made under, and what was queued for the old one is thrown away there.
 
-use super::{MESSAGE_BYTES, Message, PERMIT_BYTES, Shared, options};
+use super::{MESSAGE_BYTES, Message, Room, Shared, options};
 use crate::request::now;
 use crate::settings::Subscription;
 use headwater::Timestamp;
@@ -16,7 +16,7 @@ use rumqttc::v5::mqttbytes::v5::{
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc};
 
 /// The first pause after a lost connection, and the longest.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -40,7 +40,7 @@ struct Reading {
     shared: Arc<Shared>,
     events: EventLoop,
     queue: Option<mpsc::Sender<Message>>,
-    room: Arc<Semaphore>,
+    room: Room,
     is_connected: bool,
     pause: Duration,
     /// The time of the newest message, so that no two have the same.
@@ -62,7 +62,7 @@ impl Connection {
         self,
         shared: Arc<Shared>,
         queue: mpsc::Sender<Message>,
-        room: Arc<Semaphore>,
+        room: Room,
         stored: Arc<Notify>,
     ) {
         let mut stopping = shared.stopping.clone();
@@ -197,14 +197,17 @@ impl Reading {
             return;
         };
         let bytes = publish.payload.len() + publish.topic.len() + MESSAGE_BYTES;
-        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
         // Nothing more is read meanwhile; a broker that loses patience sends again what is not acknowledged.
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else {
+        let Some(room) = self.room.take(bytes).await else {
             return;
         };
         // No two messages have the same time, or the second would take the place of the first.
         let arrived = now().as_nanos().max(self.newest.saturating_add(1));
         self.newest = arrived;
+        let is_skipped = publish.retain && skips_retained(shared, &publish.topic);
+        if is_skipped {
+            shared.figures.skipped.inc();
+        }
         let message = Message {
             topic: publish.topic,
             payload: publish.payload,
@@ -213,13 +216,9 @@ impl Reading {
             qos: publish.qos,
             arrived: Timestamp::from_nanos(arrived),
             received: Instant::now(),
+            is_skipped,
             _room: room,
         };
-        if publish.retain && skips_retained(shared, &message) {
-            shared.figures.skipped.inc();
-            shared.acknowledge(&[message]);
-            return;
-        }
         shared.figures.waiting.inc();
         if queue.send(message).await.is_err() {
             // Storing has ended, by a panic that ends this too.
@@ -287,8 +286,8 @@ fn filter(subscription: &Subscription) -> Filter {
 }
 
 /// A broker may send kept messages all the same, for another subscription that meets the topic.
-fn skips_retained(shared: &Shared, message: &Message) -> bool {
-    let Ok(topic) = std::str::from_utf8(&message.topic) else {
+fn skips_retained(shared: &Shared, topic: &[u8]) -> bool {
+    let Ok(topic) = std::str::from_utf8(topic) else {
         return false;
     };
     let mut subscriptions = shared.settings.subscriptions.iter();

@@ -64,8 +64,37 @@ struct Message {
     qos: QoS,
     arrived: Timestamp,
     received: Instant,
+    /// It is only to be acknowledged: the broker had kept it, and such are not wanted.
+    is_skipped: bool,
     /// Given back when it is stored.
     _room: OwnedSemaphorePermit,
+}
+
+/// Room for messages, in permits of [`PERMIT_BYTES`].
+struct Room {
+    permits: Arc<Semaphore>,
+    all: u32,
+}
+
+impl Room {
+    fn new(permits: usize) -> Room {
+        let all = u32::try_from(permits).unwrap_or(u32::MAX).max(1);
+        Room {
+            permits: Arc::new(Semaphore::new(all as usize)),
+            all,
+        }
+    }
+
+    /// Waits until there is room for so many bytes; for more than all there is, until nothing else is there.
+    async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
+        let permits = permits.min(self.all);
+        // It fails only when the semaphore is closed, which nobody does.
+        Arc::clone(&self.permits)
+            .acquire_many_owned(permits)
+            .await
+            .ok()
+    }
 }
 
 /// What the tasks share.
@@ -165,7 +194,7 @@ async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
         }
     };
     let (send, receive) = mpsc::channel(usize::from(settings.receive_max).max(1024));
-    let room = settings.bytes_max.max(settings.packet_max + MESSAGE_BYTES) / PERMIT_BYTES;
+    let room = settings.bytes_max.max(settings.packet_max) / PERMIT_BYTES;
     let shared = Arc::new(Shared {
         stopping: app.stopping.clone(),
         app,
@@ -179,8 +208,7 @@ async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
     shared.figures.waiting.set(0);
     let stored = Arc::new(Notify::new());
     let storing = storing::run(Arc::clone(&shared), receive, Arc::clone(&stored));
-    let room = Arc::new(Semaphore::new(room));
-    let connection = connection.run(Arc::clone(&shared), send, room, stored);
+    let connection = connection.run(Arc::clone(&shared), send, Room::new(room), stored);
     tokio::join!(connection, storing);
 }
 

@@ -187,7 +187,8 @@ impl Taker {
                 self.shared.app.ingest.call(move |door| {
                     let parsed = {
                         let mut parser = parser.lock();
-                        for (number, message) in (1..).zip(messages.iter()) {
+                        let numbered = (1..).zip(messages.iter());
+                        for (number, message) in numbered.filter(|(_, m)| !m.is_skipped) {
                             let topic = String::from_utf8_lossy(&message.topic);
                             parser.add(&topic, &message.payload, message.arrived, number);
                         }

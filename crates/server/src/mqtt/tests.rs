@@ -89,3 +89,20 @@ fn what_a_closed_database_cannot_store_is_not_acknowledged_and_comes_again() {
     let second = last.iter().find(|l| l.field == "second").unwrap();
     assert_eq!(second.value, Value::F64(2.0));
 }
+
+#[test]
+fn a_message_of_the_largest_size_finds_room_although_others_take_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let room = super::Room::new(16);
+        let small = room.take(1).await;
+        let whole = room.take(1 << 30);
+        let waits = tokio::time::timeout(Duration::from_millis(20), whole).await;
+        assert!(waits.is_err() && small.is_some());
+        drop(small);
+        assert!(room.take(1 << 30).await.is_some());
+    });
+}

@@ -109,6 +109,7 @@ fn every_payload_comes_in_and_bad_ones_are_counted_and_skipped() {
     }
     let broker = Broker::start();
     broker.client("kept/old", &["-r", "-m", "1"], "");
+    broker.client("plant/oslo/pump 0/setpoint", &["-r", "-m", "7"], "");
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), &(broker_settings(&broker) + SUBSCRIPTIONS));
     until_figure(&server, CONNECTED, 1.0);
@@ -165,6 +166,8 @@ fn every_payload_comes_in_and_bad_ones_are_counted_and_skipped() {
         plain(values(&db, &machine, "state")),
         [Value::String("running".to_owned())]
     );
+    let kept = StreamName::new("machines", [("site", "oslo"), ("device", "pump 0")]);
+    assert_eq!(plain(values(&db, &kept, "setpoint")), [Value::F64(7.0)]);
     let weather = StreamName::new("weather", [("device", "d1"), ("line", "a")]);
     let at = 1_700_000_000_123_000_000;
     assert_eq!(values(&db, &weather, "temp"), [(at, Value::F64(4.5))]);

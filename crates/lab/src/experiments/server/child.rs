@@ -2,6 +2,8 @@
 
 use crate::harness::Failure;
 use headwater_server::Settings;
+use headwater_server::settings::{Broker, Subscription};
+use headwater_wire::message::{MessageRules, PayloadForm, TopicPattern};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,12 +14,27 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct ChildArguments {
     #[arg(long)]
     db: PathBuf,
+    /// Takes messages from a broker on this port.
+    #[arg(long)]
+    mqtt_port: Option<u16>,
 }
 
 /// The child's part: serves until SIGTERM, and tells its address once it answers.
 pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     let mut settings = Settings::new(&arguments.db);
     settings.http_addr.set_port(0);
+    if let Some(port) = arguments.mqtt_port {
+        settings.mqtt.broker = Some(Broker {
+            tls: false,
+            host: "127.0.0.1".to_owned(),
+            port,
+        });
+        settings.mqtt.client_id = "lab".to_owned();
+        let topic = TopicPattern::parse("plant/{site}/{device}/{field}")?;
+        let mut rules = MessageRules::new(topic, PayloadForm::Value);
+        rules.table = Some("machines".to_owned());
+        settings.mqtt.subscriptions = vec![Subscription::new(rules)];
+    }
     headwater_server::serve(settings, |url| println!("{url}"))?;
     Ok(())
 }
@@ -39,10 +56,16 @@ pub(crate) struct Used {
 impl Server {
     /// Starts one and waits until it answers.
     pub(crate) fn start(db: &Path) -> Result<Server, Failure> {
+        Server::start_with(db, &[])
+    }
+
+    /// As [`Server::start`], told more.
+    pub(crate) fn start_with(db: &Path, arguments: &[&str]) -> Result<Server, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("server-child")
             .arg("--db")
             .arg(db)
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
@@ -63,32 +86,7 @@ impl Server {
 
     /// CPU time over all threads, and the memory that is resident and that was at most, until now.
     pub(crate) fn used(&self) -> Result<Used, Failure> {
-        let read =
-            |what: &str| std::fs::read_to_string(format!("/proc/{}/{what}", self.child.id()));
-        // The name of the program, in parentheses, may hold blanks; user and system time are the 12th and 13th word after it.
-        let stat = read("stat")?;
-        let words: Vec<&str> = stat
-            .rsplit_once(')')
-            .map(|(_, rest)| rest.split_whitespace().collect())
-            .unwrap_or_default();
-        let ticks: f64 = words
-            .get(11..13)
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|w| w.parse::<f64>().ok())
-            .sum();
-        let status = read("status")?;
-        let bytes = |name: &str| {
-            let line = status.lines().find_map(|l| l.strip_prefix(name));
-            let kib = line.and_then(|p| p.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-            kib.unwrap_or(0) * 1024
-        };
-        Ok(Used {
-            // Linux tells programs 100 ticks a second, whatever it counts itself.
-            cpu_seconds: ticks / 100.0,
-            peak_bytes: bytes("VmHWM:"),
-            resident_bytes: bytes("VmRSS:"),
-        })
+        used_of(self.child.id())
     }
 
     /// Stops it in order and waits for its end. Gives the CPU time that all of its life took.
@@ -106,6 +104,35 @@ impl Server {
         }
         Ok(used.cpu_seconds)
     }
+}
+
+/// CPU time over all threads of a process, and the most memory that was resident, until now.
+pub(crate) fn used_of(process: u32) -> Result<Used, Failure> {
+    let read = |what: &str| std::fs::read_to_string(format!("/proc/{process}/{what}"));
+    // The name of the program, in parentheses, may hold blanks; user and system time are the 12th and 13th word after it.
+    let stat = read("stat")?;
+    let words: Vec<&str> = stat
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().collect())
+        .unwrap_or_default();
+    let ticks: f64 = words
+        .get(11..13)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|w| w.parse::<f64>().ok())
+        .sum();
+    let status = read("status")?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name));
+        let kib = line.and_then(|p| p.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    };
+    Ok(Used {
+        // Linux tells programs 100 ticks a second, whatever it counts itself.
+        cpu_seconds: ticks / 100.0,
+        peak_bytes: bytes("VmHWM:"),
+        resident_bytes: bytes("VmRSS:"),
+    })
 }
 
 impl Drop for Server {

@@ -15,7 +15,7 @@ mod reading;
 mod soak;
 mod writing;
 
-pub(crate) use child::{ChildArguments, run_child};
+pub(crate) use child::{ChildArguments, Server, Used, run_child, used_of};
 
 use crate::harness::{Bench, Common, Failure, Targets};
 use serde::Serialize;

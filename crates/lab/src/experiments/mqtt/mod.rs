@@ -1,0 +1,233 @@
+//! Messages of an MQTT broker into the server: publishers, mosquitto and server on one machine.
+//!
+//! Each client publishes bare values with QoS 1 to a topic of its own, with a bounded number that the broker has not acknowledged.
+//! The time runs from the first message until the server has everything on the medium and has told the broker so. Each round
+//! gets a fresh database and a fresh broker, which keeps nothing on disk. What the server leaves is counted.
+
+mod broker;
+mod publisher;
+
+use crate::experiments::server::{Server, Used, used_of};
+use crate::harness::{Bench, Bound, Common, Failure, Targets};
+use crate::machine::SyncProbe;
+use crate::table;
+use broker::Broker;
+use headwater::{Database, Options, ScanSpec, StreamName};
+use serde::Serialize;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a round may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Options of the experiment.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Messages in all.
+    #[arg(long, default_value_t = 200_000)]
+    messages: usize,
+    /// Clients that publish.
+    #[arg(long, default_value_t = 4)]
+    clients: usize,
+    /// Messages a client sends ahead of their acknowledgement by the broker.
+    #[arg(long, default_value_t = 256)]
+    window: usize,
+}
+
+/// Medians over rounds.
+#[derive(Debug, Serialize)]
+struct Figures {
+    messages: usize,
+    clients: usize,
+    /// From the first message until all are stored and acknowledged.
+    messages_per_second: f64,
+    /// Until the broker has told the clients that it has all.
+    published_per_second: f64,
+    server_cpu_us_per_message: f64,
+    broker_cpu_us_per_message: f64,
+    server_peak_bytes: u64,
+    sync_median_us: f64,
+    spread_percent: (f64, f64),
+}
+
+struct Round {
+    seconds: f64,
+    published_seconds: f64,
+    server: Used,
+    broker_cpu_seconds: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let bench = Bench::new("mqtt", &arguments.common)?;
+    let mut probe = SyncProbe::new(bench.path("sync-probe"))?;
+    let (warm_up, rounds) = bench.rounds();
+    let mut all = Vec::new();
+    for round in 0..warm_up + rounds {
+        probe.sample(64)?;
+        let one = measure(&bench, arguments)?;
+        probe.sample(64)?;
+        if round >= warm_up {
+            all.push(one);
+        }
+    }
+    let messages = (arguments.messages / arguments.clients.max(1)) * arguments.clients.max(1);
+    let count = messages as f64;
+    let of = |figure: &dyn Fn(&Round) -> f64| table::median(all.iter().map(figure).collect());
+    let (rate, least, most) = of(&|r| count / r.seconds);
+    let figures = Figures {
+        messages,
+        clients: arguments.clients.max(1),
+        messages_per_second: rate,
+        published_per_second: of(&|r| count / r.published_seconds).0,
+        server_cpu_us_per_message: of(&|r| r.server.cpu_seconds * 1e6 / count).0,
+        broker_cpu_us_per_message: of(&|r| r.broker_cpu_seconds * 1e6 / count).0,
+        server_peak_bytes: all.iter().map(|r| r.server.peak_bytes).max().unwrap_or(0),
+        sync_median_us: probe.median_us(),
+        spread_percent: (least, most),
+    };
+    print(&figures);
+    let mut targets = Targets::default();
+    targets.add(
+        "messages of QoS 1, stored and acknowledged",
+        Bound::AtLeast(10_000.0),
+        "/s",
+        figures.messages_per_second,
+    );
+    bench.finish(&figures, &targets)
+}
+
+fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
+    let dir = bench.path("mqtt");
+    std::fs::create_dir_all(&dir)?;
+    let clients = arguments.clients.max(1);
+    let each = arguments.messages / clients;
+    let broker = Broker::start(&dir)?;
+    let db = dir.join("db");
+    let server = Server::start_with(&db, &["--mqtt-port", &broker.port.to_string()])?;
+    // Until the subscription is there, nobody keeps messages for it.
+    let mut first = 0;
+    let start = Instant::now();
+    while figure(server.addr, "headwater_mqtt_messages_done_total ")? < 1 {
+        publisher::publish(broker.port, "plant/lab/first/temp", 1, 1)?;
+        first += 1;
+        patient(start, "the first message")?;
+    }
+    let wanted = (each * clients) as u64;
+    settled(server.addr, first)?;
+    let (server_before, broker_before) = (server.used()?, used_of(broker.id())?);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients)
+            .map(|client| {
+                let (port, window) = (broker.port, arguments.window.max(1));
+                scope.spawn(move || {
+                    let topic = format!("plant/lab/d{client}/temp");
+                    publisher::publish(port, &topic, each, window).map_err(|e| e.to_string())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            let ended = thread.join().map_err(|_| "a client panicked")?;
+            Ok::<(), Failure>(ended?)
+        })
+    })?;
+    let published_seconds = start.elapsed().as_secs_f64();
+    settled(server.addr, first + wanted)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let used = server.used()?;
+    let broker_cpu_seconds = used_of(broker.id())?.cpu_seconds - broker_before.cpu_seconds;
+    server.stop()?;
+    drop(broker);
+    check(&db, clients, each)?;
+    std::fs::remove_dir_all(&dir)?;
+    Ok(Round {
+        seconds,
+        published_seconds,
+        server: Used {
+            cpu_seconds: used.cpu_seconds - server_before.cpu_seconds,
+            ..used
+        },
+        broker_cpu_seconds,
+    })
+}
+
+/// Waits until so many messages are stored.
+fn settled(addr: SocketAddr, messages: u64) -> Result<(), Failure> {
+    let start = Instant::now();
+    while figure(addr, "headwater_mqtt_messages_done_total ")? < messages {
+        patient(start, "the messages")?;
+        // Often enough for the precision of a round of some seconds, and seldom enough to cost nothing.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn patient(start: Instant, what: &str) -> Result<(), Failure> {
+    if start.elapsed() > PATIENCE {
+        return Err(format!("{what} did not come within {PATIENCE:?}").into());
+    }
+    Ok(())
+}
+
+/// A figure of `/metrics`.
+fn figure(addr: SocketAddr, name: &str) -> Result<u64, Failure> {
+    let mut stream = TcpStream::connect(addr)?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.trim().parse().ok());
+    number.ok_or_else(|| format!("/metrics has no number `{name}`").into())
+}
+
+/// Everything that the broker took is there.
+fn check(db: &Path, clients: usize, each: usize) -> Result<(), Failure> {
+    let db = Database::open(Options::new(db))?;
+    let snapshot = db.snapshot()?;
+    for client in 0..clients {
+        let tags = [("site", "lab".to_owned()), ("device", format!("d{client}"))];
+        let stream = StreamName::new("machines", tags);
+        let mut rows = 0;
+        for chunk in snapshot.scan(&stream, &ScanSpec::default())? {
+            rows += chunk?.times.len();
+        }
+        if rows != each {
+            return Err(format!("{stream}: {rows} rows, sent were {each}").into());
+        }
+    }
+    drop(snapshot);
+    db.close()?;
+    Ok(())
+}
+
+fn print(figures: &Figures) {
+    println!("Bare values with QoS 1 over mosquitto, synced; everything on the same machine:\n");
+    let row = vec![
+        format!("{} messages, {} clients", figures.messages, figures.clients),
+        format!("{:.0}", figures.messages_per_second),
+        format!("{:.0}", figures.published_per_second),
+        format!(
+            "{:+.0} … {:+.0} %",
+            figures.spread_percent.0, figures.spread_percent.1
+        ),
+        format!("{:.1}", figures.server_cpu_us_per_message),
+        format!("{:.1}", figures.broker_cpu_us_per_message),
+        format!("{:.0}", figures.server_peak_bytes as f64 / (1 << 20) as f64),
+        format!("{:.0}", figures.sync_median_us),
+    ];
+    let heads = [
+        "case",
+        "stored/s",
+        "published/s",
+        "spread",
+        "server CPU µs a message",
+        "broker CPU µs a message",
+        "peak MiB",
+        "sync µs",
+    ];
+    table::print(&heads, &[row]);
+}
