@@ -210,7 +210,7 @@ typedef struct hw_error {
 
 // Text: a pointer and a number of bytes. No NUL is needed, and one would be part of the text. NULL with length 0 is the empty text.
 typedef struct hw_str {
-  // UTF-8; bytes of any content where a function takes bytes.
+  // UTF-8; bytes of any content where a function takes bytes, and for paths on Unix.
   const char *data;
   // Bytes.
   size_t length;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_str {
-    /// UTF-8; bytes of any content where a function takes bytes.
+    /// UTF-8; bytes of any content where a function takes bytes, and for paths on Unix.
     pub data: *const c_char,
     /// Bytes.
     pub length: usize,
@@ -48,8 +48,14 @@ impl hw_str {
         slice(self.data.cast::<u8>(), self.length, what)
     }
 
-    /// A path of this machine.
+    /// A path of this machine. On Unix it may be any bytes, elsewhere it is UTF-8.
     pub(crate) fn path(self, what: &str) -> Outcome<PathBuf> {
+        #[cfg(unix)]
+        let path = {
+            use std::os::unix::ffi::OsStrExt;
+            PathBuf::from(std::ffi::OsStr::from_bytes(self.bytes(what)?))
+        };
+        #[cfg(not(unix))]
         let path = PathBuf::from(self.read(what)?);
         if path.as_os_str().is_empty() {
             return Err(invalid(format!("{what}: expected a path, found nothing")));

@@ -333,3 +333,22 @@ fn codes_and_versions_have_names() {
     assert_eq!(text(hw_version()), env!("CARGO_PKG_VERSION"));
     assert_eq!((hw_abi_version(), hw_nothing()), (HW_ABI_VERSION, HW_OK));
 }
+
+#[test]
+#[cfg(unix)]
+fn a_path_is_any_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.db"));
+    let bytes = path.as_os_str().as_bytes();
+    let name = hw_str {
+        data: bytes.as_ptr().cast(),
+        length: bytes.len(),
+    };
+    // SAFETY: the path is as long as said.
+    unsafe {
+        let db = get(|out, e| hw_open(name, null(), out, e));
+        ok(|e| hw_close(db, e));
+    }
+    assert!(path.join("meta.redb").is_file());
+}
