@@ -122,6 +122,7 @@ impl Refusals {
     }
 
     /// The first one of each code that was kept: line, code and message.
+    #[cfg(feature = "mqtt")]
     pub(crate) fn first_of_each(&self) -> Vec<(u64, &'static str, &str)> {
         let mut found: Vec<(u64, &'static str, &str)> = Vec::new();
         for line in &self.lines {
