@@ -136,7 +136,7 @@ go: ## Build the library and the Go package on it (bindings/go), and run its tes
 # After `unit`, whose tests of the C interface leave the library there.
 go-test:
 	$(call section,'Tests of the Go package')
-	@LIBRARY='$(CARGO_TARGET_DIR)/debug/deps/libheadwater_ffi.a' bindings/go/test
+	@LIBRARY='$(abspath $(CARGO_TARGET_DIR))/debug/deps/libheadwater_ffi.a' bindings/go/test
 
 go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARGS='-bench Read/anywhere' for some
 	$(call section,'The library, optimised')
