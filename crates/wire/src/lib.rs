@@ -20,6 +20,7 @@ mod number;
 pub mod opentsdb;
 mod parsed;
 pub mod prometheus;
+pub mod postgres;
 pub mod query;
 mod refusal;
 pub mod tile;

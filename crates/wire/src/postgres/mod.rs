@@ -1,0 +1,43 @@
+//! PostgreSQL's protocol, version 3: messages of clients in, messages of servers out, and where statements end.
+//!
+//! Purpose: framing and nothing else. What a statement means, types of values and sockets are the server's.
+//!
+//! Invariants: a message is read only when all of it is there, and only from its own bytes; every count in it is checked
+//! against what is left of it. No input makes a reader panic, or hold more than a few times the message's length.
+//! Failure: [`Malformed`] says what is wrong; after it nothing more can be read from that connection.
+//!
+//! Source: the chapter "Frontend/Backend Protocol" of PostgreSQL's documentation.
+
+mod backend;
+mod frontend;
+mod statements;
+
+pub use backend::{Column, Format, Notice, Severity, TransactionStatus, Writer};
+pub use frontend::{First, Message, Target, first, message};
+pub use statements::{Piece, split, words};
+
+/// Bytes that are no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// The length cannot be, or is more than is allowed.
+    #[error("a message of {length} bytes, of which {most} are the most here")]
+    Length {
+        /// What it says.
+        length: u32,
+        /// What would be allowed.
+        most: u32,
+    },
+    /// It ends before what it should hold, or goes on after it.
+    #[error("a message of type {0} whose parts do not fit its length")]
+    Parts(char),
+    /// A text that is not UTF-8.
+    #[error("a message of type {0} whose text is not UTF-8")]
+    Text(char),
+    /// No message begins with this byte.
+    #[error("no message begins with byte {0}")]
+    Unknown(u8),
+    /// The first message asks for a protocol that this is not.
+    #[error("protocol version {0}.{1} is not spoken here; this is version 3.0")]
+    Version(u16, u16),
+}
