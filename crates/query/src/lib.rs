@@ -24,6 +24,7 @@ mod parameters;
 mod placed;
 mod plans;
 mod pyramid;
+pub mod postgres;
 mod session;
 mod settings;
 mod statement;

@@ -1,0 +1,162 @@
+//! Turns statements as PostgreSQL's clients write them into ones that the planner takes.
+//!
+//! Only what differs is changed: qualified functions and operators of `pg_catalog`, casts to types of the catalog,
+//! `ARRAY(…)`, functions in `FROM`, what asks about the session itself, and subqueries over tables that are always empty. A
+//! statement without any of these comes back as it was, byte for byte, so that places in errors stay right.
+
+mod empty;
+mod expressions;
+mod labels;
+mod relations;
+
+use super::schema::Listing;
+use super::variables::{VariableError, Variables};
+use datafusion::sql::sqlparser::ast::{
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, TableFactor, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// A statement that has been looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewritten {
+    /// What to run; `None` = the statement as it is.
+    pub sql: Option<String>,
+    /// The names of the result's columns, where PostgreSQL has other ones; `None` = there is a `*`, or it is no query.
+    pub labels: Option<Vec<Option<String>>>,
+    /// Settings that the statement changes by `set_config`.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Looks at a statement. One that cannot be read is left to the planner, which says why.
+///
+/// # Errors
+/// When it asks for a setting that there is not.
+pub fn rewrite(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten, VariableError> {
+    let as_is = Rewritten {
+        sql: None,
+        labels: None,
+        settings: Vec::new(),
+    };
+    let Ok(mut statements) = Parser::parse_sql(&PostgreSqlDialect {}, sql) else {
+        return Ok(as_is);
+    };
+    let [statement] = statements.as_mut_slice() else {
+        return Ok(as_is);
+    };
+    let labels = labels::of(statement);
+    let mut rewriter = Rewriter {
+        session: Session {
+            user: listing.user(),
+            database: listing.database(),
+            variables: listing.variables(),
+            process,
+        },
+        shown: listing.tables().map_or_else(
+            // The planner meets the same error, and tells it.
+            |_| BTreeSet::new(),
+            |tables| tables.into_iter().map(|table| table.name).collect(),
+        ),
+        named: BTreeSet::new(),
+        settings: Vec::new(),
+        changed: false,
+    };
+    rewriter.changed |= labels::distinguish(statement);
+    if let ControlFlow::Break(error) = statement.visit(&mut rewriter) {
+        return Err(error);
+    }
+    Ok(Rewritten {
+        sql: rewriter.changed.then(|| statement.to_string()),
+        labels,
+        settings: rewriter.settings,
+    })
+}
+
+/// What is asked about the session itself.
+struct Session {
+    user: String,
+    database: String,
+    variables: Variables,
+    process: u32,
+}
+
+struct Rewriter {
+    session: Session,
+    /// Tables of the user.
+    shown: BTreeSet<String>,
+    /// Names that `WITH` gives.
+    named: BTreeSet<String>,
+    settings: Vec<(String, String)>,
+    changed: bool,
+}
+
+impl VisitorMut for Rewriter {
+    type Break = VariableError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<VariableError> {
+        for Cte { alias, .. } in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.named.insert(alias.name.value.to_lowercase());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<VariableError> {
+        self.relation(factor);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
+        if let Some(nothing) = empty::instead_of(expr) {
+            self.put(expr, nothing);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
+        match self.expression(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+impl Rewriter {
+    fn put(&mut self, expr: &mut Expr, new: Expr) {
+        *expr = new;
+        self.changed = true;
+    }
+
+    /// Puts in what a text says. The text is made here, and of expressions that were read before.
+    fn put_text(&mut self, expr: &mut Expr, text: &str) {
+        let parsed = Parser::new(&PostgreSqlDialect {})
+            .try_with_sql(text)
+            .and_then(|mut parser| parser.parse_expr());
+        if let Ok(new) = parsed {
+            self.put(expr, new);
+        }
+    }
+}
+
+/// The last part of a name in small letters, if the others are schemas of PostgreSQL's own.
+fn catalog_name(name: &ObjectName) -> Option<String> {
+    let parts: Option<Vec<&Ident>> = name.0.iter().map(ObjectNamePart::as_ident).collect();
+    match parts?.as_slice() {
+        [name] => Some(small(name)),
+        [schema, name]
+            if ["pg_catalog", "information_schema"].contains(&small(schema).as_str()) =>
+        {
+            Some(small(name))
+        }
+        _ => None,
+    }
+}
+
+/// A name as it counts: in small letters unless quoted.
+fn small(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}
