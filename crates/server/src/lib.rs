@@ -26,6 +26,8 @@ mod metrics;
 mod mqtt;
 mod notify;
 mod opentsdb;
+#[cfg(feature = "sql")]
+mod postgres;
 mod request;
 mod routes;
 mod series;

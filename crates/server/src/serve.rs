@@ -45,6 +45,17 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The address for clients of PostgreSQL cannot be listened on.
+    #[cfg(feature = "sql")]
+    #[error(
+        "cannot listen on {addr} for clients of PostgreSQL: {source}; name another with --postgres-addr"
+    )]
+    ListenPostgres {
+        /// The address asked for.
+        addr: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// Others could reach the server, and nothing would keep them out.
     #[error(
         "{0} can be reached from other machines, and there are no tokens: make one with `headwater token create`, listen on 127.0.0.1, or say --allow-open if everyone may read and write everything"
@@ -80,6 +91,9 @@ pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
     addr: SocketAddr,
+    /// For clients of PostgreSQL.
+    #[cfg(feature = "sql")]
+    postgres: Option<TcpListener>,
     certificate: Option<Arc<Certificate>>,
     stop: watch::Sender<bool>,
     /// Where messages come from, besides requests.
@@ -98,16 +112,27 @@ impl Server {
         let guard = Guard::new(TokenFile::of_database(settings.db()))?;
         let certificate = Certificate::new(&settings)?.map(Arc::new);
         let reachable = !addr.ip().is_loopback();
-        if reachable && guard.is_open() && !settings.allow_open {
-            return Err(StartError::Open(addr));
-        }
-        if reachable && !guard.is_open() && certificate.is_none() && !settings.allow_plaintext {
-            return Err(StartError::Plaintext(addr));
+        for addr in [Some(addr), settings.postgres_addr].into_iter().flatten() {
+            let reachable = !addr.ip().is_loopback();
+            if reachable && guard.is_open() && !settings.allow_open {
+                return Err(StartError::Open(addr));
+            }
+            if reachable && !guard.is_open() && certificate.is_none() && !settings.allow_plaintext {
+                return Err(StartError::Plaintext(addr));
+            }
         }
         let listener = TcpListener::bind(addr)
             .await
             .map_err(|source| StartError::Listen { addr, source })?;
         let addr = listener.local_addr()?;
+        #[cfg(feature = "sql")]
+        let postgres = match settings.postgres_addr {
+            None => None,
+            Some(addr) => {
+                let bound = TcpListener::bind(addr).await;
+                Some(bound.map_err(|source| StartError::ListenPostgres { addr, source })?)
+            }
+        };
         let options = settings.engine.clone();
         let db = tokio::task::spawn_blocking(|| Database::open(options))
             .await
@@ -155,6 +180,8 @@ impl Server {
             app: Arc::new(app),
             listener,
             addr,
+            #[cfg(feature = "sql")]
+            postgres,
             certificate,
             stop,
             #[cfg(feature = "mqtt")]
@@ -173,6 +200,13 @@ impl Server {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where it listens for clients of PostgreSQL, if it does.
+    #[cfg(feature = "sql")]
+    #[must_use]
+    pub fn postgres_addr(&self) -> Option<SocketAddr> {
+        self.postgres.as_ref()?.local_addr().ok()
     }
 
     /// The address of its page.
@@ -198,11 +232,15 @@ impl Server {
             stop: stopping,
             #[cfg(feature = "mqtt")]
             source,
+            #[cfg(feature = "sql")]
+            postgres,
             ..
         } = self;
         #[cfg(feature = "mqtt")]
         let source = source.map(|source| source.run(Arc::clone(&app)));
         let keeper = tokio::spawn(keep(Arc::clone(&app), certificate.clone()));
+        #[cfg(feature = "sql")]
+        let certificate_of_doors = certificate.clone();
         let listening = Listening {
             app: Arc::clone(&app),
             listener,
@@ -210,6 +248,27 @@ impl Server {
             router: routes::router(Arc::clone(&app)),
         };
         let served = listening.run(app.stopping.clone());
+        #[cfg(feature = "sql")]
+        let served = {
+            let door = postgres.map(|listener| {
+                crate::postgres::Door {
+                    app: Arc::clone(&app),
+                    listener,
+                    certificate: certificate_of_doors,
+                }
+                .run(app.stopping.clone())
+            });
+            async {
+                let door = async {
+                    match door {
+                        Some(door) => door.await,
+                        None => true,
+                    }
+                };
+                let (served, door) = tokio::join!(served, door);
+                served && door
+            }
+        };
         let ended = {
             let wait = async {
                 // An error means that the sender is gone: that is a stop too.

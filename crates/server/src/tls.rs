@@ -44,6 +44,14 @@ impl Certificate {
         Arc::clone(&self.config.read())
     }
 
+    /// For the next connection of a protocol that is not HTTP, and so offers none by ALPN.
+    #[cfg(feature = "sql")]
+    pub(crate) fn plain_config(&self) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.config());
+        config.alpn_protocols = vec![b"postgresql".to_vec()];
+        Arc::new(config)
+    }
+
     /// Reads the files again if they have changed, or anyway.
     pub(crate) fn refresh(&self, anyway: bool) {
         let now = changed(&self.cert, &self.key);

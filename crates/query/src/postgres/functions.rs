@@ -12,7 +12,7 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -117,6 +117,11 @@ fn numbers(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<Int64Array>
         .ok_or_else(|| exec_datafusion_err!("a whole number is expected"))
 }
 
+/// There is nothing of this name.
+fn missing(sqlstate: &'static str, code: &'static str, message: String) -> DataFusionError {
+    crate::Error::new(code, sqlstate, message).into()
+}
+
 /// A function of one text.
 fn of_text(name: &'static str, f: fn(&str) -> String) -> Arc<ScalarUDF> {
     function(name, DataType::Utf8, move |arrays, rows| {
@@ -155,6 +160,7 @@ fn never(name: &'static str, returns: DataType) -> Arc<ScalarUDF> {
 const WITHOUT_TEXT: &[&str] = &[
     "col_description",
     "obj_description",
+    "pg_advisory_unlock_all",
     "pg_get_constraintdef",
     "pg_get_expr",
     "pg_get_function_arg_default",
@@ -246,8 +252,10 @@ pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
             };
             Some(name.to_owned())
         }),
-        regtype_oid(),
+        regtype_oid("pg_regtype_oid", true),
+        regtype_oid("to_regtype", false),
         regnamespace_oid(),
+        regproc_oid(),
         expand_array(),
     ]);
     all.extend(of_tables(listing));
@@ -298,9 +306,11 @@ fn of_tables(listing: &Arc<dyn Listing>) -> [Arc<ScalarUDF>; 3] {
                     Some(text) => match (find(text), text.parse::<i64>()) {
                         (Some(oid), _) => Ok(Some(i64::from(oid))),
                         (None, Ok(number)) => Ok(Some(number)),
-                        (None, Err(_)) if strict => {
-                            Err(exec_datafusion_err!("relation \"{text}\" does not exist"))
-                        }
+                        (None, Err(_)) if strict => Err(missing(
+                            "42P01",
+                            "unknown_table",
+                            format!("relation \"{text}\" does not exist"),
+                        )),
                         (None, Err(_)) => Ok(None),
                     },
                 })
@@ -315,9 +325,9 @@ fn of_tables(listing: &Arc<dyn Listing>) -> [Arc<ScalarUDF>; 3] {
     ]
 }
 
-/// The number of a type by its name.
-fn regtype_oid() -> Arc<ScalarUDF> {
-    function("pg_regtype_oid", DataType::Int64, |arrays, rows| {
+/// The number of a type by its name; null or an error where there is none.
+fn regtype_oid(name: &'static str, strict: bool) -> Arc<ScalarUDF> {
+    function(name, DataType::Int64, move |arrays, rows| {
         let made = texts(arrays, 0, rows)?
             .iter()
             .map(|text| {
@@ -330,7 +340,12 @@ fn regtype_oid() -> Arc<ScalarUDF> {
                 match PgType::named(element) {
                     Some(pg) if array => Ok(Some(i64::from(pg.array))),
                     Some(pg) => Ok(Some(i64::from(pg.oid))),
-                    None => Err(exec_datafusion_err!("type \"{text}\" does not exist")),
+                    None if !strict => Ok(None),
+                    None => Err(missing(
+                        "42704",
+                        "invalid_value",
+                        format!("type \"{text}\" does not exist"),
+                    )),
                 }
             })
             .collect::<Result<Int64Array>>()?;
@@ -351,9 +366,32 @@ fn regnamespace_oid() -> Arc<ScalarUDF> {
                     "information_schema" => Ok(Some(13_000)),
                     name => match name.parse::<i64>() {
                         Ok(number) => Ok(Some(number)),
-                        Err(_) => Err(exec_datafusion_err!("schema \"{text}\" does not exist")),
+                        Err(_) => Err(missing(
+                            "3F000",
+                            "unknown_table",
+                            format!("schema \"{text}\" does not exist"),
+                        )),
                     },
                 },
+            })
+            .collect::<Result<Int64Array>>()?;
+        Ok(Arc::new(made) as ArrayRef)
+    })
+}
+
+/// The number of a function by its name: `pg_proc` lists none.
+fn regproc_oid() -> Arc<ScalarUDF> {
+    function("pg_regproc_oid", DataType::Int64, |arrays, rows| {
+        let made = texts(arrays, 0, rows)?
+            .iter()
+            .map(|text| match text.map(|text| (text, text.parse::<i64>())) {
+                None => Ok(None),
+                Some((_, Ok(number))) => Ok(Some(number)),
+                Some((text, Err(_))) => Err(missing(
+                    "42883",
+                    "unknown_function",
+                    format!("function \"{text}\" does not exist"),
+                )),
             })
             .collect::<Result<Int64Array>>()?;
         Ok(Arc::new(made) as ArrayRef)

@@ -12,7 +12,8 @@ mod relations;
 use super::schema::Listing;
 use super::variables::{VariableError, Variables};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, TableFactor, VisitMut, VisitorMut,
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor,
+    VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -107,9 +108,28 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<VariableError> {
+        self.changed |= empty::simplify(select);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
         if let Some(nothing) = empty::instead_of(expr) {
             self.put(expr, nothing);
+        }
+        if let Expr::Subquery(query) = expr
+            && empty::may_be_aggregated(query)
+            && let SetExpr::Select(select) = query.body.as_mut()
+        {
+            for item in &mut select.projection {
+                if let SelectItem::UnnamedExpr(inner)
+                | SelectItem::ExprWithAlias { expr: inner, .. } = item
+                    && let Some(most) = expression_of(&format!("max({inner})"))
+                {
+                    *inner = most;
+                    self.changed = true;
+                }
+            }
         }
         ControlFlow::Continue(())
     }
@@ -130,13 +150,18 @@ impl Rewriter {
 
     /// Puts in what a text says. The text is made here, and of expressions that were read before.
     fn put_text(&mut self, expr: &mut Expr, text: &str) {
-        let parsed = Parser::new(&PostgreSqlDialect {})
-            .try_with_sql(text)
-            .and_then(|mut parser| parser.parse_expr());
-        if let Ok(new) = parsed {
+        if let Some(new) = expression_of(text) {
             self.put(expr, new);
         }
     }
+}
+
+/// An expression from its text.
+fn expression_of(text: &str) -> Option<Expr> {
+    Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_expr())
+        .ok()
 }
 
 /// The last part of a name in small letters, if the others are schemas of PostgreSQL's own.

@@ -18,14 +18,19 @@ pub(crate) fn hash(token: &str) -> Hash {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Random bytes from the system's generator, as hexadecimal text.
-pub(crate) fn random_hex<const N: usize>() -> std::io::Result<String> {
+/// Random bytes from the system's generator.
+pub(crate) fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
     rustls::crypto::ring::default_provider()
         .secure_random
         .fill(&mut bytes)
         .map_err(|_| std::io::Error::other("the system gave no random bytes"))?;
-    Ok(hex(&bytes))
+    Ok(bytes)
+}
+
+/// The same as hexadecimal text.
+pub(crate) fn random_hex<const N: usize>() -> std::io::Result<String> {
+    random_bytes::<N>().map(|bytes| hex(&bytes))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

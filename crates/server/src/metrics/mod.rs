@@ -7,6 +7,8 @@
 //! the runtime, at most every few seconds, and the newest ones there are get told: `/metrics` never waits for the engine for long.
 
 mod engine;
+#[cfg(feature = "sql")]
+mod postgres;
 mod process;
 
 pub(crate) use engine::EngineFigures;
@@ -57,6 +59,8 @@ pub(crate) struct Metrics {
     refused: Family<CodeLabel, Counter>,
     connections: Gauge,
     live_clients: Gauge,
+    #[cfg(feature = "sql")]
+    postgres: postgres::PostgresMetrics,
     pub(crate) engine: Arc<EngineFigures>,
 }
 
@@ -97,6 +101,8 @@ impl Metrics {
             refused: Family::default(),
             connections: Gauge::default(),
             live_clients: Gauge::default(),
+            #[cfg(feature = "sql")]
+            postgres: postgres::PostgresMetrics::new(&mut registry),
             engine: Arc::default(),
             registry: Registry::default(),
         };
@@ -193,6 +199,12 @@ impl Metrics {
     /// The connections that are open.
     pub(crate) fn connections(&self) -> &Gauge {
         &self.connections
+    }
+
+    /// The door for PostgreSQL's clients.
+    #[cfg(feature = "sql")]
+    pub(crate) fn postgres(&self) -> &postgres::PostgresMetrics {
+        &self.postgres
     }
 
     /// The clients that follow new data.

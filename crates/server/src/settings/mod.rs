@@ -95,6 +95,14 @@ pub struct Settings {
     pub sql_timeout: Duration,
     /// Most statements at once.
     pub sql_statements_max: usize,
+    /// Where to listen for clients of PostgreSQL; `None` = nowhere.
+    pub postgres_addr: Option<SocketAddr>,
+    /// Most connections of PostgreSQL's protocol at once.
+    pub postgres_connections_max: usize,
+    /// Longest time from a connection of that protocol to its session, TLS and password included.
+    pub postgres_startup_timeout: Duration,
+    /// How long a session of that protocol may be silent.
+    pub postgres_idle_timeout: Duration,
     /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
     pub log_level: String,
     /// How.
@@ -138,6 +146,10 @@ impl Settings {
             sql_memory_all: 256 << 20,
             sql_timeout: Duration::from_secs(30),
             sql_statements_max: 16,
+            postgres_addr: None,
+            postgres_connections_max: 100,
+            postgres_startup_timeout: Duration::from_secs(10),
+            postgres_idle_timeout: Duration::from_secs(3600),
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,
             log_requests: LogRequests::Failed,

@@ -324,6 +324,62 @@ static SERVER: &[Setting] = &[
         about: "Most statements at once; more are answered 503.",
         set: |s, text| within(parse_count(text)?, 1..=10_000).map(|n| s.sql_statements_max = n),
         show: |s| s.sql_statements_max.to_string(),
+        key: "postgres.addr",
+        kind: "ADDR:PORT",
+        allowed: "an IP address and a port, or nothing; port 0 takes any free one",
+        about: "Where to listen for psql, drivers and other clients of PostgreSQL; nowhere without it. Other addresses than those of this machine need tokens and TLS, as for `http_addr`. Not in programs built without `sql`.",
+        set: |s, text| {
+            s.postgres_addr = match text {
+                "" => None,
+                text if cfg!(not(feature = "sql")) => {
+                    return Err(format!(
+                        "this program was built without SQL, so nothing can listen at {text}"
+                    ));
+                }
+                text => Some(text.parse::<SocketAddr>().map_err(|_| {
+                    "expected an address and a port, such as 127.0.0.1:5432 or [::1]:5432"
+                        .to_owned()
+                })?),
+            };
+            Ok(())
+        },
+        show: |s| {
+            s.postgres_addr
+                .map(|addr| addr.to_string())
+                .unwrap_or_default()
+        },
+    },
+    Setting {
+        key: "postgres.connections_max",
+        kind: "N",
+        allowed: "1 to 100000",
+        about: "Most connections of PostgreSQL's clients at once; more are refused.",
+        set: |s, text| {
+            within(parse_count(text)?, 1..=100_000).map(|n| s.postgres_connections_max = n)
+        },
+        show: |s| s.postgres_connections_max.to_string(),
+    },
+    Setting {
+        key: "postgres.startup_timeout",
+        kind: "DURATION",
+        allowed: "100ms to 1h",
+        about: "Longest time from a connection of PostgreSQL's clients to its session, TLS and password included; then it is closed.",
+        set: |s, text| {
+            duration_within(text, Duration::from_millis(100)..=HOUR)
+                .map(|d| s.postgres_startup_timeout = d)
+        },
+        show: |s| show_duration(s.postgres_startup_timeout),
+    },
+    Setting {
+        key: "postgres.idle_timeout",
+        kind: "DURATION",
+        allowed: "1s to 7d",
+        about: "How long a session of PostgreSQL's clients may send nothing, or take nothing of an answer; then it is closed.",
+        set: |s, text| {
+            duration_within(text, SECOND..=Duration::from_secs(7 * 86_400))
+                .map(|d| s.postgres_idle_timeout = d)
+        },
+        show: |s| show_duration(s.postgres_idle_timeout),
     },
     Setting {
         key: "log.level",

@@ -11,7 +11,7 @@ use std::process::Command;
 const PACKAGES: [&str; 2] = ["influxdb==5.3.2", "influxdb-client==1.50.0"];
 
 /// Runs a program; what it printed, or why it failed.
-fn run(command: &mut Command) -> Result<String, String> {
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !output.status.success() {
@@ -25,10 +25,10 @@ fn run(command: &mut Command) -> Result<String, String> {
     Ok(text(&output.stdout))
 }
 
-/// A Python that has the packages.
-fn python() -> Result<PathBuf, String> {
+/// A Python that has these packages.
+pub(crate) fn python(packages: &[&str]) -> Result<PathBuf, String> {
     let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{}", PACKAGES.join("-")));
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{}", packages.join("-")));
     let python = folder.join("bin/python");
     let done = folder.join("done");
     if done.exists() {
@@ -41,9 +41,25 @@ fn python() -> Result<PathBuf, String> {
         .arg(&folder))?;
     run(Command::new(&python)
         .args(["-m", "pip", "install", "--quiet", "--retries", "1"])
-        .args(PACKAGES))?;
+        .args(packages))?;
     std::fs::write(&done, "").map_err(|e| e.to_string())?;
     Ok(python)
+}
+
+/// What a test needs, or nothing where it is missing and need not be there.
+pub(crate) fn or_skip<T>(found: Result<T, String>) -> Option<T> {
+    match found {
+        Ok(found) => Some(found),
+        Err(why) => {
+            assert_ne!(
+                std::env::var("TEST_CLIENTS").as_deref(),
+                Ok("required"),
+                "{why}"
+            );
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
 }
 
 fn last(db: &Database, device: &str, field: &str) -> Option<(i64, Value)> {
@@ -56,17 +72,8 @@ fn last(db: &Database, device: &str, field: &str) -> Option<(i64, Value)> {
 
 #[test]
 fn the_influxdb_packages_can_write() {
-    let python = match python() {
-        Ok(python) => python,
-        Err(why) => {
-            assert_ne!(
-                std::env::var("TEST_CLIENTS").as_deref(),
-                Ok("required"),
-                "{why}"
-            );
-            eprintln!("skipped: the packages cannot be installed: {why}");
-            return;
-        }
+    let Some(python) = or_skip(python(&PACKAGES)) else {
+        return;
     };
     let server = Running::start();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients.py");

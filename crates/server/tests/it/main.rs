@@ -23,6 +23,8 @@ mod openapi;
 mod opentsdb;
 mod page;
 mod prometheus;
+#[cfg(feature = "sql")]
+mod postgres;
 mod settings_page;
 #[cfg(feature = "sql")]
 mod sql;

@@ -10,6 +10,9 @@ use tokio::sync::watch;
 /// A running server; stopped in order when dropped.
 pub(crate) struct Running {
     pub(crate) addr: SocketAddr,
+    /// Where clients of PostgreSQL come in, if `postgres_addr` is set.
+    #[cfg(feature = "sql")]
+    pub(crate) postgres: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     dir: TempDir,
@@ -37,12 +40,19 @@ impl Running {
                 .unwrap();
             runtime.block_on(async move {
                 let server = Server::start(settings).await.unwrap();
-                tell.send(server.local_addr()).unwrap();
+                #[cfg(feature = "sql")]
+                let postgres = server.postgres_addr();
+                #[cfg(not(feature = "sql"))]
+                let postgres: Option<SocketAddr> = None;
+                tell.send((server.local_addr(), postgres)).unwrap();
                 server.run(stopped).await.unwrap();
             });
         });
+        let (addr, _postgres) = told.recv().unwrap();
         Running {
-            addr: told.recv().unwrap(),
+            addr,
+            #[cfg(feature = "sql")]
+            postgres: _postgres,
             stop,
             thread: Some(thread),
             dir,

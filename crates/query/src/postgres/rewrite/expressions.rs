@@ -201,6 +201,10 @@ fn array_of_query(query: &datafusion::sql::sqlparser::ast::Query) -> Option<Stri
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
         _ => return None,
     };
+    if query.order_by.is_none() && query.limit_clause.is_none() && select.distinct.is_none() {
+        *item = SelectItem::UnnamedExpr(super::expression_of(&format!("array_agg({value})"))?);
+        return Some(format!("({inner})"));
+    }
     *item = SelectItem::ExprWithAlias {
         expr: value,
         alias: Ident::new("element"),
@@ -243,9 +247,10 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         "regtype" => Target::Named("pg_regtype_oid", "format_type"),
         "regnamespace" => Target::Named("pg_regnamespace_oid", "pg_regnamespace_name"),
         "regrole" => Target::Named("", "pg_get_userbyid"),
-        "regproc" | "regprocedure" | "regoper" | "regoperator" | "name" | "\"name\""
-        | "\"char\"" | "bpchar" | "cstring" | "unknown" | "aclitem" | "pg_node_tree"
-        | "sql_identifier" | "character_data" | "yes_or_no" => Target::To("TEXT"),
+        "regproc" | "regprocedure" => Target::Named("pg_regproc_oid", ""),
+        "regoper" | "regoperator" | "name" | "\"name\"" | "\"char\"" | "bpchar" | "cstring"
+        | "unknown" | "aclitem" | "pg_node_tree" | "sql_identifier" | "character_data"
+        | "yes_or_no" => Target::To("TEXT"),
         "oid" | "xid" | "cid" | "cardinal_number" => Target::To("BIGINT"),
         "int2vector" | "oidvector" | "anyarray" => Target::None,
         "name[]" | "\"char\"[]" | "char[]" | "_text" | "_name" | "text[]" | "varchar[]" => {
@@ -273,11 +278,13 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         Target::To(to) => format!("CAST({inner} AS {to})"),
         Target::Named(oid, _) if known && !oid.is_empty() => format!("{oid}({inner})"),
         Target::Named(_, _) if known => format!("CAST({inner} AS TEXT)"),
+        Target::Named(_, "") => format!("CAST({inner} AS TEXT)"),
         Target::Named(_, name) => format!("{name}({inner})"),
         Target::Array(element) => match text {
             Some(text) => array(&text, element)?,
             None if ["name[]", "\"char\"[]", "char[]", "oid[]"].contains(&name)
-                || name.starts_with('_') =>
+                || name.starts_with('_')
+                || name.len() < full.len() =>
             {
                 format!("CAST({inner} AS {element}[])")
             }

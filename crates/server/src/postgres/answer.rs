@@ -1,0 +1,159 @@
+//! Running a statement and sending its rows.
+
+use super::connection::Connection;
+use super::errors::{Failure, error};
+use super::link::{FLUSH, Stream};
+use super::statement::{Portal, Prepared, Rows, State, Text, changes, spread, tag};
+use super::values::rows;
+use futures_util::StreamExt;
+use headwater_query::{Answer, Parameters};
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Rows that are made into messages before it is looked whether to send them.
+const CHUNK: usize = 128;
+
+impl<S: Stream> Connection<S> {
+    /// Waits for a place among the statements that may run.
+    pub(super) async fn place(&mut self) -> Result<OwnedSemaphorePermit, Failure> {
+        let places = Arc::clone(&self.app.statements);
+        let place = self.link.wait(places.acquire_owned()).await?;
+        place.map_err(|_| error("57P03", "the server stops").into())
+    }
+
+    /// Sets what a statement sets by `set_config`.
+    pub(super) fn apply(&mut self, text: &Text) -> Result<(), Failure> {
+        for (name, value) in &text.rewritten.settings {
+            let told = self.seen.variables.write().set(name, value)?;
+            if let Some((name, value)) = told {
+                self.link.out.parameter_status(name, &value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a portal that was not run yet.
+    pub(super) async fn start(&mut self, portal: &mut Portal) -> Result<(), Failure> {
+        let (State::Ready, Prepared::Query { text, prepared, .. }) =
+            (&portal.state, portal.statement.as_ref())
+        else {
+            return Ok(());
+        };
+        let parameters = Parameters::positional(portal.parameters.clone());
+        let answer = self.link.wait(prepared.run(parameters)).await?;
+        let answer = answer.map_err(|why| text.failure(why))?;
+        let (was, is) = (prepared.schema(), Arc::clone(&answer.schema));
+        let same = was.fields().len() == is.fields().len()
+            && was
+                .fields()
+                .iter()
+                .zip(is.fields())
+                .all(|(was, is)| was.data_type() == is.data_type());
+        if answer.done.has_rows() && !same {
+            let mut notice = error("0A000", "cached plan must not change result type");
+            notice.hint =
+                Some("the table has other columns now: prepare the statement again".to_owned());
+            return Err(notice.into());
+        }
+        self.apply(text)?;
+        self.answered(portal, answer);
+        Ok(())
+    }
+
+    /// Puts an answer into its portal.
+    pub(super) fn answered(&mut self, portal: &mut Portal, answer: Answer) {
+        self.changed |= changes(answer.done);
+        portal.state = State::Rows(Box::new(Rows {
+            schema: answer.schema,
+            stream: answer.rows,
+            batch: None,
+            sent: 0,
+            done: answer.done,
+        }));
+    }
+
+    /// Sends rows of a portal, at most so many, and then what became of it.
+    pub(super) async fn send(
+        &mut self,
+        portal: &mut Portal,
+        most: u64,
+        text: Option<&Text>,
+    ) -> Result<(), Failure> {
+        match self.send_rows(portal, most, text, false).await? {
+            Sent::All(tag) => {
+                portal.state = State::Finished;
+                self.link.out.command_complete(&tag);
+            }
+            Sent::Part(_) => self.link.out.portal_suspended(),
+        }
+        Ok(())
+    }
+
+    /// Sends rows of a portal, at most so many. `silent` = passes over them.
+    pub(super) async fn send_rows(
+        &mut self,
+        portal: &mut Portal,
+        most: u64,
+        text: Option<&Text>,
+        silent: bool,
+    ) -> Result<Sent, Failure> {
+        let State::Rows(state) = &mut portal.state else {
+            return Ok(Sent::All("SELECT 0".to_owned()));
+        };
+        let formats = spread(&portal.formats, state.schema.fields().len());
+        let mut left = most;
+        state.sent = 0;
+        loop {
+            if left == 0 {
+                return Ok(Sent::Part(state.sent));
+            }
+            let (batch, from) = match state.batch.take() {
+                Some(taken) => taken,
+                None => match self.link.wait(state.stream.next()).await? {
+                    None => return Ok(Sent::All(tag(state.done, state.sent))),
+                    Some(Ok(batch)) => (batch, 0),
+                    Some(Err(why)) => {
+                        let why = headwater_query::Error::from(why);
+                        return Err(match text {
+                            Some(text) => text.failure(why),
+                            None => why.into(),
+                        });
+                    }
+                },
+            };
+            if !self.access.is_current() {
+                return Err(super::errors::fatal(
+                    "57P01",
+                    "terminating connection: its token has ended or was revoked",
+                )
+                .into());
+            }
+            let room = usize::try_from(left).unwrap_or(usize::MAX);
+            let to = batch.num_rows().min(from.saturating_add(room));
+            let mut at = from;
+            while at < to && !silent {
+                let end = to.min(at + CHUNK);
+                rows(&mut self.link.out, &batch, at, end, &formats)
+                    .map_err(|why| error("0A000", why))?;
+                at = end;
+                if self.link.out.bytes().len() >= FLUSH {
+                    self.link.flush().await?;
+                }
+            }
+            let count = (to - from) as u64;
+            left -= count;
+            state.sent += count;
+            if to < batch.num_rows() {
+                state.batch = Some((batch, to));
+            }
+        }
+    }
+}
+
+/// How far sending came.
+pub(super) enum Sent {
+    /// To the end; with what is told then.
+    All(String),
+    /// As many as were wanted.
+    Part(u64),
+}

@@ -1,0 +1,188 @@
+//! A session that has begun: its messages one after the other.
+//!
+//! Invariant: after a message that failed in the extended protocol nothing is done until the client says `Sync`; after a
+//! statement that failed within a transaction only its end is taken.
+
+use super::errors::{Failure, error, fatal};
+use super::link::{Link, Stream};
+use super::listing::Seen;
+use super::statement::{Portal, Prepared};
+use crate::access::Access;
+use crate::app::App;
+use headwater_query::Session;
+use headwater_wire::postgres::{Message, Target, TransactionStatus};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Most prepared statements, and most portals, of a session.
+pub(super) const KEPT_MAX: usize = 1_000;
+
+pub(super) struct Connection<S> {
+    pub(super) app: Arc<App>,
+    pub(super) access: Access,
+    pub(super) seen: Arc<Seen>,
+    pub(super) session: Session,
+    pub(super) link: Link<S>,
+    pub(super) status: TransactionStatus,
+    /// Whether something was stored since the transaction began, which its end cannot take back.
+    pub(super) changed: bool,
+    /// Whether it was said that transactions are none.
+    pub(super) warned: bool,
+    pub(super) statements: BTreeMap<String, Arc<Prepared>>,
+    pub(super) portals: BTreeMap<String, Portal>,
+    /// Whether messages are passed over until `Sync`.
+    skipping: bool,
+}
+
+impl<S: Stream> Connection<S> {
+    pub(super) fn new(
+        app: Arc<App>,
+        access: Access,
+        seen: Arc<Seen>,
+        session: Session,
+        link: Link<S>,
+    ) -> Connection<S> {
+        Connection {
+            app,
+            access,
+            seen,
+            session,
+            link,
+            status: TransactionStatus::Idle,
+            changed: false,
+            warned: false,
+            statements: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            skipping: false,
+        }
+    }
+
+    /// Serves the session until its end.
+    pub(super) async fn run(mut self: Box<Self>) -> io::Result<()> {
+        loop {
+            let message = match self.link.next().await {
+                Ok(Message::Terminate) => return Ok(()),
+                Ok(message) => message,
+                Err(failure) => match self.failed(failure)? {
+                    true => return self.link.close().await,
+                    false => continue,
+                },
+            };
+            if self.skipping && message != Message::Sync {
+                continue;
+            }
+            let extended = !matches!(message, Message::Query(_));
+            if let Err(failure) = self.message(message).await {
+                if self.failed(failure)? {
+                    return self.link.close().await;
+                }
+                self.skipping = extended;
+                if !extended {
+                    self.link.out.ready(self.status);
+                }
+            }
+        }
+    }
+
+    /// Tells the client what failed; whether the session ends by it.
+    fn failed(&mut self, failure: Failure) -> io::Result<bool> {
+        match failure {
+            Failure::Gone(error) => Err(error),
+            Failure::Session(notice) => {
+                self.link.out.notice(&notice);
+                Ok(true)
+            }
+            Failure::Statement(notice) => {
+                self.link.out.notice(&notice);
+                if self.status == TransactionStatus::Open {
+                    self.status = TransactionStatus::Failed;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    async fn message(&mut self, message: Message) -> Result<(), Failure> {
+        match message {
+            Message::Query(text) => self.simple(&text).await,
+            Message::Parse { name, sql, types } => self.parse(name, sql, types).await,
+            Message::Bind {
+                portal,
+                statement,
+                formats,
+                values,
+                results,
+            } => self.bind(portal, &statement, &formats, &values, &results),
+            Message::Describe(Target::Statement, name) => self.describe_statement(&name),
+            Message::Describe(Target::Portal, name) => self.describe_portal(&name),
+            Message::Close(Target::Statement, name) => {
+                self.statements.remove(&name);
+                self.link.out.close_complete();
+                Ok(())
+            }
+            Message::Close(Target::Portal, name) => {
+                self.portals.remove(&name);
+                self.link.out.close_complete();
+                Ok(())
+            }
+            Message::Execute { portal, rows } => self.execute(&portal, rows).await,
+            Message::Flush => Ok(self.link.flush().await?),
+            Message::Sync => {
+                self.skipping = false;
+                self.end_of_statement();
+                self.link.out.ready(self.status);
+                Ok(())
+            }
+            // A client may still be at a copy that this server has ended.
+            Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
+            Message::FunctionCall => {
+                let notice = error("0A000", "functions are called by SELECT here");
+                // This message stands for itself, with no Sync after it.
+                self.link.out.notice(&notice);
+                self.link.out.ready(self.status);
+                Ok(())
+            }
+            Message::Password(_) | Message::Terminate => {
+                Err(fatal("08P01", "a message that does not belong here").into())
+            }
+        }
+    }
+
+    /// Outside of transactions portals last until the statement they belong to is done with.
+    pub(super) fn end_of_statement(&mut self) {
+        if self.status == TransactionStatus::Idle {
+            self.portals.retain(|_, portal| portal.hold);
+        }
+    }
+
+    /// A statement may begin: the token still holds, and no statement before it failed.
+    pub(super) fn check(&self, ends_transaction: bool) -> Result<(), Failure> {
+        if !self.access.is_current() {
+            return Err(fatal(
+                "57P01",
+                "terminating connection: its token has ended, was revoked, or one is needed now",
+            )
+            .into());
+        }
+        if self.status == TransactionStatus::Failed && !ends_transaction {
+            return Err(error(
+                "25P02",
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Counts a statement that is over.
+    pub(super) fn observe<T>(&self, begun: Instant, result: &Result<T, Failure>) {
+        let code = match result {
+            Ok(_) => "00000",
+            Err(Failure::Statement(notice) | Failure::Session(notice)) => &notice.sqlstate,
+            Err(Failure::Gone(_)) => "08006",
+        };
+        self.app.metrics.postgres().statement(code, begun.elapsed());
+    }
+}

@@ -1,0 +1,158 @@
+//! A connection's two directions: messages in, messages out, and waiting that can be cut short.
+//!
+//! Invariant: while something is waited for, what the client sends is taken in up to a limit, so that a client that goes
+//! away is noticed. Nothing is written while a row is made.
+
+use super::cancel::Registered;
+use super::errors::{Failure, error, fatal, of_malformed};
+use headwater_wire::postgres::{Message, Writer, message};
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Messages that were taken in ahead, at most, in bytes.
+const AHEAD: usize = 64 << 10;
+/// Messages are sent when there are so many bytes of them.
+pub(super) const FLUSH: usize = 64 << 10;
+
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+pub(super) struct Link<S> {
+    reader: ReadHalf<S>,
+    stream: WriteHalf<S>,
+    input: Vec<u8>,
+    /// Messages that are to be sent.
+    pub(super) out: Writer,
+    pub(super) registered: Registered,
+    /// Most bytes of a message.
+    message_max: u32,
+    /// How long a client may be silent, or not read.
+    idle: Duration,
+    stopping: watch::Receiver<bool>,
+    /// When the statement that runs must end.
+    deadline: Option<Instant>,
+}
+
+impl<S: Stream> Link<S> {
+    pub(super) fn new(
+        stream: S,
+        input: Vec<u8>,
+        registered: Registered,
+        message_max: usize,
+        idle: Duration,
+        stopping: watch::Receiver<bool>,
+    ) -> Link<S> {
+        let (reader, stream) = tokio::io::split(stream);
+        Link {
+            reader,
+            stream,
+            input,
+            out: Writer::default(),
+            registered,
+            message_max: u32::try_from(message_max).unwrap_or(i32::MAX as u32),
+            idle,
+            stopping,
+            deadline: None,
+        }
+    }
+
+    /// The next message. What is to be sent is sent first, if the client has not sent more already.
+    pub(super) async fn next(&mut self) -> Result<Message, Failure> {
+        loop {
+            match message(&self.input, self.message_max) {
+                Ok(Some((message, taken))) => {
+                    self.input.drain(..taken);
+                    self.input.shrink_to(AHEAD);
+                    return Ok(message);
+                }
+                Ok(None) => {}
+                Err(why) => return Err(of_malformed(&why).into()),
+            }
+            self.flush().await?;
+            let stopped = async {
+                // An error means that the sender is gone: that is a stop too.
+                let _ = self.stopping.wait_for(|stop| *stop).await;
+            };
+            let read = tokio::select! {
+                biased;
+                () = stopped => {
+                    return Err(fatal("57P01", "terminating connection: the server stops").into());
+                }
+                read = self.reader.read_buf(&mut self.input) => read?,
+                () = tokio::time::sleep(self.idle) => {
+                    return Err(fatal("57P05", "terminating connection: it was idle for too long").into());
+                }
+            };
+            if read == 0 {
+                return Err(Failure::Gone(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// A statement begins: it may be cancelled, and must end within this time.
+    pub(super) fn begin(&mut self, limit: Option<Duration>) {
+        self.registered.cancel.begin();
+        self.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    }
+
+    /// Waits for a part of a statement, unless it is cancelled, takes too long, or the client is gone.
+    pub(super) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        tokio::pin!(work);
+        let deadline = self.deadline;
+        let late = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(late);
+        let cancel = std::sync::Arc::clone(&self.registered.cancel);
+        let cancelled = cancel.wanted();
+        tokio::pin!(cancelled);
+        loop {
+            let room = self.input.len() < AHEAD;
+            tokio::select! {
+                biased;
+                () = &mut cancelled => {
+                    return Err(error("57014", "canceling statement due to user request").into());
+                }
+                () = &mut late => {
+                    return Err(error("57014", "canceling statement due to statement timeout").into());
+                }
+                done = &mut work => return Ok(done),
+                read = self.reader.read_buf(&mut self.input), if room => {
+                    if read? == 0 {
+                        return Err(Failure::Gone(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what is to be sent. A client that does not read for long is given up.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        if self.out.bytes().is_empty() {
+            return Ok(());
+        }
+        let sent = async {
+            self.stream.write_all(self.out.bytes()).await?;
+            self.stream.flush().await
+        };
+        tokio::time::timeout(self.idle, sent)
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Sends what is to be sent, and ends the connection.
+    pub(super) async fn close(mut self) -> io::Result<()> {
+        self.flush().await?;
+        self.stream.shutdown().await
+    }
+}

@@ -1,0 +1,216 @@
+//! Instants, days and spans as PostgreSQL counts and writes them.
+//!
+//! Source for the calendar: "chrono-Compatible Low-Level Date Algorithms" (Howard Hinnant), the proleptic Gregorian one.
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{
+    DataType, Date32Type, Date64Type, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, IntervalDayTimeType, IntervalMonthDayNanoType,
+    IntervalUnit, IntervalYearMonthType, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+};
+use std::io::Write as _;
+
+pub(super) const DAY_NS: i128 = 86_400_000_000_000;
+
+/// A span: months, days and nanoseconds count apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) months: i32,
+    pub(super) days: i32,
+    pub(super) ns: i128,
+}
+
+/// Nanoseconds since 1970, of an instant with or without zone.
+pub(super) fn instant_ns(array: &dyn Array, row: usize) -> Option<i128> {
+    let DataType::Timestamp(unit, _) = array.data_type() else {
+        return None;
+    };
+    Some(match unit {
+        TimeUnit::Second => {
+            i128::from(array.as_primitive::<TimestampSecondType>().value(row)) * 1_000_000_000
+        }
+        TimeUnit::Millisecond => {
+            i128::from(array.as_primitive::<TimestampMillisecondType>().value(row)) * 1_000_000
+        }
+        TimeUnit::Microsecond => {
+            i128::from(array.as_primitive::<TimestampMicrosecondType>().value(row)) * 1_000
+        }
+        TimeUnit::Nanosecond => {
+            i128::from(array.as_primitive::<TimestampNanosecondType>().value(row))
+        }
+    })
+}
+
+/// Days since 1970.
+pub(super) fn days(array: &dyn Array, row: usize) -> Option<i64> {
+    match array.data_type() {
+        DataType::Date32 => Some(array.as_primitive::<Date32Type>().value(row).into()),
+        DataType::Date64 => Some(
+            array
+                .as_primitive::<Date64Type>()
+                .value(row)
+                .div_euclid(86_400_000),
+        ),
+        _ => None,
+    }
+}
+
+/// Nanoseconds since midnight.
+pub(super) fn time_ns(array: &dyn Array, row: usize) -> Option<i128> {
+    Some(match array.data_type() {
+        DataType::Time32(TimeUnit::Second) => {
+            i128::from(array.as_primitive::<Time32SecondType>().value(row)) * 1_000_000_000
+        }
+        DataType::Time32(TimeUnit::Millisecond) => {
+            i128::from(array.as_primitive::<Time32MillisecondType>().value(row)) * 1_000_000
+        }
+        DataType::Time64(TimeUnit::Microsecond) => {
+            i128::from(array.as_primitive::<Time64MicrosecondType>().value(row)) * 1_000
+        }
+        DataType::Time64(TimeUnit::Nanosecond) => array
+            .as_primitive::<Time64NanosecondType>()
+            .value(row)
+            .into(),
+        _ => return None,
+    })
+}
+
+/// A span.
+pub(super) fn span(array: &dyn Array, row: usize) -> Option<Span> {
+    let whole = |ns: i128| Span {
+        months: 0,
+        days: 0,
+        ns,
+    };
+    Some(match array.data_type() {
+        DataType::Interval(IntervalUnit::YearMonth) => Span {
+            months: array.as_primitive::<IntervalYearMonthType>().value(row),
+            days: 0,
+            ns: 0,
+        },
+        DataType::Interval(IntervalUnit::DayTime) => {
+            let value = array.as_primitive::<IntervalDayTimeType>().value(row);
+            Span {
+                months: 0,
+                days: value.days,
+                ns: i128::from(value.milliseconds) * 1_000_000,
+            }
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let value = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
+            Span {
+                months: value.months,
+                days: value.days,
+                ns: value.nanoseconds.into(),
+            }
+        }
+        DataType::Duration(TimeUnit::Second) => {
+            whole(i128::from(array.as_primitive::<DurationSecondType>().value(row)) * 1_000_000_000)
+        }
+        DataType::Duration(TimeUnit::Millisecond) => whole(
+            i128::from(array.as_primitive::<DurationMillisecondType>().value(row)) * 1_000_000,
+        ),
+        DataType::Duration(TimeUnit::Microsecond) => {
+            whole(i128::from(array.as_primitive::<DurationMicrosecondType>().value(row)) * 1_000)
+        }
+        DataType::Duration(TimeUnit::Nanosecond) => whole(
+            array
+                .as_primitive::<DurationNanosecondType>()
+                .value(row)
+                .into(),
+        ),
+        _ => return None,
+    })
+}
+
+/// Year, month and day of a number of days since 1970.
+fn civil(days: i64) -> (i64, u32, u32) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    // Both are below 32.
+    (year, month as u32, day as u32)
+}
+
+/// Writes a day; true when it is before the year 1, which must be said at the end.
+pub(super) fn put_day(days: i64, bytes: &mut Vec<u8>) -> bool {
+    let (year, month, day) = civil(days);
+    let (shown, before) = if year > 0 {
+        (year, false)
+    } else {
+        (1 - year, true)
+    };
+    put(bytes, format_args!("{shown:04}-{month:02}-{day:02}"));
+    before
+}
+
+/// Writes a time of day, which may be more than one day, with as many digits as it has.
+pub(super) fn put_time(ns: i128, bytes: &mut Vec<u8>) {
+    let seconds = ns / 1_000_000_000;
+    let (h, m, s) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    put(bytes, format_args!("{h:02}:{m:02}:{s:02}"));
+    let rest = ns % 1_000_000_000;
+    if rest != 0 {
+        put(bytes, format_args!(".{rest:09}"));
+        while bytes.last() == Some(&b'0') {
+            bytes.pop();
+        }
+    }
+}
+
+/// Writes an instant; `zone` is what follows it.
+pub(super) fn put_instant(ns: i128, zone: &str, bytes: &mut Vec<u8>) {
+    // Within the range of 64-bit seconds, which every unit is.
+    let days = ns.div_euclid(DAY_NS) as i64;
+    let before = put_day(days, bytes);
+    bytes.push(b' ');
+    put_time(ns.rem_euclid(DAY_NS), bytes);
+    bytes.extend(zone.as_bytes());
+    if before {
+        bytes.extend(b" BC");
+    }
+}
+
+/// Writes a span in PostgreSQL's own style.
+pub(super) fn put_span(span: Span, bytes: &mut Vec<u8>) {
+    let begin = bytes.len();
+    let mut part = |value: i32, unit: &str| {
+        if value == 0 {
+            return;
+        }
+        if bytes.len() > begin {
+            bytes.push(b' ');
+        }
+        let plural = if value == 1 { "" } else { "s" };
+        put(bytes, format_args!("{value} {unit}{plural}"));
+    };
+    part(span.months / 12, "year");
+    part(span.months % 12, "mon");
+    part(span.days, "day");
+    if span.ns != 0 || bytes.len() == begin {
+        if bytes.len() > begin {
+            bytes.push(b' ');
+        }
+        if span.ns < 0 {
+            bytes.push(b'-');
+        }
+        put_time(span.ns.abs(), bytes);
+    }
+}
+
+pub(super) fn put(bytes: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
+    // Writing to memory cannot fail.
+    let _ = bytes.write_fmt(arguments);
+}

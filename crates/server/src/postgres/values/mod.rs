@@ -1,0 +1,90 @@
+//! Values on the wire: results out, parameters in, each as text or in PostgreSQL's binary forms.
+//!
+//! Invariants: numbers and texts read back as they are. Instants have microseconds in the binary form, since that form has
+//! no more, and nanoseconds as text.
+
+mod binary;
+mod calendar;
+mod numeric;
+mod parameters;
+mod text;
+
+pub(super) use parameters::parameter;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use headwater_wire::postgres::{Format, Writer};
+
+/// Microseconds from 1970 to 2000, from where PostgreSQL counts.
+const EPOCH_US: i64 = 946_684_800_000_000;
+/// Days from 1970 to 2000.
+const EPOCH_DAYS: i32 = 10_957;
+
+/// Why a value cannot be sent.
+type Unsendable = String;
+
+/// Appends the rows of a batch from `from` to before `to` as messages.
+///
+/// # Errors
+/// When a value cannot be sent in the format wanted.
+pub(super) fn rows(
+    writer: &mut Writer,
+    batch: &RecordBatch,
+    from: usize,
+    to: usize,
+    formats: &[Format],
+) -> Result<(), Unsendable> {
+    // Dictionaries are taken apart once, not for each row.
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|column| match column.data_type() {
+            DataType::Dictionary(_, values) => {
+                cast(column, values).map_err(|error| error.to_string())
+            }
+            _ => Ok(ArrayRef::clone(column)),
+        })
+        .collect::<Result<Vec<ArrayRef>, Unsendable>>()?;
+    for row in from..to {
+        writer.data_row(columns.len(), |column, bytes| {
+            let format = formats.get(column).copied().unwrap_or(Format::Text);
+            value(columns[column].as_ref(), row, format, bytes)
+        })?;
+    }
+    Ok(())
+}
+
+/// Appends a value, unless it is null; false then.
+fn value(
+    array: &dyn Array,
+    row: usize,
+    format: Format,
+    bytes: &mut Vec<u8>,
+) -> Result<bool, Unsendable> {
+    if array.is_null(row) || array.data_type() == &DataType::Null {
+        return Ok(false);
+    }
+    if let Some(dictionary) = array.as_any_dictionary_opt() {
+        let key = dictionary.normalized_keys()[row];
+        return value(dictionary.values().as_ref(), key, format, bytes);
+    }
+    match format {
+        Format::Text => text::put_value(array, row, bytes)?,
+        Format::Binary => binary::put_value(array, row, bytes)?,
+    }
+    Ok(true)
+}
+
+/// The elements of a list, if it is one.
+fn elements(array: &dyn Array, row: usize) -> Option<ArrayRef> {
+    match array.data_type() {
+        DataType::List(_) => Some(array.as_list::<i32>().value(row)),
+        DataType::LargeList(_) => Some(array.as_list::<i64>().value(row)),
+        DataType::FixedSizeList(..) => Some(array.as_fixed_size_list().value(row)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! Real clients: psql, psycopg with SQLAlchemy, and PostgreSQL's JDBC driver.
+//!
+//! Where one is missing the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
+
+use super::start;
+use crate::clients::{or_skip, python, run};
+use crate::support::Running;
+use headwater::{Batch, Database, StreamName};
+use headwater_server::tokens::{NewToken, TokenFile};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const PACKAGES: [&str; 2] = ["psycopg[binary]==3.3.9", "sqlalchemy==2.1.9"];
+/// Where Debian's libpostgresql-jdbc-java puts the driver.
+const DRIVER: &str = "/usr/share/java/postgresql.jar";
+
+/// A psql that asks nothing and stops at the first mistake.
+fn psql(server: &Running, more: &str) -> Command {
+    let port = server.postgres.unwrap().port();
+    let mut psql = Command::new("psql");
+    psql.env("PGCONNECT_TIMEOUT", "20")
+        .args([
+            "--no-psqlrc",
+            "--no-password",
+            "--set=ON_ERROR_STOP=1",
+            "--quiet",
+        ])
+        .arg(format!(
+            "host=localhost hostaddr=127.0.0.1 port={port} user=ann dbname=plant {more}"
+        ));
+    psql
+}
+
+fn has_psql() -> Result<(), String> {
+    run(Command::new("psql").arg("--version")).map(drop)
+}
+
+/// A table that only the drivers write to.
+fn with_written(server: &mut headwater_server::Settings) {
+    let db = Database::open(server.engine.clone()).unwrap();
+    let mut batch = Batch::new();
+    let stream = StreamName::new("written", [("id", "gone")]);
+    batch.stream(&stream).row(0, [("v", 0.0.into())]).unwrap();
+    db.commit(batch).unwrap();
+    db.drop_streams("written", &[("id".to_owned(), "gone".to_owned())])
+        .unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn psql_describes_tables_and_runs_statements() {
+    if or_skip(has_psql()).is_none() {
+        return;
+    }
+    let server = start(|_| {});
+    let ask = |sql: &str| {
+        run(psql(&server, "").args(["--tuples-only", "--no-align", "--command", sql])).unwrap()
+    };
+    assert_eq!(
+        ask("\\dt"),
+        "public|Odd Name|table|ann\npublic|cars|table|ann\n"
+    );
+    let described = ask("\\d cars");
+    for line in [
+        "time|timestamp with time zone||not null|",
+        "id|text|||",
+        "laps|numeric|||",
+        "raw|bytea|||",
+    ] {
+        assert!(described.lines().any(|l| l == line), "{line}: {described}");
+    }
+    assert!(ask("\\d \"Odd Name\"").contains("v|double precision"));
+    assert!(ask("\\l").starts_with("plant|ann|UTF8"));
+    assert!(ask("\\dn").starts_with("public|"));
+    assert!(ask("\\d+ cars").contains("|tag"));
+    assert_eq!(
+        ask("SELECT id, speed FROM cars ORDER BY time"),
+        "seen|1.5\nother|2.5\n"
+    );
+    assert!(ask("\\d nothere*").is_empty());
+    // Every way to list things answers, most of them with nothing.
+    for command in [
+        "\\d",
+        "\\d *",
+        "\\da",
+        "\\dA",
+        "\\db",
+        "\\dc",
+        "\\dC",
+        "\\dd",
+        "\\ddp",
+        "\\dD",
+        "\\des",
+        "\\det",
+        "\\deu",
+        "\\dew",
+        "\\df",
+        "\\dF",
+        "\\di",
+        "\\dl",
+        "\\dL",
+        "\\dm",
+        "\\do",
+        "\\dO",
+        "\\dp",
+        "\\drds",
+        "\\dRp",
+        "\\dRs",
+        "\\ds",
+        "\\dS",
+        "\\dT",
+        "\\dt+",
+        "\\du",
+        "\\dv",
+        "\\dx",
+        "\\dX",
+        "\\dy",
+        "\\l+",
+        "\\dn+",
+        "\\conninfo",
+        "\\encoding",
+        "\\d pg_catalog.pg_class",
+        "\\d information_schema.columns",
+    ] {
+        let output = psql(&server, "")
+            .args(["--command", command])
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!told.contains("ERROR"), "{command}: {told}");
+    }
+    // Columns of a statement without running it, several rows at a time, and a mistake with its place.
+    let described =
+        run(psql(&server, "").args(["-c", "SELECT avg(speed) AS a, count(*) FROM cars \\gdesc"]));
+    drop(described);
+    let parts = run(psql(&server, "").args([
+        "-A",
+        "-t",
+        "-v",
+        "FETCH_COUNT=2",
+        "-c",
+        "SELECT id FROM cars ORDER BY time",
+    ]))
+    .unwrap();
+    assert_eq!(parts, "seen\nother\n");
+    let wrong = psql(&server, "")
+        .args(["-c", "SELECT spede FROM cars"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        told.contains("LINE 1: SELECT spede FROM cars") && told.contains("HINT"),
+        "{told}"
+    );
+}
+
+#[test]
+fn psql_comes_in_with_a_token_under_tls_and_sees_what_it_may() {
+    if or_skip(has_psql()).is_none() {
+        return;
+    }
+    let files = tempfile::tempdir().unwrap();
+    let (cert, key): (PathBuf, PathBuf) =
+        (files.path().join("cert.pem"), files.path().join("key.pem"));
+    certify(&cert, &key);
+    let mut token = String::new();
+    let server = start(|settings| {
+        settings.tls_cert = Some(cert.clone());
+        settings.tls_key = Some(key.clone());
+        let new = NewToken {
+            name: "a".to_owned(),
+            rules: vec!["read cars,id=seen".parse().unwrap()],
+            expires: None,
+        };
+        token = TokenFile::of_database(settings.db()).create(new).unwrap();
+    });
+    let verified = format!("sslmode=verify-full sslrootcert={}", cert.display());
+    let ask = |token: &str, sql: &str| {
+        run(psql(&server, &verified)
+            .env("PGPASSWORD", token)
+            .args(["-A", "-t", "-c", sql]))
+    };
+    assert_eq!(ask(&token, "SELECT id FROM cars").unwrap(), "seen\n");
+    assert_eq!(ask(&token, "\\dt").unwrap(), "public|cars|table|ann\n");
+    assert_eq!(ask(&token, "SHOW ssl").unwrap(), "on\n");
+    assert!(
+        ask("hw_wrong", "SELECT 1")
+            .unwrap_err()
+            .contains("password authentication failed")
+    );
+    // Another certificate is taken while the server runs.
+    certify(&cert, &key);
+    let begun = Instant::now();
+    while ask(&token, "SELECT 1").is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn certify(cert: &Path, key: &Path) {
+    let CertifiedKey {
+        cert: made,
+        signing_key,
+    } = generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(cert, made.pem()).unwrap();
+    std::fs::write(key, signing_key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn programs_in_python_read_write_and_look_at_tables() {
+    let Some(python) = or_skip(python(&PACKAGES)) else {
+        return;
+    };
+    let server = start(with_written);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/postgres/drivers.py");
+    let port = server.postgres.unwrap().port().to_string();
+    let printed = run(Command::new(python).arg(script).arg(port)).unwrap();
+    assert_eq!(printed.lines().last(), Some("done"), "{printed}");
+}
+
+#[test]
+fn programs_in_java_read_write_and_look_at_tables() {
+    let java = run(Command::new("java").arg("--version")).and_then(|_| {
+        Path::new(DRIVER)
+            .exists()
+            .then_some(())
+            .ok_or_else(|| format!("{DRIVER} is not there"))
+    });
+    if or_skip(java).is_none() {
+        return;
+    }
+    let server = start(with_written);
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/postgres/Jdbc.java");
+    let port = server.postgres.unwrap().port().to_string();
+    // The driver tells the zone of its machine; instants must be the same in any.
+    let mut java = Command::new("java");
+    java.args(["-Duser.timezone=America/New_York", "-cp", DRIVER])
+        .arg(program)
+        .arg(port);
+    let printed = run(&mut java).unwrap();
+    assert_eq!(printed.lines().last(), Some("done"), "{printed}");
+}

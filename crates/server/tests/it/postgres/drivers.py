@@ -1,0 +1,104 @@
+"""What programs in Python do over PostgreSQL's protocol: psycopg 3, text and binary, and SQLAlchemy. The argument is the port."""
+
+import datetime as dt
+import sys
+
+import psycopg
+import sqlalchemy as sa
+
+port = sys.argv[1]
+where = f"host=127.0.0.1 port={port} user=ann dbname=plant"
+utc = dt.timezone.utc
+
+
+def check(got, wanted):
+    assert got == wanted, f"{got!r} is not {wanted!r}"
+
+
+for binary in (False, True):
+    with psycopg.connect(where, autocommit=True) as c:
+        cur = c.cursor(binary=binary)
+        cur.execute("SELECT time, id, speed, laps, name, ok, n, raw FROM cars WHERE id = %s ORDER BY time", ["seen"])
+        check(
+            cur.fetchall(),
+            [(dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=utc), "seen", 1.5, 3, "x", True, 4, None)],
+        )
+        check([d.name for d in cur.description][:3], ["time", "id", "speed"])
+        # Parameters of every kind, and what they come back as.
+        cur.execute(
+            "SELECT %s::int, %s::bigint, %s::float8, %s::text, %s::bool, %s::timestamptz, %s::bytea",
+            [7, 1 << 40, 0.1, "ä'", True, dt.datetime(2024, 1, 2, 3, 4, 5, 678900, tzinfo=utc), b"\x00\xff"],
+        )
+        check(
+            cur.fetchone(),
+            (7, 1 << 40, 0.1, "ä'", True, dt.datetime(2024, 1, 2, 3, 4, 5, 678900, tzinfo=utc), b"\x00\xff"),
+        )
+        cur.execute("SELECT count(*) FROM cars WHERE time < %b", [dt.datetime(2023, 11, 14, 22, 13, 21, tzinfo=utc)])
+        check(cur.fetchone(), (1,))
+        cur.execute("SELECT count(*) AS n FROM cars WHERE speed > %b AND laps = %b", [1.0, 3])
+        check(cur.fetchone(), (1,))
+        cur.execute("SELECT time FROM cars ORDER BY time LIMIT %s", [1])
+        check(len(cur.fetchall()), 1)
+        # The same statement again and again is prepared by the driver.
+        for n in range(8):
+            cur.execute("SELECT speed FROM cars WHERE n = %s", [n])
+            check(cur.fetchall(), [(1.5,)] if n == 4 else [])
+        cur.execute("SELECT array_agg(speed ORDER BY time) FROM cars")
+        check(cur.fetchone(), ([1.5, 2.5],))
+        try:
+            cur.execute("SELECT nope FROM cars")
+            raise AssertionError("it must fail")
+        except psycopg.errors.UndefinedColumn as e:
+            check(e.diag.statement_position, "8")
+
+# Instants of nanoseconds fit the binary form, which cuts them, and not the driver's reading of text.
+with psycopg.connect(where, autocommit=True) as c:
+    cur = c.cursor(binary=True)
+    cur.execute("SELECT time FROM cars WHERE id = 'other'")
+    check(cur.fetchone(), (dt.datetime(2023, 11, 14, 22, 13, 21, 123456, tzinfo=utc),))
+
+# Transactions are taken for the driver's sake; cursors give rows in parts.
+with psycopg.connect(where) as c:
+    c.execute("INSERT INTO written (time, id, v) VALUES (%s, 'py', 1.25)", [dt.datetime(2024, 1, 1, tzinfo=utc)])
+    c.commit()
+    with c.cursor(name="part") as cur:
+        cur.itersize = 10
+        cur.execute("SELECT g FROM (SELECT unnest(generate_series(1, %s)) AS g) t ORDER BY g", [35])
+        check([row[0] for row in cur], list(range(1, 36)))
+    with c.transaction():
+        check(c.execute("SELECT v FROM written").fetchall(), [(1.25,)])
+    try:
+        c.execute("SELECT 1 FROM nothere")
+        raise AssertionError("it must fail")
+    except psycopg.errors.UndefinedTable:
+        pass
+    try:
+        c.execute("SELECT 1")
+        raise AssertionError("it must fail")
+    except psycopg.errors.InFailedSqlTransaction:
+        c.rollback()
+    check(c.execute("SELECT 1").fetchone(), (1,))
+    with c.pipeline():
+        got = [c.execute("SELECT %s::int", [n]) for n in range(5)]
+    check([g.fetchone()[0] for g in got], list(range(5)))
+
+engine = sa.create_engine(f"postgresql+psycopg://ann@127.0.0.1:{port}/plant")
+with engine.connect() as c:
+    rows = c.execute(sa.text("SELECT id, max(speed) FROM cars GROUP BY id ORDER BY id")).fetchall()
+    check([tuple(r) for r in rows], [("other", 2.5), ("seen", 1.5)])
+inspector = sa.inspect(engine)
+check(inspector.get_schema_names(), ["information_schema", "public"])
+check(sorted(inspector.get_table_names()), ["Odd Name", "cars", "written"])
+kinds = {c["name"]: str(c["type"]) for c in inspector.get_columns("cars")}
+check(kinds["time"], "TIMESTAMP")
+check(kinds["speed"], "DOUBLE PRECISION")
+check(kinds["id"], "TEXT")
+check(inspector.get_indexes("cars"), [])
+check(inspector.get_foreign_keys("cars"), [])
+check(inspector.get_pk_constraint("cars")["constrained_columns"], [])
+table = sa.Table("cars", sa.MetaData(), autoload_with=engine)
+with engine.connect() as c:
+    query = sa.select(sa.func.count()).where(table.c.speed > 2.0)
+    check(c.execute(query).scalar(), 1)
+
+print("done")

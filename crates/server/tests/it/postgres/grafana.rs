@@ -1,0 +1,71 @@
+//! What Grafana's data source for PostgreSQL sends: its questions about the server and its tables, and what its macros
+//! become. The statements are written down after its documentation and what it asks a server.
+
+use super::{session, start};
+
+#[test]
+fn grafana_finds_tables_and_columns() {
+    let server = start(|_| {});
+    let mut client = session(&server);
+    assert_eq!(
+        client.rows("SELECT current_setting('server_version_num')::int/100"),
+        ["1600"]
+    );
+    assert!(
+        client
+            .rows("SELECT extversion FROM pg_extension WHERE extname = 'timescaledb'")
+            .is_empty()
+    );
+    let schema = r#"quote_ident(table_schema) IN (
+          SELECT
+            CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END
+          FROM
+            generate_series(
+              array_lower(string_to_array(current_setting('search_path'),','),1),
+              array_upper(string_to_array(current_setting('search_path'),','),1)
+            ) as i,
+            string_to_array(current_setting('search_path'),',') s
+          )"#;
+    let tables = format!(
+        "select quote_ident(table_name) as \"table\" from information_schema.tables
+    where quote_ident(table_schema) not in ('information_schema', 'pg_catalog', '_timescaledb_cache', '_timescaledb_catalog', '_timescaledb_internal', '_timescaledb_config', 'timescaledb_information', 'timescaledb_experimental')
+      and table_type in ('BASE TABLE', 'VIEW') and {schema}"
+    );
+    let mut found = client.rows(&tables);
+    found.sort();
+    assert_eq!(found, ["\\\"Odd Name\\\"", "cars"]);
+    let columns = format!(
+        "select quote_ident(column_name) as \"column\", data_type as \"type\" from information_schema.columns
+    where quote_ident(table_name) = 'cars' and {schema}"
+    );
+    let found = client.rows(&columns);
+    assert!(
+        found.contains(&"\\\"time\\\"|timestamp with time zone".to_owned())
+            || found.contains(&"time|timestamp with time zone".to_owned()),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&"speed|double precision".to_owned()),
+        "{found:?}"
+    );
+    assert_eq!(client.rows("SELECT 1"), ["1"]);
+}
+
+#[test]
+fn what_grafanas_macros_become_gives_series() {
+    let server = start(|_| {});
+    let mut client = session(&server);
+    let within = "time BETWEEN '2023-11-14T22:00:00Z' AND '2023-11-14T23:00:00.123Z'";
+    for (sql, wanted) in [
+        // $__time, $__timeFilter
+        (format!("SELECT time AS \"time\", speed FROM cars WHERE {within} ORDER BY 1"), vec!["2023-11-14 22:13:20+00|1.5", "2023-11-14 22:13:21.123456789+00|2.5"]),
+        // $__timeGroup, $__timeGroupAlias
+        (format!("SELECT floor(extract(epoch from time)/60)*60 AS \"time\", avg(speed) AS speed FROM cars WHERE {within} GROUP BY 1 ORDER BY 1"), vec!["1699999980|2"]),
+        // $__unixEpochFilter, $__unixEpochGroup
+        ("SELECT count(*) FROM cars WHERE extract(epoch from time) >= 1699999980 AND extract(epoch from time) <= 1700000001".to_owned(), vec!["1"]),
+        (format!("SELECT date_bin('1 minute', time, TIMESTAMP '1970-01-01 00:00:00') AS \"time\", id AS metric, min(speed) FROM cars WHERE {within} GROUP BY 1, 2 ORDER BY 1, 2"), vec!["2023-11-14 22:13:00+00|other|2.5", "2023-11-14 22:13:00+00|seen|1.5"]),
+        (format!("SELECT $1::text FROM cars WHERE {within}").replace("$1::text", "DISTINCT id") + " ORDER BY id", vec!["other", "seen"]),
+    ] {
+        assert_eq!(client.rows(&sql), wanted, "{sql}");
+    }
+}
