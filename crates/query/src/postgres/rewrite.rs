@@ -55,11 +55,7 @@ pub fn rewrite(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritt
             variables: listing.variables(),
             process,
         },
-        shown: listing.tables().map_or_else(
-            // The planner meets the same error, and tells it.
-            |_| BTreeSet::new(),
-            |tables| tables.into_iter().map(|table| table.name).collect(),
-        ),
+        listing,
         named: BTreeSet::new(),
         settings: Vec::new(),
         changed: false,
@@ -83,17 +79,16 @@ struct Session {
     process: u32,
 }
 
-struct Rewriter {
+struct Rewriter<'a> {
     session: Session,
-    /// Tables of the user.
-    shown: BTreeSet<String>,
+    listing: &'a dyn Listing,
     /// Names that `WITH` gives.
     named: BTreeSet<String>,
     settings: Vec<(String, String)>,
     changed: bool,
 }
 
-impl VisitorMut for Rewriter {
+impl VisitorMut for Rewriter<'_> {
     type Break = VariableError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<VariableError> {
@@ -142,7 +137,7 @@ impl VisitorMut for Rewriter {
     }
 }
 
-impl Rewriter {
+impl Rewriter<'_> {
     fn put(&mut self, expr: &mut Expr, new: Expr) {
         *expr = new;
         self.changed = true;

@@ -324,6 +324,8 @@ static SERVER: &[Setting] = &[
         about: "Most statements at once; more are answered 503.",
         set: |s, text| within(parse_count(text)?, 1..=10_000).map(|n| s.sql_statements_max = n),
         show: |s| s.sql_statements_max.to_string(),
+    },
+    Setting {
         key: "postgres.addr",
         kind: "ADDR:PORT",
         allowed: "an IP address and a port, or nothing; port 0 takes any free one",

@@ -22,9 +22,9 @@ mod mqtt;
 mod openapi;
 mod opentsdb;
 mod page;
-mod prometheus;
 #[cfg(feature = "sql")]
 mod postgres;
+mod prometheus;
 mod settings_page;
 #[cfg(feature = "sql")]
 mod sql;

@@ -6,8 +6,8 @@ use super::catalog_name;
 use crate::postgres::columns;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
-    visit_expressions,
+    JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visit,
+    Visitor, visit_expressions,
 };
 use std::ops::ControlFlow;
 
@@ -61,7 +61,7 @@ pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// Makes a query simple that never has a row: no condition, and of its columns only the names. True when it was one.
+/// Makes a query simple that never has a row: no condition, and nothing for its columns but what is simple. True when it was one.
 pub(super) fn simplify(select: &mut Select) -> bool {
     if !takes_from_nothing(&select.from) || aggregates(select) {
         return false;
@@ -73,7 +73,7 @@ pub(super) fn simplify(select: &mut Select) -> bool {
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias.clone())),
             _ => continue,
         };
-        if matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+        if !is_hard(expr) && !matches!(expr, Expr::Value(_)) {
             continue;
         }
         let alias =
@@ -189,20 +189,62 @@ pub(super) fn aggregates(select: &Select) -> bool {
     !grouped
         && select.projection.iter().any(|item| match item {
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                let found = visit_expressions(expr, |part| match part {
-                    Expr::Function(function)
-                        if function.over.is_none()
-                            && catalog_name(&function.name)
-                                .is_some_and(|name| AGGREGATES.contains(&name.as_str())) =>
-                    {
-                        ControlFlow::Break(())
-                    }
-                    _ => ControlFlow::Continue(()),
-                });
+                let found = expr.visit(&mut Aggregates { depth: 0 });
                 found.is_break()
             }
             _ => false,
         })
+}
+
+/// Looks for a function that aggregates, outside of subqueries.
+struct Aggregates {
+    depth: u32,
+}
+
+impl Visitor for Aggregates {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function)
+                if self.depth == 0
+                    && function.over.is_none()
+                    && catalog_name(&function.name)
+                        .is_some_and(|name| AGGREGATES.contains(&name.as_str())) =>
+            {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether the planner may not take an expression: it has a query, a choice or a comparison with the elements of an array
+/// in it.
+fn is_hard(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Subquery(_)
+        | Expr::InSubquery { .. }
+        | Expr::Exists { .. }
+        | Expr::Case { .. }
+        | Expr::AnyOp { .. }
+        | Expr::AllOp { .. } => ControlFlow::Break(()),
+        Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// Whether a query takes one value from tables of the catalog, where it finds at most one row, and is not yet in the form

@@ -23,7 +23,7 @@ enum Target {
     Array(&'static str),
 }
 
-impl Rewriter {
+impl Rewriter<'_> {
     pub(super) fn expression(&mut self, expr: &mut Expr) -> Result<(), VariableError> {
         match expr {
             Expr::BinaryOp {
@@ -41,6 +41,35 @@ impl Rewriter {
                     _ => format!("({left}) {operator} ({right})"),
                 };
                 self.put_text(expr, &text);
+            }
+            Expr::Like {
+                pattern,
+                escape_char: Some(escape),
+                ..
+            }
+            | Expr::ILike {
+                pattern,
+                escape_char: Some(escape),
+                ..
+            } => {
+                // The planner knows the backslash only.
+                let ValueWithSpan {
+                    value: Value::SingleQuotedString(by),
+                    ..
+                } = escape
+                else {
+                    return Ok(());
+                };
+                if by == "\\" || by.chars().count() != 1 {
+                    return Ok(());
+                }
+                let twice = quote_literal(&by.repeat(2));
+                let by = quote_literal(by);
+                let text = format!(
+                    "replace(replace(replace(replace({pattern}, '\\', '\\\\'), {twice}, chr(1)), {by}, '\\'), chr(1), {by})"
+                );
+                *escape = Value::SingleQuotedString("\\".to_owned()).into();
+                self.put_text(pattern, &text);
             }
             Expr::Collate { expr: inner, .. } => {
                 let inner = inner.as_ref().clone();

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 /// Functions of PostgreSQL that give rows, and are tables here.
 const TABLES: [&str; 1] = ["pg_get_keywords"];
 
-impl Rewriter {
+impl Rewriter<'_> {
     pub(super) fn relation(&mut self, factor: &mut TableFactor) {
         match factor {
             TableFactor::Table {
@@ -61,8 +61,13 @@ impl Rewriter {
             return;
         };
         let called = small(ident);
-        let own = !self.shown.contains(&called) && !self.named.contains(&called);
-        if own && columns::find(None, &called).is_some() {
+        if self.named.contains(&called) || columns::find(None, &called).is_none() {
+            return;
+        }
+        // A table of the user goes before one of the catalog. If they cannot be listed, the planner tells that.
+        let tables = self.listing.tables();
+        let shown = tables.is_ok_and(|tables| tables.iter().any(|table| table.name == called));
+        if !shown {
             *name = qualified(&called);
             self.changed = true;
         }

@@ -57,6 +57,10 @@ with psycopg.connect(where, autocommit=True) as c:
     cur.execute("SELECT time FROM cars WHERE id = 'other'")
     check(cur.fetchone(), (dt.datetime(2023, 11, 14, 22, 13, 21, 123456, tzinfo=utc),))
 
+    cur = c.cursor()
+    cur.execute("SELECT date_trunc('microsecond', time) FROM cars WHERE id = 'other'")
+    check(cur.fetchone(), (dt.datetime(2023, 11, 14, 22, 13, 21, 123456, tzinfo=utc),))
+
 # Transactions are taken for the driver's sake; cursors give rows in parts.
 with psycopg.connect(where) as c:
     c.execute("INSERT INTO written (time, id, v) VALUES (%s, 'py', 1.25)", [dt.datetime(2024, 1, 1, tzinfo=utc)])
