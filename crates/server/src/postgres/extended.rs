@@ -113,7 +113,7 @@ impl<S: Stream> Connection<S> {
             .collect();
         Ok(Prepared::Query {
             text,
-            prepared,
+            prepared: Box::new(prepared),
             types,
         })
     }
@@ -305,7 +305,7 @@ impl<S: Stream> Connection<S> {
 /// What the planner prepared, also for a cursor.
 pub(super) fn planned(statement: &Prepared) -> Option<&headwater_query::Prepared> {
     match statement {
-        Prepared::Query { prepared, .. } => Some(prepared),
+        Prepared::Query { prepared, .. } => Some(prepared.as_ref()),
         Prepared::Declare { query, .. } => planned(query),
         _ => None,
     }

@@ -55,7 +55,7 @@ pub(super) enum Prepared {
     /// The planner answers.
     Query {
         text: Text,
-        prepared: headwater_query::Prepared,
+        prepared: Box<headwater_query::Prepared>,
         /// The numbers of the types of its parameters.
         types: Vec<u32>,
     },
