@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// How long a round may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+const DONE: &str = "headwater_mqtt_messages_done_total ";
+const RECEIVED: &str = "headwater_mqtt_messages_received_total ";
+
 /// Options of the experiment.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -108,16 +111,22 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     let broker = Broker::start(&dir)?;
     let db = dir.join("db");
     let server = Server::start_with(&db, &["--mqtt-port", &broker.port.to_string()])?;
-    // Until the subscription is there, nobody keeps messages for it.
-    let mut first = 0;
+    // Until the subscription is there, nobody keeps messages for it: how many of the first come is not known.
     let start = Instant::now();
-    while figure(server.addr, "headwater_mqtt_messages_done_total ")? < 1 {
+    while figure(server.addr, DONE)? < 1 {
         publisher::publish(broker.port, "plant/lab/first/temp", 1, 1)?;
-        first += 1;
         patient(start, "the first message")?;
     }
+    // When the last of them is stored, all that will ever come have come.
+    publisher::publish(broker.port, "plant/lab/last/temp", 1, 1)?;
+    let last = "/api/v1/last?stream=machines,device=last,site=lab";
+    while !get(server.addr, last)?.contains("\"temp\"")
+        || figure(server.addr, DONE)? < figure(server.addr, RECEIVED)?
+    {
+        patient(start, "the last message before")?;
+    }
+    let first = figure(server.addr, DONE)?;
     let wanted = (each * clients) as u64;
-    settled(server.addr, first)?;
     let (server_before, broker_before) = (server.used()?, used_of(broker.id())?);
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -158,7 +167,7 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
 /// Waits until so many messages are stored.
 fn settled(addr: SocketAddr, messages: u64) -> Result<(), Failure> {
     let start = Instant::now();
-    while figure(addr, "headwater_mqtt_messages_done_total ")? < messages {
+    while figure(addr, DONE)? < messages {
         patient(start, "the messages")?;
         // Often enough for the precision of a round of some seconds, and seldom enough to cost nothing.
         std::thread::sleep(Duration::from_millis(5));
@@ -173,12 +182,18 @@ fn patient(start: Instant, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A figure of `/metrics`.
-fn figure(addr: SocketAddr, name: &str) -> Result<u64, Failure> {
+/// The whole answer to a question.
+fn get(addr: SocketAddr, path: &str) -> Result<String, Failure> {
     let mut stream = TcpStream::connect(addr)?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A figure of `/metrics`.
+fn figure(addr: SocketAddr, name: &str) -> Result<u64, Failure> {
+    let text = get(addr, "/metrics")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|rest| rest.trim().parse().ok());
     number.ok_or_else(|| format!("/metrics has no number `{name}`").into())
