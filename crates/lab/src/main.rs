@@ -45,6 +45,9 @@ enum Experiment {
     Server(experiments::server::Arguments),
     /// Messages of an MQTT broker into the server; needs mosquitto.
     Mqtt(experiments::mqtt::Arguments),
+    /// SQL over ten million values: grouped queries, filters, counts, full scans.
+    #[cfg(feature = "sql")]
+    Query(experiments::query::Arguments),
     #[command(hide = true)]
     ServerChild(experiments::server::ChildArguments),
     #[command(hide = true)]
@@ -64,6 +67,8 @@ fn main() -> ExitCode {
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
         Experiment::Server(arguments) => experiments::server::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),
+        #[cfg(feature = "sql")]
+        Experiment::Query(arguments) => experiments::query::run(&arguments),
         Experiment::ServerChild(arguments) => experiments::server::run_child(&arguments),
         Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };

@@ -6,6 +6,8 @@ pub(crate) mod events;
 pub(crate) mod golsm;
 pub(crate) mod memory;
 pub(crate) mod mqtt;
+#[cfg(feature = "sql")]
+pub(crate) mod query;
 pub(crate) mod respawn;
 pub(crate) mod server;
 pub(crate) mod tiles;
