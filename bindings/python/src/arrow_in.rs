@@ -2,8 +2,9 @@
 //!
 //! Source: the Arrow columnar format and its C data and C stream interfaces, with the Python capsule protocol.
 
+use crate::arrays::Tags;
 use crate::errors::{Outcome, Problem};
-use crate::input::{Tag, column as engine_column};
+use crate::input::{Field, Part, Source, Tag, column as engine_column};
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::types::{
@@ -12,7 +13,7 @@ use arrow_array::types::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, RecordBatchReader, new_empty_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, new_empty_array};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 use headwater::{Bitmap, Column, FieldType, Values, VarBytes};
 use pyo3::prelude::*;
@@ -352,4 +353,68 @@ pub(crate) fn tag(name: &str, array: &ArrayRef) -> Outcome<Tag<'static>> {
         codes: Cow::Owned(codes),
         values,
     })
+}
+
+/// Which columns of Arrow data are what.
+pub(crate) struct Roles {
+    time: usize,
+    tags: Vec<usize>,
+    fields: Vec<usize>,
+}
+
+impl Roles {
+    pub(crate) fn new(
+        schema: &arrow_schema::Schema,
+        time: &str,
+        tags: &[String],
+        fields: Option<&[String]>,
+    ) -> Outcome<Roles> {
+        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        let find = |name: &str| {
+            let at = names.iter().position(|n| *n == name);
+            at.ok_or_else(|| {
+                Problem::invalid(format!(
+                    "there is no column `{name}`; there are: {}",
+                    names.join(", ")
+                ))
+            })
+        };
+        let time = find(time)?;
+        let tags: Vec<usize> = tags.iter().map(|t| find(t)).collect::<Outcome<_>>()?;
+        let fields = match fields {
+            Some(fields) => fields.iter().map(|f| find(f)).collect::<Outcome<_>>()?,
+            None => (0..names.len())
+                .filter(|at| *at != time && !tags.contains(at))
+                .collect(),
+        };
+        Ok(Roles { time, tags, fields })
+    }
+
+    /// The rows of a batch.
+    pub(crate) fn part<'a>(
+        &self,
+        batch: &'a RecordBatch,
+        table: &str,
+        fixed: &Tags,
+    ) -> Outcome<Part<'a>> {
+        let schema = batch.schema_ref();
+        let name = |at: usize| schema.field(at).name();
+        let tags: Vec<Tag<'a>> = self
+            .tags
+            .iter()
+            .map(|at| tag(name(*at), batch.column(*at)))
+            .collect::<Outcome<_>>()?;
+        let fields = self.fields.iter().map(|at| Field {
+            name: name(*at).clone(),
+            source: Source::Arrow(batch.column(*at)),
+            absent: None,
+        });
+        Ok(Part {
+            table: table.to_owned(),
+            fixed: fixed.clone(),
+            tags,
+            times: times(name(self.time), batch.column(self.time))?,
+            fields: fields.collect(),
+        })
+    }
 }

@@ -1,46 +1,33 @@
-//! The database as Python's `headwater.Database` uses it, and the tickets of writes on their way.
+//! The database as Python's `headwater.Database` uses it.
 
-use crate::arrow_in;
+use crate::arrays::{Arrays, FieldArray, TagArray, Tags, value};
+use crate::arrow_in::{self, Roles};
 use crate::ask;
 use crate::care::backup_report;
 use crate::errors::{Outcome, Problem};
 use crate::frame::Frame;
-use crate::input::{Field, Part, Source, Tag, Text};
+use crate::input::Part;
 use crate::options::{options, seconds};
 use crate::scan::{Asked, Query};
-use crate::shared::{Ends, OfProcess, Opened, Shared};
-use crate::write::{Done, How, RefusedRow, Writer};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
+use crate::shared::{Opened, Shared};
+use crate::ticket::{DoneTuple, Ticket, done};
+use crate::write::{Done, How, Writer};
+use arrow_array::RecordBatchReader;
 use headwater::{
     AggregateSpec, Bins, ClosedRange, Comparison, DeleteSpec, Duplicates, FieldSpec, FieldType,
-    Filter, Level, Reader, ScanSpec, StreamName, StreamRows, TableChange, TableSpec, Value,
+    Filter, Level, Reader, ScanSpec, StreamName, StreamRows, TableChange, TableSpec,
 };
-use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
-use std::borrow::Cow;
+use pyo3::types::PyDict;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Pairs of tag and value.
-type Tags = Vec<(String, String)>;
-/// A field: its name, its kind, units of a row (for fixed widths), the array, and which rows have no value.
-type FieldArray<'py> = (
-    String,
-    String,
-    usize,
-    Bound<'py, PyAny>,
-    Option<PyReadonlyArray1<'py, u8>>,
-);
-/// A tag by row: its key, a code for each row, the values that codes stand for.
-type TagArray<'py> = (String, PyReadonlyArray1<'py, i32>, Vec<String>);
 /// A condition: field, operator, value.
 type Condition<'py> = (String, String, Bound<'py, PyAny>);
 /// How to write: when values expire, the producer and its number, all or nothing.
 type HowTuple = (Option<i64>, Option<(String, u64)>, bool);
-/// Rows stored, rows refused, the first refused ones, whether the batch had been stored before.
-type DoneTuple = (u64, u64, Vec<RefusedRow>, bool);
 
 fn how((expires_at, producer, require_all): HowTuple) -> How {
     How {
@@ -48,138 +35,6 @@ fn how((expires_at, producer, require_all): HowTuple) -> How {
         producer,
         require_all,
     }
-}
-
-fn done(done: Done) -> DoneTuple {
-    (
-        done.accepted,
-        done.refused_count,
-        done.refused,
-        done.repeated,
-    )
-}
-
-/// An array whose memory is borrowed as long as this lives.
-enum Held<'py> {
-    F64(PyReadonlyArray1<'py, f64>),
-    I64(PyReadonlyArray1<'py, i64>),
-    U64(PyReadonlyArray1<'py, u64>),
-    Bool(PyReadonlyArray1<'py, u8>),
-    Text(FieldType, Text),
-    Utf32(PyReadonlyArray1<'py, u32>, usize),
-    Fixed(PyReadonlyArray1<'py, u8>, usize),
-    Arrow(ArrayRef),
-}
-
-fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> Outcome<&'a [T]> {
-    array
-        .as_slice()
-        .map_err(|e| Problem::invalid(format!("expected a contiguous array: {e}")))
-}
-
-impl<'py> Held<'py> {
-    fn new(field: &FieldArray<'py>) -> Outcome<Held<'py>> {
-        let (name, kind, width, array, absent) = field;
-        Ok(match kind.as_str() {
-            "f64" => Held::F64(array.extract()?),
-            "i64" => Held::I64(array.extract()?),
-            "u64" => Held::U64(array.extract()?),
-            "bool" => Held::Bool(array.extract()?),
-            "utf32" => Held::Utf32(array.extract()?, *width),
-            "fixed" => Held::Fixed(array.extract()?, *width),
-            "arrow" => Held::Arrow(arrow_in::single(name, array)?),
-            "string" => Held::Text(FieldType::String, objects(name, array, absent, true)?),
-            "bytes" => Held::Text(FieldType::Bytes, objects(name, array, absent, false)?),
-            other => return Err(Problem::invalid(format!("a column of kind {other}"))),
-        })
-    }
-
-    fn source(&self) -> Outcome<Source<'_>> {
-        Ok(match self {
-            Held::F64(v) => Source::F64(slice(v)?),
-            Held::I64(v) => Source::I64(slice(v)?),
-            Held::U64(v) => Source::U64(slice(v)?),
-            Held::Bool(v) => Source::Bool(slice(v)?),
-            Held::Text(kind, text) => Source::Text(*kind, text),
-            Held::Utf32(v, width) => Source::Utf32(slice(v)?, *width),
-            Held::Fixed(v, width) => Source::Fixed(slice(v)?, *width),
-            Held::Arrow(v) => Source::Arrow(v),
-        })
-    }
-
-    fn rows(&self) -> usize {
-        match self {
-            Held::F64(v) => v.len(),
-            Held::I64(v) => v.len(),
-            Held::U64(v) => v.len(),
-            Held::Bool(v) => v.len(),
-            Held::Text(_, text) => text.ends.len(),
-            Held::Utf32(v, width) => v.len() / (*width).max(1),
-            Held::Fixed(v, width) => v.len() / (*width).max(1),
-            Held::Arrow(v) => v.len(),
-        }
-    }
-}
-
-/// The text of an array of `str` or of `bytes`.
-fn objects(
-    name: &str,
-    array: &Bound<'_, PyAny>,
-    absent: &Option<PyReadonlyArray1<'_, u8>>,
-    strings: bool,
-) -> Outcome<Text> {
-    let py = array.py();
-    let array: PyReadonlyArray1<'_, Py<PyAny>> = array.extract()?;
-    let absent = absent.as_ref().map(slice).transpose()?;
-    let mut out = Text::default();
-    for (row, value) in slice(&array)?.iter().enumerate() {
-        if absent.and_then(|a| a.get(row)).is_some_and(|a| *a != 0) {
-            out.push(b"");
-            continue;
-        }
-        let value = value.bind(py);
-        if let (true, Ok(text)) = (strings, value.cast::<PyString>()) {
-            out.push(text.to_str()?.as_bytes());
-        } else if let (false, Ok(bytes)) = (strings, value.cast::<PyBytes>()) {
-            out.push(bytes.as_bytes());
-        } else {
-            let expected = if strings { "str" } else { "bytes" };
-            let found = value.get_type().name()?.to_string();
-            return Err(Problem::invalid(format!(
-                "field `{name}`, row {row}: expected {expected}, found {found}"
-            )));
-        }
-    }
-    Ok(out)
-}
-
-/// One value of an event.
-fn value(name: &str, object: &Bound<'_, PyAny>) -> Outcome<Value> {
-    if let Ok(v) = object.cast::<PyBool>() {
-        return Ok(Value::Bool(v.is_true()));
-    }
-    if object.cast::<PyInt>().is_ok() {
-        return match object.extract::<i64>() {
-            Ok(v) => Ok(Value::I64(v)),
-            Err(_) => object
-                .extract::<u64>()
-                .map(Value::U64)
-                .map_err(|_| Problem::invalid(format!("`{name}`: an integer beyond 64 bits"))),
-        };
-    }
-    if let Ok(v) = object.cast::<PyFloat>() {
-        return Ok(Value::F64(v.value()));
-    }
-    if let Ok(v) = object.cast::<PyString>() {
-        return Ok(Value::String(v.to_str()?.to_owned()));
-    }
-    if let Ok(v) = object.cast::<PyBytes>() {
-        return Ok(Value::Bytes(v.as_bytes().to_vec()));
-    }
-    let found = object.get_type().name()?.to_string();
-    Err(Problem::invalid(format!(
-        "`{name}`: expected a number, bool, str or bytes, found {found}"
-    )))
 }
 
 fn comparison(text: &str) -> Outcome<Comparison> {
@@ -222,64 +77,6 @@ fn field_specs(fields: Vec<(String, String)>) -> Outcome<Vec<FieldSpec>> {
 
 fn life(what: &str, value: Option<f64>) -> Outcome<Option<Duration>> {
     value.map(|s| seconds(what, s)).transpose()
-}
-
-/// Which columns of Arrow data are what.
-struct Roles {
-    time: usize,
-    tags: Vec<usize>,
-    fields: Vec<usize>,
-}
-
-impl Roles {
-    fn new(
-        schema: &arrow_schema::Schema,
-        time: &str,
-        tags: &[String],
-        fields: Option<&[String]>,
-    ) -> Outcome<Roles> {
-        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-        let find = |name: &str| {
-            let at = names.iter().position(|n| *n == name);
-            at.ok_or_else(|| {
-                Problem::invalid(format!(
-                    "there is no column `{name}`; there are: {}",
-                    names.join(", ")
-                ))
-            })
-        };
-        let time = find(time)?;
-        let tags: Vec<usize> = tags.iter().map(|t| find(t)).collect::<Outcome<_>>()?;
-        let fields = match fields {
-            Some(fields) => fields.iter().map(|f| find(f)).collect::<Outcome<_>>()?,
-            None => (0..names.len())
-                .filter(|at| *at != time && !tags.contains(at))
-                .collect(),
-        };
-        Ok(Roles { time, tags, fields })
-    }
-
-    fn part<'a>(&self, batch: &'a RecordBatch, table: &str, fixed: &Tags) -> Outcome<Part<'a>> {
-        let schema = batch.schema_ref();
-        let name = |at: usize| schema.field(at).name();
-        let tags: Vec<Tag<'a>> = self
-            .tags
-            .iter()
-            .map(|at| arrow_in::tag(name(*at), batch.column(*at)))
-            .collect::<Outcome<_>>()?;
-        let fields = self.fields.iter().map(|at| Field {
-            name: name(*at).clone(),
-            source: Source::Arrow(batch.column(*at)),
-            absent: None,
-        });
-        Ok(Part {
-            table: table.to_owned(),
-            fixed: fixed.clone(),
-            tags,
-            times: arrow_in::times(name(self.time), batch.column(self.time))?,
-            fields: fields.collect(),
-        })
-    }
 }
 
 /// An open database: the native half of `headwater.Database`.
@@ -335,17 +132,6 @@ impl Database {
         }
         py.detach(|| writer.flush(&self.shared))
     }
-
-    fn ticket(&self, py: Python<'_>, writer: Writer) -> PyResult<Ticket> {
-        let cell = Arc::new(TicketCell(Mutex::new(TicketState::Waiting(Box::new(
-            writer,
-        )))));
-        let weak = Arc::downgrade(&cell);
-        py.detach(|| self.shared.with(|_| self.shared.register(weak)))?;
-        Ok(Ticket {
-            cell: OfProcess::new(cell),
-        })
-    }
 }
 
 /// The outcome; an exception says how many rows were stored before.
@@ -362,78 +148,6 @@ fn told(py: Python<'_>, outcome: Outcome<()>, writer: &Writer) -> PyResult<()> {
         }
         error
     })
-}
-
-/// Holds the arrays of one call while its rows are written.
-struct Arrays<'py> {
-    times: PyReadonlyArray1<'py, i64>,
-    fields: Vec<FieldArray<'py>>,
-    held: Vec<Held<'py>>,
-    tags: Vec<TagArray<'py>>,
-}
-
-impl<'py> Arrays<'py> {
-    fn new(
-        times: PyReadonlyArray1<'py, i64>,
-        fields: Vec<FieldArray<'py>>,
-        tags: Vec<TagArray<'py>>,
-    ) -> Outcome<Arrays<'py>> {
-        let held: Vec<Held<'py>> = fields.iter().map(Held::new).collect::<Outcome<_>>()?;
-        let rows = times.len();
-        let check = |what: &str, name: &str, found: usize| {
-            if found == rows {
-                return Ok(());
-            }
-            Err(Problem::invalid(format!(
-                "{what} `{name}` has {found} rows, time has {rows}: all must have as many"
-            )))
-        };
-        for ((name, _, _, _, absent), held) in fields.iter().zip(&held) {
-            // A fixed width of 0 has no units to count.
-            let no_width = matches!(held, Held::Utf32(_, 0) | Held::Fixed(_, 0));
-            if !no_width {
-                check("field", name, held.rows())?;
-            }
-            if let Some(absent) = absent {
-                check("the mask of field", name, absent.len())?;
-            }
-        }
-        for (key, codes, _) in &tags {
-            check("tag", key, codes.len())?;
-        }
-        Ok(Arrays {
-            times,
-            fields,
-            held,
-            tags,
-        })
-    }
-
-    fn part(&self, table: String, fixed: Tags) -> Outcome<Part<'_>> {
-        let mut fields = Vec::with_capacity(self.fields.len());
-        for ((name, _, _, _, absent), held) in self.fields.iter().zip(&self.held) {
-            fields.push(Field {
-                name: name.clone(),
-                source: held.source()?,
-                absent: absent.as_ref().map(slice).transpose()?,
-            });
-        }
-        let mut tags = Vec::with_capacity(self.tags.len());
-        for (key, codes, values) in &self.tags {
-            tags.push(Tag {
-                key: key.clone(),
-                codes: Cow::Borrowed(slice(codes)?),
-                values: values.clone(),
-            });
-        }
-        Ok(Part {
-            table,
-            fixed,
-            tags,
-            times: Cow::Borrowed(slice(&self.times)?),
-            fields,
-        })
-    }
 }
 
 #[pymethods]
@@ -514,7 +228,7 @@ impl Database {
     ) -> PyResult<Ticket> {
         let arrays = Arrays::new(times, fields, tag_columns)?;
         let writer = self.write_part(py, &arrays.part(table, tags)?, how(asked))?;
-        self.ticket(py, writer)
+        Ticket::new(py, &self.shared, writer)
     }
 
     /// Writes Arrow data and waits.
@@ -822,57 +536,5 @@ impl Database {
         out.set_item("files_removed", found.files_removed)?;
         out.set_item("files_truncated", found.files_truncated)?;
         Ok(out)
-    }
-}
-
-enum TicketState {
-    Waiting(Box<Writer>),
-    Done(DoneTuple),
-    Failed(&'static str, String),
-}
-
-/// A write on its way; ended by closing, which waits for it.
-struct TicketCell(Mutex<TicketState>);
-
-impl TicketCell {
-    fn wait(&self) -> Outcome<DoneTuple> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = TicketState::Failed("internal", "the ticket was lost".to_owned());
-        *state = match std::mem::replace(&mut *state, lost) {
-            TicketState::Waiting(writer) => match writer.wait() {
-                Ok(found) => TicketState::Done(done(found)),
-                Err(problem) => {
-                    let (code, message) = problem.parts();
-                    TicketState::Failed(code, message)
-                }
-            },
-            other => other,
-        };
-        match &*state {
-            TicketState::Done(found) => Ok(found.clone()),
-            TicketState::Failed(code, message) => Err(Problem::Own(code, message.clone())),
-            TicketState::Waiting(_) => Err(Problem::Own("internal", "still waiting".to_owned())),
-        }
-    }
-}
-
-impl Ends for TicketCell {
-    fn end(&self) {
-        // What went wrong is kept for whoever waits on the ticket.
-        let _ = self.wait();
-    }
-}
-
-/// A write on its way: the native half of `headwater.Ticket`.
-#[pyclass(frozen, module = "headwater._native")]
-pub(crate) struct Ticket {
-    cell: OfProcess<Arc<TicketCell>>,
-}
-
-#[pymethods]
-impl Ticket {
-    /// Waits for the acknowledgement.
-    fn wait(&self, py: Python<'_>) -> PyResult<DoneTuple> {
-        Ok(py.detach(|| self.cell.get()?.wait())?)
     }
 }

@@ -7,6 +7,7 @@
 //! Concurrency: every class may be used by several threads. Failure: engine errors become exceptions with their code; after a
 //! fork every call in the child says so, and nothing of the parent's database is touched.
 
+mod arrays;
 mod arrow_in;
 mod ask;
 mod care;
@@ -18,6 +19,7 @@ mod input;
 mod options;
 mod scan;
 mod shared;
+mod ticket;
 mod write;
 
 /// The native half of the Python package.
@@ -26,11 +28,13 @@ mod _native {
     #[pymodule_export]
     use super::care::{backup, check, repair, restore, verify_backup};
     #[pymodule_export]
-    use super::database::{Database, Ticket};
+    use super::database::Database;
     #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]
     use super::scan::{Cursor, Query};
+    #[pymodule_export]
+    use super::ticket::Ticket;
 
     use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult};
 

@@ -36,6 +36,7 @@ fn sources() -> Vec<String> {
     files("crates", ".rs")
         .into_iter()
         .chain(files("fuzz", ".rs"))
+        .chain(files("bindings", ".rs"))
         .collect()
 }
 
