@@ -16,6 +16,7 @@ mod database;
 mod errors;
 mod frame;
 mod input;
+mod log;
 mod options;
 mod scan;
 mod shared;
@@ -31,6 +32,8 @@ mod _native {
     use super::database::Database;
     #[pymodule_export]
     use super::frame::Frame;
+    #[pymodule_export]
+    use super::log::next_event;
     #[pymodule_export]
     use super::scan::{Cursor, Query};
     #[pymodule_export]

@@ -276,6 +276,22 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
         assert acknowledged * 100 <= rows <= (acknowledged + 1) * 100 and rows % 100 == 0
 
 
+def test_what_happens_in_the_background_is_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with headwater.open(path) as db:
+        db.write("t", time=seconds(10), v=np.arange(10.0))
+    segment = next((path / "segment").iterdir())
+    stray = segment.with_name("9" * len(segment.stem) + segment.suffix)
+    stray.write_bytes(segment.read_bytes())
+    with caplog.at_level("INFO", logger="headwater"):
+        headwater.open(path).close()
+        assert not stray.exists()
+        limit = time.monotonic() + 60
+        while not caplog.records and time.monotonic() < limit:
+            time.sleep(0.01)
+    assert caplog.records[0].name == "headwater" and caplog.records[0].levelname == "INFO"
+    assert "no commit names" in caplog.text and stray.name in caplog.text
+
+
 def test_checks_backups_and_repairs(db: headwater.Database, path: Path) -> None:
     db.write("t", time=seconds(5000), v=np.random.default_rng(3).random(5000))
     db.flush()

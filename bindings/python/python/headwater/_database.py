@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
-from . import _arrays, _native, _time
+from . import _arrays, _log, _native, _time
 from ._errors import ForkedError, InvalidError, RefusedError
 from ._frame import Frame, Result
 from ._types import (
@@ -485,6 +485,8 @@ def open(
     there. Every call says so (:class:`ForkedError`), and the parent's database is not touched. Open it in the child, or use
     ``spawn``.
 
+    What happens in the background, such as recovery or a flush that found no space, is told to the logger ``headwater``.
+
     :param read_only: read a database that may have another owner.
     :param create: ``False`` refuses to make a new database.
     :param memory_budget: bytes for events not yet in segments, for caches and for flushes; 64 MiB, at least 1 MiB.
@@ -504,6 +506,7 @@ def open(
     :raises LockedError: another process owns it.
     :raises CorruptError: files are damaged.
     """
+    _log.start()
     settings: dict[str, Any] = {"must_exist": not create, **more}
     if durability is not None:
         plain = durability in ("synced", "written") if isinstance(durability, str) else False
