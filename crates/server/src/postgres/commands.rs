@@ -421,7 +421,7 @@ mod tests {
                 Command::Declare {
                     name: "c 1".to_owned(),
                     hold: true,
-                    query_at: 46,
+                    query_at: 44,
                 },
             ),
             (
