@@ -1,7 +1,9 @@
 //! Rows of the tables of `pg_catalog`.
 
 use super::columns::{CATALOG, INFORMATION};
-use super::names::{CATALOG_OID, DATABASE_OID, INFORMATION_OID, PUBLIC_OID, USER_OID, oids};
+use super::names::{
+    CATALOG_OID, DATABASE_OID, INFORMATION_OID, PUBLIC_OID, RESERVED, USER_OID, oids,
+};
 use super::schema::{Cell, Listing, Rows};
 use super::types::{PgType, is_list};
 use arrow::datatypes::DataType;
@@ -89,6 +91,17 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
                     ("boot_val", value.into()),
                     ("reset_val", value.into()),
                     ("pending_restart", false.into()),
+                ]);
+            }
+        }
+        "pg_get_keywords" => {
+            for word in RESERVED {
+                rows.push([
+                    ("word", (*word).into()),
+                    ("catcode", "R".into()),
+                    ("barelabel", true.into()),
+                    ("catdesc", "reserved".into()),
+                    ("baredesc", "can be bare label".into()),
                 ]);
             }
         }

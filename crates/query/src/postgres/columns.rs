@@ -157,7 +157,7 @@ pub(super) static CATALOG: &[Definition] = &[
     empty(
         "pg_constraint",
         2606,
-        "oid oid, conname name, connamespace oid, contype char, condeferrable bool, condeferred bool, convalidated bool, conrelid oid, contypid oid, conindid oid, conparentid oid, confrelid oid, confupdtype char, confdeltype char, confmatchtype char, conislocal bool, coninhcount int4, connoinherit bool, conkey int2[], confkey int2[], conpfeqop oid[], conppeqop oid[], conffeqop oid[], conexclop oid[], conbin text",
+        "tableoid oid, oid oid, conname name, connamespace oid, contype char, condeferrable bool, condeferred bool, convalidated bool, conrelid oid, contypid oid, conindid oid, conparentid oid, confrelid oid, confupdtype char, confdeltype char, confmatchtype char, conislocal bool, coninhcount int4, connoinherit bool, conkey int2[], confkey int2[], conpfeqop oid[], conppeqop oid[], conffeqop oid[], conexclop oid[], conbin text",
     ),
     empty(
         "pg_conversion",
@@ -209,7 +209,7 @@ pub(super) static CATALOG: &[Definition] = &[
         3118,
         "ftrelid oid, ftserver oid, ftoptions text[]",
     ),
-    empty(
+    with_rows(
         "pg_get_keywords",
         12006,
         "word text, catcode char, barelabel bool, catdesc text, baredesc text",
@@ -232,7 +232,7 @@ pub(super) static CATALOG: &[Definition] = &[
     empty(
         "pg_language",
         2612,
-        "oid oid, lanname name, lanowner oid, lanispl bool, lanpltrusted bool, lanplcallfoid oid, laninline oid, lanvalidator oid, lanacl text[]",
+        "tableoid oid, oid oid, lanname name, lanowner oid, lanispl bool, lanpltrusted bool, lanplcallfoid oid, laninline oid, lanvalidator oid, lanacl text[]",
     ),
     empty(
         "pg_largeobject_metadata",
@@ -252,7 +252,7 @@ pub(super) static CATALOG: &[Definition] = &[
     empty(
         "pg_opclass",
         2616,
-        "oid oid, opcmethod oid, opcname name, opcnamespace oid, opcowner oid, opcfamily oid, opcintype oid, opcdefault bool, opckeytype oid",
+        "tableoid oid, oid oid, opcmethod oid, opcname name, opcnamespace oid, opcowner oid, opcfamily oid, opcintype oid, opcdefault bool, opckeytype oid",
     ),
     empty(
         "pg_operator",
@@ -262,7 +262,7 @@ pub(super) static CATALOG: &[Definition] = &[
     empty(
         "pg_opfamily",
         2753,
-        "oid oid, opfmethod oid, opfname name, opfnamespace oid, opfowner oid",
+        "tableoid oid, oid oid, opfmethod oid, opfname name, opfnamespace oid, opfowner oid",
     ),
     empty(
         "pg_partitioned_table",
@@ -307,7 +307,7 @@ pub(super) static CATALOG: &[Definition] = &[
     empty(
         "pg_rewrite",
         2618,
-        "oid oid, rulename name, ev_class oid, ev_type char, ev_enabled char, is_instead bool, ev_qual text, ev_action text",
+        "tableoid oid, oid oid, rulename name, ev_class oid, ev_type char, ev_enabled char, is_instead bool, ev_qual text, ev_action text",
     ),
     empty(
         "pg_seclabel",
@@ -372,7 +372,7 @@ pub(super) static CATALOG: &[Definition] = &[
     empty(
         "pg_trigger",
         2620,
-        "oid oid, tgrelid oid, tgparentid oid, tgname name, tgfoid oid, tgtype int2, tgenabled char, tgisinternal bool, tgconstrrelid oid, tgconstrindid oid, tgconstraint oid, tgdeferrable bool, tginitdeferred bool, tgnargs int2, tgattr int2[], tgargs text, tgqual text, tgoldtable name, tgnewtable name",
+        "tableoid oid, oid oid, tgrelid oid, tgparentid oid, tgname name, tgfoid oid, tgtype int2, tgenabled char, tgisinternal bool, tgconstrrelid oid, tgconstrindid oid, tgconstraint oid, tgdeferrable bool, tginitdeferred bool, tgnargs int2, tgattr int2[], tgargs text, tgqual text, tgoldtable name, tgnewtable name",
     ),
     empty(
         "pg_ts_config",
@@ -393,6 +393,11 @@ pub(super) static CATALOG: &[Definition] = &[
         "pg_ts_template",
         3764,
         "oid oid, tmplname name, tmplnamespace oid",
+    ),
+    empty(
+        "pg_user_mappings",
+        12018,
+        "umid oid, srvid oid, srvname name, umuser oid, usename name, umoptions text[]",
     ),
     empty(
         "pg_user_mapping",

@@ -3,12 +3,13 @@
 //! Those that ask about the session itself, such as `current_user`, are put into the statement as texts when it is
 //! rewritten; these here work on values of rows.
 
+use super::catalog::describe;
 use super::columns::{self, CATALOG, INFORMATION};
 use super::names::{oids, quote_ident, quote_literal, read_name};
 use super::schema::Listing;
 use super::types::{PgType, format_type};
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Int64Array, ListArray, StringArray, StructArray,
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, StringArray, StructArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields};
@@ -158,7 +159,6 @@ fn never(name: &'static str, returns: DataType) -> Arc<ScalarUDF> {
 
 /// Tells of things there are none of here: always null.
 const WITHOUT_TEXT: &[&str] = &[
-    "col_description",
     "obj_description",
     "pg_advisory_unlock_all",
     "pg_get_constraintdef",
@@ -259,6 +259,7 @@ pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
         expand_array(),
     ]);
     all.extend(of_tables(listing));
+    all.extend([col_description(listing), current_setting(listing)]);
     all
 }
 
@@ -323,6 +324,53 @@ fn of_tables(listing: &Arc<dyn Listing>) -> [Arc<ScalarUDF>; 3] {
         numbers_of("pg_regclass_oid", true),
         numbers_of("to_regclass", false),
     ]
+}
+
+/// What a column is: a tag, a field or the time.
+fn col_description(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
+    let listing = Arc::clone(listing);
+    function("col_description", DataType::Utf8, move |arrays, rows| {
+        let tables = listing.tables()?;
+        let known = oids(tables.iter().map(|table| table.name.as_str()));
+        let (oids, columns) = (numbers(arrays, 0, rows)?, numbers(arrays, 1, rows)?);
+        let describe = |oid: Option<i64>, column: Option<i64>| {
+            let name = known.get(&u32::try_from(oid?).ok()?)?;
+            let table = tables.iter().find(|table| table.name == *name)?;
+            let index = usize::try_from(column?.checked_sub(1)?).ok()?;
+            let (_, data_type, what) = table.columns.get(index)?;
+            Some(describe(what, data_type))
+        };
+        let made: StringArray = oids
+            .iter()
+            .zip(columns.iter())
+            .map(|(oid, column)| describe(oid, column))
+            .collect();
+        Ok(Arc::new(made) as ArrayRef)
+    })
+}
+
+/// A setting of the session whose name is only known when the statement runs.
+fn current_setting(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
+    let listing = Arc::clone(listing);
+    function("current_setting", DataType::Utf8, move |arrays, rows| {
+        let variables = listing.variables();
+        let lenient = match arrays.get(1) {
+            Some(array) => cast(array, &DataType::Boolean)?,
+            None => Arc::new(BooleanArray::from(vec![false; rows])),
+        };
+        let lenient = lenient.as_boolean();
+        let made = texts(arrays, 0, rows)?
+            .iter()
+            .enumerate()
+            .map(|(row, name)| match name.map(|name| variables.get(name)) {
+                None => Ok(None),
+                Some(Ok(value)) => Ok(Some(value.to_owned())),
+                Some(Err(_)) if lenient.is_valid(row) && lenient.value(row) => Ok(None),
+                Some(Err(why)) => Err(missing(why.sqlstate(), "unknown_setting", why.to_string())),
+            })
+            .collect::<Result<StringArray>>()?;
+        Ok(Arc::new(made) as ArrayRef)
+    })
 }
 
 /// The number of a type by its name; null or an error where there is none.

@@ -75,7 +75,7 @@ pub(super) fn read_name(text: &str) -> (Option<String>, String) {
 }
 
 /// Words that are no names unless quoted.
-const RESERVED: &[&str] = &[
+pub(super) const RESERVED: &[&str] = &[
     "all",
     "analyse",
     "analyze",

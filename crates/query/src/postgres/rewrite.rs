@@ -109,6 +109,9 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
+        if let Some(number) = expressions::function_number(expr) {
+            self.put(expr, number);
+        }
         if let Some(nothing) = empty::instead_of(expr) {
             self.put(expr, nothing);
         }

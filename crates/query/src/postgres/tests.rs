@@ -103,6 +103,9 @@ async fn questions_about_the_database_are_answered() {
                                    array_upper(string_to_array(current_setting('search_path'),','),1)) as i,
                    string_to_array(current_setting('search_path'),',') s)",
          &["cars", "\"Odd Name\""]),
+        ("SELECT typinput = 'pg_catalog.array_in'::regproc FROM pg_type WHERE typname IN ('_int4', 'int4') ORDER BY typname", &["true", "false"]),
+        ("SELECT current_setting(n), current_setting('no.such' || n, true) FROM (SELECT 'datestyle' AS n) t", &["ISO, MDY|"]),
+        ("SELECT attname, col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = 'cars'::regclass ORDER BY attnum", &["time|time", "id|tag", "speed|field", "laps|field, u64"]),
         // psql's \\d: publications of a table.
         ("SELECT pubname, NULL, NULL FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_namespace pn ON p.oid = pn.pnpubid JOIN pg_catalog.pg_class pc ON pc.relnamespace = pn.pnnspid WHERE pc.oid = '1' and pg_catalog.pg_relation_is_publishable('1')
           UNION SELECT pubname, pg_get_expr(pr.prqual, c.oid), (CASE WHEN pr.prattrs IS NOT NULL THEN (SELECT string_agg(attname, ', ') FROM pg_catalog.generate_series(0, pg_catalog.array_upper(pr.prattrs::pg_catalog.int2[], 1)) s, pg_catalog.pg_attribute WHERE attrelid = pr.prrelid AND attnum = prattrs[s]) ELSE NULL END) FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_rel pr ON p.oid = pr.prpubid JOIN pg_catalog.pg_class c ON c.oid = pr.prrelid WHERE pr.prrelid = '1'
@@ -113,7 +116,7 @@ async fn questions_about_the_database_are_answered() {
         ("SELECT 'a/b' LIKE 'a//_' ESCAPE '/', 'a\\x' LIKE 'a\\_' ESCAPE '/', 'a_' LIKE 'a/_' ESCAPE '/', 'ab' LIKE 'a/_' ESCAPE '/'", &["true|true|true|false"]),
         ("SELECT pol.polname, CASE WHEN pol.polroles = '{0}' THEN NULL ELSE pg_catalog.array_to_string(array(select rolname from pg_catalog.pg_roles where oid = any (pol.polroles) order by 1),',') END FROM pg_catalog.pg_policy pol WHERE pol.polrelid = '1' ORDER BY 1", &[]),
         ("SELECT typname FROM pg_catalog.pg_type t WHERE (t.typrelid = 0 OR (SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)) AND typname = 'int4' AND NOT EXISTS(SELECT 1 FROM pg_catalog.pg_type el WHERE el.oid = t.typelem AND el.typarray = t.oid)", &["int4"]),
-        ("select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> ALL ('{a,b}'::text[])", &[""]),
+        ("select count(*) > 50 from pg_catalog.pg_get_keywords() where word <> ALL ('{a,b}'::text[])", &["true"]),
         ("SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = 'cars' AND table_schema = 'public' ORDER BY ordinal_position LIMIT 2", &["time|timestamp with time zone|NO", "id|text|YES"]),
     ];
     let mut wrong = Vec::new();
@@ -125,6 +128,31 @@ async fn questions_about_the_database_are_answered() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told() {
+    for (sql, told) in [
+        (
+            "SELECT 'nothing'::pg_catalog.regproc::pg_catalog.oid",
+            "function \"nothing\" does not exist",
+        ),
+        (
+            "SELECT 'nothing'::regclass",
+            "relation \"nothing\" does not exist",
+        ),
+        (
+            "SELECT 'nothing'::regtype",
+            "type \"nothing\" does not exist",
+        ),
+        (
+            "SELECT current_setting(n) FROM (SELECT 'no.such' AS n) t",
+            "no.such",
+        ),
+    ] {
+        let error = ask(sql).await.unwrap_err();
+        assert!(error.contains(told), "{sql}: {error}");
+    }
 }
 
 #[tokio::test]

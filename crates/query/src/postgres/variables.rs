@@ -137,6 +137,20 @@ static KNOWN: &[Known] = &[
         "How instants are written as text.",
     ),
     known(
+        "default_table_access_method",
+        "heap",
+        Kind::Any,
+        false,
+        "Taken and not looked at: tables are stored in one way.",
+    ),
+    known(
+        "default_tablespace",
+        "",
+        Kind::Any,
+        false,
+        "Taken and not looked at: tables are in the database's directory.",
+    ),
+    known(
         "default_transaction_deferrable",
         "off",
         Kind::Any,

@@ -229,8 +229,8 @@ impl Visitor for Aggregates {
     }
 }
 
-/// Whether the planner may not take an expression: it has a query, a choice or a comparison with the elements of an array
-/// in it.
+/// Whether the planner may not take an expression: it has a query, a choice, a comparison with the elements of an array or a
+/// function it does not have in it.
 fn is_hard(expr: &Expr) -> bool {
     let found = visit_expressions(expr, |part| match part {
         Expr::Subquery(_)
@@ -239,7 +239,10 @@ fn is_hard(expr: &Expr) -> bool {
         | Expr::Case { .. }
         | Expr::AnyOp { .. }
         | Expr::AllOp { .. } => ControlFlow::Break(()),
-        Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
+        Expr::Function(function)
+            if matches!(function.args, FunctionArguments::Subquery(_))
+                || catalog_name(&function.name).is_some_and(|name| name == "format") =>
+        {
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),

@@ -19,8 +19,28 @@ enum Target {
     To(&'static str),
     /// Text to a number by this function; what is no text, to a name by the other one.
     Named(&'static str, &'static str),
+    /// To the name of a function, as `pg_type` has them.
+    Function,
     /// A text such as `{a,b}` to an array of this type.
     Array(&'static str),
+}
+
+/// `'name'::regproc::oid`, which asks for the number of a function.
+pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
+    let of_type = |expr: &Expr, wanted: &str| match expr {
+        Expr::Cast {
+            expr, data_type, ..
+        } => {
+            let name = data_type.to_string().to_lowercase();
+            let found = name.strip_prefix("pg_catalog.").unwrap_or(&name) == wanted;
+            found.then(|| expr.as_ref().clone())
+        }
+        _ => None,
+    };
+    let inner = of_type(expr, "oid")?;
+    let name = of_type(&inner, "regproc").or_else(|| of_type(&inner, "regprocedure"))?;
+    string(&name)?;
+    super::expression_of(&format!("pg_regproc_oid({name})"))
 }
 
 impl Rewriter<'_> {
@@ -276,7 +296,7 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         "regtype" => Target::Named("pg_regtype_oid", "format_type"),
         "regnamespace" => Target::Named("pg_regnamespace_oid", "pg_regnamespace_name"),
         "regrole" => Target::Named("", "pg_get_userbyid"),
-        "regproc" | "regprocedure" => Target::Named("pg_regproc_oid", ""),
+        "regproc" | "regprocedure" => Target::Function,
         "regoper" | "regoperator" | "name" | "\"name\"" | "\"char\"" | "bpchar" | "cstring"
         | "unknown" | "aclitem" | "pg_node_tree" | "sql_identifier" | "character_data"
         | "yes_or_no" => Target::To("TEXT"),
@@ -304,10 +324,13 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
     let known = matches!(strip(inner), Expr::Value(_)) || text.is_some();
     Some(match target {
         Target::None => format!("({inner})"),
+        Target::Function => match text {
+            Some(text) => quote_literal(text.strip_prefix("pg_catalog.").unwrap_or(&text)),
+            None => format!("CAST({inner} AS TEXT)"),
+        },
         Target::To(to) => format!("CAST({inner} AS {to})"),
         Target::Named(oid, _) if known && !oid.is_empty() => format!("{oid}({inner})"),
         Target::Named(_, _) if known => format!("CAST({inner} AS TEXT)"),
-        Target::Named(_, "") => format!("CAST({inner} AS TEXT)"),
         Target::Named(_, name) => format!("{name}({inner})"),
         Target::Array(element) => match text {
             Some(text) => array(&text, element)?,
