@@ -45,8 +45,14 @@ mod handler {
     use axum::http::{HeaderValue, StatusCode};
     use axum::response::Response;
     use futures_util::stream;
-    use headwater_query::{Answer, Parameters, Session, statements};
+    use headwater_query::{Answer, Error, Parameters, Session, statements};
+    use std::future::Future;
     use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    /// How long the statement itself has to say that its time is over.
+    const GRACE: Duration = Duration::from_secs(1);
 
     pub(in crate::routes) async fn sql(
         State(app): State<Arc<App>>,
@@ -64,6 +70,7 @@ mod handler {
             .retry_after(1));
         };
         let session = app.query.session(Arc::new(Granted(access)));
+        let end = Instant::now() + app.settings.sql_timeout + GRACE;
         let mut statements = statements(&asked.sql)?;
         let Some(last) = statements.pop() else {
             return Err(ApiError::new(
@@ -80,14 +87,15 @@ mod handler {
             ));
         }
         for statement in statements {
-            let ran = run(&app, &session, &statement.text, Parameters::none()).await;
+            let ran = run(&app, &session, &statement.text, Parameters::none(), end).await;
             let answer = ran.map_err(|error| statement.locate(error))?;
-            answer.collect().await?;
+            in_time(&app, end, answer.collect()).await??;
         }
         let parameters = Parameters::positional(asked.parameters);
-        let ran = run(&app, &session, &last.text, parameters).await;
+        let ran = run(&app, &session, &last.text, parameters, end).await;
         let ran = ran.map_err(|error| last.locate(error))?;
-        let rows = Rows::begin(ran, asked.format, asked.time, asked.rows_max, permit).await?;
+        let begun = Rows::begin(ran, asked.format, asked.time, asked.rows_max, permit);
+        let rows = in_time(&app, end, begun).await??;
         let mut response = answer(
             HeaderValue::from_static(asked.format.content_type()),
             Bytes::new(),
@@ -105,9 +113,27 @@ mod handler {
         session: &Session,
         sql: &str,
         parameters: Parameters,
-    ) -> Result<Answer, headwater_query::Error> {
+        end: Instant,
+    ) -> Result<Answer, Error> {
         let (session, sql) = (session.clone(), sql.to_owned());
         let ran = async move { session.run(&sql, parameters).await };
-        app.sql_threads.answer(ran).await
+        in_time(app, end, app.sql_threads.answer(ran)).await?
+    }
+
+    /// Statements look at the clock between two steps, and a step of a join may be long: whoever waits looks at it too.
+    async fn in_time<T>(
+        app: &App,
+        end: Instant,
+        step: impl Future<Output = T>,
+    ) -> Result<T, Error> {
+        tokio::time::timeout_at(end, step).await.map_err(|_| {
+            let limit = app.settings.sql_timeout;
+            Error::new(
+                "time_limit",
+                "57014",
+                format!("the statement was ended: it took longer than {limit:?}"),
+            )
+            .with_hint("read a shorter range, or raise the setting sql.timeout")
+        })
     }
 }
