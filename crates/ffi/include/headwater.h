@@ -376,7 +376,7 @@ typedef struct hw_column {
   const uint8_t *validity;
   // HW_F64, HW_I64, HW_U64: 8 bytes a row; HW_BOOL: 1 byte a row. Else NULL. The values of absent rows mean nothing.
   const void *values;
-  // HW_STRING, HW_BYTES: rows + 1 numbers; row i is bytes offsets[i] to offsets[i + 1]. Else NULL.
+  // HW_STRING, HW_BYTES: rows + 1 numbers; row i is the bytes from number i to number i + 1. Else NULL.
   const uint32_t *offsets;
   // HW_STRING, HW_BYTES: the bytes of all rows. Else NULL.
   const uint8_t *bytes;

@@ -47,7 +47,7 @@ pub struct hw_column {
     pub validity: *const u8,
     /// HW_F64, HW_I64, HW_U64: 8 bytes a row; HW_BOOL: 1 byte a row. Else NULL. The values of absent rows mean nothing.
     pub values: *const c_void,
-    /// HW_STRING, HW_BYTES: rows + 1 numbers; row i is bytes offsets[i] to offsets[i + 1]. Else NULL.
+    /// HW_STRING, HW_BYTES: rows + 1 numbers; row i is the bytes from number i to number i + 1. Else NULL.
     pub offsets: *const u32,
     /// HW_STRING, HW_BYTES: the bytes of all rows. Else NULL.
     pub bytes: *const u8,
