@@ -482,7 +482,7 @@ pub(super) fn line_too_long(bytes_max: usize) -> Fault {
 }
 
 #[cold]
-fn no_fields() -> Fault {
+pub(super) fn no_fields() -> Fault {
     Fault::new(
         RefusalCode::Parse,
         "expected field=value after the table and its tags, found the end of the line; a line needs at least one field",

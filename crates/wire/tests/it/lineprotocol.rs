@@ -198,6 +198,13 @@ fn numbers_widen_without_loss_and_other_clashes_are_left_to_the_table() {
 }
 
 #[test]
+fn a_name_cut_at_its_backslash_is_not_found_in_front_of_a_blank_that_belongs_to_a_name() {
+    let parsed = parse_lines("a\\\na\\ b v=1 1\nc\\\r\nc\\ d v=2 2\n");
+    assert_eq!(shown_rows(&parsed), ["a\\ b v=1.0 @1", "c\\ d v=2.0 @2"]);
+    assert_eq!(shown_refusals(&parsed), ["1 E_PARSE", "3 E_PARSE"]);
+}
+
+#[test]
 fn a_refused_line_leaves_no_trace() {
     let parsed = parse_lines("m a=1,new=2 nonsense\nm a=\"text\" 2\nm new=t 3\n");
     assert_eq!(shown_rows(&parsed), ["m a=\"text\" @2", "m new=true @3"]);
