@@ -146,7 +146,7 @@ go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARG
 	cd bindings/go/bench && go test -tags rivals -run '^$$' -timeout 3600s -benchtime $(ROUNDS)x $(if $(ARGS),$(ARGS),-bench .) .
 
 test: web fmt-check web-test lint unit go-test python doc browser http-fuzz ## Everything a change must pass; what CI runs
-	@$(MAKE) --no-print-directory fuzz SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
+	@$(MAKE) --no-print-directory fuzz SEED=$(or $(SEED),1) SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
 	$(call section,'All checks passed')
 
 fmt: $(WEB_PACKAGES) ## Format the sources
@@ -215,9 +215,9 @@ doc: ## Build the API documentation, every warning an error
 	$(call section,'Documentation')
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
-fuzz: ## Run the fuzz targets: SECONDS=60 for each, TARGETS='leaf csv' for some
+fuzz: ## Run the fuzz targets: SECONDS=60 for each, TARGETS='leaf csv' for some, SEED=1 for the same inputs each time
 	$(call section,'Fuzzing: $(SECONDS) s for each target')
-	@fuzz/run $(SECONDS) $(TARGETS)
+	@fuzz/run $(if $(SEED),--seed $(SEED)) $(SECONDS) $(TARGETS)
 
 bench: ## Run the measurements of crates/lab: ARGS='--help' says which
 	$(CARGO) run --release --locked --package lab -- $(ARGS)
