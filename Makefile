@@ -54,7 +54,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser http-fuzz clean python python-wheel python-bench
+.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -194,6 +194,10 @@ browser: web ## Tests of the page in Chromium, against made-up data and against 
 	$(call section,'Tests in a browser')
 	$(BUILD_TESTED)
 	cd web && npm run --silent browser
+
+page-bench: quick ## Time the page in Chromium with the server of `make run`: its first plot, and the steps of a zoom
+	$(call section,'The page, timed')
+	cd web && TESTED_BINARY='$(abspath $(HEADWATER))' npm run --silent browser -- server -t 'first plot|by wheel'
 
 http-fuzz: web ## Send the server requests made from its OpenAPI page
 	$(call section,'Requests from the OpenAPI page')

@@ -8,6 +8,8 @@ import { createInterface } from "node:readline";
 const START_MS = 30_000;
 
 function binary(): string {
+  const named = process.env["TESTED_BINARY"];
+  if (named) return named;
   const target = process.env["CARGO_TARGET_DIR"] ?? join(homedir(), ".cache/headwater/target");
   const path = join(target, "debug/headwater");
   if (!existsSync(path)) throw new Error(`${path} is missing: run \`make browser\`, which builds it`);
