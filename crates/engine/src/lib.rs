@@ -47,8 +47,9 @@ pub use life::DeleteSpec;
 pub use options::{Durability, Options};
 pub use policy::{LateReport, ShardLateReport};
 pub use read::{
-    AggregateSpec, Bin, Bins, Comparison, DataVersion, Filter, LastValue, PartitionInfo, Scan,
-    ScanChunk, ScanSpec, Snapshot, StreamHandle, StreamInfo, SummaryBin, SummarySpec, Touched,
+    AggregateSpec, Bin, Bins, ColumnSlice, Comparison, DataVersion, Filter, LastValue,
+    PartitionInfo, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot, StreamHandle, StreamInfo,
+    SummaryBin, SummarySpec, Touched,
 };
 pub use recover::Recovery;
 pub use stats::Stats;

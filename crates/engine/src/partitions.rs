@@ -3,10 +3,9 @@
 //! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two either are apart or would
 //! contain one another; the lists are sorted by span.
 
-use crate::ids::{SegmentId, TableId};
+use crate::ids::{NumberMap, SegmentId, TableId};
 use crate::segment::Partition;
 use headwater_codec::{ClosedRange, Level, Timestamp};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The largest useful level: bucket -1 and bucket 0 hold all instants.
@@ -19,7 +18,7 @@ const DENSE_INSTANTS: usize = 8;
 /// The partitions of one shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionSet {
-    tables: HashMap<TableId, Vec<Arc<Partition>>>,
+    tables: NumberMap<TableId, Vec<Arc<Partition>>>,
 }
 
 impl PartitionSet {

@@ -21,13 +21,14 @@ pub use headwater_codec::{
     Producer, StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
 };
 pub use headwater_engine::{
-    AggregateSpec, BackupReport, Bin, Bins, CheckReport, Comparison, Damage, DataVersion, Database,
-    DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field, FieldSpec, Filter, FlushRule,
-    Knobs, LastValue, LatePolicy, LateReport, MergeScope, Options, PartitionInfo, PolicyChoice,
-    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
-    REFUSED_TYPE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result, Scan,
-    ScanChunk, ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo,
-    SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
+    AggregateSpec, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison, Damage,
+    DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field, FieldSpec,
+    Filter, FlushRule, Knobs, LastValue, LatePolicy, LateReport, MergeScope, Options,
+    PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
+    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Reader, Recovery, Refused, RepairFinding,
+    RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport,
+    Snapshot, Split, Stats, StreamHandle, StreamInfo, SummaryBin, SummarySpec, TableChange,
+    TableInfo, TableSpec, Ticket, Touched, Written,
 };
 
 /// How late data are, what a policy for them would write, and what the shards of a database decide.

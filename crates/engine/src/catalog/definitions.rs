@@ -6,10 +6,12 @@ use crate::ids::{NumberMap, Sequence, ShardIndex, StreamId, TableId};
 use crate::meta::Meta;
 use crate::{Error, Result};
 use headwater_codec::Cursor;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A definition on its way from the log to the metadata.
 #[derive(Clone, Debug)]
@@ -28,11 +30,49 @@ pub(crate) enum Definition {
 pub(crate) struct Catalog {
     hashers: (RandomState, RandomState),
     state: RwLock<State>,
+    /// `changes` of the state, for readers: they need not wait for the lock.
+    changes: AtomicU64,
+    /// False while no stream was ever dropped.
+    has_dropped: AtomicBool,
+}
+
+/// The tables that there are, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    list: Vec<Arc<Table>>,
+    /// In one of them values expire.
+    pub(crate) expire: bool,
+}
+
+impl Deref for Tables {
+    type Target = [Arc<Table>];
+
+    fn deref(&self) -> &[Arc<Table>] {
+        &self.list
+    }
+}
+
+impl Tables {
+    fn of(all: &[Arc<Table>]) -> Tables {
+        let alive = all.iter().filter(|t| !t.life.dropped);
+        let list: Vec<Arc<Table>> = alive.cloned().collect();
+        Tables {
+            expire: list.iter().any(|t| t.life.expires),
+            list,
+        }
+    }
+
+    pub(crate) fn get(&self, id: TableId) -> Option<&Arc<Table>> {
+        let at = self.list.binary_search_by_key(&id, |t| t.id).ok()?;
+        self.list.get(at)
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
     tables: Vec<Arc<Table>>,
+    /// Those that there are; `None` = to be made again.
+    alive: Option<Arc<Tables>>,
     table_ids: HashMap<String, TableId>,
     tag_keys: Vec<BTreeSet<String>>,
     stream_counts: Vec<u64>,
@@ -46,6 +86,35 @@ struct State {
     dropped: Vec<(Sequence, StreamRecord)>,
     /// How often a definition was made, changed or dropped since opening.
     changes: u64,
+}
+
+/// Changes definitions: what readers take without the lock is brought up to date before it is let go.
+struct Writing<'a> {
+    state: RwLockWriteGuard<'a, State>,
+    changes: &'a AtomicU64,
+}
+
+impl Deref for Writing<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if self.state.alive.is_none() {
+            self.state.alive = Some(Arc::new(Tables::of(&self.state.tables)));
+        }
+        self.changes.store(self.state.changes, Ordering::Release);
+    }
 }
 
 /// A keyed hash of key bytes.
@@ -65,18 +134,30 @@ impl Catalog {
         Catalog {
             hashers: (RandomState::new(), RandomState::new()),
             state: RwLock::new(State::default()),
+            changes: AtomicU64::new(0),
+            has_dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// The definitions, to change them.
+    fn writing(&self) -> Writing<'_> {
+        Writing {
+            state: self.state.write(),
+            changes: &self.changes,
         }
     }
 
     /// Fills the catalog from the metadata at opening.
     pub(crate) fn load(&self, meta: &Meta) -> Result<()> {
         let (tables, next_stream) = (meta.tables()?, meta.next_stream()?);
-        let mut state = self.state.write();
+        let mut state = self.writing();
         for table in tables {
             state.put_table(Arc::new(table));
         }
         state.next_stream = next_stream;
         state.dropped_ids = meta.dropped()?.into_iter().map(|(_, r)| r.id).collect();
+        self.has_dropped
+            .store(!state.dropped_ids.is_empty(), Ordering::Release);
         for (table, count) in meta.stream_counts()? {
             if let Some(slot) = state.stream_counts.get_mut(table.0 as usize) {
                 *slot = count;
@@ -125,14 +206,12 @@ impl Catalog {
 
     /// How often a definition was made, changed or dropped since opening: where it is the same, the definitions are.
     pub(crate) fn changes(&self) -> u64 {
-        self.state.read().changes
+        self.changes.load(Ordering::Acquire)
     }
 
     /// All tables there are.
-    pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
-        let state = self.state.read();
-        let alive = state.tables.iter().filter(|t| !t.life.dropped);
-        alive.cloned().collect()
+    pub(crate) fn tables(&self) -> Arc<Tables> {
+        self.state.read().alive.clone().unwrap_or_default()
     }
 
     pub(crate) fn tag_keys(&self, table: TableId) -> Vec<String> {
@@ -162,7 +241,7 @@ impl Catalog {
         enqueue: impl FnOnce(&Table) -> Result<Sequence>,
     ) -> Result<(Arc<Table>, Option<Sequence>)> {
         check_name("table", name)?;
-        let mut state = self.state.write();
+        let mut state = self.writing();
         let old = state
             .table_ids
             .get(name)
@@ -204,7 +283,7 @@ impl Catalog {
         let Some(id) = meta.find_stream(key)? else {
             return Ok(None);
         };
-        let mut state = self.state.write();
+        let mut state = self.writing();
         if state.dropped_ids.contains(&id) {
             // The metadata do not know it yet. A successor would be among those pending.
             return Ok(state.pending_keys.get(key).map(|r| r.id));
@@ -296,7 +375,9 @@ impl Catalog {
         records: Vec<StreamRecord>,
         enqueue: impl FnOnce() -> Result<Sequence>,
     ) -> Result<Sequence> {
-        let mut state = self.state.write();
+        let mut state = self.writing();
+        // Before the record can be published: who sees it must not take a stream for one that is there.
+        self.has_dropped.store(true, Ordering::Release);
         let sequence = enqueue()?;
         for record in records {
             state.drop_stream(self.hash(&record.key), sequence, record, true);
@@ -306,8 +387,11 @@ impl Catalog {
 
     /// True when a stream that was found a while ago is gone.
     pub(crate) fn any_dropped(&self, mut streams: impl Iterator<Item = StreamId>) -> bool {
+        if !self.has_dropped.load(Ordering::Acquire) {
+            return false;
+        }
         let state = self.state.read();
-        !state.dropped_ids.is_empty() && streams.any(|s| state.dropped_ids.contains(&s))
+        streams.any(|s| state.dropped_ids.contains(&s))
     }
 
     /// True for a stream that is gone.
@@ -338,7 +422,7 @@ impl Catalog {
     /// Forgets what only snapshots could still ask for, when there are none.
     pub(crate) fn forget_dropped(&self) {
         if !self.state.read().dropped.is_empty() {
-            self.state.write().dropped.clear();
+            self.writing().dropped.clear();
         }
     }
 
@@ -352,7 +436,7 @@ impl Catalog {
         shard_of: impl Fn(&[u8]) -> ShardIndex,
         enqueue: impl FnOnce(&[StreamRecord]) -> Result<Sequence>,
     ) -> Result<()> {
-        let mut state = self.state.write();
+        let mut state = self.writing();
         let mut records: Vec<StreamRecord> = Vec::with_capacity(keys.len());
         let mut next = state.next_stream;
         for key in keys {
@@ -404,7 +488,7 @@ impl Catalog {
         sequence: Sequence,
         definition: Definition,
     ) -> Result<()> {
-        let mut state = self.state.write();
+        let mut state = self.writing();
         match &definition {
             Definition::Table(table) => {
                 let known = state.tables.get(table.id.0 as usize);
@@ -428,6 +512,7 @@ impl Catalog {
                 state.put_stream(self.hash(&record.key), record.clone());
             }
             Definition::Dropped(record) => {
+                self.has_dropped.store(true, Ordering::Release);
                 let hash = self.hash(&record.key);
                 state.drop_stream(hash, sequence, record.clone(), false);
                 return Ok(());
@@ -451,7 +536,7 @@ impl Catalog {
 
     /// Forgets pending definitions up to `sequence`: the metadata holds them now.
     pub(crate) fn applied_up_to(&self, sequence: Sequence) {
-        let mut guard = self.state.write();
+        let mut guard = self.writing();
         let state = &mut *guard;
         state.pending.retain(|(s, definition)| {
             if *s > sequence {
@@ -537,6 +622,7 @@ impl State {
 
     fn put_table(&mut self, table: Arc<Table>) {
         self.changes += 1;
+        self.alive = None;
         let at = table.id.0 as usize;
         if !table.life.dropped {
             self.table_ids.insert(table.name.clone(), table.id);

@@ -10,7 +10,7 @@ mod definitions;
 mod streams;
 mod table;
 
-pub(crate) use definitions::{Catalog, Definition};
+pub(crate) use definitions::{Catalog, Definition, Tables};
 pub(crate) use streams::{StreamRecord, decode_stream_key, stream_key};
 pub use table::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub(crate) use table::{Life, Table, check_name, level_below};

@@ -97,7 +97,8 @@ impl Core {
         let lives = |t: &Arc<Table>| {
             t.life.retention_ns.is_some() || t.life.raw_ns.is_some() || t.life.expires
         };
-        let tables: Vec<Arc<Table>> = self.catalog.tables().into_iter().filter(lives).collect();
+        let all = self.catalog.tables();
+        let tables: Vec<&Arc<Table>> = all.iter().filter(|t| lives(t)).collect();
         if tables.is_empty() {
             return Ok(false);
         }
@@ -106,9 +107,9 @@ impl Core {
         };
         let mut changed = false;
         for table in tables {
-            changed |= self.move_cut(&table, now)?;
-            changed |= self.age(&table, now)?;
-            changed |= self.remove_expired(&table, now)?;
+            changed |= self.move_cut(table, now)?;
+            changed |= self.age(table, now)?;
+            changed |= self.remove_expired(table, now)?;
         }
         Ok(changed)
     }

@@ -30,6 +30,7 @@ use headwater_io::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ pub(crate) struct Log {
     durability: Durability,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// `published` of the state, for readers: they need not wait for the lock.
+    published: AtomicU64,
     changed: Condvar,
     /// Wakes the background thread, apart from `changed` so that a group does not wake it for nothing.
     nudged: Condvar,
@@ -128,6 +131,7 @@ impl Log {
             durability,
             clock,
             state: Mutex::new(state),
+            published: AtomicU64::new(after.0),
             changed: Condvar::new(),
             nudged: Condvar::new(),
             leader: Mutex::new(leader),
@@ -198,7 +202,11 @@ impl Log {
             .first()
             .map_or(durable, |s| durable.min(Sequence(s.0 - 1)));
         let moved = limit > state.published;
-        state.published = state.published.max(limit);
+        if moved {
+            state.published = limit;
+            // Whoever sees the number sees the events up to it, which were in memory before.
+            self.published.store(limit.0, Ordering::Release);
+        }
         moved
     }
 
@@ -441,7 +449,7 @@ impl Log {
 
     /// The newest sequence that readers may see.
     pub(crate) fn published(&self) -> Sequence {
-        self.state.lock().published
+        Sequence(self.published.load(Ordering::Acquire))
     }
 
     /// Refuses further records: kind `closed`.

@@ -37,6 +37,8 @@ pub(crate) struct Chunk {
     pub(crate) last_time: i64,
     /// True when times never fall from row to row.
     pub(crate) sorted: bool,
+    /// True when they rise with every row: there are no rows of one time to be merged.
+    pub(crate) rising: bool,
     /// Readers with an older version of the shard do not see this chunk: they see the one it was cut from.
     pub(crate) born: u64,
     pub(crate) bytes: usize,
@@ -45,13 +47,17 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// `None` for no rows.
     pub(crate) fn new(rows: Rows, sequences: Sequences, born: u64) -> Option<Arc<Chunk>> {
-        let first_time = *rows.times.iter().min()?;
-        let last_time = *rows.times.iter().max()?;
+        let rising = rows.times.is_sorted_by(|a, b| a < b);
+        let (first_time, last_time, sorted) = if rising {
+            (*rows.times.first()?, *rows.times.last()?, true)
+        } else {
+            let (first, last) = (rows.times.iter().min()?, rows.times.iter().max()?);
+            (*first, *last, rows.times.is_sorted())
+        };
         let (first_sequence, last_sequence) = match &sequences {
             Sequences::One(s) => (*s, *s),
             Sequences::Many(v) => (*v.iter().min()?, *v.iter().max()?),
         };
-        let sorted = rows.times.is_sorted();
         let mut chunk = Chunk {
             rows,
             sequences,
@@ -60,6 +66,7 @@ impl Chunk {
             first_time,
             last_time,
             sorted,
+            rising,
             born,
             bytes: 0,
         };
@@ -109,7 +116,9 @@ impl Chunk {
         if !fits {
             return false;
         }
-        self.sorted &= newest <= first && rows.times.is_sorted();
+        let rises = rows.times.is_sorted_by(|a, b| a < b);
+        self.rising &= newest < first && rises;
+        self.sorted &= newest <= first && (rises || rows.times.is_sorted());
         for time in &rows.times {
             self.first_time = self.first_time.min(*time);
             self.last_time = self.last_time.max(*time);
@@ -183,10 +192,11 @@ mod tests {
         let mut chunk = Chunk::new(first, Sequences::One(Sequence(4)), 0).unwrap();
         let mine = Arc::get_mut(&mut chunk).unwrap();
         let before = mine.bytes;
+        assert!(mine.rising);
         assert!(mine.append(&rows(&[7, 9], Values::I64(vec![71, 90])), Sequence(6)));
-        assert!(mine.sorted && mine.bytes > before);
+        assert!(mine.sorted && !mine.rising && mine.bytes > before);
         assert!(mine.append(&rows(&[2], Values::I64(vec![20])), Sequence(5)));
-        assert!(!mine.sorted);
+        assert!(!mine.sorted && !mine.rising);
         assert_eq!((mine.first_time, mine.last_time), (2, 9));
         assert_eq!(
             (mine.first_sequence, mine.last_sequence),

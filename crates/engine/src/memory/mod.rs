@@ -7,9 +7,11 @@
 //! Failure: none; nothing here does I/O.
 
 mod chunk;
+mod place;
 mod sort;
 mod stream;
 
 pub(crate) use chunk::Chunk;
-pub(crate) use sort::{in_table_type, merge_equal_times, sorted_rows};
+pub(crate) use place::{lie_in_order, rows_in};
+pub(crate) use sort::{in_table_type, merge_equal_times, rows_between, sorted_rows};
 pub(crate) use stream::StreamMemory;

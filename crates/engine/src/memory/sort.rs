@@ -43,14 +43,16 @@ pub(crate) fn sorted_rows(
         .filter(|c| c.first_sequence <= sequence && c.first_time <= last && c.last_time >= first)
         .collect();
     chunks.sort_by_key(|c| (c.first_time, c.first_sequence));
-    let stretches = in_order(&chunks, first, last, sequence).unwrap_or_else(|| {
+    let found = in_order(&chunks, first, last, sequence);
+    let distinct = found.is_some() && chunks.iter().all(|c| c.rising);
+    let stretches = found.unwrap_or_else(|| {
         // As they came: a chunk with one very late event would else stand far in front, and its others with it.
         chunks.sort_by_key(|c| c.first_sequence);
         let sorting = Sorting { chunks: &chunks };
         sorting.all(first, last, sequence)
     });
     let rows = assembled(&chunks, &stretches, table, fields);
-    if table.keeps_duplicates() {
+    if distinct || table.keeps_duplicates() {
         rows
     } else {
         merge_equal_times(rows)
@@ -68,23 +70,41 @@ fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Opt
         if !chunk.sorted {
             return None;
         }
-        let seen = match &chunk.sequences {
-            _ if chunk.last_sequence <= sequence => chunk.len(),
-            Sequences::Many(all) if all.is_sorted() => all.partition_point(|s| *s <= sequence),
-            _ => return None,
-        };
-        let times = chunk.rows.times.get(..seen).unwrap_or_default();
-        let from = search(times, guess(times, first), |t| t < first);
-        let to = search(times, from, |t| t <= last);
-        let (from, to) = (from as u32, to as u32);
-        if from < to {
+        let rows = rows_within(chunk, first, last, sequence)?;
+        if !rows.is_empty() {
             out.push(Stretch {
                 chunk: index,
-                rows: from..to,
+                rows: rows.start as u32..rows.end as u32,
             });
         }
     }
     Some(out)
+}
+
+/// The rows of a sorted chunk that lie in a range and that a reader sees; `None` when those do not stand one behind the other.
+pub(super) fn rows_within(
+    chunk: &Chunk,
+    first: i64,
+    last: i64,
+    sequence: Sequence,
+) -> Option<Range<usize>> {
+    let seen = match &chunk.sequences {
+        _ if chunk.last_sequence <= sequence => chunk.len(),
+        Sequences::Many(all) if all.is_sorted() => all.partition_point(|s| *s <= sequence),
+        _ => return None,
+    };
+    let times = chunk.rows.times.get(..seen).unwrap_or_default();
+    if first <= chunk.first_time && chunk.last_time <= last {
+        return Some(0..times.len());
+    }
+    Some(rows_between(times, first, last))
+}
+
+/// The rows of sorted times that lie in a range.
+pub(crate) fn rows_between(times: &[i64], first: i64, last: i64) -> Range<usize> {
+    let from = search(times, guess(times, first), |t| t < first);
+    let to = search(times, from, |t| t <= last);
+    from..to.max(from)
 }
 
 /// About where a time stands in sorted times, if they are evenly spaced.

@@ -33,7 +33,7 @@ impl Snapshot {
     /// `not_found` for an unknown stream or field.
     pub fn field_type(&self, stream: &StreamName, field: &str) -> Result<FieldType> {
         let table = self.find(stream)?.table;
-        let id = Snapshot::field(&table, field)?;
+        let id = Snapshot::field(table, field)?;
         let field = table.field(id).map(|f| f.field_type);
         field.ok_or_else(|| Error::internal("a field without its definition"))
     }

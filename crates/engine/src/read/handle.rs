@@ -9,6 +9,7 @@ use super::last::LastValue;
 use super::scan::{Scan, ScanSpec};
 use super::snapshot::{Found, Snapshot};
 use super::summary::{SummaryBin, SummarySpec};
+use super::visit::{self, RowBlock};
 use crate::Result;
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
@@ -55,6 +56,19 @@ impl StreamHandle {
     /// As there.
     pub fn scan(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Scan> {
         snapshot.scan_found(snapshot.find_again(self)?, spec)
+    }
+
+    /// As [`Snapshot::visit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn visit(
+        &self,
+        snapshot: &Snapshot,
+        spec: &ScanSpec,
+        each: impl FnMut(RowBlock<'_>),
+    ) -> Result<()> {
+        visit::visit(snapshot, snapshot.find_again(self)?, spec, each)
     }
 
     /// As [`Snapshot::last`].

@@ -13,6 +13,7 @@ use crate::memory::merge_equal_times;
 use crate::segment::{LeafEntry, Store};
 use headwater_codec::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows handed out at once, about.
@@ -239,10 +240,28 @@ fn read_leaf(
     fields: Option<&[FieldId]>,
     table: &Table,
 ) -> Result<Rows> {
+    let to_read = rows_to_read(store, segment, entry, range)?;
+    let rows = store.leaf_rows(segment, entry, to_read, fields, table)?;
+    let a = rows.times.partition_point(|t| *t < range.first.as_nanos());
+    let b = rows.times.partition_point(|t| *t <= range.last.as_nanos());
+    Ok(if a == 0 && b == rows.len() {
+        rows
+    } else {
+        rows.slice(a..b)
+    })
+}
+
+/// The rows of the pages of a leaf, or all, among which are those that lie in a range.
+pub(super) fn rows_to_read(
+    store: &Store,
+    segment: SegmentId,
+    entry: &LeafEntry,
+    range: &ClosedRange,
+) -> Result<Range<usize>> {
     let count = entry.count as usize;
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     if first <= entry.first && entry.last <= last {
-        return store.leaf_rows(segment, entry, 0..count, fields, table);
+        return Ok(0..count);
     }
     // Only some pages: their first times say which. In a shared leaf the stream's part need not begin with a page.
     let leaf = store.leaf(segment, entry)?;
@@ -267,12 +286,5 @@ fn read_leaf(
     } else {
         ((page_from + keep) * page - start).min(count)
     };
-    let rows = store.leaf_rows(segment, entry, from..to, fields, table)?;
-    let a = rows.times.partition_point(|t| *t < first);
-    let b = rows.times.partition_point(|t| *t <= last);
-    Ok(if a == 0 && b == rows.len() {
-        rows
-    } else {
-        rows.slice(a..b)
-    })
+    Ok(from..to)
 }

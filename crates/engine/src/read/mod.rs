@@ -19,6 +19,7 @@ mod summary;
 pub(crate) mod touched;
 pub(crate) mod version;
 mod view;
+mod visit;
 mod walk;
 
 pub use aggregate::{AggregateSpec, Bin, Bins};
@@ -31,3 +32,4 @@ pub use snapshot::Snapshot;
 pub use summary::{SummaryBin, SummarySpec};
 pub use touched::Touched;
 pub use version::DataVersion;
+pub use visit::{ColumnSlice, RowBlock};

@@ -4,7 +4,7 @@ use super::filter::{Condition, Filter};
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
-use crate::catalog::Field;
+use crate::catalog::{Field, Table};
 use crate::segment::{Partition, StreamState};
 use crate::{Error, Result};
 use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
@@ -78,17 +78,7 @@ enum Segment {
 impl Scan {
     pub(crate) fn new(view: StreamView, spec: &ScanSpec) -> Result<Scan> {
         let table = Arc::clone(&view.table);
-        let wanted: Vec<FieldId> = match &spec.fields {
-            None => (0..table.fields.len()).map(|i| FieldId(i as u32)).collect(),
-            Some(names) => names
-                .iter()
-                .map(|n| {
-                    table.field_id(n).ok_or_else(|| {
-                        Error::not_found(format!("table `{}` has no field `{n}`", table.name))
-                    })
-                })
-                .collect::<Result<_>>()?,
-        };
+        let wanted = wanted_fields(&table, spec)?;
         let conditions: Vec<Condition> = spec
             .filters
             .iter()
@@ -315,6 +305,20 @@ impl Iterator for Scan {
             }
         }
     }
+}
+
+/// The fields a question is for, in its order.
+pub(super) fn wanted_fields(table: &Table, spec: &ScanSpec) -> Result<Vec<FieldId>> {
+    match &spec.fields {
+        None => Ok((0..table.fields.len()).map(|i| FieldId(i as u32)).collect()),
+        Some(names) => names.iter().map(|n| wanted_field(table, n)).collect(),
+    }
+}
+
+pub(super) fn wanted_field(table: &Table, name: &str) -> Result<FieldId> {
+    table
+        .field_id(name)
+        .ok_or_else(|| Error::not_found(format!("table `{}` has no field `{name}`", table.name)))
 }
 
 /// The range cut at the borders of partitions; empty when no partition meets it.

@@ -5,7 +5,8 @@ use super::handle::StreamHandle;
 use super::last::{self, LastValue};
 use super::scan::{Scan, ScanSpec};
 use super::view::StreamView;
-use crate::catalog::{Table, decode_stream_key, stream_key};
+use super::visit::{self, RowBlock};
+use crate::catalog::{Table, Tables, decode_stream_key, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId};
 use crate::memory::Chunk;
@@ -22,7 +23,7 @@ pub struct Snapshot {
     core: Arc<Core>,
     sequence: Sequence,
     shards: Vec<ShardSnapshot>,
-    tables: Vec<Arc<Table>>,
+    tables: Arc<Tables>,
     /// What expires up to this instant is gone.
     now: i64,
     /// The number of changes to definitions that it sees; `None` when there was one while it was opened.
@@ -54,7 +55,7 @@ impl Snapshot {
                 .collect();
             let sequence = core.log.published();
             let tables = core.catalog.tables();
-            let now = if tables.iter().any(|t| t.life.expires) {
+            let now = if tables.expire {
                 core.clock_guard.believed(&*core.env.clock).as_nanos()
             } else {
                 i64::MIN
@@ -153,7 +154,7 @@ impl Snapshot {
 
     /// Where a stream is.
     pub(super) fn find(&self, name: &StreamName) -> Result<Found<'_>> {
-        let table = Arc::clone(self.table(name.table())?);
+        let table = self.table(name.table())?;
         let mut key = Vec::with_capacity(64);
         stream_key(table.id, name.tags(), &mut key);
         let stream = self
@@ -177,7 +178,7 @@ impl Snapshot {
 
     /// As [`Snapshot::find`], for a stream that was looked up before.
     pub(super) fn find_again(&self, handle: &StreamHandle) -> Result<Found<'_>> {
-        let table = self.tables.iter().find(|t| t.id == handle.table);
+        let table = self.tables.get(handle.table);
         let (Some(table), true) = (table, handle.is_of(&self.core)) else {
             return self.find(handle.name());
         };
@@ -189,7 +190,7 @@ impl Snapshot {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
         Ok(Found {
-            table: Arc::clone(table),
+            table,
             stream: handle.stream,
             shard_index: handle.shard,
             shard: self.core.shard(handle.shard)?,
@@ -221,14 +222,14 @@ impl Snapshot {
             .memory(stream)
             .map(|m| m.visible(seen.version, range))
             .unwrap_or_default();
-        let deletes = self.deletes(seen, &table, stream);
+        let deletes = self.deletes(seen, table, stream);
         StreamView {
             core: Arc::clone(&self.core),
             sequence: self.sequence,
             partitions: Arc::clone(&seen.partitions),
-            chunks: remaining(chunks, &table, &deletes),
+            chunks: remaining(chunks, table, &deletes),
             now: table.life.expires.then_some(self.now),
-            table,
+            table: Arc::clone(table),
             stream,
             deletes,
         }
@@ -246,6 +247,12 @@ impl Snapshot {
             .filter(|t| t.sequence <= self.sequence && t.concerns(table.id, stream))
             .map(|t| (t.sequence, t.range))
             .collect()
+    }
+
+    /// True when something of a stream is deleted and perhaps still there.
+    pub(super) fn has_deletes(&self, found: &Found<'_>) -> bool {
+        let mut deletes = found.seen.tombstones.iter();
+        deletes.any(|t| t.sequence <= self.sequence && t.concerns(found.table.id, found.stream))
     }
 
     /// The fields of a stream's table, in the order they were added.
@@ -272,6 +279,38 @@ impl Snapshot {
 
     pub(super) fn scan_found(&self, found: Found<'_>, spec: &ScanSpec) -> Result<Scan> {
         Scan::new(self.view(found, &spec.range), spec)
+    }
+
+    /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in memory or decoded already is not
+    /// copied, and what has to be put together first is. For programs that put rows into memory of their own.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options, ScanSpec};
+    /// use headwater_codec::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// let mut batch = Batch::new();
+    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// let (mut times, mut values) = (Vec::new(), Vec::new());
+    /// db.snapshot()?.visit(&pump, &ScanSpec::default(), |rows| {
+    ///     times.extend_from_slice(rows.times());
+    ///     values.extend_from_slice(rows.column(0).and_then(|c| c.f64s()).unwrap_or_default());
+    /// })?;
+    /// assert_eq!((times, values), (vec![5], vec![2150.0]));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan`]; the first error ends it, `corrupt` too.
+    pub fn visit(
+        &self,
+        stream: &StreamName,
+        spec: &ScanSpec,
+        each: impl FnMut(RowBlock<'_>),
+    ) -> Result<()> {
+        visit::visit(self, self.find(stream)?, spec, each)
     }
 
     /// For each field its newest present value; fields without any are left out.
@@ -350,7 +389,7 @@ impl Snapshot {
 
 /// A stream as a snapshot finds it.
 pub(super) struct Found<'a> {
-    pub(super) table: Arc<Table>,
+    pub(super) table: &'a Arc<Table>,
     pub(super) stream: StreamId,
     pub(super) shard_index: ShardIndex,
     pub(super) shard: &'a Shard,

@@ -158,7 +158,7 @@ impl Snapshot {
         let state = found.shard.state.lock();
         let seen = Seen {
             core: self.core(),
-            table: &found.table,
+            table: found.table,
             stream: found.stream,
             sequence: self.at(),
             shard_version: found.seen.version,

@@ -4,6 +4,7 @@
 //! names it; a segment's state is the fold of its footers; ids are never used twice.
 //! Format: docs/format/segment.md.
 
+mod columns;
 mod format;
 mod group;
 mod index;
@@ -13,6 +14,7 @@ mod recent;
 mod state;
 mod store;
 
+pub(crate) use columns::{LeafColumns, pages_of};
 pub(crate) use format::{
     BlockEntry, Cover, FOOTER_MAGIC, Footer, GROUP_STREAMS, HEADER_BYTES, LeafEntry, Replaces,
     SegmentHeader, StreamDelta,

@@ -5,6 +5,7 @@
 //! Concurrency: caches are shared; I/O holds no lock.
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
 
+use super::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
 use super::format::{
     BlockEntry, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader,
 };
@@ -14,7 +15,6 @@ use super::recent::Recent;
 use super::state::{StreamState, Sums};
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
-use crate::memory::in_table_type;
 use crate::meta::PartitionRecord;
 use crate::read::touched;
 use crate::{Error, Result};
@@ -507,8 +507,6 @@ impl Store {
     }
 
     /// Rows `rows` of a stream's entry, counted from the entry's first, in the types the table has now.
-    ///
-    /// A first, small read decodes only its pages; a leaf that is read again or for the most part is decoded whole and kept.
     pub(crate) fn leaf_rows(
         &self,
         id: SegmentId,
@@ -517,52 +515,75 @@ impl Store {
         fields: Option<&[FieldId]>,
         table: &Table,
     ) -> Result<Rows> {
-        let start = entry.row_start as usize;
-        let range = start + rows.start..start + rows.end.min(entry.count as usize);
-        let first_page = range.start / headwater_codec::leaf::PAGE_ROWS;
-        let pages = range
-            .end
-            .div_ceil(headwater_codec::leaf::PAGE_ROWS)
-            .saturating_sub(first_page);
-        touched::leaf(pages as u64);
-        if let Some(fields) = fields
-            && let Some(cached) = self.cached_rows(id, entry, range.clone(), fields, table)
-        {
-            return Ok(cached);
+        if let Some(fields) = fields {
+            let columns = self.leaf_columns(id, entry, rows, fields)?;
+            return Ok(columns.into_rows(table));
         }
-        let (leaf, hit) = self.leaf_with_hit(id, entry)?;
-        let whole = (hit && fields.is_some()) || range.len() * 2 >= leaf.rows();
-        let decoded = if whole {
-            self.decode_whole(id, entry, &leaf, range.clone(), fields)
+        // Merges and exports read whole leaves once: they are not worth the room in the cache.
+        let range = rows_in_leaf(entry, &rows);
+        let pages = pages_of(&range);
+        touched::leaf(pages);
+        let leaf = self.leaf(id, entry)?;
+        let decoded = if range.len() * 2 >= leaf.rows() {
+            let all = leaf.read(0..leaf.rows(), None);
+            all.map(|all| match range == (0..all.len()) {
+                true => all,
+                false => all.slice(range),
+            })
         } else {
-            leaf.read(range.clone(), fields)
+            leaf.read(range, None)
         };
-        self.counters
-            .pages
-            .fetch_add(pages as u64, Ordering::Relaxed);
-        let rows = decoded.map_err(|e| {
-            let error = Error::decode(&self.path(id), entry.offset, e);
-            self.note_damage(Place(id, entry.offset), &error);
-            error
-        })?;
-        Ok(Rows {
-            times: rows.times,
-            columns: rows
-                .columns
-                .into_iter()
-                .map(|(f, c)| (f, in_table_type(c, table, f)))
-                .collect(),
-        })
+        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
+        let rows = decoded.map_err(|e| self.damaged_leaf(id, entry, e))?;
+        Ok(in_table_types(rows, table))
     }
 
-    fn cached_rows(
+    /// As [`Store::leaf_rows`], in the types they were written with, and shared with the cache where they stand in it.
+    ///
+    /// A first, small read decodes only its pages; a leaf that is read again or for the most part is decoded whole and kept.
+    pub(crate) fn leaf_columns(
         &self,
         id: SegmentId,
         entry: &LeafEntry,
-        range: Range<usize>,
+        rows: Range<usize>,
         fields: &[FieldId],
-        table: &Table,
-    ) -> Option<Rows> {
+    ) -> Result<LeafColumns> {
+        let range = rows_in_leaf(entry, &rows);
+        let pages = pages_of(&range);
+        touched::leaf(pages);
+        if let Some(decoded) = self.decoded(id, entry, rows, fields) {
+            return Ok(decoded);
+        }
+        let (leaf, hit) = self.leaf_with_hit(id, entry)?;
+        let decoded = if hit || range.len() * 2 >= leaf.rows() {
+            let all = leaf.read(0..leaf.rows(), Some(fields));
+            all.map(|all| self.keep(Place(id, entry.offset), all, fields, range))
+        } else {
+            leaf.read(range, Some(fields)).map(LeafColumns::of)
+        };
+        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
+        decoded.map_err(|e| self.damaged_leaf(id, entry, e))
+    }
+
+    fn damaged_leaf(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        error: headwater_codec::DecodeError,
+    ) -> Error {
+        let error = Error::decode(&self.path(id), entry.offset, error);
+        self.note_damage(Place(id, entry.offset), &error);
+        error
+    }
+
+    /// As [`Store::leaf_columns`], if all of it is decoded.
+    pub(crate) fn decoded(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        fields: &[FieldId],
+    ) -> Option<LeafColumns> {
         let place = Place(id, entry.offset);
         let Decoded::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
             return None;
@@ -570,53 +591,39 @@ impl Store {
         let mut columns = Vec::with_capacity(fields.len());
         for field in fields {
             match self.columns.get(&ColumnKey(place, Some(*field)))? {
-                Decoded::Column(column) => {
-                    columns.push((
-                        *field,
-                        in_table_type(column.slice(range.clone()), table, *field),
-                    ));
-                }
+                Decoded::Column(column) => columns.push((*field, column)),
                 Decoded::Missing => {}
                 Decoded::Times(_) => return None,
             }
         }
-        columns.sort_by_key(|(f, _)| *f);
-        Some(Rows {
-            times: times.get(range)?.to_vec(),
-            columns,
-        })
+        Some(LeafColumns::new(times, columns, rows_in_leaf(entry, &rows)))
     }
 
-    fn decode_whole(
+    /// Keeps the decoded rows of a whole leaf.
+    fn keep(
         &self,
-        id: SegmentId,
-        entry: &LeafEntry,
-        leaf: &Leaf,
+        place: Place,
+        all: Rows,
+        fields: &[FieldId],
         range: Range<usize>,
-        fields: Option<&[FieldId]>,
-    ) -> std::result::Result<Rows, headwater_codec::DecodeError> {
-        let place = Place(id, entry.offset);
-        let rows = leaf.read(0..leaf.rows(), fields)?;
-        if fields.is_none() {
-            // Merges and exports read whole leaves once: not worth the room.
-            return Ok(if range == (0..rows.len()) {
-                rows
-            } else {
-                rows.slice(range)
-            });
-        }
-        let out = rows.slice(range);
-        self.columns
-            .insert(ColumnKey(place, None), Decoded::Times(Arc::new(rows.times)));
-        let mut columns = rows.columns;
-        for field in fields.unwrap_or_default() {
-            let decoded = match columns.iter().position(|(f, _)| f == field) {
-                Some(at) => Decoded::Column(Arc::new(columns.swap_remove(at).1)),
+    ) -> LeafColumns {
+        let times = Arc::new(all.times);
+        let key = ColumnKey(place, None);
+        self.columns.insert(key, Decoded::Times(Arc::clone(&times)));
+        let mut columns = Vec::with_capacity(all.columns.len());
+        let mut decoded = all.columns;
+        for field in fields {
+            let kept = match decoded.iter().position(|(f, _)| f == field) {
+                Some(at) => {
+                    let column = Arc::new(decoded.swap_remove(at).1);
+                    columns.push((*field, Arc::clone(&column)));
+                    Decoded::Column(column)
+                }
                 None => Decoded::Missing,
             };
-            self.columns.insert(ColumnKey(place, Some(*field)), decoded);
+            self.columns.insert(ColumnKey(place, Some(*field)), kept);
         }
-        Ok(out)
+        LeafColumns::new(times, columns, range)
     }
 
     /// The block at an entry.

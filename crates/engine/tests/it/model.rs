@@ -6,8 +6,8 @@ use headwater_codec::{
 };
 use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Comparison, Database, DeleteSpec, Duplicates, FieldSpec,
-    Filter, FlushRule, LatePolicy, MergeScope, Options, ScanSpec, Snapshot, Stats, SummarySpec,
-    TableSpec,
+    Filter, FlushRule, LatePolicy, MergeScope, Options, RowBlock, ScanSpec, Snapshot, Stats,
+    SummarySpec, TableSpec,
 };
 use headwater_io::{Clock, Env, ManualClock, NoThreads};
 use std::collections::BTreeMap;
@@ -425,6 +425,20 @@ fn rows_of(snapshot: &Snapshot, name: &StreamName, spec: &ScanSpec) -> Vec<(i64,
             out.push((*time, values.collect()));
         }
     }
+    let mut visited = Vec::new();
+    let each = |rows: RowBlock<'_>| {
+        assert!(rows.len() > 0 && rows.width() == fields.len());
+        for (row, time) in rows.times().iter().enumerate() {
+            let values = fields.iter().enumerate().filter_map(|(place, field)| {
+                let value = rows.column(place)?.get(row)?;
+                assert_eq!(rows.field_type(place), Some(value.field_type()));
+                Some((field.clone(), value.to_owned()))
+            });
+            visited.push((*time, values.collect()));
+        }
+    };
+    snapshot.visit(name, spec, each).unwrap();
+    same_rows(&visited, &out, &format!("visit of {name} {:?}", spec.range));
     out
 }
 

@@ -93,13 +93,18 @@ impl Store for Headwater {
                 Some(handle) => handle,
                 None => known.insert(snapshot.handle(name)?),
             };
-            for chunk in handle.scan(&snapshot, &spec)? {
-                let chunk = chunk?;
-                let Some(Values::F64(values)) = chunk.columns.first().map(|c| c.values()) else {
-                    return Err("a chunk without its column of floats".into());
+            let mut whole = true;
+            handle.visit(&snapshot, &spec, |rows| {
+                let column = rows.column(0).filter(|c| c.has_all());
+                let Some(values) = column.and_then(|c| c.f64s()) else {
+                    whole = false;
+                    return;
                 };
-                out.seconds.extend(chunk.times.iter().map(|t| t / NANOS));
+                out.seconds.extend(rows.times().iter().map(|t| t / NANOS));
                 out.values.extend_from_slice(values);
+            })?;
+            if !whole {
+                return Err("rows without their floats".into());
             }
         }
         Ok(())

@@ -1,0 +1,46 @@
+//! Rows in memory read where they lie, for readers that copy them once, to where they want them.
+//!
+//! Invariants: what is given is what [`super::sorted_rows`] would give, piece by piece.
+
+use super::chunk::{Chunk, Sequences};
+use super::sort::rows_within;
+use crate::catalog::Table;
+use crate::ids::Sequence;
+use headwater_codec::{ClosedRange, FieldId};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Puts chunks in order of time, without those a reader does not see. False when their rows cannot be read as they lie: because
+/// they have to be sorted, merged or converted first.
+pub(crate) fn lie_in_order(
+    chunks: &mut Vec<Arc<Chunk>>,
+    sequence: Sequence,
+    table: &Table,
+    fields: &[FieldId],
+) -> bool {
+    chunks.retain(|c| c.first_sequence <= sequence);
+    let apart = |w: &[Arc<Chunk>]| matches!(w, [a, b] if a.last_time < b.first_time);
+    if !chunks.windows(2).all(apart) {
+        chunks.sort_by_key(|c| c.first_time);
+        if !chunks.windows(2).all(apart) {
+            return false;
+        }
+    }
+    chunks.iter().all(|chunk| {
+        let in_order = chunk.rising || chunk.sorted && table.keeps_duplicates();
+        let seen = chunk.last_sequence <= sequence
+            || matches!(&chunk.sequences, Sequences::Many(all) if all.is_sorted());
+        let as_they_are = |field: &FieldId| {
+            let column = chunk.rows.column(*field);
+            let known = table.field(*field);
+            column.is_none_or(|c| known.is_some_and(|f| f.field_type == c.field_type()))
+        };
+        in_order && seen && fields.iter().all(as_they_are)
+    })
+}
+
+/// The rows of a chunk that [`lie_in_order`] kept, in a range.
+pub(crate) fn rows_in(chunk: &Chunk, range: &ClosedRange, sequence: Sequence) -> Range<usize> {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    rows_within(chunk, first, last, sequence).unwrap_or_default()
+}

@@ -1,0 +1,321 @@
+//! Rows handed out where they lie, for programs that copy them once, to where they want them.
+//!
+//! A scan makes rows that are the reader's own. Of a small read that is most of the work, and of a large one from memory half of it.
+//! Where a stream's rows in a range only have to be put one behind the other (leaves of main runs, and chunks of memory behind them, as
+//! events in order make them), they are handed out as they stand in the cache of decoded leaves and in memory. Everything else (late
+//! events, deletes, expiry, filters, fields that were widened) is scanned.
+//!
+//! Invariants: what is handed out, put end to end, is what a scan gives.
+//! Concurrency: chunks and decoded columns are held by reference count; no lock is held while the reader's code runs.
+//! Failure: the first error ends the read.
+
+use super::merge::rows_to_read;
+use super::scan::{ScanSpec, wanted_field, wanted_fields};
+use super::snapshot::{Found, Snapshot};
+use super::touched;
+use crate::Result;
+use crate::catalog::Table;
+use crate::core::Core;
+use crate::ids::SegmentId;
+use crate::memory::{Chunk, lie_in_order, rows_in};
+use crate::segment::{LeafColumns, LeafEntry, pages_of};
+use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Some rows of a read, by time, for as long as [`Snapshot::visit`] hands them out.
+#[derive(Clone, Debug)]
+pub struct RowBlock<'a> {
+    times: &'a [i64],
+    /// The rows of the columns that are meant.
+    rows: Range<usize>,
+    columns: Columns<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Columns<'a> {
+    Memory(&'a Rows, Wanted<'a>),
+    Leaf(&'a LeafColumns, Wanted<'a>),
+    Own(&'a [Column]),
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    fields: &'a [FieldId],
+    table: &'a Table,
+}
+
+impl<'a> RowBlock<'a> {
+    /// Number of rows, at least one.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Nanoseconds since 1970 UTC.
+    #[must_use]
+    pub fn times(&self) -> &'a [i64] {
+        self.times
+    }
+
+    /// Number of fields asked for.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        match self.columns {
+            Columns::Memory(_, wanted) | Columns::Leaf(_, wanted) => wanted.fields.len(),
+            Columns::Own(columns) => columns.len(),
+        }
+    }
+
+    /// The type of a field, by its place among those asked for.
+    #[must_use]
+    pub fn field_type(&self, place: usize) -> Option<FieldType> {
+        match self.columns {
+            Columns::Memory(_, wanted) | Columns::Leaf(_, wanted) => {
+                let field = wanted.table.field(*wanted.fields.get(place)?)?;
+                Some(field.field_type)
+            }
+            Columns::Own(columns) => columns.get(place).map(Column::field_type),
+        }
+    }
+
+    /// The values of a field, by its place among those asked for; `None` when no row here has one.
+    #[must_use]
+    pub fn column(&self, place: usize) -> Option<ColumnSlice<'a>> {
+        let column = match self.columns {
+            Columns::Memory(rows, wanted) => {
+                let field = wanted.fields.get(place)?;
+                rows.column(*field)?
+            }
+            Columns::Leaf(columns, wanted) => columns.column(*wanted.fields.get(place)?)?,
+            Columns::Own(columns) => columns.get(place)?,
+        };
+        Some(ColumnSlice {
+            column,
+            rows: self.rows.clone(),
+        })
+    }
+}
+
+/// Values of one field: a slot for each row of a [`RowBlock`], of which some may have no value.
+#[derive(Clone, Debug)]
+pub struct ColumnSlice<'a> {
+    column: &'a Column,
+    rows: Range<usize>,
+}
+
+impl<'a> ColumnSlice<'a> {
+    /// The type.
+    #[must_use]
+    pub fn field_type(&self) -> FieldType {
+        self.column.field_type()
+    }
+
+    /// True when it is known that every row has a value.
+    #[must_use]
+    pub fn has_all(&self) -> bool {
+        self.column.presence().is_none()
+    }
+
+    /// True when a row has a value.
+    #[must_use]
+    pub fn is_present(&self, row: usize) -> bool {
+        row < self.rows.len() && self.column.is_present(self.rows.start + row)
+    }
+
+    /// The value of a row, if it has one.
+    #[must_use]
+    pub fn get(&self, row: usize) -> Option<ValueRef<'a>> {
+        if row >= self.rows.len() {
+            return None;
+        }
+        self.column.get(self.rows.start + row)
+    }
+
+    /// The slots of a field of floats; `None` for another type.
+    #[must_use]
+    pub fn f64s(&self) -> Option<&'a [f64]> {
+        match self.column.values() {
+            Values::F64(values) => values.get(self.rows.clone()),
+            _ => None,
+        }
+    }
+
+    /// The slots of a field of signed integers; `None` for another type.
+    #[must_use]
+    pub fn i64s(&self) -> Option<&'a [i64]> {
+        match self.column.values() {
+            Values::I64(values) => values.get(self.rows.clone()),
+            _ => None,
+        }
+    }
+
+    /// The slots of a field of unsigned integers; `None` for another type.
+    #[must_use]
+    pub fn u64s(&self) -> Option<&'a [u64]> {
+        match self.column.values() {
+            Values::U64(values) => values.get(self.rows.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// See [`Snapshot::visit`].
+pub(super) fn visit(
+    snapshot: &Snapshot,
+    found: Found<'_>,
+    spec: &ScanSpec,
+    mut each: impl FnMut(RowBlock<'_>),
+) -> Result<()> {
+    let table = found.table;
+    let one;
+    let many;
+    let fields: &[FieldId] = match spec.fields.as_deref() {
+        Some([name]) => {
+            one = [wanted_field(table, name)?];
+            &one
+        }
+        _ => {
+            many = wanted_fields(table, spec)?;
+            &many
+        }
+    };
+    if let Some(lying) = Lying::find(snapshot, &found, spec, fields)? {
+        return lying.hand_out(snapshot, Wanted { fields, table }, &spec.range, &mut each);
+    }
+    for chunk in snapshot.scan_found(found, spec)? {
+        let chunk = chunk?;
+        each(RowBlock {
+            times: &chunk.times,
+            rows: 0..chunk.times.len(),
+            columns: Columns::Own(&chunk.columns),
+        });
+    }
+    Ok(())
+}
+
+/// Rows that only have to be put one behind the other.
+struct Lying {
+    /// Before the chunks, in order.
+    leaves: Vec<(SegmentId, LeafEntry)>,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl Lying {
+    /// `None` when the rows of the stream have to be scanned.
+    fn find(
+        snapshot: &Snapshot,
+        found: &Found<'_>,
+        spec: &ScanSpec,
+        fields: &[FieldId],
+    ) -> Result<Option<Lying>> {
+        let (table, seen, range) = (found.table, found.seen, &spec.range);
+        let life = &table.life;
+        if !spec.filters.is_empty() || life.expires || life.cut != i64::MIN {
+            return Ok(None);
+        }
+        if snapshot.has_deletes(found) {
+            return Ok(None);
+        }
+        let mut leaves = Vec::new();
+        for partition in seen.partitions.overlapping(table.id, range) {
+            let store = &snapshot.core().store;
+            let Some(state) = store.stream(&*store.state(partition)?, found.stream)? else {
+                continue;
+            };
+            let late = state.late.iter().flatten();
+            if late.into_iter().any(|leaf| leaf.range().overlaps(range)) {
+                return Ok(None);
+            }
+            let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+            let from = state.main.partition_point(|leaf| leaf.last < first);
+            let inside = state.main.get(from..).unwrap_or_default().iter();
+            let inside = inside.take_while(|leaf| leaf.first <= last);
+            leaves.extend(inside.map(|leaf| (partition.id(), *leaf)));
+        }
+        let state = found.shard.state.lock();
+        let memory = state.memory(found.stream);
+        let mut chunks = memory.map_or_else(Vec::new, |m| m.visible(seen.version, range));
+        drop(state);
+        if !lie_in_order(&mut chunks, snapshot.at(), table, fields) {
+            return Ok(None);
+        }
+        if let (Some((_, leaf)), Some(chunk)) = (leaves.last(), chunks.first())
+            && leaf.last >= chunk.first_time
+        {
+            return Ok(None);
+        }
+        Ok(Some(Lying { leaves, chunks }))
+    }
+
+    fn hand_out(
+        self,
+        snapshot: &Snapshot,
+        wanted: Wanted<'_>,
+        range: &ClosedRange,
+        each: &mut impl FnMut(RowBlock<'_>),
+    ) -> Result<()> {
+        // Each field once: it may be asked for twice.
+        let mut read = Cow::Borrowed(wanted.fields);
+        if !self.leaves.is_empty() && !read.is_sorted_by(|a, b| a < b) {
+            let fields = read.to_mut();
+            fields.sort_unstable();
+            fields.dedup();
+        }
+        for (segment, leaf) in &self.leaves {
+            let columns = leaf_columns(snapshot.core(), *segment, leaf, range, &read)?;
+            if columns.times().is_empty() {
+                continue;
+            }
+            if columns.are_of(wanted.table) {
+                each(RowBlock {
+                    times: columns.times(),
+                    rows: columns.rows().clone(),
+                    columns: Columns::Leaf(&columns, wanted),
+                });
+                continue;
+            }
+            let rows = columns.into_rows(wanted.table);
+            each(RowBlock {
+                times: &rows.times,
+                rows: 0..rows.len(),
+                columns: Columns::Memory(&rows, wanted),
+            });
+        }
+        for chunk in &self.chunks {
+            let rows = rows_in(chunk, range, snapshot.at());
+            if let Some(times) = chunk.rows.times.get(rows.clone())
+                && !times.is_empty()
+            {
+                each(RowBlock {
+                    times,
+                    rows,
+                    columns: Columns::Memory(&chunk.rows, wanted),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a leaf that lie in a range.
+fn leaf_columns(
+    core: &Core,
+    segment: SegmentId,
+    leaf: &LeafEntry,
+    range: &ClosedRange,
+    fields: &[FieldId],
+) -> Result<LeafColumns> {
+    let store = &core.store;
+    if let Some(known) = store.decoded(segment, leaf, 0..leaf.count as usize, fields) {
+        let known = known.within(range);
+        touched::leaf(pages_of(known.rows()));
+        return Ok(known);
+    }
+    let rows = rows_to_read(store, segment, leaf, range)?;
+    let columns = store.leaf_columns(segment, leaf, rows, fields)?;
+    Ok(columns.within(range))
+}
