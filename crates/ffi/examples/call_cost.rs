@@ -14,7 +14,9 @@
     reason = "a measurement, for people"
 )]
 
-use headwater::{Batch, ClosedRange, Database, Durability, Options, ScanSpec, StreamName, Values};
+use headwater::{
+    Batch, ClosedRange, Database, Durability, Options, RowBlock, ScanSpec, StreamName, Values,
+};
 use headwater_ffi::*;
 use std::hint::black_box;
 use std::ptr::{null, null_mut};
@@ -203,6 +205,7 @@ fn main() {
         println!("{count} rows of one field from {place}\n");
         let (first, last) = (times[4000], times[4000 + count - 1]);
         let (mut out_times, mut out_values) = (vec![0i64; count], vec![0f64; count]);
+        let (mut rust_times, mut rust_values) = (out_times.clone(), out_values.clone());
         let mut found = 0usize;
         compare(
             20_000,
@@ -221,6 +224,27 @@ fn main() {
                             rows += black_box(chunk.unwrap()).times.len();
                         }
                         assert_eq!(rows, count);
+                    }),
+                ),
+                (
+                    "Rust: snapshot, visit, into the caller's arrays",
+                    Box::new(|| {
+                        let snapshot = db.snapshot().unwrap();
+                        let spec = ScanSpec {
+                            range: ClosedRange::nanos(first, last),
+                            fields: fields.clone(),
+                            filters: Vec::new(),
+                        };
+                        let mut at = 0;
+                        let copy = |rows: RowBlock<'_>| {
+                            let to = at + rows.len();
+                            rust_times[at..to].copy_from_slice(rows.times());
+                            let column = rows.column(0).unwrap();
+                            rust_values[at..to].copy_from_slice(column.f64s().unwrap());
+                            at = to;
+                        };
+                        handle.visit(&snapshot, &spec, copy).unwrap();
+                        assert_eq!(at, count);
                     }),
                 ),
                 (

@@ -132,7 +132,7 @@ struct ArrowArrayStream {
 #define HW_WRITTEN 2
 
 // The version of this interface. It rises when something is added; nothing is ever taken away or changed.
-#define HW_ABI_VERSION 1
+#define HW_ABI_VERSION 2
 
 // Of equal timestamps the later write wins, field by field.
 #define HW_DUPLICATES_LAST 1
@@ -955,6 +955,44 @@ int32_t hw_read_u64(hw_query query,
                     size_t capacity,
                     size_t *row_count,
                     struct hw_error *error);
+
+// As hw_read_f64 for each of many questions of one database, all in one snapshot. The rows of a question stand behind those of the one
+// before; row_counts gets the number of rows that there are of each. When their sum is more than capacity, the first of them all were
+// copied: ask again with room for all.
+int32_t hw_read_many_f64(const hw_query *queries,
+                         size_t query_count,
+                         hw_snapshot snapshot,
+                         int64_t first_ns,
+                         int64_t last_ns,
+                         int64_t *times_ns,
+                         double *values,
+                         size_t capacity,
+                         size_t *row_counts,
+                         struct hw_error *error);
+
+// As hw_read_many_f64, of signed integers.
+int32_t hw_read_many_i64(const hw_query *queries,
+                         size_t query_count,
+                         hw_snapshot snapshot,
+                         int64_t first_ns,
+                         int64_t last_ns,
+                         int64_t *times_ns,
+                         int64_t *values,
+                         size_t capacity,
+                         size_t *row_counts,
+                         struct hw_error *error);
+
+// As hw_read_many_f64, of unsigned integers.
+int32_t hw_read_many_u64(const hw_query *queries,
+                         size_t query_count,
+                         hw_snapshot snapshot,
+                         int64_t first_ns,
+                         int64_t last_ns,
+                         int64_t *times_ns,
+                         uint64_t *values,
+                         size_t capacity,
+                         size_t *row_counts,
+                         struct hw_error *error);
 
 // The newest value of each field of a stream; fields without any are left out. snapshot 0 = as it is now. HW_NOT_FOUND while nothing was
 // written to it.

@@ -40,6 +40,8 @@ mod rows;
 
 mod scan;
 
+mod into;
+
 mod last;
 
 mod aggregate;
@@ -56,6 +58,7 @@ pub use batch::*;
 pub use column::*;
 pub use database::*;
 pub use handles::{hw_handle_count, hw_release};
+pub use into::*;
 pub use last::*;
 pub use log::*;
 pub use options::*;

@@ -7,7 +7,7 @@ use crate::rows::FieldNames;
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, hw_tag, names, slice, tags};
-use headwater::{ClosedRange, Comparison, Filter, Scan, ScanSpec};
+use headwater::{ClosedRange, Comparison, Filter, ScanSpec};
 use std::sync::{Arc, Mutex, Weak};
 
 /// A prepared question. To end with hw_release.
@@ -75,20 +75,20 @@ impl Kept for Query {
 
 impl Query {
     /// Asks for a range. Names are only copied when another thread asks at the same instant.
-    pub(crate) fn ask(
+    pub(crate) fn ask<T>(
         &self,
         range: ClosedRange,
-        scan: impl FnOnce(&ScanSpec) -> headwater::Result<Scan>,
-    ) -> Outcome<Scan> {
+        read: impl FnOnce(&ScanSpec) -> headwater::Result<T>,
+    ) -> Outcome<T> {
         if let Ok(mut spec) = self.spare.try_lock() {
             spec.range = range;
-            return Ok(scan(&spec)?);
+            return Ok(read(&spec)?);
         }
         let spec = ScanSpec {
             range,
             ..self.spec.clone()
         };
-        Ok(scan(&spec)?)
+        Ok(read(&spec)?)
     }
 }
 

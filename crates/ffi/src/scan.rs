@@ -1,4 +1,4 @@
-//! Asking for rows: all at once, some at a time, or into the caller's own memory.
+//! Asking for rows: all at once, or some at a time.
 //!
 //! Invariants: what one call reads, and all that one scan reads, is of one snapshot.
 //! Concurrency: one call at a time for each scan.
@@ -11,15 +11,14 @@ use crate::rows::{FieldNames, Rows, gather, hw_rows, names_of};
 use crate::snapshot::{Sight, hw_snapshot, view_of};
 use crate::status::{Failure, HW_NOT_FOUND, Outcome, give, guard, hw_error, invalid, lock, out};
 use crate::stream::{Named, Stream, Walk};
-use crate::text::slice;
-use headwater::{ClosedRange, Column, FieldType, Scan, ScanSpec, Values};
+use headwater::{ClosedRange, FieldType, Scan, ScanSpec};
 use std::sync::{Arc, Mutex};
 
 /// A scan that gives its rows some at a time, in bounded memory. To end with hw_release.
 pub type hw_scan = u64;
 
 /// The stream of a question, for functions that read one.
-fn one_stream(query: &Query) -> Outcome<&Arc<Stream>> {
+pub(crate) fn one_stream(query: &Query) -> Outcome<&Arc<Stream>> {
     match &query.subject {
         Subject::Stream(stream) => Ok(stream),
         Subject::Table { .. } => Err(invalid(
@@ -28,7 +27,7 @@ fn one_stream(query: &Query) -> Outcome<&Arc<Stream>> {
     }
 }
 
-fn range(first_ns: i64, last_ns: i64) -> ClosedRange {
+pub(crate) fn range(first_ns: i64, last_ns: i64) -> ClosedRange {
     ClosedRange::nanos(first_ns, last_ns)
 }
 
@@ -260,203 +259,5 @@ pub unsafe extern "C" fn hw_scan_begin(
         give(rows, first.map_or(hw_rows::END, Rows::hand_out), "rows")?;
         let handle = if is_all { 0 } else { handles::put(cursor).0 };
         give(scan, handle, "scan")
-    })
-}
-
-/// Numbers that are copied to a caller's memory.
-trait Number: Copy {
-    const TYPE: FieldType;
-    fn of(values: &Values) -> Option<&[Self]>;
-}
-
-impl Number for f64 {
-    const TYPE: FieldType = FieldType::F64;
-    fn of(values: &Values) -> Option<&[f64]> {
-        match values {
-            Values::F64(v) => Some(v),
-            _ => None,
-        }
-    }
-}
-
-impl Number for i64 {
-    const TYPE: FieldType = FieldType::I64;
-    fn of(values: &Values) -> Option<&[i64]> {
-        match values {
-            Values::I64(v) => Some(v),
-            _ => None,
-        }
-    }
-}
-
-impl Number for u64 {
-    const TYPE: FieldType = FieldType::U64;
-    fn of(values: &Values) -> Option<&[u64]> {
-        match values {
-            Values::U64(v) => Some(v),
-            _ => None,
-        }
-    }
-}
-
-/// Where a caller wants times and values.
-struct Places<'a, T> {
-    times: &'a mut [std::mem::MaybeUninit<i64>],
-    values: &'a mut [std::mem::MaybeUninit<T>],
-    /// Rows that there are, also those for which there is no room.
-    count: usize,
-}
-
-impl<T: Number> Places<'_, T> {
-    fn add(&mut self, times: &[i64], column: &Column) -> Outcome<()> {
-        let Some(values) = T::of(column.values()) else {
-            return Err(invalid(format!(
-                "expected a field of {}, found {}",
-                T::TYPE,
-                column.field_type()
-            )));
-        };
-        match column.presence() {
-            None => {
-                let room = self.times.len().saturating_sub(self.count).min(times.len());
-                if room > 0 {
-                    let at = self.count..self.count + room;
-                    self.times[at.clone()].write_copy_of_slice(&times[..room]);
-                    self.values[at].write_copy_of_slice(&values[..room]);
-                }
-                self.count += times.len();
-            }
-            Some(bits) => {
-                for (row, (time, value)) in times.iter().zip(values).enumerate() {
-                    if bits.get(row) {
-                        if let (Some(t), Some(v)) = (
-                            self.times.get_mut(self.count),
-                            self.values.get_mut(self.count),
-                        ) {
-                            t.write(*time);
-                            v.write(*value);
-                        }
-                        self.count += 1;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The caller's memory, to be written to.
-fn places<'a, T>(
-    data: *mut T,
-    count: usize,
-    what: &str,
-) -> Outcome<&'a mut [std::mem::MaybeUninit<T>]> {
-    let checked = slice(
-        data.cast_const().cast::<std::mem::MaybeUninit<T>>(),
-        count,
-        what,
-    )?;
-    if checked.is_empty() {
-        return Ok(&mut []);
-    }
-    // SAFETY: pointer and count are as `slice` checked them; that the memory may be written to and that nobody else uses it during the
-    // call is the caller's part of the contract.
-    Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), count) })
-}
-
-fn read_into<T: Number>(
-    query: hw_query,
-    snapshot: hw_snapshot,
-    range: ClosedRange,
-    times: *mut i64,
-    values: *mut T,
-    capacity: usize,
-    count: *mut usize,
-) -> Outcome<()> {
-    out(count, "row_count")?;
-    let query = handles::get::<Query>(query)?;
-    let stream = one_stream(&query)?;
-    let mut places = Places {
-        times: places(times, capacity, "times_ns")?,
-        values: places(values, capacity, "values")?,
-        count: 0,
-    };
-    let view = view_of(&query.store, snapshot)?;
-    let found = stream.at(&view)?;
-    for chunk in query.ask(range, |spec| found.scan(&view, spec))? {
-        let chunk = chunk?;
-        let [column] = &chunk.columns[..] else {
-            return Err(invalid(format!(
-                "a question for one field was expected, this one has {}",
-                chunk.columns.len()
-            )));
-        };
-        places.add(&chunk.times, column)?;
-    }
-    give(count, places.count, "row_count")
-}
-
-/// The times and values of a question for one field of one stream, copied to the caller's memory; rows without a value are left out.
-/// row_count gets the number of rows there are: when that is more than capacity, the first of them were copied; ask again with room for
-/// all, or from the last time on. HW_INVALID when the field is of another type.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hw_read_f64(
-    query: hw_query,
-    snapshot: hw_snapshot,
-    first_ns: i64,
-    last_ns: i64,
-    times_ns: *mut i64,
-    values: *mut f64,
-    capacity: usize,
-    row_count: *mut usize,
-    error: *mut hw_error,
-) -> i32 {
-    guard(error, || {
-        let range = range(first_ns, last_ns);
-        read_into(
-            query, snapshot, range, times_ns, values, capacity, row_count,
-        )
-    })
-}
-
-/// As hw_read_f64, of signed integers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hw_read_i64(
-    query: hw_query,
-    snapshot: hw_snapshot,
-    first_ns: i64,
-    last_ns: i64,
-    times_ns: *mut i64,
-    values: *mut i64,
-    capacity: usize,
-    row_count: *mut usize,
-    error: *mut hw_error,
-) -> i32 {
-    guard(error, || {
-        let range = range(first_ns, last_ns);
-        read_into(
-            query, snapshot, range, times_ns, values, capacity, row_count,
-        )
-    })
-}
-
-/// As hw_read_f64, of unsigned integers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hw_read_u64(
-    query: hw_query,
-    snapshot: hw_snapshot,
-    first_ns: i64,
-    last_ns: i64,
-    times_ns: *mut i64,
-    values: *mut u64,
-    capacity: usize,
-    row_count: *mut usize,
-    error: *mut hw_error,
-) -> i32 {
-    guard(error, || {
-        let range = range(first_ns, last_ns);
-        read_into(
-            query, snapshot, range, times_ns, values, capacity, row_count,
-        )
     })
 }

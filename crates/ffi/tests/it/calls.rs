@@ -2,7 +2,7 @@
 
 use crate::common::{Db, bytes, fails, get, list, ok, open, release, s, text};
 use headwater_ffi::*;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 
 /// All rows of a question for doubles.
 fn read(query: hw_query) -> Vec<(i64, f64)> {
@@ -212,7 +212,7 @@ fn refused_rows_are_told_with_their_place() {
         assert!(text(refused.message).contains('v'));
         release(written.handle);
         // Nobody looks: then it is an error.
-        let (code, message) = fails(|e| hw_write(db.db, copy, std::ptr::null_mut(), e));
+        let (code, message) = fails(|e| hw_write(db.db, copy, null_mut(), e));
         assert!(
             code == HW_INVALID && message.contains("E_TYPE"),
             "{message}"
@@ -427,6 +427,152 @@ fn numbers_are_read_into_the_memory_of_the_caller() {
 }
 
 #[test]
+fn many_questions_are_read_at_once_into_the_memory_of_the_caller() {
+    let db = Db::new();
+    let streams = [db.stream("t,d=1"), db.stream("t,d=2"), db.stream("t,d=3")];
+    db.write(streams[0], "v", &[(1, 1.0), (2, 2.0)]);
+    db.write(streams[1], "v", &[(7, 7.0)]);
+    db.write(streams[2], "v", &[(1, 10.0), (3, 30.0), (4, 40.0)]);
+    let queries = streams.map(|stream| db.query(stream, &["v"]));
+    let (mut times, mut values, mut counts) = ([0i64; 5], [0f64; 5], [9usize; 3]);
+    // SAFETY: five places each, and one for each question.
+    unsafe {
+        let mut read = |snapshot: u64, capacity: usize| {
+            ok(|e| {
+                hw_read_many_f64(
+                    queries.as_ptr(),
+                    3,
+                    snapshot,
+                    1,
+                    4,
+                    times.as_mut_ptr(),
+                    values.as_mut_ptr(),
+                    capacity,
+                    counts.as_mut_ptr(),
+                    e,
+                )
+            });
+            (counts, times, values)
+        };
+        let short = ([2, 0, 3], [1, 2, 1, 0, 0], [1.0, 2.0, 10.0, 0.0, 0.0]);
+        assert_eq!(read(0, 3), short);
+        let all = ([2, 0, 3], [1, 2, 1, 3, 4], [1.0, 2.0, 10.0, 30.0, 40.0]);
+        assert_eq!(read(0, 5), all);
+        // One snapshot for all of them.
+        let snapshot = get(|out, e| hw_snapshot_open(db.db, out, e));
+        db.write(streams[1], "v", &[(2, 20.0)]);
+        assert_eq!(read(snapshot, 5), all);
+        assert_eq!(read(0, 5).0, [2, 1, 3]);
+        release(snapshot);
+
+        let ask = |queries: *const hw_query, count: usize, counts: *mut usize| {
+            let (mut times, mut values) = ([0i64; 5], [0f64; 5]);
+            let (times, values) = (times.as_mut_ptr(), values.as_mut_ptr());
+            fails(|e| hw_read_many_f64(queries, count, 0, 1, 4, times, values, 5, counts, e))
+        };
+        let mut counts = [0usize; 3];
+        let counts = counts.as_mut_ptr();
+        let other = Db::new();
+        let elsewhere = other.stream("t,d=1");
+        other.write(elsewhere, "v", &[(1, 1.0)]);
+        let mixed = [queries[0], other.query(elsewhere, &["v"])];
+        let mixed = ask(mixed.as_ptr(), 2, counts);
+        assert!(
+            mixed.0 == HW_INVALID && mixed.1.contains("several databases"),
+            "{mixed:?}"
+        );
+        let unknown = [queries[0], db.query(db.stream("t,d=4"), &["v"])];
+        assert_eq!(ask(unknown.as_ptr(), 2, counts).0, HW_NOT_FOUND);
+        assert_eq!(ask(queries.as_ptr(), 3, null_mut()).0, HW_INVALID);
+        assert_eq!(ask([0].as_ptr(), 1, counts).0, HW_HANDLE);
+        other.close();
+        // None is nothing.
+        ok(|e| {
+            let (times, values) = (null_mut(), null_mut());
+            hw_read_many_f64(null(), 0, 0, 1, 4, times, values, 0, null_mut(), e)
+        });
+    }
+    db.close();
+}
+
+#[test]
+fn integers_are_read_into_the_memory_of_the_caller_also_of_many_questions() {
+    let db = Db::new();
+    let stream = db.stream("t,d=1");
+    // SAFETY: lists are as long as said.
+    unsafe {
+        let batch = get(|out, e| hw_batch_new(out, e));
+        let (times, signed, unsigned) = ([1i64, 2], [-5i64, 6], [7u64, u64::MAX]);
+        ok(|e| hw_batch_rows(batch, stream, times.as_ptr(), 2, e));
+        ok(|e| hw_batch_i64(batch, s("i"), signed.as_ptr(), null(), e));
+        ok(|e| hw_batch_u64(batch, s("u"), unsigned.as_ptr(), null(), e));
+        ok(|e| hw_write(db.db, batch, null_mut(), e));
+        release(batch);
+        let queries = [db.query(stream, &["i"]), db.query(stream, &["u"])];
+        let (mut at, mut i, mut u, mut count) = ([0i64; 2], [0i64; 2], [0u64; 2], 0usize);
+        let (at, i_to, u_to) = (at.as_mut_ptr(), i.as_mut_ptr(), u.as_mut_ptr());
+        for flushed in [false, true] {
+            if flushed {
+                ok(|e| hw_flush(db.db, e));
+            }
+            ok(|e| {
+                hw_read_many_i64(
+                    &raw const queries[0],
+                    1,
+                    0,
+                    0,
+                    9,
+                    at,
+                    i_to,
+                    2,
+                    &raw mut count,
+                    e,
+                )
+            });
+            assert_eq!((count, i), (2, signed));
+            ok(|e| {
+                hw_read_many_u64(
+                    &raw const queries[1],
+                    1,
+                    0,
+                    0,
+                    9,
+                    at,
+                    u_to,
+                    2,
+                    &raw mut count,
+                    e,
+                )
+            });
+            assert_eq!((count, u), (2, unsigned));
+            ok(|e| hw_read_u64(queries[1], 0, 2, 9, at, u_to, 2, &raw mut count, e));
+            assert_eq!((count, u[0]), (1, u64::MAX));
+            ok(|e| hw_read_i64(queries[0], 0, 2, 9, at, i_to, 2, &raw mut count, e));
+            assert_eq!((count, i[0]), (1, 6));
+            let wrong = fails(|e| {
+                hw_read_many_i64(
+                    &raw const queries[1],
+                    1,
+                    0,
+                    0,
+                    9,
+                    at,
+                    i_to,
+                    2,
+                    &raw mut count,
+                    e,
+                )
+            });
+            assert!(
+                wrong.0 == HW_INVALID && wrong.1.contains("u64"),
+                "{wrong:?}"
+            );
+        }
+    }
+    db.close();
+}
+
+#[test]
 fn a_ticket_is_waited_for_once() {
     let db = Db::new();
     let stream = db.stream("t,d=1");
@@ -480,7 +626,7 @@ fn integers_that_were_stored_before_their_field_was_widened_are_read_as_doubles(
         let batch = get(|out, e| hw_batch_new(out, e));
         ok(|e| hw_batch_rows(batch, stream, [1i64, 2].as_ptr(), 2, e));
         ok(|e| hw_batch_i64(batch, s("v"), [10, 20].as_ptr(), null(), e));
-        ok(|e| hw_write(db.db, batch, std::ptr::null_mut(), e));
+        ok(|e| hw_write(db.db, batch, null_mut(), e));
         release(batch);
         ok(|e| hw_flush(db.db, e));
     }
