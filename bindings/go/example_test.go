@@ -126,6 +126,37 @@ func ExampleDB_ScanFloats() {
 	// Output: [2 3] [2.5 4]
 }
 
+func ExampleDB_ScanManyFloats() {
+	db, done := demo()
+	defer done()
+	ctx := context.Background()
+	var batch headwater.Batch
+	var probes []*headwater.Stream
+	for _, id := range []string{"7", "8"} {
+		probe, err := db.Stream("probes", headwater.Tags{"id": id})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := batch.Columns(probe, []int64{1, 2}, headwater.Float64s("temp", []float64{1.5, 2.5})); err != nil {
+			log.Fatal(err)
+		}
+		probes = append(probes, probe)
+	}
+	if _, err := db.Write(ctx, &batch); err != nil {
+		log.Fatal(err)
+	}
+	var set headwater.SeriesSet // keep it, and its memory is used again
+	if err := db.ScanManyFloats(ctx, probes, "temp", headwater.Range{}, &set); err != nil {
+		log.Fatal(err)
+	}
+	for i, series := range set.Series {
+		fmt.Println(probes[i], series.Times, series.Values)
+	}
+	// Output:
+	// probes,id=7 [1 2] [1.5 2.5]
+	// probes,id=8 [1 2] [1.5 2.5]
+}
+
 func ExampleDB_Write_refused() {
 	db, done := demo()
 	defer done()

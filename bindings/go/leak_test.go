@@ -69,10 +69,12 @@ func TestCallsLeaveNothingBehind(t *testing.T) {
 	unknown := streamOf(t, db, "none", nil)
 	wrong := Query{Fields: []string{"none"}}
 	var series Series
+	var set SeriesSet
 	ended, end := context.WithCancel(t.Context())
 	end()
 	kinds := []func() error{
 		func() error { return db.ScanFloats(t.Context(), s, "v", Range{}, &series) },
+		func() error { return db.ScanManyFloats(t.Context(), []*Stream{s, s}, "v", Range{}, &set) },
 		func() error { _, err := db.Last(t.Context(), s); return err },
 		func() error { _, err := db.Aggregate(t.Context(), s, "v", AggregateQuery{Ends: true}); return err },
 		func() error { _, err := db.Tile(t.Context(), s, "v", -20, 0); return err },

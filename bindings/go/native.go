@@ -49,6 +49,8 @@ package headwater
 #cgo nocallback hw_scan_next
 #cgo noescape hw_read_f64
 #cgo nocallback hw_read_f64
+#cgo noescape hw_read_many_f64
+#cgo nocallback hw_read_many_f64
 #cgo noescape hw_last
 #cgo nocallback hw_last
 #cgo noescape hw_aggregate

@@ -298,6 +298,90 @@ func (r *reader) ScanFloats(ctx context.Context, stream *Stream, field string, w
 	}
 }
 
+// SeriesSet is times and values of one field of several streams, as ScanManyFloats fills it. The slices share memory, which the next
+// call with the set uses again.
+type SeriesSet struct {
+	// Series has one for each stream asked for, in that order.
+	Series []Series
+
+	times  []int64
+	values []float64
+}
+
+// ScanManyFloats is ScanFloats for several streams at once, all as of one instant: one call of the library for all of them. It uses
+// the memory of the set again, and makes new one only when that is too small. into must not be nil. A stream that was never written to
+// is ErrNotFound.
+func (r *reader) ScanManyFloats(ctx context.Context, streams []*Stream, field string, within Range, into *SeriesSet) error {
+	// Of a few streams nothing is allocated.
+	var few [manyFloats]C.hw_query
+	var fewCounts [manyFloats]C.size_t
+	questions, counts := few[:0], fewCounts[:]
+	if len(streams) > manyFloats {
+		questions, counts = make([]C.hw_query, 0, len(streams)), make([]C.size_t, len(streams))
+	}
+	for _, stream := range streams {
+		if err := r.ready(ctx, stream); err != nil {
+			return err
+		}
+		question, known := stream.knownFloats(field)
+		if !known {
+			var done func()
+			var err error
+			if question, done, err = stream.floats(field); err != nil {
+				return err
+			}
+			defer done()
+		}
+		questions = append(questions, question)
+	}
+	into.Series = slices.Grow(into.Series[:0], len(streams))[:len(streams)]
+	clear(into.Series)
+	if len(streams) == 0 {
+		return nil
+	}
+	room := min(cap(into.times), cap(into.values))
+	if room == 0 {
+		room = floatsRoom
+		into.times, into.values = make([]int64, room), make([]float64, room)
+	}
+	view := r.snapshot()
+	first, last := within.native()
+	for {
+		into.times, into.values = into.times[:room], into.values[:room]
+		var e C.hw_error
+		code := C.hw_read_many_f64(unsafe.SliceData(questions), C.size_t(len(questions)), view, first, last,
+			(*C.int64_t)(unsafe.SliceData(into.times)), (*C.double)(unsafe.SliceData(into.values)), C.size_t(room),
+			unsafe.SliceData(counts), &e)
+		runtime.KeepAlive(r)
+		runtime.KeepAlive(streams)
+		if code != C.HW_OK {
+			return take(&e)
+		}
+		from, all := 0, 0
+		for _, count := range counts[:len(streams)] {
+			all += int(count)
+		}
+		if all <= room {
+			for i := range into.Series {
+				to := from + int(counts[i])
+				into.Series[i] = Series{into.times[from:to:to], into.values[from:to:to]}
+				from = to
+			}
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// More rows may come between two calls: a little room for them.
+		room = all + all/64
+		into.times, into.values = slices.Grow(into.times[:0], room), slices.Grow(into.values[:0], room)
+		room = min(cap(into.times), cap(into.values))
+	}
+}
+
+// manyFloats is how many streams ScanManyFloats reads without allocating lists of them.
+const manyFloats = 16
+
 // floatsRoom is how many rows ScanFloats makes room for when it is given none.
 const floatsRoom = 1024
 

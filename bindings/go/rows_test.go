@@ -219,6 +219,75 @@ func TestScanFloatsUsesTheSlicesItIsGiven(t *testing.T) {
 	}
 }
 
+func TestManyStreamsAreReadAtOnce(t *testing.T) {
+	db := temporary(t)
+	var streams []*Stream
+	var times [][]int64
+	var values [][]float64
+	// More than are read without lists, and of lengths that need more room than there is at first.
+	for i := range 3 * manyFloats {
+		s := streamOf(t, db, "t", Tags{"id": fmt.Sprint(i)})
+		at, v := wave(t, db, s, "v", 10+100*(i%5))
+		streams, times, values = append(streams, s), append(times, at), append(values, v)
+	}
+	var set SeriesSet
+	check := func(of []int, r interface {
+		ScanManyFloats(context.Context, []*Stream, string, Range, *SeriesSet) error
+	}) {
+		t.Helper()
+		var asked []*Stream
+		for _, i := range of {
+			asked = append(asked, streams[i])
+		}
+		must(t, r.ScanManyFloats(t.Context(), asked, "v", Range{}, &set))
+		if len(set.Series) != len(of) {
+			t.Fatalf("%d series of %d", len(set.Series), len(of))
+		}
+		for n, i := range of {
+			if !slices.Equal(set.Series[n].Times, times[i]) || !slices.Equal(set.Series[n].Values, values[i]) {
+				t.Fatalf("stream %d: %d rows of %d", i, len(set.Series[n].Times), len(times[i]))
+			}
+			// They share memory, and one can not grow into the next.
+			_ = append(set.Series[n].Times, -1)
+		}
+	}
+	all := make([]int, len(streams))
+	for i := range all {
+		all[i] = i
+	}
+	check([]int{4, 2, 2, 0}, db)
+	check(all, db)
+	check(nil, db)
+	must(t, db.Flush(t.Context()))
+	check(all, db)
+	snapshot, err := db.Snapshot()
+	must(t, err)
+	defer snapshot.Close()
+	for _, s := range streams {
+		wave(t, db, s, "v", 700)
+	}
+	check(all, snapshot)
+
+	few := streams[:3]
+	allocations := testing.AllocsPerRun(100, func() {
+		if err := snapshot.ScanManyFloats(context.Background(), few, "v", Range{}, &set); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations > 0 {
+		t.Errorf("%v allocations for a read into a set that is large enough", allocations)
+	}
+	mustBe(t, db.ScanManyFloats(t.Context(), []*Stream{few[0], nil}, "v", Range{}, &set), ErrInvalid)
+	mustBe(t, db.ScanManyFloats(t.Context(), few, "none", Range{}, &set), ErrNotFound)
+	unknown := streamOf(t, db, "t", Tags{"id": "none"})
+	mustBe(t, db.ScanManyFloats(t.Context(), []*Stream{few[0], unknown}, "v", Range{}, &set), ErrNotFound)
+	elsewhere := streamOf(t, temporary(t), "t", Tags{"id": "1"})
+	mustBe(t, db.ScanManyFloats(t.Context(), []*Stream{few[0], elsewhere}, "v", Range{}, &set), ErrInvalid)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	mustBe(t, db.ScanManyFloats(ended, few, "v", Range{}, &set), context.Canceled)
+}
+
 func TestFiltersHold(t *testing.T) {
 	db := temporary(t)
 	s := streamOf(t, db, "t", nil)

@@ -268,14 +268,22 @@ func parseName(name string) (string, Tags) {
 	return table, tags
 }
 
-// floats gives the question for one field, without making a list of it each time.
-func (s *Stream) floats(field string) (C.hw_query, func(), error) {
+// knownFloats gives the question for one field if it was asked before.
+func (s *Stream) knownFloats(field string) (C.hw_query, bool) {
 	if known := s.queries.Load(); known != nil {
 		for i := range *known {
 			if f := (*known)[i].fields; len(f) == 1 && f[0] == field {
-				return (*known)[i].handle, nothingToRelease, nil
+				return (*known)[i].handle, true
 			}
 		}
+	}
+	return 0, false
+}
+
+// floats gives the question for one field, without making a list of it each time.
+func (s *Stream) floats(field string) (C.hw_query, func(), error) {
+	if question, known := s.knownFloats(field); known {
+		return question, nothingToRelease, nil
 	}
 	return s.query([]string{field}, nil)
 }

@@ -18,7 +18,9 @@ const nanosPerMilli = 1_000_000
 type ours struct {
 	db      *headwater.DB
 	streams []*headwater.Stream
-	series  headwater.Series
+	// What a read asks for, and its answer.
+	asked []*headwater.Stream
+	found headwater.SeriesSet
 }
 
 func openHeadwater(dir string) (store, error) {
@@ -50,14 +52,16 @@ func (o *ours) write(points []series) error {
 }
 
 func (o *ours) read(into []series, from, to int64) error {
-	within := headwater.BetweenNanos(from, to)
+	o.asked = o.asked[:0]
 	for i := range into {
-		s := &into[i]
-		o.series.Times, o.series.Values = s.times[:0], s.values[:0]
-		if err := o.db.ScanFloats(context.Background(), o.streams[s.tag], "value", within, &o.series); err != nil {
-			return err
-		}
-		s.times, s.values = o.series.Times, o.series.Values
+		o.asked = append(o.asked, o.streams[into[i].tag])
+	}
+	within := headwater.BetweenNanos(from, to)
+	if err := o.db.ScanManyFloats(context.Background(), o.asked, "value", within, &o.found); err != nil {
+		return err
+	}
+	for i := range into {
+		into[i].times, into[i].values = o.found.Series[i].Times, o.found.Series[i].Values
 	}
 	return nil
 }
