@@ -1,4 +1,4 @@
-//! Real clients: psql, psycopg with SQLAlchemy, and PostgreSQL's JDBC driver.
+//! Real clients: psql, psycopg with SQLAlchemy, PostgreSQL's JDBC driver, and pgx and lib/pq of Go.
 //!
 //! Where one is missing the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
@@ -241,4 +241,23 @@ fn programs_in_java_read_write_and_look_at_tables() {
         .arg(port);
     let printed = run(&mut java).unwrap();
     assert_eq!(printed.lines().last(), Some("done"), "{printed}");
+}
+
+#[test]
+fn programs_in_go_read_write_and_look_at_tables() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/postgres/go");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("postgres-client-in-go");
+    let built = run(Command::new("go")
+        .current_dir(folder)
+        .env("CGO_ENABLED", "0")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg("."));
+    if or_skip(built).is_none() {
+        return;
+    }
+    let server = start(with_written);
+    let port = server.postgres.unwrap().port().to_string();
+    let printed = run(Command::new(program).arg(port)).unwrap();
+    assert_eq!(printed, "done\n");
 }

@@ -1,0 +1,177 @@
+// What programs in Go do over PostgreSQL's protocol: pgx, whose driver Grafana's data source uses, in its ways to ask, and
+// database/sql with pgx and lib/pq. The argument is the port.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/lib/pq"
+)
+
+func check(got, wanted any) {
+	if !reflect.DeepEqual(got, wanted) {
+		panic(fmt.Sprintf("%#v is not %#v", got, wanted))
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+var first = time.Date(2023, 11, 14, 22, 13, 20, 0, time.UTC)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	where := fmt.Sprintf("postgres://ann@127.0.0.1:%s/plant?sslmode=disable", os.Args[1])
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol,
+	} {
+		alone(ctx, where, mode)
+	}
+	batch(ctx, where)
+	for _, driver := range []string{"pgx", "postgres"} {
+		through(ctx, driver, where)
+	}
+	series(ctx, where)
+	fmt.Println("done")
+}
+
+// A connection of pgx, in one of its ways to send statements.
+func alone(ctx context.Context, where string, mode pgx.QueryExecMode) {
+	config := must(pgx.ParseConfig(where))
+	config.DefaultQueryExecMode = mode
+	conn := must(pgx.ConnectConfig(ctx, config))
+	defer conn.Close(ctx)
+
+	var at time.Time
+	var id, name string
+	var speed float64
+	var ok bool
+	var n int64
+	for range 3 {
+		row := conn.QueryRow(ctx, "SELECT time, id, speed, name, ok, n FROM cars WHERE id = $1", "seen")
+		if err := row.Scan(&at, &id, &speed, &name, &ok, &n); err != nil {
+			panic(fmt.Sprintf("%v: %v", mode, err))
+		}
+		check(at.UTC(), first)
+		check([]any{id, speed, name, ok, n}, []any{"seen", 1.5, "x", true, int64(4)})
+	}
+	var count int64
+	check(conn.QueryRow(ctx, "SELECT count(*) FROM cars WHERE time <= $1 AND speed > $2", first, 1.0).Scan(&count), nil)
+	check(count, int64(1))
+	rows := must(conn.Query(ctx, "SELECT id FROM cars ORDER BY time"))
+	check(must(pgx.CollectRows(rows, pgx.RowTo[string])), []string{"seen", "other"})
+
+	_, err := conn.Exec(ctx, "SELECT spede FROM cars")
+	var told *pgconn.PgError
+	if !errors.As(err, &told) {
+		panic(err)
+	}
+	check(told.Code, "42703")
+	check(conn.Ping(ctx), nil)
+
+	tag := must(conn.Exec(ctx, "INSERT INTO written (time, id, v) VALUES ($1, $2, $3)", first, "go", 1.25))
+	check(tag.RowsAffected(), int64(1))
+	var v float64
+	check(conn.QueryRow(ctx, "SELECT v FROM written WHERE id = $1", "go").Scan(&v), nil)
+	check(v, 1.25)
+	must(conn.Exec(ctx, "DELETE FROM written WHERE id = 'go'"))
+
+	// The driver asks the server to end what the context no longer waits for, over a connection of its own.
+	short, end := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer end()
+	_, err = conn.Exec(short, "SELECT sum(a.g * b.g) FROM generate_series(1, 100000) AS a(g), generate_series(1, 100000) AS b(g)")
+	if err == nil || short.Err() == nil {
+		panic(fmt.Sprintf("it must end early: %v", err))
+	}
+}
+
+// Several statements sent before the first answer is read.
+func batch(ctx context.Context, where string) {
+	conn := must(pgx.Connect(ctx, where))
+	defer conn.Close(ctx)
+	var asked pgx.Batch
+	var ids []string
+	var count int64
+	for _, id := range []string{"seen", "other"} {
+		asked.Queue("SELECT id FROM cars WHERE id = $1", id).QueryRow(func(row pgx.Row) error {
+			var id string
+			err := row.Scan(&id)
+			ids = append(ids, id)
+			return err
+		})
+	}
+	asked.Queue("SELECT count(*) FROM cars").QueryRow(func(row pgx.Row) error { return row.Scan(&count) })
+	check(conn.SendBatch(ctx, &asked).Close(), nil)
+	check(ids, []string{"seen", "other"})
+	check(count, int64(2))
+}
+
+// The pool of the standard library over a driver.
+func through(ctx context.Context, driver, where string) {
+	db := must(sql.Open(driver, where))
+	defer db.Close()
+	check(db.PingContext(ctx), nil)
+	statement := must(db.PrepareContext(ctx, "SELECT id, speed, raw FROM cars WHERE speed >= $1 ORDER BY time"))
+	defer statement.Close()
+	for range 2 {
+		rows := must(statement.QueryContext(ctx, 2.0))
+		var id string
+		var speed float64
+		var raw []byte
+		for rows.Next() {
+			check(rows.Scan(&id, &speed, &raw), nil)
+		}
+		check(rows.Err(), nil)
+		check([]any{id, speed, raw}, []any{"other", 2.5, []byte{0, 255}})
+	}
+	tx := must(db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}))
+	var count int64
+	check(tx.QueryRowContext(ctx, "SELECT count(*) FROM cars").Scan(&count), nil)
+	check(count, int64(2))
+	check(tx.Commit(), nil)
+	_, err := db.ExecContext(ctx, "SELECT 1 FROM nothere")
+	var code string
+	if told := (*pgconn.PgError)(nil); errors.As(err, &told) {
+		code = told.Code
+	} else if told := (*pq.Error)(nil); errors.As(err, &told) {
+		code = string(told.Code)
+	}
+	check(code, "42P01")
+}
+
+// What the macros of Grafana's data source become, as it sends them: as simple statements.
+func series(ctx context.Context, where string) {
+	config := must(pgx.ParseConfig(where))
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	conn := must(pgx.ConnectConfig(ctx, config))
+	defer conn.Close(ctx)
+	rows := must(conn.Query(ctx, `SELECT floor(extract(epoch from time)/60)*60 AS "time", id AS metric, avg(speed) AS speed
+FROM cars WHERE time BETWEEN '2023-11-14T22:00:00Z' AND '2023-11-14T23:00:00Z' GROUP BY 1, 2 ORDER BY 1, 2`))
+	type point struct {
+		Time   float64
+		Metric string
+		Speed  float64
+	}
+	check(must(pgx.CollectRows(rows, pgx.RowToStructByPos[point])), []point{{1699999980, "other", 2.5}, {1699999980, "seen", 1.5}})
+	// Its test of a connection.
+	check(conn.Ping(ctx), nil)
+	result := conn.PgConn().Exec(ctx, "SELECT 1; SELECT 2")
+	answers := must(result.ReadAll())
+	check(len(answers), 2)
+	check(string(answers[1].Rows[0][0]), "2")
+}
