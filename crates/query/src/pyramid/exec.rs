@@ -4,8 +4,10 @@
 //! statement that runs; what is held is reserved from the statement's memory before it grows beyond a stream's bins.
 //! Concurrency: the streams are divided among threads for blocking work; they stop at their next stream when the answer is dropped.
 
+use super::ends::{Ends, Found};
 use super::finish::{Folded, beginnings, column, greatest, least};
-use super::plan::{Computed, Function, Grouped, Key};
+use super::plan::{Computed, End, Function, Grouped, Key, Of};
+use crate::columns::TIME;
 use crate::error::{Error, external};
 use crate::table::{ReadMetrics, view_of};
 use crate::view::View;
@@ -173,6 +175,20 @@ impl DisplayAs for PyramidExec {
         if !grouped.fields.is_empty() {
             write!(f, ", fields=[{}]", grouped.fields.join(", "))?;
         }
+        if !grouped.ends.is_empty() {
+            let ends = grouped.ends.iter().map(|end| {
+                let which = if end.last { "last" } else { "first" };
+                match end.of {
+                    Of::Time => format!("{which} {TIME}"),
+                    Of::Field(at) => {
+                        let field = grouped.table.fields.get(at);
+                        format!("{which} {}", field.map_or("", |(name, _)| name))
+                    }
+                }
+            });
+            let ends: Vec<String> = ends.collect();
+            write!(f, ", ends=[{}]", ends.join(", "))?;
+        }
         Ok(())
     }
 }
@@ -293,7 +309,7 @@ async fn run(parts: Vec<Part>, output: Output, stop: Stop) -> Result<Vec<RecordB
             .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))??;
         reserved.push(memory);
         for (group, bins) in groups {
-            merge(all.entry(group).or_default(), bins);
+            merge(all.entry(group).or_default(), bins, &output.grouped.ends);
         }
     }
     let batches = output.batches(all);
@@ -302,7 +318,7 @@ async fn run(parts: Vec<Part>, output: Output, stop: Stop) -> Result<Vec<RecordB
 }
 
 /// Brings rising bins together.
-fn merge(into: &mut Vec<Folded>, more: Vec<Folded>) {
+fn merge(into: &mut Vec<Folded>, more: Vec<Folded>, ends: &[End]) {
     if into.is_empty() {
         *into = more;
         return;
@@ -315,7 +331,7 @@ fn merge(into: &mut Vec<Folded>, more: Vec<Folded>) {
         }
         let mut mine = mine;
         if let Some(other) = theirs.next_if(|t| t.bin.number == mine.bin.number) {
-            mine.merge(other);
+            mine.merge(other, ends);
         }
         merged.push(mine);
     }
@@ -346,7 +362,9 @@ impl Part {
             bins: self.grouped.bins,
             fields: self.grouped.fields.clone(),
         };
-        let per_bin = size_of::<Folded>() + spec.fields.len() * size_of::<headwater::Aggregate>();
+        let per_bin = size_of::<Folded>()
+            + spec.fields.len() * size_of::<headwater::Aggregate>()
+            + self.grouped.ends.len() * size_of::<Option<Found>>();
         for (stream, group) in self.groups.of.get(own).unwrap_or_default() {
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -355,7 +373,7 @@ impl Part {
             self.reserved.try_grow(bins.len() * per_bin)?;
             let into = all.entry(*group).or_default();
             let (before, more) = (into.len(), bins.len());
-            merge(into, bins);
+            merge(into, bins, &self.grouped.ends);
             self.reserved.shrink((before + more - into.len()) * per_bin);
         }
         Ok((all, self.reserved))
@@ -366,6 +384,9 @@ impl Part {
         let Some(handle) = self.grouped.table.streams.handle(stream, snapshot)? else {
             return Ok(Vec::new());
         };
+        if !self.grouped.needs_aggregates() {
+            return self.ends_alone(handle);
+        }
         let bins = match handle.summary(snapshot, spec) {
             Err(error) if error.kind() == headwater::ErrorKind::NotFound => Vec::new(),
             other => other.map_err(external)?,
@@ -373,9 +394,37 @@ impl Part {
         let mut out = Vec::with_capacity(bins.len());
         for bin in bins {
             let nan = self.nan(handle, &bin)?;
-            out.push(Folded { bin, nan });
+            let ends = if self.grouped.ends.is_empty() {
+                Vec::new()
+            } else {
+                self.ends(handle).find(&self.grouped.ends)?
+            };
+            out.push(Folded { bin, nan, ends });
         }
         Ok(out)
+    }
+
+    fn ends<'a>(&'a self, handle: &'a headwater::StreamHandle) -> Ends<'a> {
+        Ends {
+            table: &self.grouped.table,
+            handle,
+            snapshot: self.view.snapshot(),
+            range: self.range,
+            stop: &self.stop,
+        }
+    }
+
+    /// What is found at the ends; nothing where there is no row.
+    fn ends_alone(&self, handle: &headwater::StreamHandle) -> Result<Vec<Folded>> {
+        let ends = self.ends(handle);
+        let found = ends.find(&self.grouped.ends)?;
+        if found.iter().all(Option::is_none) && !ends.has_rows()? {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Folded {
+            ends: found,
+            ..Folded::empty(&self.grouped)
+        }])
     }
 
     /// The extremes of NaN values by total order, where some are asked for: an aggregate only counts them, and what sign they
@@ -441,17 +490,9 @@ impl Output {
     fn batches(&self, mut all: ByGroup) -> Result<Vec<RecordBatch>> {
         if self.grouped.keys.is_empty() {
             // Without groups there is one row, whatever there is.
-            let nothing = SummaryBin {
-                number: 0,
-                rows: 0,
-                aggregates: vec![headwater::Aggregate::EMPTY; self.grouped.fields.len()],
-            };
             let bins = all.entry(0).or_default();
             if bins.is_empty() {
-                bins.push(Folded {
-                    bin: nothing,
-                    nan: Vec::new(),
-                });
+                bins.push(Folded::empty(&self.grouped));
             }
         }
         let mut groups: Vec<(u32, Vec<Folded>)> = all.into_iter().collect();

@@ -3,12 +3,14 @@
 //! Floats follow Arrow: extremes by total order (NaN is the greatest, unless its sign is negative), a sum or mean with NaN is
 //! NaN, and a deviation with anything that is not finite is NaN.
 
-use super::plan::{Computed, Function};
+use super::ends::Found;
+use super::plan::{Computed, End, Function, Grouped};
 use crate::error::{Error, Result};
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, TimestampNanosecondArray, UInt64Array,
 };
 use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use headwater::{Aggregate, Extremes, SummaryBin};
 use std::sync::Arc;
 
@@ -18,10 +20,38 @@ pub(super) struct Folded {
     pub(super) bin: SummaryBin,
     /// (field, lowest, highest), by total order, of NaN values.
     pub(super) nan: Vec<(usize, f64, f64)>,
+    /// What was found at the ends of time that are asked for, in their order.
+    pub(super) ends: Vec<Option<Found>>,
 }
 
 impl Folded {
-    pub(super) fn merge(&mut self, other: Folded) {
+    /// A bin without rows.
+    pub(super) fn empty(grouped: &Grouped) -> Folded {
+        Folded {
+            bin: SummaryBin {
+                number: 0,
+                rows: 0,
+                aggregates: vec![Aggregate::EMPTY; grouped.fields.len()],
+            },
+            nan: Vec::new(),
+            ends: vec![None; grouped.ends.len()],
+        }
+    }
+
+    /// Adds what a later stream has.
+    pub(super) fn merge(&mut self, other: Folded, ends: &[End]) {
+        let found = self.ends.iter_mut().zip(other.ends).zip(ends);
+        for ((mine, theirs), end) in found {
+            let better = match (&*mine, &theirs) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some((mine, _)), Some((theirs, _))) if end.last => theirs >= mine,
+                (Some((mine, _)), Some((theirs, _))) => theirs < mine,
+            };
+            if better {
+                *mine = theirs;
+            }
+        }
         self.bin.rows += other.bin.rows;
         for (mine, theirs) in self.bin.aggregates.iter_mut().zip(&other.bin.aggregates) {
             mine.merge(theirs);
@@ -112,6 +142,14 @@ fn variance(aggregate: &Aggregate, sample: bool) -> Option<f64> {
 /// A computed column of the bins.
 pub(super) fn column(of: Computed, data_type: &DataType, bins: &[Folded]) -> Result<ArrayRef> {
     let (function, field) = match of {
+        Computed::End(end) => {
+            let absent = ScalarValue::try_new_null(data_type)?;
+            let values = bins.iter().map(|b| match b.ends.get(end) {
+                Some(Some((_, value))) => value.clone(),
+                _ => absent.clone(),
+            });
+            return Ok(ScalarValue::iter_to_array(values)?);
+        }
         Computed::Rows => {
             let rows = bins.iter().map(|b| b.bin.rows as i64);
             return Ok(Arc::new(Int64Array::from_iter_values(rows)));

@@ -7,6 +7,7 @@
 //! Exactness: counts, extremes and sums of integers are those of the rows. Means, sums and deviations of floats keep the
 //! tolerance of the pyramid (docs/sql.md): 1e-12 of the largest magnitude for a mean.
 
+mod ends;
 mod exec;
 mod finish;
 mod plan;

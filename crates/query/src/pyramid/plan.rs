@@ -39,6 +39,22 @@ pub(super) enum Function {
     },
 }
 
+/// What is wanted of an end of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// The instant.
+    Time,
+    /// The value of a field, by its place among the table's.
+    Field(usize),
+}
+
+/// The earliest or the latest row, or present value, of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) last: bool,
+    pub(super) of: Of,
+}
+
 /// A column that is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Computed {
@@ -46,6 +62,8 @@ pub(super) enum Computed {
     Rows,
     /// Something of a field, by its place in [`Grouped::fields`].
     Of(Function, usize),
+    /// An end, by its place in [`Grouped::ends`].
+    End(usize),
 }
 
 /// A grouped query.
@@ -59,8 +77,17 @@ pub(super) struct Grouped {
     pub(super) computed: Vec<Computed>,
     /// Fields that are aggregated, under their names in the table.
     pub(super) fields: Vec<String>,
+    /// Ends of time; only where bins are whole, since aggregates do not know when they begin and end.
+    pub(super) ends: Vec<End>,
     /// A column per key, then one per computed column.
     pub(super) schema: SchemaRef,
+}
+
+impl Grouped {
+    /// Whether the pyramid is asked at all.
+    pub(super) fn needs_aggregates(&self) -> bool {
+        self.ends.is_empty() || self.computed.iter().any(|c| !matches!(c, Computed::End(_)))
+    }
 }
 
 /// A grouped query as a table of its answer.

@@ -3,7 +3,7 @@
 //! Invariants: what is put in a query's place has its columns, names and types; a query that is not understood to the last part
 //! stays as it is.
 
-use super::plan::{Computed, Function, Grouped, Key, PyramidTable};
+use super::plan::{Computed, End, Function, Grouped, Key, Of, PyramidTable};
 use crate::columns::time_type;
 use crate::settings::Switches;
 use crate::table::{Condition, Table};
@@ -160,7 +160,7 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
         bins = found;
         keys.push(Key::Bin);
     }
-    let mut fields: Vec<String> = Vec::new();
+    let mut wanted = Wanted::default();
     let mut computed = Vec::new();
     for expr in &aggregate.aggr_expr {
         let function = match expr {
@@ -170,7 +170,11 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
         let Expr::AggregateFunction(function) = function else {
             return None;
         };
-        computed.push(compute(function, &source, schema, &table, &mut fields)?);
+        computed.push(compute(function, &source, schema, &table, &mut wanted)?);
+    }
+    let Wanted { fields, ends } = wanted;
+    if !ends.is_empty() && bins != Bins::Whole {
+        return None;
     }
     let columns = aggregate.schema.fields().iter().enumerate();
     let columns = columns.map(|(at, f)| {
@@ -189,6 +193,7 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
         keys,
         computed,
         fields,
+        ends,
         schema,
     })
 }
@@ -198,7 +203,7 @@ fn compute(
     source: &Source<'_>,
     schema: &DFSchemaRef,
     table: &TableView,
-    fields: &mut Vec<String>,
+    into: &mut Wanted,
 ) -> Option<Computed> {
     let params = &function.params;
     if params.distinct
@@ -207,6 +212,9 @@ fn compute(
         || params.null_treatment.is_some()
     {
         return None;
+    }
+    if let Some(end) = end(function, source, schema, table) {
+        return Some(Computed::End(place(&mut into.ends, end)));
     }
     let [argument] = &*params.args else {
         return None;
@@ -256,14 +264,51 @@ fn compute(
         }
         _ => return None,
     };
-    let place = match fields.iter().position(|f| f == name) {
+    Some(Computed::Of(wanted, place(&mut into.fields, name.clone())))
+}
+
+/// What must be found to compute the columns.
+#[derive(Default)]
+struct Wanted {
+    fields: Vec<String>,
+    ends: Vec<End>,
+}
+
+/// The place of an item in a list, at whose end it is put if it is not there.
+fn place<T: PartialEq>(all: &mut Vec<T>, item: T) -> usize {
+    match all.iter().position(|known| *known == item) {
         Some(place) => place,
         None => {
-            fields.push(name.clone());
-            fields.len() - 1
+            all.push(item);
+            all.len() - 1
         }
+    }
+}
+
+/// `min(time)`, `max(time)`, `first(x, time)`, `last(x, time)`.
+fn end(
+    function: &AggregateFunction,
+    source: &Source<'_>,
+    schema: &DFSchemaRef,
+    table: &TableView,
+) -> Option<End> {
+    let role = |argument: &Expr| match source.resolve(argument, schema)? {
+        Expr::Column(column) => table.role(&column.name),
+        _ => None,
     };
-    Some(Computed::Of(wanted, place))
+    let (last, of) = match (function.func.name(), &*function.params.args) {
+        ("min", [argument]) => (false, role(argument)?),
+        ("max", [argument]) => (true, role(argument)?),
+        ("first", [argument, by]) if role(by)? == Role::Time => (false, role(argument)?),
+        ("last", [argument, by]) if role(by)? == Role::Time => (true, role(argument)?),
+        _ => return None,
+    };
+    let of = match of {
+        Role::Time => Of::Time,
+        Role::Field(at) if function.params.args.len() == 2 => Of::Field(at),
+        _ => return None,
+    };
+    Some(End { last, of })
 }
 
 /// The bins that an expression over time makes.
