@@ -257,6 +257,12 @@ fn types(rows: &mut Rows) {
                    element: u32,
                    array: u32,
                    preferred: bool| {
+        let routine = |does: &str| -> Cell {
+            match element {
+                0 => format!("{name}{does}").into(),
+                _ => format!("array_{does}").into(),
+            }
+        };
         rows.push([
             ("oid", oid.into()),
             ("typname", name.into()),
@@ -281,42 +287,10 @@ fn types(rows: &mut Rows) {
             ),
             ("typelem", element.into()),
             ("typarray", array.into()),
-            (
-                "typinput",
-                (if element == 0 {
-                    format!("{name}in")
-                } else {
-                    "array_in".to_owned()
-                })
-                .into(),
-            ),
-            (
-                "typoutput",
-                (if element == 0 {
-                    format!("{name}out")
-                } else {
-                    "array_out".to_owned()
-                })
-                .into(),
-            ),
-            (
-                "typreceive",
-                (if element == 0 {
-                    format!("{name}recv")
-                } else {
-                    "array_recv".to_owned()
-                })
-                .into(),
-            ),
-            (
-                "typsend",
-                (if element == 0 {
-                    format!("{name}send")
-                } else {
-                    "array_send".to_owned()
-                })
-                .into(),
-            ),
+            ("typinput", routine("in")),
+            ("typoutput", routine("out")),
+            ("typreceive", routine("recv")),
+            ("typsend", routine("send")),
             ("typmodin", "-".into()),
             ("typmodout", "-".into()),
             ("typanalyze", "-".into()),
