@@ -269,7 +269,16 @@ impl Writer {
 
     /// Data of a copy follow: `columns` of them, as text.
     pub fn copy_out(&mut self, columns: usize) {
-        self.message(b'H', |b| {
+        self.copy(b'H', columns);
+    }
+
+    /// Data of a copy are wanted: `columns` of them, as text.
+    pub fn copy_in(&mut self, columns: usize) {
+        self.copy(b'G', columns);
+    }
+
+    fn copy(&mut self, kind: u8, columns: usize) {
+        self.message(kind, |b| {
             b.push(0);
             b.extend((columns as u16).to_be_bytes());
             b.extend(std::iter::repeat_n(0, 2 * columns));

@@ -1,6 +1,6 @@
 //! PostgreSQL's protocol, version 3: messages of clients in, messages of servers out, and where statements end.
 //!
-//! Purpose: framing and nothing else. What a statement means, types of values and sockets are the server's.
+//! Purpose: framing, and the lines of `COPY`. What a statement means, types of values and sockets are the server's.
 //!
 //! Invariants: a message is read only when all of it is there, and only from its own bytes; every count in it is checked
 //! against what is left of it. No input makes a reader panic, or hold more than a few times the message's length.
@@ -9,10 +9,12 @@
 //! Source: the chapter "Frontend/Backend Protocol" of PostgreSQL's documentation.
 
 mod backend;
+mod copy;
 mod frontend;
 mod statements;
 
 pub use backend::{Column, Format, Notice, Severity, TransactionStatus, Writer};
+pub use copy::{CopyError, CopyFault, CopyFormat, CopyRow, CopyRows};
 pub use frontend::{First, Message, Target, first, message};
 pub use statements::{Piece, split, words};
 
