@@ -5,6 +5,7 @@
 //! is deeper than that one holds is refused before it is planned.
 
 use crate::error::{Error, Result};
+use crate::stop::Gone;
 use tokio::runtime::Handle;
 
 /// Bytes of the stack; they are taken from the machine only as far as they are used.
@@ -16,6 +17,8 @@ where
     T: Send + 'static,
     W: Future<Output = Result<T>> + Send + 'static,
 {
+    // It belongs to the statement of this task, though it runs elsewhere.
+    let work = Gone::of_task().scope(work);
     let (done, result) = tokio::sync::oneshot::channel();
     let runtime = Handle::current();
     let spawned = std::thread::Builder::new()

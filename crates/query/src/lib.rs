@@ -18,16 +18,19 @@ mod columns;
 mod deep;
 mod error;
 mod functions;
+mod lengths;
 mod limits;
 pub mod output;
 mod parameters;
 mod placed;
 mod plans;
 pub mod postgres;
+mod prepared;
 mod pyramid;
 mod session;
 mod settings;
 mod statement;
+mod stop;
 mod table;
 mod text;
 mod threads;
@@ -41,10 +44,9 @@ pub use error::{CODES, Error, Result};
 pub use limits::Limits;
 pub use parameters::Parameters;
 pub use placed::{Placed, statements};
-pub use session::{
-    ColumnDescription, ColumnKind, Extension, Prepared, Query, Session, TableDescription,
-};
-
+pub use prepared::Prepared;
+pub use session::{ColumnDescription, ColumnKind, Extension, Query, Session, TableDescription};
+pub use statement::CopyIn;
 pub use threads::Threads;
 
 pub use arrow;

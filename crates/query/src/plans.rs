@@ -1,11 +1,15 @@
 //! Plans that are kept for statements that come again.
 //!
-//! Invariants: a plan is used again only for the same text, settings and access, while tables and streams are the same; it reads the
-//! snapshot of the statement that runs it. What would give something else the next time (`now()`, `random()`, tables of the
-//! session) is planned anew.
+//! Invariants: a plan is used again only for the same text, values of parameters, settings, access and kind of session, while tables and
+//! streams are the same; it reads the snapshot of the statement that runs it. What would give something else the next time
+//! (`now()`, `random()`, tables of the session) is planned anew. Where only values of parameters differ, what the planner has read
+//! of the text is used again.
 
+use crate::prepared::Described;
 use crate::settings::Settings;
 use crate::table::Table;
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
@@ -20,7 +24,10 @@ const TEXT_MAX: usize = 16 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PlanKey {
     text: String,
+    parameters: Vec<ScalarValue>,
     access: String,
+    /// The kind of extension that the session has.
+    extension: Option<&'static str>,
     settings: Settings,
     definitions: u64,
 }
@@ -30,6 +37,7 @@ impl PlanKey {
     pub(crate) fn new(
         text: &str,
         access: Option<String>,
+        extension: Option<&'static str>,
         settings: &Settings,
         definitions: Option<u64>,
     ) -> Option<PlanKey> {
@@ -38,22 +46,43 @@ impl PlanKey {
         }
         Some(PlanKey {
             text: text.to_owned(),
+            parameters: Vec::new(),
             access: access?,
+            extension,
             settings: settings.clone(),
             definitions: definitions?,
         })
     }
+
+    /// The same with these values in place of the parameters.
+    pub(crate) fn with(mut self, parameters: &[ScalarValue]) -> Option<PlanKey> {
+        let bytes: usize = parameters.iter().map(ScalarValue::size).sum();
+        if self.text.len() + bytes > TEXT_MAX {
+            return None;
+        }
+        self.parameters = parameters.to_vec();
+        Some(self)
+    }
+}
+
+/// What the reading of a statement depends on: also the types that its parameters are said to have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ReadKey {
+    pub(crate) plan: PlanKey,
+    pub(crate) types: Vec<Option<DataType>>,
 }
 
 /// Plans by what they depend on.
 pub(crate) struct Plans {
     kept: Cache<PlanKey, Arc<dyn ExecutionPlan>>,
+    read: Cache<ReadKey, Arc<Described>>,
 }
 
 impl std::fmt::Debug for Plans {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plans")
             .field("kept", &self.kept.len())
+            .field("read", &self.read.len())
             .finish()
     }
 }
@@ -62,7 +91,22 @@ impl Plans {
     pub(crate) fn new(most: usize) -> Plans {
         Plans {
             kept: Cache::new(most),
+            read: Cache::new(most),
         }
+    }
+
+    /// Plans that are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// A statement that was read before.
+    pub(crate) fn read(&self, key: &ReadKey) -> Option<Arc<Described>> {
+        self.read.get(key)
+    }
+
+    pub(crate) fn put_read(&self, key: ReadKey, described: &Arc<Described>) {
+        self.read.insert(key, Arc::clone(described));
     }
 
     /// A plan, ready to be run once more.
@@ -81,38 +125,63 @@ impl Plans {
     }
 }
 
+/// True when the plan, as it was written, means the same in every session of its kind: it reads nothing but tables, and calls no
+/// function that a session may have of its own.
+pub(crate) fn is_shared(plan: &LogicalPlan) -> bool {
+    reads_tables(plan)
+        && no_expression(plan, &|part| match part {
+            Expr::ScalarFunction(function) => {
+                let func = &function.func;
+                func.signature().volatility != Volatility::Immutable
+                    && !OF_TIME.contains(&func.name())
+            }
+            Expr::ScalarVariable(..) => true,
+            _ => false,
+        })
+}
+
+/// Functions of the instant at which a statement begins: they are computed when it is planned.
+const OF_TIME: [&str; 3] = ["now", "current_date", "current_time"];
+
 /// True when the plan, as it was written, gives the same for the same rows, and reads nothing but tables.
 pub(crate) fn is_lasting(plan: &LogicalPlan) -> bool {
-    let mut lasting = true;
+    reads_tables(plan)
+        && no_expression(plan, &|part| match part {
+            Expr::ScalarFunction(function) => {
+                function.func.signature().volatility != Volatility::Immutable
+            }
+            // They are computed while the outer plan is set up.
+            Expr::ScalarSubquery(_) | Expr::Placeholder(_) | Expr::ScalarVariable(..) => true,
+            _ => false,
+        })
+}
+
+fn reads_tables(plan: &LogicalPlan) -> bool {
+    all_nodes(plan, &|node| match node {
+        LogicalPlan::TableScan(scan) => source_as_provider(&scan.source).is_ok_and(|provider| {
+            let any: &dyn std::any::Any = provider.as_ref();
+            any.is::<Table>()
+        }),
+        _ => true,
+    })
+}
+
+fn no_expression(plan: &LogicalPlan, is: &impl Fn(&Expr) -> bool) -> bool {
+    all_nodes(plan, &|node| {
+        let mut expressions = node.expressions().into_iter();
+        expressions.all(|expr| expr.exists(|part| Ok(is(part))).is_ok_and(|found| !found))
+    })
+}
+
+fn all_nodes(plan: &LogicalPlan, holds: &impl Fn(&LogicalPlan) -> bool) -> bool {
+    let mut all = true;
     let walked = plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node {
-            let provider = source_as_provider(&scan.source);
-            lasting &= provider.is_ok_and(|provider| {
-                let any: &dyn std::any::Any = provider.as_ref();
-                any.is::<Table>()
-            });
-        }
-        for expr in node.expressions() {
-            let seen = expr.apply(|part| {
-                match part {
-                    Expr::ScalarFunction(function) => {
-                        lasting &= function.func.signature().volatility == Volatility::Immutable;
-                    }
-                    // They are computed while the outer plan is set up.
-                    Expr::ScalarSubquery(_) | Expr::Placeholder(_) | Expr::ScalarVariable(..) => {
-                        lasting = false;
-                    }
-                    _ => {}
-                }
-                Ok(TreeNodeRecursion::Continue)
-            });
-            lasting &= seen.is_ok();
-        }
-        Ok(if lasting {
+        all = all && holds(node);
+        Ok(if all {
             TreeNodeRecursion::Continue
         } else {
             TreeNodeRecursion::Stop
         })
     });
-    walked.is_ok() && lasting
+    walked.is_ok() && all
 }

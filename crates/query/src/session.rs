@@ -9,12 +9,15 @@ use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::deep;
 use crate::error::{Error, Result, nearest};
+use crate::lengths::Lengths;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::parameters::{self, Parameters};
-use crate::plans::{PlanKey, Plans};
+use crate::plans::{PlanKey, Plans, ReadKey};
+use crate::prepared::{Described, Prepared};
 use crate::pyramid::UsePyramid;
 use crate::settings::Settings;
-use crate::statement::{self, Parsed};
+use crate::statement;
+use crate::stop::Stop;
 use crate::view::{Role, TableCache, View, access_key};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
@@ -24,6 +27,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
@@ -68,6 +72,12 @@ pub trait Extension: Send + Sync + fmt::Debug {
 
     /// Functions beside the built-in ones.
     fn functions(&self) -> Vec<Arc<ScalarUDF>>;
+
+    /// What extensions have in common that give the same names the same meaning in every session, but for functions that are
+    /// not immutable and for tables of their own schemas: their sessions share plans. `None` = plans are not kept.
+    fn shared(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// What a column of a table is.
@@ -163,6 +173,12 @@ impl Query {
         self.shared.memory.used()
     }
 
+    /// Plans that are kept for statements that come again.
+    #[must_use]
+    pub fn plans(&self) -> usize {
+        self.shared.plans.len()
+    }
+
     /// The tables with their columns, by name, as far as this access sees them.
     ///
     /// # Errors
@@ -223,9 +239,13 @@ fn base_state(limits: &Limits) -> SessionState {
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.time_zone = Some("+00:00".to_owned());
     let runtime = Arc::new(RuntimeEnv::default());
+    // Before the rule that gives both sides of a comparison one type.
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(Lengths)];
+    rules.extend(Analyzer::new().rules);
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
+        .with_analyzer_rules(rules)
         .with_optimizer_rule(Arc::new(UsePyramid));
     // Files are no business of a statement: nothing that reads or writes them is kept.
     builder.file_formats().take();
@@ -323,12 +343,10 @@ impl Session {
     }
 
     /// Runs a statement with the plan that an earlier run of it left.
-    fn run_again(&self, sql: &str, parameters: &Parameters) -> Result<Option<Answer>> {
-        if self.extension.is_some() || !parameters.values().is_empty() {
-            return Ok(None);
-        }
+    pub(crate) fn run_again(&self, sql: &str, parameters: &Parameters) -> Result<Option<Answer>> {
         let view = Arc::new(self.query.view(Arc::clone(&self.access))?);
-        let Some(key) = self.plan_key(sql, &view) else {
+        let key = self.plan_key(sql, &view);
+        let Some(key) = key.and_then(|key| key.with(parameters.values())) else {
             return Ok(None);
         };
         match self.query.shared.plans.get(&key) {
@@ -339,17 +357,32 @@ impl Session {
         }
     }
 
-    fn plan_key(&self, sql: &str, view: &View) -> Option<PlanKey> {
+    pub(crate) fn plan_key(&self, sql: &str, view: &View) -> Option<PlanKey> {
+        let extension = match &self.extension {
+            None => None,
+            Some(extension) => Some(extension.shared()?),
+        };
         let settings = self.settings.read();
         let access = access_key(&*self.access);
-        PlanKey::new(sql, access, &settings, view.snapshot().definitions())
+        PlanKey::new(
+            sql,
+            access,
+            extension,
+            &settings,
+            view.snapshot().definitions(),
+        )
     }
 
     /// Keeps the plan of a statement that reads.
-    pub(crate) fn keep_plan(&self, sql: &str, running: &Running, plan: &Arc<dyn ExecutionPlan>) {
-        if self.extension.is_none()
-            && let Some(key) = self.plan_key(sql, &running.view)
-        {
+    pub(crate) fn keep_plan(
+        &self,
+        sql: &str,
+        parameters: &[ScalarValue],
+        running: &Running,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) {
+        let key = self.plan_key(sql, &running.view);
+        if let Some(key) = key.and_then(|key| key.with(parameters)) {
             self.query.shared.plans.put(key, plan);
         }
     }
@@ -369,30 +402,32 @@ impl Session {
     /// As [`Session::run`], as far as it shows without running.
     pub async fn prepare(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared> {
         self.check_length(sql)?;
-        if statement::is_deep(sql)? {
-            let (session, sql, types) = (self.clone(), sql.to_owned(), types.to_vec());
-            return deep::run(async move { session.prepare_parsed(&sql, &types, true).await })
-                .await;
+        let view = self.query.view(Arc::clone(&self.access))?;
+        let key = self.plan_key(sql, &view).map(|plan| ReadKey {
+            plan,
+            types: types.to_vec(),
+        });
+        drop(view);
+        if let Some(key) = &key
+            && let Some(described) = self.query.shared.plans.read(key)
+        {
+            return Ok(Prepared::new(self.clone(), described));
         }
-        self.prepare_parsed(sql, types, false).await
-    }
-
-    async fn prepare_parsed(
-        &self,
-        sql: &str,
-        types: &[Option<DataType>],
-        is_deep: bool,
-    ) -> Result<Prepared> {
-        let statement = statement::parse(sql, self.extension.as_deref())?;
-        let (parameters, schema, done) = statement::describe(self, &statement, types).await?;
-        Ok(Prepared {
-            session: self.clone(),
-            statement,
-            is_deep,
-            parameters,
-            schema,
-            done,
-        })
+        let is_deep = statement::is_deep(sql)?;
+        let (session, text, types) = (self.clone(), sql.to_owned(), types.to_vec());
+        let read = async move { Described::read(&session, &text, &types, is_deep).await };
+        let described = if is_deep {
+            deep::run(read).await?
+        } else {
+            read.await?
+        };
+        let described = Arc::new(described);
+        if let Some(key) = key
+            && described.is_of(&key.plan)
+        {
+            self.query.shared.plans.put_read(key, &described);
+        }
+        Ok(Prepared::new(self.clone(), described))
     }
 
     fn check_length(&self, sql: &str) -> Result<()> {
@@ -451,6 +486,7 @@ impl Session {
     ) -> Result<Answer> {
         let schema = plan.schema();
         let context = Arc::new(self.context(running)?);
+        let plan = Stop::new(running.deadline).guard(plan)?;
         let rows = execute_stream(plan, context)?;
         let limited = Limited::new(rows, running.deadline, self.query.shared.limits.rows, None);
         Ok(Answer {
@@ -487,51 +523,6 @@ impl Session {
                 .await
                 .map_err(|_| too_slow(limit))??,
         })
-    }
-}
-
-/// A statement whose parameters and columns are known.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    session: Session,
-    statement: Parsed,
-    is_deep: bool,
-    parameters: Vec<DataType>,
-    schema: SchemaRef,
-    done: Done,
-}
-
-impl Prepared {
-    /// The types of `$1`, `$2`, …
-    #[must_use]
-    pub fn parameters(&self) -> &[DataType] {
-        &self.parameters
-    }
-
-    /// The columns of the answer; none for a statement that gives no rows.
-    #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    /// What it will do; counts are 0.
-    #[must_use]
-    pub fn done(&self) -> Done {
-        self.done
-    }
-
-    /// Runs it with these values, which become the parameters' types where they are not of them.
-    ///
-    /// # Errors
-    /// As [`Session::run`].
-    pub async fn run(&self, parameters: Parameters) -> Result<Answer> {
-        let parameters = parameters.in_types(&self.parameters)?;
-        let (session, statement) = (self.session.clone(), self.statement.clone());
-        if self.is_deep {
-            return deep::run(async move { statement::run(&session, statement, parameters).await })
-                .await;
-        }
-        statement::run(&session, statement, parameters).await
     }
 }
 

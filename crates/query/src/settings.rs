@@ -9,16 +9,11 @@ use datafusion::common::extensions_options;
 pub(crate) struct Settings {
     /// Answer aggregates from the pyramid where that is exact.
     pub(crate) use_pyramid: bool,
-    /// The zone in which text without one is an instant, and in which instants are shown as text.
-    pub(crate) time_zone: String,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings {
-            use_pyramid: true,
-            time_zone: "+00:00".to_owned(),
-        }
+        Settings { use_pyramid: true }
     }
 }
 
@@ -42,8 +37,22 @@ pub(crate) const NAMES: [(&str, &str); 2] = [
     ),
     (
         "timezone",
-        "the zone of instants written as text without one, such as UTC or +02:00",
+        "the zone of instants written as text without one: always UTC",
     ),
+];
+
+/// What the one zone may be called. Another one would have to count wherever text becomes an instant, and back.
+const UTC: [&str; 10] = [
+    "utc",
+    "gmt",
+    "z",
+    "zulu",
+    "universal",
+    "etc/utc",
+    "+00:00",
+    "+00",
+    "0",
+    "default",
 ];
 
 fn unknown(name: &str) -> Error {
@@ -57,7 +66,7 @@ impl Settings {
     pub(crate) fn get(&self, name: &str) -> Result<String> {
         match name {
             "headwater.use_pyramid" => Ok(if self.use_pyramid { "on" } else { "off" }.to_owned()),
-            "timezone" => Ok(self.time_zone.clone()),
+            "timezone" => Ok("UTC".to_owned()),
             _ => Err(unknown(name)),
         }
     }
@@ -68,19 +77,13 @@ impl Settings {
         match (name, value) {
             ("headwater.use_pyramid", None) => self.use_pyramid = default.use_pyramid,
             ("headwater.use_pyramid", Some(value)) => self.use_pyramid = switch(name, value)?,
-            ("timezone", None) => self.time_zone = default.time_zone,
+            ("timezone", None) => {}
+            ("timezone", Some(value)) if UTC.contains(&value.to_ascii_lowercase().as_str()) => {}
             ("timezone", Some(value)) => {
-                let zone = if value.eq_ignore_ascii_case("utc") || value == "Z" {
-                    default.time_zone
-                } else {
-                    value.to_owned()
-                };
-                if zone.parse::<arrow::array::timezone::Tz>().is_err() {
-                    return Err(Error::invalid_value(format!(
-                        "`{value}` is no time zone: write UTC or an offset such as +02:00"
-                    )));
-                }
-                self.time_zone = zone;
+                return Err(Error::invalid_value(format!(
+                    "the time zone is UTC and cannot be `{value}`"
+                ))
+                .with_hint("write instants with their offset, as in '2024-05-01T12:00:00+02:00'"));
             }
             _ => return Err(unknown(name)),
         }
@@ -88,7 +91,6 @@ impl Settings {
     }
 
     pub(crate) fn apply(&self, options: &mut ConfigOptions) {
-        options.execution.time_zone = Some(self.time_zone.clone());
         options.extensions.insert(Switches {
             use_pyramid: self.use_pyramid,
         });

@@ -9,6 +9,7 @@
 
 use crate::answer::Answer;
 use crate::error::{Error, Result};
+use crate::stop::Gone;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
@@ -62,7 +63,8 @@ impl Threads {
         };
         let (begun, beginning) = oneshot::channel();
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
-        let task = Task(runtime.spawn(async move {
+        let gone = Gone::default();
+        let work = async move {
             let Answer {
                 schema,
                 mut rows,
@@ -84,7 +86,11 @@ impl Threads {
                 }
             }
             let _ = sender.send(None).await;
-        }));
+        };
+        let task = Task {
+            handle: runtime.spawn(gone.clone().scope(work)),
+            gone,
+        };
         let (schema, done) = beginning.await.map_err(|_| panicked())??;
         let rows = Rows {
             schema: SchemaRef::clone(&schema),
@@ -114,11 +120,16 @@ fn panicked() -> Error {
 
 /// A statement that ends with whoever waits for it.
 #[derive(Debug)]
-struct Task(JoinHandle<()>);
+struct Task {
+    handle: JoinHandle<()>,
+    gone: Gone,
+}
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.abort();
+        // Where it cannot be ended as a task yet.
+        self.gone.set();
+        self.handle.abort();
     }
 }
 

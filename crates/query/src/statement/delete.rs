@@ -3,15 +3,15 @@
 //! Invariants: what is deleted is exactly what the condition says, or the statement is refused: it may name time and tags.
 //! Rows are counted in the statement's snapshot just before they are deleted.
 
-use super::blocking;
 use super::insert::target;
+use super::{Shape, blocking};
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
 use crate::parameters::Parameters;
 use crate::session::{Running, Session, no_columns, nulls, parameter_types};
 use crate::table::Conditions;
 use crate::view::{TableView, View};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::DataType;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
@@ -46,12 +46,12 @@ pub(super) async fn describe(
     session: &Session,
     delete: &ast::Delete,
     types: &[Option<DataType>],
-) -> Result<(Vec<DataType>, SchemaRef, Done)> {
+) -> Result<Shape> {
     let running = session.begin()?;
     let dml = plan(&running, delete).await?;
     let types = parameter_types(&dml.input, types)?;
     nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
-    Ok((types, no_columns(), Done::Deleted(0)))
+    Ok(Shape::new(types, no_columns(), Done::Deleted(0)))
 }
 
 /// The stretch and the streams that a condition names.

@@ -3,7 +3,7 @@
 //! Invariants: rows are written in batches of bounded size, each stored as a whole or not at all; a statement whose rows fit one
 //! batch is atomic, a longer one ends at the first batch that is refused, and its error says how many rows were stored.
 
-use super::blocking;
+use super::{Shape, blocking};
 use crate::answer::{Answer, Done};
 use crate::columns::to_column;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use crate::table::Table;
 use crate::view::{Role, TableView};
 use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, SchemaRef, TimestampNanosecondType};
+use arrow::datatypes::{DataType, TimestampNanosecondType};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
 use datafusion::sql::parser::Statement as Parse;
@@ -78,12 +78,12 @@ pub(super) async fn describe(
     session: &Session,
     insert: &ast::Insert,
     types: &[Option<DataType>],
-) -> Result<(Vec<DataType>, SchemaRef, Done)> {
+) -> Result<Shape> {
     let running = session.begin()?;
     let dml = plan(&running, insert).await?;
     let types = parameter_types(&dml.input, types)?;
     nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
-    Ok((types, no_columns(), Done::Inserted(0)))
+    Ok(Shape::new(types, no_columns(), Done::Inserted(0)))
 }
 
 pub(super) async fn run(
@@ -98,18 +98,9 @@ pub(super) async fn run(
     let source = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
     let plan = session.plan(&running, source).await?;
     let mut rows = session.rows(&running, plan, Done::Select)?.rows;
-    let mut writer = Writer {
-        session: session.clone(),
-        db,
-        table,
-        waiting: Waiting::default(),
-        stored: 0,
-    };
+    let mut writer = Writer::new(session.clone(), db, table);
     while let Some(batch) = rows.next().await {
-        writer.add(&batch?)?;
-        if writer.waiting.bytes >= BATCH_BYTES {
-            writer.store().await?;
-        }
+        writer.take(&batch?).await?;
     }
     writer.store().await?;
     Ok(Answer::done(Done::Inserted(writer.stored)))
@@ -122,7 +113,8 @@ struct Waiting {
     rows: u64,
 }
 
-struct Writer {
+/// Writes rows of a table, in batches of bounded size.
+pub(super) struct Writer {
     session: Session,
     db: Database,
     table: Arc<TableView>,
@@ -131,6 +123,34 @@ struct Writer {
 }
 
 impl Writer {
+    pub(super) fn new(session: Session, db: Database, table: Arc<TableView>) -> Writer {
+        Writer {
+            session,
+            db,
+            table,
+            waiting: Waiting::default(),
+            stored: 0,
+        }
+    }
+
+    pub(super) fn table(&self) -> &TableView {
+        &self.table
+    }
+
+    /// Rows that are stored.
+    pub(super) fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Takes rows, a column for each of the table's, and stores what waits when it is enough for a batch.
+    pub(super) async fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.add(batch)?;
+        if self.waiting.bytes >= BATCH_BYTES {
+            self.store().await?;
+        }
+        Ok(())
+    }
+
     /// Sorts rows to their streams.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut by_tags: HashMap<Vec<Option<&str>>, Vec<u32>> = HashMap::new();
@@ -203,7 +223,8 @@ impl Writer {
         Ok(())
     }
 
-    async fn store(&mut self) -> Result<()> {
+    /// Stores what waits.
+    pub(super) async fn store(&mut self) -> Result<()> {
         let Waiting {
             mut batch, rows, ..
         } = std::mem::take(&mut self.waiting);

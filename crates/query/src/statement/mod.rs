@@ -3,6 +3,7 @@
 //! Invariants: nothing is planned or run that is not named here; what changes the database asks the session's access first.
 
 mod alter;
+mod copy;
 mod create;
 mod delete;
 mod insert;
@@ -11,11 +12,16 @@ mod setting;
 mod show;
 mod types;
 
+pub use copy::CopyIn;
+
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
 use crate::parameters::Parameters;
+use crate::plans::PlanKey;
+use crate::prepared::Described;
 use crate::session::{Extension, Session, no_columns};
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parse};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -27,6 +33,33 @@ pub(crate) struct Parsed {
     /// As it was written.
     text: String,
     kind: Kind,
+}
+
+impl Parsed {
+    /// The statement as it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// What is known of a statement without running it.
+pub(crate) struct Shape {
+    pub(crate) parameters: Vec<DataType>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) done: Done,
+    /// What it means to the planner, and for whom, where that lasts.
+    pub(crate) meaning: Option<(PlanKey, LogicalPlan)>,
+}
+
+impl Shape {
+    fn new(parameters: Vec<DataType>, schema: SchemaRef, done: Done) -> Shape {
+        Shape {
+            parameters,
+            schema,
+            done,
+            meaning: None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -303,28 +336,44 @@ pub(crate) async fn run(
     }
 }
 
+/// Runs a statement that was read before.
+pub(crate) async fn run_described(
+    session: &Session,
+    described: &Described,
+    parameters: Parameters,
+) -> Result<Answer> {
+    match &described.statement.kind {
+        Kind::Select(parsed) => {
+            select::run_described(session, parsed.clone(), described, parameters).await
+        }
+        _ => run(session, described.statement.clone(), parameters).await,
+    }
+}
+
 /// The types of a statement's parameters and the columns of its answer.
 pub(crate) async fn describe(
     session: &Session,
     statement: &Parsed,
     types: &[Option<DataType>],
-) -> Result<(Vec<DataType>, SchemaRef, Done)> {
-    let nothing = |done| Ok((Vec::new(), no_columns(), done));
+) -> Result<Shape> {
+    let shown = |schema| Ok(Shape::new(Vec::new(), schema, Done::Shown));
+    let nothing = |done| Ok(Shape::new(Vec::new(), no_columns(), done));
+    let text = Some(statement.text.as_str());
     match &statement.kind {
         Kind::Select(statement) => {
-            select::describe(session, statement.clone(), types, Done::Select).await
+            select::describe(session, statement.clone(), text, types, Done::Select).await
         }
         Kind::Explain(statement) => {
-            select::describe(session, statement.clone(), types, Done::Explained).await
+            select::describe(session, statement.clone(), None, types, Done::Explained).await
         }
         Kind::ShowColumns(statement) => {
-            select::describe(session, statement.clone(), types, Done::Shown).await
+            select::describe(session, statement.clone(), None, types, Done::Shown).await
         }
         Kind::Insert(insert) => insert::describe(session, insert, types).await,
         Kind::Delete(delete) => delete::describe(session, delete, types).await,
-        Kind::Describe(_) => Ok((Vec::new(), show::describe_schema(), Done::Shown)),
-        Kind::ShowTables(_) => Ok((Vec::new(), show::tables_schema(), Done::Shown)),
-        Kind::ShowSetting(name) => Ok((Vec::new(), setting::schema(name), Done::Shown)),
+        Kind::Describe(_) => shown(show::describe_schema()),
+        Kind::ShowTables(_) => shown(show::tables_schema()),
+        Kind::ShowSetting(name) => shown(setting::schema(name)),
         Kind::Set(..) | Kind::Reset(_) => nothing(Done::Set),
         Kind::Create(_) => nothing(Done::Created),
         Kind::Alter(_) => nothing(Done::Altered),

@@ -1,11 +1,13 @@
 //! Statements that read.
 
+use super::Shape;
 use crate::answer::{Answer, Done};
 use crate::error::Result;
 use crate::parameters::Parameters;
-use crate::plans::is_lasting;
-use crate::session::{Session, nulls, parameter_types};
-use arrow::datatypes::{DataType, SchemaRef};
+use crate::plans::{is_lasting, is_shared};
+use crate::prepared::Described;
+use crate::session::{Running, Session, nulls, parameter_types};
+use arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Parse;
@@ -30,26 +32,78 @@ pub(super) async fn run(
     let running = session.begin()?;
     let logical = running.resolve(statement).await?;
     check(&logical)?;
-    let text = text.filter(|_| is_lasting(&logical));
-    let logical = parameters.apply(logical)?;
-    let plan = session.plan(&running, logical).await?;
-    if let Some(text) = text {
-        session.keep_plan(text, &running, &plan);
-    }
-    session.rows(&running, plan, done)
+    go_on(session, &running, logical, text, parameters, done).await
 }
 
+/// Runs a query that was read before, if it would be read the same now.
+pub(super) async fn run_described(
+    session: &Session,
+    statement: Parse,
+    described: &Described,
+    parameters: Parameters,
+) -> Result<Answer> {
+    let text = described.statement.text();
+    let running = session.begin()?;
+    let key = session.plan_key(text, &running.view);
+    let logical = match (key, &described.meaning) {
+        (Some(now), Some((then, logical))) if now == *then => logical.clone(),
+        _ => {
+            let logical = running.resolve(statement).await?;
+            check(&logical)?;
+            logical
+        }
+    };
+    go_on(
+        session,
+        &running,
+        logical,
+        Some(text),
+        parameters,
+        Done::Select,
+    )
+    .await
+}
+
+async fn go_on(
+    session: &Session,
+    running: &Running,
+    logical: LogicalPlan,
+    text: Option<&str>,
+    parameters: Parameters,
+    done: Done,
+) -> Result<Answer> {
+    let values = parameters.values().to_vec();
+    let logical = parameters.apply(logical)?;
+    let text = text.filter(|_| is_lasting(&logical));
+    let plan = session.plan(running, logical).await?;
+    if let Some(text) = text {
+        session.keep_plan(text, &values, running, &plan);
+    }
+    session.rows(running, plan, done)
+}
+
+/// The shape of a statement; with `text`, its meaning too, where that lasts.
 pub(super) async fn describe(
     session: &Session,
     statement: Parse,
+    text: Option<&str>,
     types: &[Option<DataType>],
     done: Done,
-) -> Result<(Vec<DataType>, SchemaRef, Done)> {
+) -> Result<Shape> {
     let running = session.begin()?;
-    let logical = running.resolve(statement).await?;
-    check(&logical)?;
-    let types = parameter_types(&logical, types)?;
-    let logical = nulls(&types)?.apply(logical)?;
+    let read = running.resolve(statement).await?;
+    check(&read)?;
+    let key = text.and_then(|text| session.plan_key(text, &running.view));
+    let meaning = key
+        .filter(|_| is_shared(&read))
+        .map(|key| (key, read.clone()));
+    let parameters = parameter_types(&read, types)?;
+    let logical = nulls(&parameters)?.apply(read)?;
     let logical = running.state.optimize(&logical)?;
-    Ok((types, logical.schema().inner().clone(), done))
+    Ok(Shape {
+        parameters,
+        schema: logical.schema().inner().clone(),
+        done,
+        meaning,
+    })
 }

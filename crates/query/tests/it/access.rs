@@ -1,7 +1,9 @@
 //! What a session may not see exists for it nowhere.
 
 use crate::support::{Lake, block_on, done, error, rows};
+use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use headwater_query::{Access, Done};
+use std::sync::Arc;
 
 /// May read streams with these ids, write those, and manage tables that begin with `own`.
 struct Some_ {
@@ -115,6 +117,21 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
             .await,
             Done::Inserted(1)
         );
+        let columns = ["id".to_owned(), "temp".to_owned()];
+        for (id, allowed) in [("a", false), ("new", true)] {
+            let text = |value: &str| -> ArrayRef { Arc::new(StringArray::from(vec![value])) };
+            let row = [("id", text(id)), ("temp", text("2.5"))];
+            let row = RecordBatch::try_from_iter(row).unwrap();
+            let mut copy = session.copy_in("pump", &columns).unwrap();
+            match copy.add(&row).await {
+                Ok(()) => assert!(allowed && copy.finish().await == Ok(1)),
+                Err(error) => assert!(!allowed && error.code == "forbidden", "{error:?}"),
+            }
+        }
+        assert_eq!(
+            session.copy_in("secret", &[]).unwrap_err().code,
+            "unknown_table"
+        );
         assert_eq!(error(&session, "DELETE FROM pump").await.code, "forbidden");
         assert_eq!(
             done(&session, "DELETE FROM pump WHERE id = 'b'").await,
@@ -140,6 +157,6 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
             ["0"]
         );
         assert_eq!(done(&session, "DROP TABLE own_table").await, Done::Dropped);
-        assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["201"]);
+        assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["202"]);
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Lake, batches, block_on, text};
 use futures_util::StreamExt;
-use headwater_query::{CODES, Error, Limits, Parameters};
+use headwater_query::{CODES, Error, Limits, Parameters, Threads};
 use std::time::Duration;
 
 #[test]
@@ -176,6 +176,37 @@ fn dropping_an_answer_ends_what_computes_it() {
         }
         assert_eq!(lake.query.memory_bytes(), 0);
     });
+}
+
+#[test]
+fn a_join_that_finds_nothing_ends_with_its_asker_and_with_its_time() {
+    // Needs little memory, and days.
+    for sql in [
+        "SELECT count(*) FROM t a, t b, t c WHERE a.x + b.x + c.x < -1",
+        "SELECT count(*) FROM t a, t b, t c",
+        "SELECT count(*) FROM t a JOIN t b ON a.x % 1 = b.x % 1 AND a.x + b.x < -1 JOIN t c ON b.x + c.x > a.x",
+    ] {
+        for time in [None, Some(Duration::from_millis(300))] {
+            let lake = limits(|l| l.time = time);
+            let threads = Threads::new(1).unwrap();
+            let ask = |sql: &'static str| {
+                let session = lake.session.clone();
+                threads.answer(async move { session.run(sql, Parameters::none()).await })
+            };
+            block_on(async {
+                let answer = ask(sql).await.unwrap();
+                let limit = Duration::from_millis(time.map_or(300, |_| 60_000));
+                match tokio::time::timeout(limit, answer.collect()).await {
+                    Ok(ended) => assert_eq!(ended.unwrap_err().code, "time_limit", "{sql}"),
+                    Err(_) => assert!(time.is_none(), "{sql}"),
+                }
+                // The only thread is free for the next one.
+                let next = async { ask("SELECT 1").await.unwrap().collect().await.unwrap() };
+                let next = tokio::time::timeout(Duration::from_secs(60), next).await;
+                assert_eq!(text(&next.expect(sql)), ["1"]);
+            });
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 mod access;
 mod errors;
 mod functions;
+mod lengths;
+mod plans;
 mod pyramid;
 mod reading;
 mod support;

@@ -1,0 +1,192 @@
+//! Rows that come in columns, batch by batch, and are written as `INSERT` writes them.
+
+use super::insert::Writer;
+use super::{table_name, unknown_table};
+use crate::columns::time_type;
+use crate::error::{Error, Result};
+use crate::session::Session;
+use crate::view::Role;
+use arrow::array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray, new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::util::display::FormatOptions;
+use datafusion::common::DataFusionError;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use std::sync::Arc;
+
+/// Takes rows into a table.
+///
+/// About 4 MiB at a time are stored, as a whole or not at all; what was stored stays when a later part is refused.
+pub struct CopyIn {
+    writer: Writer,
+    /// The columns that are given.
+    schema: SchemaRef,
+    /// Of each column of the table, its place among those.
+    places: Vec<Option<usize>>,
+    /// The time of rows without one.
+    now: i64,
+}
+
+impl std::fmt::Debug for CopyIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CopyIn")
+            .field("schema", &self.schema)
+            .field("stored", &self.stored())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Begins to take rows into a table, whose name is written as in a statement. `columns` are those that will be given, none =
+    /// all; rows without `time` are of now.
+    ///
+    /// ```
+    /// use headwater::{Database, Options, TableSpec};
+    /// use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
+    /// use headwater_query::{Limits, Parameters, Query, Unrestricted};
+    /// use std::sync::Arc;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let dir = tempfile::tempdir()?;
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let session = Query::new(db, Limits::default()).session(Arc::new(Unrestricted));
+    /// session.run("CREATE TABLE pump (time TIMESTAMP, id TAG, rpm DOUBLE)", Parameters::none()).await?;
+    /// let mut copy = session.copy_in("pump", &["id".to_owned(), "rpm".to_owned()])?;
+    /// let text = |values: Vec<&str>| Arc::new(StringArray::from(values)) as ArrayRef;
+    /// let rows = [("id", text(vec!["7", "8"])), ("rpm", text(vec!["2150", "1.5"]))];
+    /// copy.add(&RecordBatch::try_from_iter(rows)?).await?;
+    /// assert_eq!(copy.finish().await?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such table or column, a column comes twice, or the database is open for reading only.
+    pub fn copy_in(&self, table: &str, columns: &[String]) -> Result<CopyIn> {
+        let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(table);
+        let name = parsed
+            .and_then(|mut parser| parser.parse_object_name(false))
+            .map_err(|error| Error::from(DataFusionError::from(error)))?;
+        let db = self.query.database()?.clone();
+        let running = self.begin()?;
+        let view = running.view.table(&table_name(&name)?)?;
+        let view = view.ok_or_else(|| unknown_table(table))?;
+        let own = view.schema.fields();
+        let given: Vec<usize> = if columns.is_empty() {
+            (0..own.len()).collect()
+        } else {
+            let found = columns.iter().map(|column| {
+                let found = own.iter().position(|field| field.name() == column);
+                found.ok_or_else(|| {
+                    Error::unknown_column(format!("`{}` has no column `{column}`", view.name))
+                })
+            });
+            found.collect::<Result<_>>()?
+        };
+        let mut places = vec![None; own.len()];
+        let mut fields = Vec::with_capacity(given.len());
+        for (place, at) in given.into_iter().enumerate() {
+            let (Some(slot), Some(field)) = (places.get_mut(at), own.get(at)) else {
+                continue;
+            };
+            if slot.replace(place).is_some() {
+                let name = field.name();
+                return Err(Error::invalid(format!(
+                    "the column `{name}` is given twice"
+                )));
+            }
+            let of = match view.roles.get(at) {
+                Some(Role::Tag(_)) => DataType::Utf8,
+                _ => field.data_type().clone(),
+            };
+            fields.push(Field::new(field.name(), of, true));
+        }
+        let begun = running.state.execution_props().query_execution_start_time;
+        let now = begun.and_then(|begun| begun.timestamp_nanos_opt());
+        Ok(CopyIn {
+            writer: Writer::new(self.clone(), db, view),
+            schema: Arc::new(Schema::new(fields)),
+            places,
+            now: now.ok_or_else(|| Error::internal("a statement without its beginning"))?,
+        })
+    }
+}
+
+impl CopyIn {
+    /// The columns that are given, with the types that they become.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Rows that are stored already, and stay whatever follows.
+    #[must_use]
+    pub fn stored(&self) -> u64 {
+        self.writer.stored()
+    }
+
+    /// Takes rows: columns as in [`CopyIn::schema`], or of types such as text that can become theirs.
+    ///
+    /// # Errors
+    /// When a value cannot be of its column's type, the session may not write a row, or the database refuses them.
+    pub async fn add(&mut self, rows: &RecordBatch) -> Result<()> {
+        if rows.num_columns() != self.schema.fields().len() {
+            return Err(Error::invalid(format!(
+                "{} columns, expected {}",
+                rows.num_columns(),
+                self.schema.fields().len()
+            )));
+        }
+        let strict = CastOptions {
+            safe: false,
+            format_options: FormatOptions::default(),
+        };
+        let count = rows.num_rows();
+        let table = self.writer.table();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.places.len());
+        let of_table = self
+            .places
+            .iter()
+            .zip(table.schema.fields())
+            .zip(&table.roles);
+        for ((place, field), role) in of_table {
+            let given =
+                place.and_then(|at| rows.columns().get(at).zip(self.schema.fields().get(at)));
+            columns.push(match (given, role) {
+                (Some((column, wanted)), _) => {
+                    cast_with_options(column, wanted.data_type(), &strict).map_err(|error| {
+                        let why = Error::from(DataFusionError::from(error));
+                        Error::invalid_value(format!("column `{}`: {}", wanted.name(), why.message))
+                    })?
+                }
+                (None, Role::Time) => {
+                    let times = TimestampNanosecondArray::from_value(self.now, count);
+                    Arc::new(times.with_data_type(time_type()))
+                }
+                (None, Role::Tag(_)) => new_null_array(&DataType::Utf8, count),
+                (None, Role::Field(_)) => new_null_array(field.data_type(), count),
+            });
+        }
+        let fields = columns.iter().zip(table.schema.fields());
+        let fields: Vec<Field> = fields
+            .map(|(column, field)| Field::new(field.name(), column.data_type().clone(), true))
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let batch =
+            RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
+        let batch = batch.map_err(|error| Error::internal(error.to_string()))?;
+        self.writer.take(&batch).await
+    }
+
+    /// Stores what is not stored yet. Returns how many rows were written.
+    ///
+    /// # Errors
+    /// When the database refuses them.
+    pub async fn finish(mut self) -> Result<u64> {
+        self.writer.store().await?;
+        Ok(self.writer.stored())
+    }
+}
