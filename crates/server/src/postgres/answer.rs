@@ -21,6 +21,16 @@ impl<S: Stream> Connection<S> {
         place.map_err(|_| error("57P03", "the server stops").into())
     }
 
+    /// Runs a statement on the threads that compute, so that this one stays free for the connections it serves.
+    pub(super) async fn answer(
+        &mut self,
+        sql: &str,
+    ) -> Result<headwater_query::Result<Answer>, Failure> {
+        let (app, session, sql) = (Arc::clone(&self.app), self.session.clone(), sql.to_owned());
+        let run = async move { session.run(&sql, Parameters::none()).await };
+        self.link.wait(app.sql_threads.answer(run)).await
+    }
+
     /// Sets what a statement sets by `set_config`.
     pub(super) fn apply(&mut self, text: &Text) -> Result<(), Failure> {
         for (name, value) in &text.rewritten.settings {
@@ -40,7 +50,9 @@ impl<S: Stream> Connection<S> {
             return Ok(());
         };
         let parameters = Parameters::positional(portal.parameters.clone());
-        let answer = self.link.wait(prepared.run(parameters)).await?;
+        let (app, planned) = (Arc::clone(&self.app), prepared.as_ref().clone());
+        let run = async move { planned.run(parameters).await };
+        let answer = self.link.wait(app.sql_threads.answer(run)).await?;
         let answer = answer.map_err(|why| text.failure(why))?;
         let (was, is) = (prepared.schema(), Arc::clone(&answer.schema));
         let same = was.fields().len() == is.fields().len()

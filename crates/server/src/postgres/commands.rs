@@ -1,5 +1,6 @@
-//! Statements that the session itself answers: settings, transactions, cursors.
+//! Statements that the session itself answers: settings, transactions, cursors, copies.
 
+use super::copy::Copy;
 use super::errors::error;
 use headwater_wire::postgres::{Notice, words};
 
@@ -50,10 +51,12 @@ pub(super) enum Command {
     },
     /// `CLOSE`; without a name, all.
     Close(Option<String>),
+    /// `COPY`
+    Copy(Box<Copy>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
+pub(super) enum Token {
     /// A word in small letters, or a number.
     Word(String),
     /// A quoted name.
@@ -64,18 +67,18 @@ enum Token {
 }
 
 impl Token {
-    fn is(&self, word: &str) -> bool {
+    pub(super) fn is(&self, word: &str) -> bool {
         matches!(self, Token::Word(found) if found == word)
     }
 
-    fn name(&self) -> Option<String> {
+    pub(super) fn name(&self) -> Option<String> {
         match self {
             Token::Word(text) | Token::Name(text) => Some(text.clone()),
             _ => None,
         }
     }
 
-    fn value(&self) -> String {
+    pub(super) fn value(&self) -> String {
         match self {
             Token::Word(text) | Token::Name(text) | Token::Text(text) => text.clone(),
             Token::Symbol(symbol) => symbol.to_string(),
@@ -84,7 +87,7 @@ impl Token {
 }
 
 /// The tokens of a statement, each with where it ends.
-fn tokens(text: &str) -> Vec<(Token, usize)> {
+pub(super) fn tokens(text: &str) -> Vec<(Token, usize)> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -131,7 +134,7 @@ fn tokens(text: &str) -> Vec<(Token, usize)> {
     tokens
 }
 
-fn wrong(statement: &str, how: &str) -> Notice {
+pub(super) fn wrong(statement: &str, how: &str) -> Notice {
     let mut notice = error("42601", format!("this {statement} is not understood"));
     notice.hint = Some(how.to_owned());
     notice
@@ -209,6 +212,7 @@ impl Command {
                 }
             }
             ("DECLARE", _) => declare(text)?,
+            ("COPY", _) => Command::Copy(Box::new(Copy::read(text)?)),
             ("FETCH" | "MOVE", _) => fetch(text, verb == "MOVE")?,
             ("CLOSE", _) => match name_after(text, 1).0 {
                 None => {

@@ -109,6 +109,7 @@ impl<S: Stream> Connection<S> {
             Command::Fetch { name, rows, silent } => {
                 return self.fetch(name, *rows, *silent, formats, simple).await;
             }
+            Command::Copy(copy) => return self.copy(copy).await,
             Command::Declare { .. } => {
                 return Err(error("XX000", "a cursor without its query").into());
             }

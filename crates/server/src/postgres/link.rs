@@ -94,6 +94,30 @@ impl<S: Stream> Link<S> {
         }
     }
 
+    /// The next message of a copy, unless the statement is cancelled or takes too long.
+    pub(super) async fn next_of_copy(&mut self) -> Result<Message, Failure> {
+        // Sent before the waiting that may be cut short, so that nothing is sent twice.
+        self.flush().await?;
+        let deadline = self.deadline;
+        let cancel = std::sync::Arc::clone(&self.registered.cancel);
+        let late = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.wanted() => {
+                Err(error("57014", "canceling statement due to user request").into())
+            }
+            () = late => {
+                Err(error("57014", "canceling statement due to statement timeout").into())
+            }
+            message = self.next() => message,
+        }
+    }
+
     /// A statement begins: it may be cancelled, and must end within this time.
     pub(super) fn begin(&mut self, limit: Option<Duration>) {
         self.registered.cancel.begin();

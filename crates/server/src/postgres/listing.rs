@@ -99,4 +99,9 @@ impl Extension for Names {
     fn functions(&self) -> Vec<Arc<ScalarUDF>> {
         self.functions.clone()
     }
+
+    /// What is about one session alone stands in its statements as text by then, and its functions are not immutable.
+    fn shared(&self) -> Option<&'static str> {
+        Some("postgres")
+    }
 }

@@ -15,6 +15,7 @@ mod answer;
 mod cancel;
 mod commands;
 mod connection;
+mod copy;
 mod cursors;
 mod errors;
 mod extended;

@@ -5,7 +5,6 @@ use super::connection::Connection;
 use super::errors::Failure;
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, Text, columns};
-use headwater_query::Parameters;
 use headwater_query::postgres::rewrite;
 use headwater_wire::postgres::split;
 use std::sync::Arc;
@@ -55,12 +54,8 @@ impl<S: Stream> Connection<S> {
             None => {
                 let text = self.text(whole.to_owned(), at, statement)?;
                 let _place = self.place().await?;
-                let run = self.session.run(text.sql(), Parameters::none());
-                let answer = self
-                    .link
-                    .wait(run)
-                    .await?
-                    .map_err(|why| text.failure(why))?;
+                let answer = self.answer(text.sql()).await?;
+                let answer = answer.map_err(|why| text.failure(why))?;
                 self.apply(&text)?;
                 if answer.done.has_rows() {
                     let labels = text.rewritten.labels.as_deref();

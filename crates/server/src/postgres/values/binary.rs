@@ -1,7 +1,7 @@
 //! Values in PostgreSQL's binary forms.
 
 use super::calendar::{days, instant_ns, span, time_ns};
-use super::{EPOCH_DAYS, EPOCH_US, Unsendable, elements, numeric, text, value};
+use super::{EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, numeric, text};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -100,7 +100,7 @@ fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
     for row in 0..list.len() {
         let at = bytes.len();
         bytes.extend((-1i32).to_be_bytes());
-        if value(list, row, Format::Binary, bytes)? {
+        if cell(list, row, Format::Binary, bytes)? {
             let length = i32::try_from(bytes.len() - at - 4)
                 .map_err(|_| "a value is too long".to_owned())?;
             bytes[at..at + 4].copy_from_slice(&length.to_be_bytes());

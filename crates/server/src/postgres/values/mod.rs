@@ -35,28 +35,34 @@ pub(super) fn rows(
     to: usize,
     formats: &[Format],
 ) -> Result<(), Unsendable> {
-    // Dictionaries are taken apart once, not for each row.
-    let columns = batch
-        .columns()
-        .iter()
-        .map(|column| match column.data_type() {
-            DataType::Dictionary(_, values) => {
-                cast(column, values).map_err(|error| error.to_string())
-            }
-            _ => Ok(ArrayRef::clone(column)),
-        })
-        .collect::<Result<Vec<ArrayRef>, Unsendable>>()?;
+    let columns = whole(batch)?;
     for row in from..to {
         writer.data_row(columns.len(), |column, bytes| {
             let format = formats.get(column).copied().unwrap_or(Format::Text);
-            value(columns[column].as_ref(), row, format, bytes)
+            cell(columns[column].as_ref(), row, format, bytes)
         })?;
     }
     Ok(())
 }
 
+/// The columns of a batch; dictionaries are taken apart once, not for each row.
+///
+/// # Errors
+/// When that cannot be done.
+pub(super) fn whole(batch: &RecordBatch) -> Result<Vec<ArrayRef>, Unsendable> {
+    let columns = batch.columns().iter();
+    let columns = columns.map(|column| match column.data_type() {
+        DataType::Dictionary(_, values) => cast(column, values).map_err(|error| error.to_string()),
+        _ => Ok(ArrayRef::clone(column)),
+    });
+    columns.collect()
+}
+
 /// Appends a value, unless it is null; false then.
-fn value(
+///
+/// # Errors
+/// When it cannot be sent in the format.
+pub(super) fn cell(
     array: &dyn Array,
     row: usize,
     format: Format,
@@ -67,7 +73,7 @@ fn value(
     }
     if let Some(dictionary) = array.as_any_dictionary_opt() {
         let key = dictionary.normalized_keys()[row];
-        return value(dictionary.values().as_ref(), key, format, bytes);
+        return cell(dictionary.values().as_ref(), key, format, bytes);
     }
     match format {
         Format::Text => text::put_value(array, row, bytes)?,

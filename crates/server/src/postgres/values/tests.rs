@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::parameters::{one, parameter};
-use super::{numeric, value};
+use super::{cell, numeric};
 use arrow::datatypes::DataType;
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::postgres::PgType;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 fn sent(scalar: &ScalarValue, format: Format) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    value(one(scalar).as_ref(), 0, format, &mut bytes)
+    cell(one(scalar).as_ref(), 0, format, &mut bytes)
         .unwrap()
         .then_some(bytes)
 }

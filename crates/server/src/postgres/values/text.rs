@@ -3,7 +3,7 @@
 use super::calendar::{
     days, instant_ns, put, put_day, put_instant, put_span, put_time, span, time_ns,
 };
-use super::{Unsendable, elements, value};
+use super::{Unsendable, cell, elements};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -138,7 +138,7 @@ fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
             bytes.push(b',');
         }
         element.clear();
-        if !value(list, row, Format::Text, &mut element)? {
+        if !cell(list, row, Format::Text, &mut element)? {
             bytes.extend(b"NULL");
             continue;
         }

@@ -134,6 +134,25 @@ fn psql_describes_tables_and_runs_statements() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Files of the client, out and in.
+    let csv = tempfile::NamedTempFile::new().unwrap();
+    let copy = |what: &str, way: &str| {
+        let path = csv.path().display();
+        let command = format!("\\copy {what} {way} '{path}' WITH (FORMAT csv, HEADER)");
+        run(psql(&server, "").args(["--command", &command])).unwrap()
+    };
+    copy("(SELECT time, id, speed FROM cars ORDER BY time)", "TO");
+    assert_eq!(
+        std::fs::read_to_string(csv.path()).unwrap(),
+        "time,id,speed\n2023-11-14 22:13:20+00,seen,1.5\n2023-11-14 22:13:21.123456789+00,other,2.5\n"
+    );
+    std::fs::write(csv.path(), "time,id,speed\n2024-01-01,\"a, b\",3.5\n").unwrap();
+    copy("cars (time, id, speed)", "FROM");
+    assert_eq!(
+        ask("SELECT time, id, speed FROM cars WHERE time > '2023-12-01'"),
+        "2024-01-01 00:00:00+00|a, b|3.5\n"
+    );
+    ask("DELETE FROM cars WHERE id = 'a, b'");
     // Several rows at a time, and a mistake with its place.
     let parts = run(psql(&server, "").args([
         "-A",

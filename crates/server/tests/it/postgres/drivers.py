@@ -51,6 +51,27 @@ for binary in (False, True):
         except psycopg.errors.UndefinedColumn as e:
             check(e.diag.statement_position, "8")
 
+# Rows in and out by COPY, as the driver makes and reads them.
+with psycopg.connect(where, autocommit=True) as c:
+    cur = c.cursor()
+    with cur.copy("COPY written (time, id, v) FROM STDIN") as copy:
+        for n in range(3000):
+            copy.write_row((dt.datetime(2023, 1, 1, tzinfo=utc) + dt.timedelta(seconds=n), "copied\t\\", None if n == 7 else n / 4))
+    check(cur.rowcount, 3000)
+    with cur.copy("COPY (SELECT time, id, v FROM written WHERE id LIKE 'copied%' ORDER BY time LIMIT 9) TO STDOUT") as copy:
+        copy.set_types(["timestamptz", "text", "float8"])
+        rows = list(copy.rows())
+    check(rows[1], (dt.datetime(2023, 1, 1, 0, 0, 1, tzinfo=utc), "copied\t\\", 0.25))
+    check([row[2] for row in rows[6:9]], [1.5, None, 2.0])
+    try:
+        with cur.copy("COPY written (time, id, v) FROM STDIN") as copy:
+            copy.write_row(("2023-01-01", "x", "much"))
+        raise AssertionError("it must fail")
+    except psycopg.errors.InvalidTextRepresentation as e:
+        assert "line 1" in str(e), e
+    cur.execute("DELETE FROM written WHERE id LIKE 'copied%'")
+    check(cur.rowcount, 3000)
+
 # Instants of nanoseconds fit the binary form, which cuts them, and not the driver's reading of text.
 with psycopg.connect(where, autocommit=True) as c:
     cur = c.cursor(binary=True)

@@ -1,6 +1,7 @@
 //! The door for PostgreSQL's clients, over loopback.
 
 mod clients;
+mod copy;
 mod grafana;
 mod protocol;
 mod raw;

@@ -85,6 +85,7 @@ impl Answer {
                 let text = String::from_utf8_lossy(&self.body);
                 format!("{} {}", self.kind, text.trim_end_matches('\0'))
             }
+            'd' => format!("d {}", self.body.escape_ascii()),
             't' => {
                 let oids = self.body[2..].chunks(4);
                 let oids = oids.map(|oid| u32::from_be_bytes(oid.try_into().unwrap()).to_string());
