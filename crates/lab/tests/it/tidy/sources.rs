@@ -7,14 +7,10 @@ const LINES_MAX: usize = 700;
 /// An excuse is taken back when the source has become this short.
 const EXCUSED_LINES_MIN: usize = 600;
 /// Longer sources, and why each is one file.
-const LONG: [(&str, &str); 3] = [
+const LONG: [(&str, &str); 2] = [
     (
         "crates/engine/tests/it/crash.rs",
         "the crash sweep: the lives that are cut and the harness that cuts them",
-    ),
-    (
-        "crates/engine/tests/it/model.rs",
-        "the reference model and every comparison with it",
     ),
     (
         "crates/engine/tests/it/support.rs",
