@@ -18,7 +18,7 @@ use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::partitions::PartitionSet;
 use crate::policy::{first_analyzer, kept_analyzer};
-use crate::segment::{Cover, Partition, Store};
+use crate::segment::{Cover, Covers, Partition, Store};
 use crate::shard::Shard;
 use crate::write::Producers;
 use crate::{Error, ErrorKind, Options, Result};
@@ -424,7 +424,7 @@ struct Replayer<'a> {
     store: &'a Store,
     shards: &'a [Shard],
     partitions: &'a [(crate::ids::SegmentId, PartitionRecord)],
-    covers: Option<HashMap<StreamId, Vec<Cover>>>,
+    covers: Option<Covers>,
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
     memory: usize,
     events: u64,
@@ -508,21 +508,14 @@ impl Replayer<'_> {
     ) -> Result<()> {
         if self.covers.is_none() {
             let after = Sequence(sequence.0.saturating_sub(1));
-            let mut covers: HashMap<StreamId, Vec<Cover>> = HashMap::new();
+            let mut covers = Vec::new();
             for (id, record) in self.partitions.iter().filter(|(_, r)| r.sequence > after) {
-                for (stream, cover) in self.store.covers(*id, record, after)? {
-                    covers.entry(stream).or_default().push(cover);
-                }
+                covers.extend(self.store.covers(*id, record, after)?);
             }
-            self.covers = Some(covers);
+            self.covers = Some(Covers::of(covers));
         }
-        let covers = self
-            .covers
-            .as_ref()
-            .and_then(|c| c.get(&stream))
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let covers: Vec<&Cover> = covers.iter().filter(|c| c.sequence >= sequence).collect();
+        let known = self.covers.iter().flat_map(|c| c.of_stream(stream));
+        let covers: Vec<&Cover> = known.filter(|c| c.sequence >= sequence).collect();
         let rows = if covers.is_empty() {
             rows
         } else {

@@ -5,6 +5,7 @@
 //! Format: docs/format/segment.md.
 
 mod columns;
+mod covers;
 mod format;
 mod group;
 mod index;
@@ -15,6 +16,7 @@ mod state;
 mod store;
 
 pub(crate) use columns::{LeafColumns, pages_of};
+pub(crate) use covers::Covers;
 pub(crate) use format::{
     BlockEntry, Cover, FOOTER_MAGIC, Footer, GROUP_STREAMS, HEADER_BYTES, LeafEntry, Replaces,
     SegmentHeader, StreamDelta,

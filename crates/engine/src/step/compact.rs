@@ -21,14 +21,13 @@ use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{
-    ChangedPages, Cover, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces,
+    ChangedPages, Cover, Covers, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces,
     SegmentHeader, SegmentState, StreamDelta, StreamState,
 };
 use crate::shard::Shard;
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
 use headwater_codec::{ClosedRange, Level, Rows};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -147,13 +146,10 @@ fn rewrite(
     let state = core.store.state(partition)?;
     let committed_generation = core.commit.lock().log_generation;
     let still_in_log = core.log.sequence_before(committed_generation);
-    let mut covers: HashMap<StreamId, Vec<Cover>> = HashMap::new();
-    for (stream, cover) in core
+    let covers = core
         .store
-        .covers(partition.id(), &partition.record, still_in_log)?
-    {
-        covers.entry(stream).or_default().push(cover);
-    }
+        .covers(partition.id(), &partition.record, still_in_log)?;
+    let covers = Covers::of(covers);
     let spans = match purpose {
         Purpose::Compaction => target_spans(core, &table, partition, &state)?,
         Purpose::Aging => vec![Span {
@@ -289,7 +285,7 @@ impl Job<'_> {
         &self,
         index: ShardIndex,
         state: &SegmentState,
-        covers: &HashMap<StreamId, Vec<Cover>>,
+        covers: &Covers,
         (id, span): (SegmentId, Span),
         replaces: Replaces,
     ) -> Result<Written> {
@@ -355,8 +351,8 @@ impl Job<'_> {
                     &mut shared,
                     &mut delta,
                 )?;
-                let kept = covers.get(&stream).map(Vec::as_slice).unwrap_or_default();
-                delta.covers.extend(kept.iter().filter_map(|c| {
+                let kept = covers.of_stream(stream);
+                delta.covers.extend(kept.filter_map(|c| {
                     let cut = c.range.intersect(&range);
                     (!cut.is_empty()).then_some(Cover {
                         sequence: c.sequence,
