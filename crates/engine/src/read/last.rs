@@ -318,15 +318,28 @@ fn backwards(
     best: &mut Best,
 ) -> Result<bool> {
     let fields = [field];
+    let (store, id, table) = (&view.core.store, partition.id(), &view.table);
+    let hidden = view.hidden(partition);
     for leaf in leaves.iter().rev() {
-        let sources = vec![Source::leaves(partition.id(), [*leaf]).without(view.hidden(partition))];
-        let mut merge = Merge::new(
-            &view.core.store,
-            &view.table,
-            ClosedRange::ALL,
-            Some(&fields),
-            sources,
-        );
+        if !hidden.touches(&leaf.range()) {
+            // A leaf's rows are in order, and merged, already; and mostly the newest one has a value.
+            let count = leaf.count as usize;
+            let newest = count.saturating_sub(1);
+            let mut found = false;
+            for rows in [newest..count, 0..newest] {
+                if !found && !rows.is_empty() {
+                    let rows = store.leaf_rows(id, leaf, rows, Some(&fields), table)?;
+                    found = best.offer_rows(&rows, field);
+                }
+            }
+            if found {
+                return Ok(true);
+            }
+            continue;
+        }
+        let sources = vec![Source::leaves(id, [*leaf]).without(hidden.clone())];
+        let range = ClosedRange::ALL;
+        let mut merge = Merge::new(store, table, range, Some(&fields), sources);
         let mut found = false;
         while let Some(rows) = merge.next_rows()? {
             found |= best.offer_rows(&rows, field);
