@@ -26,6 +26,17 @@ impl Core {
         ))
     }
 
+    /// Bytes that all shards hold in memory, and their events.
+    fn held_events(&self) -> (usize, usize) {
+        let mut sum = (0, 0);
+        for shard in &self.shards {
+            let state = shard.state.lock();
+            sum.0 += state.bytes;
+            sum.1 += state.flank_events + state.late_events;
+        }
+        sum
+    }
+
     fn shard_indices(&self) -> impl Iterator<Item = ShardIndex> + use<> {
         (0..u16::try_from(self.shards.len()).unwrap_or(u16::MAX)).map(ShardIndex)
     }
@@ -48,18 +59,26 @@ impl Core {
                 None => Ok(false),
             };
         }
-        let used = self.memory_bytes.load(Ordering::Relaxed);
-        let share = self.flush_bytes() / self.shards.len().max(1);
-        if used >= self.flush_bytes()
-            && bytes >= share.min(used / self.shards.len().max(1))
-            && bytes > 0
-        {
-            let buffers = step::buffers_to_store(policy, view);
-            if self.step(index, buffers, Urgency::Memory)? {
+        if self.memory_bytes.load(Ordering::Relaxed) >= self.flush_bytes() {
+            let (held, events) = self.held_events();
+            // The shards that hold no less than others: not all of what is used are events.
+            let shards = self.shards.len().max(1);
+            if bytes > 0 && bytes >= self.flush_bytes().min(held) / shards {
+                let buffers = step::buffers_to_store(policy, view);
+                if self.step(index, buffers, Urgency::Memory)? {
+                    return Ok(true);
+                }
+                // Nothing there to take, such as a flank that is retained whole: take what there is.
+                if self.step(index, Buffers::Both, Urgency::All)? {
+                    return Ok(true);
+                }
+            }
+            if events == 0 && self.catalog.first_pending().is_some() {
+                // Nothing but names of new streams, which a commit stores.
+                self.log.wait_published(self.log.newest())?;
+                step::commit_log_cut(self)?;
                 return Ok(true);
             }
-            // Nothing there to take, such as a flank that is retained whole: take what there is.
-            return self.step(index, Buffers::Both, Urgency::All);
         }
         if self.late_merge_is_due(index)? {
             let merged = self.step(index, Buffers::Late, Urgency::All)?;

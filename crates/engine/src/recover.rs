@@ -204,6 +204,7 @@ pub(crate) fn load(
     report(&dir, &replayed, &mut recovery);
     let after = replayed.last.max(step_sequence);
     let first_new_stream = catalog.pending_up_to(after).1;
+    let memory = memory + catalog.pending_bytes();
     let log = Log::new(replayed, after, options.durability, Arc::clone(&env.clock));
     if is_owner {
         meta.forget_dropped(log.sequence_before(first_generation))?;
@@ -454,8 +455,11 @@ impl Replayer<'_> {
                 for _ in 0..count {
                     let record = StreamRecord::decode(&mut cursor).map_err(damaged)?;
                     self.streams.insert(record.id, (record.table, record.shard));
-                    self.catalog
-                        .replay(self.meta, sequence, Definition::Stream(record))?;
+                    self.catalog.replay(
+                        self.meta,
+                        sequence,
+                        Definition::Stream(Arc::new(record)),
+                    )?;
                 }
                 Ok(())
             }
@@ -566,7 +570,7 @@ impl Replayer<'_> {
             };
             if let Some(known) = known {
                 self.catalog
-                    .replay(self.meta, sequence, Definition::Dropped(known))?;
+                    .replay(self.meta, sequence, Definition::Dropped(Arc::new(known)))?;
             }
         }
         Ok(())

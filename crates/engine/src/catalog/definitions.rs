@@ -1,6 +1,6 @@
 //! The definitions in force, and those not yet in the metadata.
 
-use super::streams::StreamRecord;
+use super::streams::{ByKey, StreamRecord};
 use super::table::{Table, check_name};
 use crate::ids::{NumberMap, Sequence, ShardIndex, StreamId, TableId};
 use crate::meta::Meta;
@@ -17,15 +17,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) enum Definition {
     Table(Arc<Table>),
-    Stream(StreamRecord),
+    Stream(Arc<StreamRecord>),
     /// The stream is gone; its number is never given again.
-    Dropped(StreamRecord),
+    Dropped(Arc<StreamRecord>),
+}
+
+impl Definition {
+    /// Bytes of memory that a stream's definition takes until the metadata hold it.
+    fn stream_bytes(&self) -> usize {
+        match self {
+            Definition::Stream(record) => record.pending_bytes(),
+            Definition::Table(_) | Definition::Dropped(_) => 0,
+        }
+    }
 }
 
 /// All definitions.
 ///
 /// Streams already in the metadata are looked up there and remembered by a 96-bit keyed hash (16 bytes each and their place in
-/// a map): of ten million streams any two have the same one with a chance of 10^-15. Those defined since the last step are held here whole.
+/// a map): of ten million streams any two have the same one with a chance of 10^-15. Those defined since the last step are held here whole,
+/// once, and shared by whoever looks at them.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     hashers: (RandomState, RandomState),
@@ -79,7 +90,7 @@ struct State {
     next_stream: u32,
     known: NumberMap<KeyHash, StreamId>,
     pending: Vec<(Sequence, Definition)>,
-    pending_keys: HashMap<Box<[u8]>, StreamRecord>,
+    pending_keys: HashSet<ByKey>,
     /// Streams dropped since opening, or before and still in the log.
     dropped_ids: HashSet<StreamId>,
     /// Those dropped since opening, which older snapshots still find, by sequence.
@@ -276,8 +287,8 @@ impl Catalog {
             if let Some(id) = state.known.get(&hash) {
                 return Ok(Some(*id));
             }
-            if let Some(record) = state.pending_keys.get(key) {
-                return Ok(Some(record.id));
+            if let Some(id) = state.pending_id(key) {
+                return Ok(Some(id));
             }
         }
         let Some(id) = meta.find_stream(key)? else {
@@ -286,7 +297,7 @@ impl Catalog {
         let mut state = self.writing();
         if state.dropped_ids.contains(&id) {
             // The metadata do not know it yet. A successor would be among those pending.
-            return Ok(state.pending_keys.get(key).map(|r| r.id));
+            return Ok(state.pending_id(key));
         }
         state.known.insert(hash, id);
         Ok(Some(id))
@@ -349,7 +360,7 @@ impl Catalog {
         // Pending ones first: a commit in between moves them to the metadata, never away from both.
         let mut keys: Vec<Box<[u8]>> = {
             let state = self.state.read();
-            let pending = state.pending_keys.values();
+            let pending = state.pending_keys.iter().map(|p| &*p.0);
             let dropped_later = state.dropped.iter().filter(|(s, _)| *s > at);
             let mut records: Vec<&StreamRecord> = pending
                 .chain(dropped_later.map(|(_, r)| r))
@@ -402,18 +413,15 @@ impl Catalog {
     /// A stream defined since the last step.
     pub(crate) fn pending_stream(&self, stream: StreamId) -> Option<StreamRecord> {
         let state = self.state.read();
-        state
-            .pending_keys
-            .values()
-            .find(|r| r.id == stream)
-            .cloned()
+        let mut pending = state.pending_keys.iter().map(|p| &*p.0);
+        pending.find(|r| r.id == stream).cloned()
     }
 
     /// Keys of dropped streams not yet in the metadata.
     pub(crate) fn pending_dropped(&self) -> Vec<StreamRecord> {
         let state = self.state.read();
         let records = state.pending.iter().filter_map(|(_, d)| match d {
-            Definition::Dropped(record) => Some(record.clone()),
+            Definition::Dropped(record) => Some((**record).clone()),
             _ => None,
         });
         records.collect()
@@ -441,7 +449,7 @@ impl Catalog {
         let mut next = state.next_stream;
         for key in keys {
             let defined = state.known.contains_key(&self.hash(key))
-                || state.pending_keys.contains_key(key)
+                || state.pending_keys.contains(&**key)
                 || records.iter().rev().take(4).any(|r| r.key == *key)
                 || meta
                     .find_stream(key)?
@@ -475,7 +483,8 @@ impl Catalog {
         }
         let sequence = enqueue(&records)?;
         for record in records {
-            state.put_stream(self.hash(&record.key), record.clone());
+            let record = Arc::new(record);
+            state.put_stream(self.hash(&record.key), &record);
             state.pending.push((sequence, Definition::Stream(record)));
         }
         Ok(())
@@ -502,19 +511,19 @@ impl Catalog {
                 state.put_table(Arc::clone(table));
             }
             Definition::Stream(record) => {
-                let known = state.pending_keys.contains_key(&record.key)
+                let known = state.pending_keys.contains(&*record.key)
                     || meta
                         .find_stream(&record.key)?
                         .is_some_and(|id| !state.dropped_ids.contains(&id));
                 if known || state.dropped_ids.contains(&record.id) {
                     return Ok(());
                 }
-                state.put_stream(self.hash(&record.key), record.clone());
+                state.put_stream(self.hash(&record.key), record);
             }
             Definition::Dropped(record) => {
                 self.has_dropped.store(true, Ordering::Release);
                 let hash = self.hash(&record.key);
-                state.drop_stream(hash, sequence, record.clone(), false);
+                state.drop_stream(hash, sequence, (**record).clone(), false);
                 return Ok(());
             }
         }
@@ -534,24 +543,41 @@ impl Catalog {
         (pending, state.next_stream)
     }
 
-    /// Forgets pending definitions up to `sequence`: the metadata holds them now.
-    pub(crate) fn applied_up_to(&self, sequence: Sequence) {
+    /// Forgets pending definitions up to `sequence`: the metadata hold them now. Gives the bytes that streams
+    /// among them took.
+    pub(crate) fn applied_up_to(&self, sequence: Sequence) -> usize {
         let mut guard = self.writing();
-        let state = &mut *guard;
-        state.pending.retain(|(s, definition)| {
+        let State {
+            pending,
+            pending_keys,
+            ..
+        } = &mut *guard;
+        let mut bytes = 0;
+        pending.retain(|(s, definition)| {
             if *s > sequence {
                 return true;
             }
-            if let Definition::Stream(record) = definition
-                && state
-                    .pending_keys
-                    .get(&record.key)
-                    .is_some_and(|r| r.id == record.id)
-            {
-                state.pending_keys.remove(&record.key);
+            bytes += definition.stream_bytes();
+            if let Definition::Stream(record) = definition {
+                let held = pending_keys.get(&*record.key);
+                if held.is_some_and(|p| p.0.id == record.id) {
+                    pending_keys.remove(&*record.key);
+                }
             }
             false
         });
+        // What was needed for many new streams at once is not kept.
+        pending.shrink_to(pending.len() * 2);
+        if pending_keys.len() < pending_keys.capacity() / 8 {
+            pending_keys.shrink_to(pending_keys.len() * 2);
+        }
+        bytes
+    }
+
+    /// Bytes of memory taken by streams whose definitions are on their way to the metadata.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        let state = self.state.read();
+        state.pending.iter().map(|(_, d)| d.stream_bytes()).sum()
     }
 
     /// The smallest sequence of a definition not yet in the metadata.
@@ -571,27 +597,29 @@ impl Catalog {
 
     /// Streams of a table not yet in the metadata.
     pub(crate) fn pending_streams(&self, table: TableId) -> Vec<StreamRecord> {
-        self.state
-            .read()
-            .pending_keys
-            .values()
-            .filter(|r| r.table == table)
-            .cloned()
-            .collect()
+        let state = self.state.read();
+        let pending = state.pending_keys.iter().map(|p| &*p.0);
+        pending.filter(|r| r.table == table).cloned().collect()
     }
 
-    /// Keys of all streams not yet in the metadata.
-    pub(crate) fn pending_keys(&self) -> HashMap<StreamId, Box<[u8]>> {
-        self.state
-            .read()
-            .pending_keys
-            .values()
+    /// Key bytes of those among `streams` that are not yet in the metadata.
+    pub(crate) fn pending_keys(&self, streams: &[StreamId]) -> HashMap<StreamId, Box<[u8]>> {
+        let mut wanted = streams.to_vec();
+        wanted.sort_unstable();
+        let state = self.state.read();
+        let pending = state.pending_keys.iter().map(|p| &*p.0);
+        pending
+            .filter(|r| wanted.binary_search(&r.id).is_ok())
             .map(|r| (r.id, r.key.clone()))
             .collect()
     }
 }
 
 impl State {
+    fn pending_id(&self, key: &[u8]) -> Option<StreamId> {
+        self.pending_keys.get(key).map(|p| p.0.id)
+    }
+
     fn drop_stream(
         &mut self,
         hash: KeyHash,
@@ -603,12 +631,8 @@ impl State {
         if self.known.get(&hash) == Some(&record.id) {
             self.known.remove(&hash);
         }
-        if self
-            .pending_keys
-            .get(&record.key)
-            .is_some_and(|r| r.id == record.id)
-        {
-            self.pending_keys.remove(&record.key);
+        if self.pending_id(&record.key) == Some(record.id) {
+            self.pending_keys.remove(&*record.key);
         }
         if let Some(count) = self.stream_counts.get_mut(record.table.0 as usize) {
             *count = count.saturating_sub(1);
@@ -617,7 +641,8 @@ impl State {
         if seen_by_snapshots {
             self.dropped.push((sequence, record.clone()));
         }
-        self.pending.push((sequence, Definition::Dropped(record)));
+        let dropped = Definition::Dropped(Arc::new(record));
+        self.pending.push((sequence, dropped));
     }
 
     fn put_table(&mut self, table: Arc<Table>) {
@@ -640,7 +665,7 @@ impl State {
         }
     }
 
-    fn put_stream(&mut self, hash: KeyHash, record: StreamRecord) {
+    fn put_stream(&mut self, hash: KeyHash, record: &Arc<StreamRecord>) {
         self.changes += 1;
         self.known.insert(hash, record.id);
         self.next_stream = self.next_stream.max(record.id.0.saturating_add(1));
@@ -656,6 +681,7 @@ impl State {
                 }
             }
         }
-        self.pending_keys.insert(record.key.clone(), record);
+        // In place of one of the same name that was dropped meanwhile, if there is one.
+        self.pending_keys.replace(ByKey(Arc::clone(record)));
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::ids::{ShardIndex, StreamId, TableId};
 use headwater_codec::{Cursor, DecodeError, PutBytes, StreamName};
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// The bytes that find a stream: table id, then tags sorted by key. Unique per stream.
 pub(crate) fn stream_key(table: TableId, tags: &[(String, String)], out: &mut Vec<u8>) {
@@ -34,7 +37,16 @@ pub(crate) struct StreamRecord {
     pub(crate) key: Box<[u8]>,
 }
 
+/// What a stream takes in memory until the metadata hold it, besides its key bytes: its record, and its places in a list and a
+/// set that grow, with the allocator's share.
+const PENDING_BYTES: usize = 160;
+
 impl StreamRecord {
+    /// Bytes of memory that the stream's definition takes until the metadata hold it, about.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        PENDING_BYTES + self.key.len()
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(u64::from(self.id.0));
         out.put_varint(u64::from(self.table.0));
@@ -55,3 +67,28 @@ impl StreamRecord {
         })
     }
 }
+
+/// A stream, found by its key bytes.
+#[derive(Debug)]
+pub(super) struct ByKey(pub(super) Arc<StreamRecord>);
+
+impl Borrow<[u8]> for ByKey {
+    fn borrow(&self) -> &[u8] {
+        &self.0.key
+    }
+}
+
+impl Hash for ByKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // As its key bytes, by which it is found.
+        (*self.0.key).hash(state);
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &ByKey) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}

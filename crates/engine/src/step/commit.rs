@@ -115,7 +115,10 @@ pub(super) fn commit(
     core.counters
         .bytes(0, 0, 0, meta_bytes - commit.meta_bytes_counted);
     commit.meta_bytes_counted = meta_bytes;
-    core.catalog.applied_up_to(sequence);
+    let freed = core.catalog.applied_up_to(sequence);
+    if freed > 0 {
+        core.memory_changed(-freed.cast_signed());
+    }
     core.producers.saved_up_to(sequence);
     Ok(())
 }

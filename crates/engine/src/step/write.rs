@@ -325,11 +325,11 @@ impl Core {
     pub(crate) fn stream_keys(&self, streams: &[StreamId]) -> Result<HashMap<StreamId, Box<[u8]>>> {
         // Pending ones first: a commit in between moves them to the metadata, never away from both.
         let mut keys: HashMap<StreamId, Box<[u8]>> = HashMap::with_capacity(streams.len());
-        let pending = self.catalog.pending_keys();
+        let mut pending = self.catalog.pending_keys(streams);
         let mut missing = Vec::new();
         for stream in streams {
-            match pending.get(stream) {
-                Some(key) => drop(keys.insert(*stream, key.clone())),
+            match pending.remove(stream) {
+                Some(key) => drop(keys.insert(*stream, key)),
                 None => missing.push(*stream),
             }
         }

@@ -11,7 +11,7 @@ mod producers;
 pub(crate) use pressure::stored_watermark;
 pub(crate) use producers::{Producers, SavedProducer};
 
-use crate::catalog::{Table, stream_key};
+use crate::catalog::{StreamRecord, Table, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::life::{add_expiry, owner_of};
@@ -412,13 +412,17 @@ impl Core {
         Ok(defined.0)
     }
 
-    fn log_streams(&self, records: &[crate::catalog::StreamRecord]) -> Result<Sequence> {
+    fn log_streams(&self, records: &[StreamRecord]) -> Result<Sequence> {
         let mut payload = Vec::new();
         payload.put_varint(records.len() as u64);
         for record in records {
             record.encode(&mut payload);
         }
-        self.log.enqueue(RecordKind::Streams, payload, false)
+        let sequence = self.log.enqueue(RecordKind::Streams, payload, false)?;
+        // Until the metadata hold them they take memory, which the commit that stores them frees.
+        let bytes: usize = records.iter().map(StreamRecord::pending_bytes).sum();
+        self.memory_changed_quietly(bytes.cast_signed());
+        Ok(sequence)
     }
 
     fn memory_changed_quietly(&self, change: isize) {

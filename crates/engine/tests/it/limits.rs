@@ -336,3 +336,65 @@ fn used_up_memory_makes_writers_busy_and_is_never_exceeded() {
         ..Env::memory()
     });
 }
+
+/// Batches that define many streams and store nothing: their names take memory until the metadata hold them.
+fn names_only(env: Env, has_workers: bool) {
+    let options = Options {
+        memory_budget_bytes: 1 << 20,
+        ..Options::new("/db")
+    };
+    let db = Database::open_in(env.clone(), options.clone()).unwrap();
+    let write = |first: u64, all_or_nothing: bool| {
+        let mut batch = Batch::new();
+        for id in first..first + 1000 {
+            batch.push(entry(id, vec![5], vec![0.5]));
+        }
+        if all_or_nothing {
+            let text = [("v", "text".into())];
+            batch.stream(&sensor(0)).row(7, text).unwrap();
+            batch.require_all();
+        }
+        db.commit(batch).unwrap()
+    };
+    assert_eq!(write(0, false).accepted, 1000);
+    db.flush().unwrap();
+    assert_eq!(db.stats().unwrap().memory_bytes, 0);
+    assert_eq!(write(1000, true).accepted, 0);
+    let names = db.stats().unwrap().memory_bytes;
+    assert!((100_000..500_000).contains(&names), "{names} bytes");
+    // More than fit: a write finds room all the same, since a commit stores the names.
+    for first in (2000..12_000).step_by(1000) {
+        assert_eq!(write(first, true).accepted, 0);
+    }
+    // Workers may have stored them already; and what their steps hold counts as well.
+    assert!(has_workers || db.stats().unwrap().memory_bytes > 1 << 20);
+    assert_eq!(write(0, false).accepted, 1000);
+    assert!(has_workers || db.stats().unwrap().memory_bytes < 1 << 20);
+    drop(db);
+    let db = Database::open_in(env, options).unwrap();
+    assert_eq!(
+        db.snapshot()
+            .unwrap()
+            .streams("sensors", &[])
+            .unwrap()
+            .len(),
+        12_000
+    );
+    db.flush().unwrap();
+    assert_eq!(db.stats().unwrap().memory_bytes, 0);
+}
+
+#[test]
+fn names_of_new_streams_count_as_memory_until_they_are_stored() {
+    let without = Env {
+        threads: std::sync::Arc::new(headwater_io::NoThreads),
+        ..Env::memory()
+    };
+    names_only(without, false);
+    let with = Env {
+        threads: Env::system().threads,
+        clock: Env::system().clock,
+        ..Env::memory()
+    };
+    names_only(with, true);
+}

@@ -195,7 +195,7 @@ pub(super) fn rebuild(
     list.extend(
         streams
             .into_values()
-            .map(|s| (step_sequence, Definition::Stream(s))),
+            .map(|s| (step_sequence, Definition::Stream(Arc::new(s)))),
     );
     let mut change = MetaChange {
         step_sequence,
