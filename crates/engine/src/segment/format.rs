@@ -242,17 +242,23 @@ impl Footer {
 
     /// Reads a footer, trailer included.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Footer, DecodeError> {
-        let (mut footer, mut cursor, count) = Footer::open(bytes)?;
-        footer.streams.reserve_exact(count);
+        let mut streams = Vec::new();
+        let footer = Footer::decode_each(bytes, |delta| streams.push(delta))?;
+        Ok(Footer { streams, ..footer })
+    }
+
+    /// Reads a footer but for its streams, which are handed over one by one: all of them decoded take ten times their bytes.
+    pub(super) fn decode_each(
+        bytes: &[u8],
+        mut each: impl FnMut(StreamDelta),
+    ) -> Result<Footer, DecodeError> {
+        let (footer, mut cursor, count) = Footer::open(bytes)?;
         let mut before = 0u32;
         for _ in 0..count {
             before = next_stream(before, &mut cursor)?;
-            footer.streams.push(StreamDelta::decode(
-                StreamId(before),
-                footer.group_offset,
-                footer.sequence,
-                &mut cursor,
-            )?);
+            let stream = StreamId(before);
+            let (offset, sequence) = (footer.group_offset, footer.sequence);
+            each(StreamDelta::decode(stream, offset, sequence, &mut cursor)?);
         }
         cursor.finish()?;
         Ok(footer)

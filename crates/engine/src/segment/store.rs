@@ -313,30 +313,6 @@ impl Store {
         Ok(())
     }
 
-    /// One footer.
-    pub(crate) fn footer(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Footer> {
-        let raw = self.read(id, offset, bytes)?;
-        Footer::decode(&raw).map_err(|e| Error::decode(&self.path(id), offset, e))
-    }
-
-    /// The footers of a segment, newest first, as long as `more` wants them.
-    fn footers(
-        &self,
-        id: SegmentId,
-        record: &PartitionRecord,
-        mut each: impl FnMut(Footer) -> bool,
-    ) -> Result<()> {
-        let mut next = Some((record.footer_offset, record.footer_bytes));
-        while let Some((offset, bytes)) = next {
-            let footer = self.footer(id, offset, bytes)?;
-            next = self.before(id, offset, &footer)?;
-            if !each(footer) {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     /// Where the footer before one at `offset` stands.
     fn before(&self, id: SegmentId, offset: u64, footer: &Footer) -> Result<Option<(u64, u32)>> {
         match footer.previous {
@@ -453,18 +429,19 @@ impl Store {
         after: Sequence,
     ) -> Result<Vec<(StreamId, Cover)>> {
         let mut out = Vec::new();
-        self.footers(id, record, |footer| {
-            for delta in &footer.streams {
-                out.extend(
-                    delta
-                        .covers
-                        .iter()
-                        .filter(|c| c.sequence > after)
-                        .map(|c| (delta.stream, *c)),
-                );
+        let mut next = Some((record.footer_offset, record.footer_bytes));
+        while let Some((offset, bytes)) = next {
+            let raw = self.read(id, offset, bytes)?;
+            let footer = Footer::decode_each(&raw, |delta| {
+                let newer = delta.covers.iter().filter(|c| c.sequence > after);
+                out.extend(newer.map(|c| (delta.stream, *c)));
+            })
+            .map_err(|e| Error::decode(&self.path(id), offset, e))?;
+            next = self.before(id, offset, &footer)?;
+            if footer.sequence <= after {
+                break;
             }
-            footer.sequence > after
-        })?;
+        }
         Ok(out)
     }
 
