@@ -95,6 +95,16 @@ impl Level {
     /// The instants of one bucket.
     #[must_use]
     pub fn bucket_span(self, bucket: i64) -> ClosedRange {
+        // In 64 bits where they do: 10^9·2^33 is just below 2^63.
+        const PER_SECOND: i64 = NANOS_PER_SECOND as i64;
+        if (0..=33).contains(&self.0) {
+            let width = PER_SECOND << self.0;
+            if let Some(first) = bucket.checked_mul(width)
+                && let Some(last) = first.checked_add(width - 1)
+            {
+                return ClosedRange::nanos(first, last);
+            }
+        }
         self.span(bucket, bucket)
     }
 
@@ -153,6 +163,7 @@ mod tests {
             let start = level.bucket_start_wide(bucket);
             let next = level.bucket_start_wide(bucket + 1);
             prop_assert!(start <= i128::from(t) && i128::from(t) < next);
+            prop_assert_eq!(level.bucket_span(bucket), level.span(bucket, bucket));
             let parent = Level::clamped(l + up);
             prop_assert_eq!(level.parent_bucket(bucket, parent), parent.bucket_of(at));
         }

@@ -22,6 +22,11 @@ pub(super) fn add(high: f64, low: f64, more: f64) -> (f64, f64) {
 }
 
 pub(super) fn merge(into: &mut Aggregate, other: &Aggregate) {
+    if into.count == 0 {
+        *into = *other;
+        keep_mean_inside(into);
+        return;
+    }
     let mut other = *other;
     match (&into.extremes, &other.extremes) {
         (Extremes::F64(..), Extremes::I64(..) | Extremes::U64(..)) => {
@@ -47,6 +52,10 @@ pub(super) fn merge(into: &mut Aggregate, other: &Aggregate) {
     into.sum = into.sum.wrapping_add(other.sum);
     into.time_sum = into.time_sum.wrapping_add(other.time_sum);
     into.extremes = merge_extremes(into.extremes, other.extremes);
+    keep_mean_inside(into);
+}
+
+fn keep_mean_inside(into: &mut Aggregate) {
     if let Extremes::F64(low, high) = into.extremes
         && !(into.mean >= low && into.mean <= high)
     {

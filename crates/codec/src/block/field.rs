@@ -2,11 +2,11 @@
 
 use super::moments::{Sums, from_ordered, ordered};
 use super::plain::{put_plain, take_plain};
-use super::wide::{put_wide, take_wide};
+use super::wide::{put_wide, skip_wide, take_wide};
 use crate::aggregate::{Aggregate, Carry, Extremes};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::decimal::{from_integer, places_of, power, to_integer};
-use crate::pack::{put_integers, take_integers};
+use crate::pack::{put_integers, skip_integers, take_integers};
 use crate::value::FieldType;
 
 /// Bits of the head byte, beside the type in the low three.
@@ -319,12 +319,14 @@ fn put_numbers(active: &[&Aggregate], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`put`] wrote.
+/// Reads what [`put`] wrote. Of a field that is not `wanted` only counts and sums of times are true, since those of the next
+/// field may follow from them.
 pub(super) fn take(
     cursor: &mut Cursor<'_>,
     rows: &[u64],
     middles: &[i128],
     before: Option<&[Aggregate]>,
+    wanted: bool,
 ) -> Result<(FieldType, Vec<Aggregate>), DecodeError> {
     let head = cursor.u8("the head of a field")?;
     let field_type =
@@ -376,20 +378,20 @@ pub(super) fn take(
     }
     if field_type.is_numeric() {
         let mut active: Vec<&mut Aggregate> = out.iter_mut().filter(|a| a.finite() > 0).collect();
-        if !active.is_empty() {
+        if active.is_empty() {
+            return Ok((field_type, out));
+        }
+        if wanted {
             take_moments(cursor, field_type, &mut active)?;
+        } else {
+            skip_moments(cursor, field_type, active.len())?;
         }
     }
     Ok((field_type, out))
 }
 
-fn take_moments(
-    cursor: &mut Cursor<'_>,
-    field_type: FieldType,
-    active: &mut [&mut Aggregate],
-) -> Result<(), DecodeError> {
-    let count = active.len();
-    let float = field_type == FieldType::F64;
+/// How the moments of a field are kept: its flags, and the power of ten of its decimals.
+fn take_form(cursor: &mut Cursor<'_>, float: bool) -> Result<(u8, f64), DecodeError> {
     let flags = cursor.u8("how mean and M2 are kept")?;
     let known = if float && flags & DECIMAL != 0 {
         DECIMAL | MEAN_FROM_SUM | M2_FROM_SQUARES | M2_SETTLED
@@ -401,13 +403,50 @@ fn take_moments(
     if flags & !known != 0 {
         return Err(cursor.fail("known ways to keep mean and M2"));
     }
-    let decimal = flags & DECIMAL != 0;
-    let power = if decimal {
-        let places = cursor.u8("decimal places")?;
-        power(places).ok_or_else(|| cursor.fail("at most 12 decimal places"))?
+    if flags & DECIMAL == 0 {
+        return Ok((flags, 1.0));
+    }
+    let places = cursor.u8("decimal places")?;
+    match power(places) {
+        Some(power) => Ok((flags, power)),
+        None => Err(cursor.fail("at most 12 decimal places")),
+    }
+}
+
+/// Goes past the moments of so many aggregates.
+fn skip_moments(
+    cursor: &mut Cursor<'_>,
+    field_type: FieldType,
+    count: usize,
+) -> Result<(), DecodeError> {
+    let float = field_type == FieldType::F64;
+    let (flags, _) = take_form(cursor, float)?;
+    // Smallest values and spreads.
+    skip_integers(cursor, count)?;
+    skip_integers(cursor, count)?;
+    if !float || flags & MEAN_FROM_SUM != 0 {
+        skip_wide(cursor, count)?;
+    }
+    if float {
+        skip_integers(cursor, count)?;
+    }
+    if flags & M2_FROM_SQUARES == 0 {
+        cursor.u8("a shift of M2")?;
     } else {
-        1.0
-    };
+        skip_integers(cursor, count)?;
+    }
+    skip_integers(cursor, count)
+}
+
+fn take_moments(
+    cursor: &mut Cursor<'_>,
+    field_type: FieldType,
+    active: &mut [&mut Aggregate],
+) -> Result<(), DecodeError> {
+    let count = active.len();
+    let float = field_type == FieldType::F64;
+    let (flags, power) = take_form(cursor, float)?;
+    let decimal = flags & DECIMAL != 0;
     let lows = take_integers(cursor, count)?;
     let spreads = take_integers(cursor, count)?;
     for ((a, low), spread) in active.iter_mut().zip(&lows).zip(&spreads) {

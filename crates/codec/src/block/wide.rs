@@ -1,7 +1,7 @@
 //! Lists of 128-bit sums, nearly always narrow: a unit and integer blocks, or sixteen bytes each.
 
 use crate::bytes::{Cursor, DecodeError, PutBytes};
-use crate::pack::{put_integers, take_integers};
+use crate::pack::{put_integers, skip_integers, take_integers};
 
 /// Powers of a thousand that sums of times are divided by when all are multiples.
 const UNITS: [i128; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
@@ -39,6 +39,13 @@ pub(super) fn take_i128(
     let low = cursor.u64(expected)?;
     let high = cursor.i64(expected)?;
     Ok(i128::from(high) << 64 | i128::from(low))
+}
+
+pub(super) fn skip_wide(cursor: &mut Cursor<'_>, count: usize) -> Result<(), DecodeError> {
+    match cursor.u8("a unit of sums")? {
+        WIDE => cursor.take(count.saturating_mul(16), "wide sums").map(drop),
+        _ => skip_integers(cursor, count),
+    }
 }
 
 pub(super) fn take_wide(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<i128>, DecodeError> {

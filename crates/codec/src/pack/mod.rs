@@ -124,9 +124,8 @@ pub(crate) fn put_block(values: &[i64], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads one block into `out`, whose length is the number of values: at most 256.
-pub(crate) fn take_block(cursor: &mut Cursor<'_>, out: &mut [i64]) -> Result<(), DecodeError> {
-    let count = out.len();
+/// Reads what stands before the packed bits of `count` values, and how many bytes those are.
+fn take_head(cursor: &mut Cursor<'_>, count: usize) -> Result<(Plan, usize), DecodeError> {
     let tag = cursor.u8("integer block tag")?;
     if tag >= TAG_END {
         return Err(cursor.fail("an integer block tag below 130"));
@@ -142,7 +141,25 @@ pub(crate) fn take_block(cursor: &mut Cursor<'_>, out: &mut [i64]) -> Result<(),
     } else {
         0
     };
-    let packed = cursor.take(packed_len(count, width), "packed integers")?;
+    let plan = Plan {
+        delta,
+        width,
+        base,
+        least,
+    };
+    Ok((plan, packed_len(count, width)))
+}
+
+/// Reads one block into `out`, whose length is the number of values: at most 256.
+pub(crate) fn take_block(cursor: &mut Cursor<'_>, out: &mut [i64]) -> Result<(), DecodeError> {
+    let (plan, packed) = take_head(cursor, out.len())?;
+    let Plan {
+        delta,
+        width,
+        base,
+        least,
+    } = plan;
+    let packed = cursor.take(packed, "packed integers")?;
     if width == 0 {
         if delta {
             let mut value = base;
@@ -192,6 +209,15 @@ pub(crate) fn take_integers(
     Ok(out)
 }
 
+/// Goes past `count` values that [`put_integers`] wrote.
+pub(crate) fn skip_integers(cursor: &mut Cursor<'_>, count: usize) -> Result<(), DecodeError> {
+    for start in (0..count).step_by(BLOCK) {
+        let (_, packed) = take_head(cursor, (count - start).min(BLOCK))?;
+        cursor.take(packed, "packed integers")?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -205,6 +231,9 @@ mod tests {
         assert_eq!(out.len(), len);
         let mut cursor = Cursor::new(&out);
         assert_eq!(take_integers(&mut cursor, values.len()).unwrap(), values);
+        cursor.finish().unwrap();
+        let mut cursor = Cursor::new(&out);
+        skip_integers(&mut cursor, values.len()).unwrap();
         cursor.finish().unwrap();
         for cut in 0..out.len().min(40) {
             assert!(take_integers(&mut Cursor::new(&out[..cut]), values.len()).is_err());
