@@ -6,8 +6,13 @@ use super::gather::{self, Sink};
 use super::view::StreamView;
 use super::walk::{Seen, Visit, Walk};
 use crate::Result;
-use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Rows, Timestamp, Value};
+use headwater_codec::{
+    Aggregate, ClosedRange, FieldId, Level, Rows, TILE_BUCKETS, Timestamp, Value,
+};
 use std::collections::BTreeMap;
+
+/// Bins that room is made for before they are found: those of a tile.
+const BINS_AHEAD: i128 = TILE_BUCKETS as i128;
 
 /// How a range is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,11 +189,7 @@ impl ByBin {
         };
         match known {
             Some(known) => known.merge(aggregate),
-            None => {
-                let mut first = Aggregate::EMPTY;
-                first.merge(aggregate);
-                self.rising.push((bin, first));
-            }
+            None => self.rising.push((bin, *aggregate)),
         }
     }
 
@@ -239,8 +240,10 @@ impl Sink for Collector {
             self.add_final(seen);
             return Visit::Done;
         }
-        let bin = self.spec.of(seen.span.first.as_nanos());
-        if self.spec.of(seen.span.last.as_nanos()) != bin || seen.has_expired(self.field) {
+        let Some(bin) = seen.bin(&self.spec) else {
+            return Visit::Descend;
+        };
+        if seen.has_expired(self.field) {
             return Visit::Descend;
         }
         if let Some(aggregate) = seen.aggregate(self.field) {
@@ -296,6 +299,9 @@ pub(crate) fn by_bin(
     let read = view.fields_to_read(&[field]);
     let mut collector = Collector::new(field, spec.bins);
     let width = spec.bins.width_ns();
+    let (first, last) = (spec.range.first.as_nanos(), spec.range.last.as_nanos());
+    let bins = (i128::from(last) - i128::from(first)).max(0) / width.max(1) + 1;
+    collector.bins.rising.reserve(bins.min(BINS_AHEAD) as usize);
     gather::buckets_and_rows(view, &read, &spec.range, width, &mut collector)?;
     Ok(collector.bins.sorted())
 }

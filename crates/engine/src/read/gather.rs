@@ -125,6 +125,7 @@ pub(super) fn buckets_and_rows(
             None => vec![span],
             Some(walk) => walk
                 .no_wider_than(width_ns)
+                .only(read)
                 .run(&mut |seen| sink.visit(seen))?,
         };
         for part in to_read {

@@ -285,7 +285,8 @@ fn main_run(
     };
     if let Some(walk) = Walk::new(view, partition, &only_main, ClosedRange::ALL, &[])? {
         let mut newest: Option<ClosedRange> = None;
-        let to_read = walk.run(&mut |seen| {
+        let fields = [field];
+        let to_read = walk.only(&fields).run(&mut |seen| {
             if seen.aggregate(field).is_some() && newest.is_none_or(|n| seen.span.first > n.first) {
                 newest = Some(seen.span);
             }

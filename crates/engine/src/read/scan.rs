@@ -190,7 +190,8 @@ impl Scan {
             return Ok([range].into());
         };
         let conditions = &self.conditions;
-        let spans = walk.run(&mut |seen| {
+        let fields: Vec<FieldId> = conditions.iter().map(|c| c.field).collect();
+        let spans = walk.only(&fields).run(&mut |seen| {
             let possible = conditions
                 .iter()
                 .all(|c| c.may_match(seen.aggregate(c.field).as_ref()));

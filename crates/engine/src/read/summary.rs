@@ -118,10 +118,10 @@ impl Sink for Collector<'_> {
             self.take_final(seen);
             return Visit::Done;
         }
-        let number = self.spec.bins.of(seen.span.first.as_nanos());
-        if self.spec.bins.of(seen.span.last.as_nanos()) != number
-            || self.expiring.iter().any(|f| seen.has_expired(*f))
-        {
+        let Some(number) = seen.bin(&self.spec.bins) else {
+            return Visit::Descend;
+        };
+        if self.expiring.iter().any(|f| seen.has_expired(*f)) {
             return Visit::Descend;
         }
         self.take(number, seen);

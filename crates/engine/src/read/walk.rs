@@ -6,6 +6,7 @@
 //! buckets are shown as they are, also those that are only partly asked for.
 //! Failure: a damaged block is replaced by reading the rows behind it.
 
+use super::aggregate::Bins;
 use super::merge::{Hidden, Merge};
 use super::touched;
 use super::view::{StreamView, run_sources};
@@ -16,7 +17,9 @@ use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+
+/// Blocks that are looked for at a time: a tile at a stored level has 8 or 9.
+const BLOCKS_AHEAD: usize = 16;
 
 /// What to do with a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +39,7 @@ pub(crate) struct Seen<'a> {
     hidden: &'a Hidden,
     block: &'a BucketBlock,
     index: usize,
+    number: i64,
     view: &'a StreamView,
 }
 
@@ -48,6 +52,17 @@ impl Seen<'_> {
                 .and_then(|a| first_expiry(a.extremes))
                 .is_some_and(|first| first <= now)
         })
+    }
+
+    /// The bin that holds all of the bucket, if one does.
+    pub(crate) fn bin(&self, bins: &Bins) -> Option<i128> {
+        if let Bins::Level(level) = bins
+            && *level >= self.block.level
+        {
+            return Some(self.block.level.parent_bucket(self.number, *level).into());
+        }
+        let bin = bins.of(self.span.first.as_nanos());
+        (bins.of(self.span.last.as_nanos()) == bin).then_some(bin)
     }
 
     /// True when events of this instant are asked for and exist.
@@ -92,6 +107,8 @@ pub(crate) struct Walk<'a> {
     aged: bool,
     /// Where it begins.
     top: Level,
+    /// The fields the visitor looks at; `None` = any.
+    fields: Option<&'a [FieldId]>,
     range: ClosedRange,
     /// Base buckets that late runs or memory touch.
     dirty: BTreeSet<i64>,
@@ -128,6 +145,7 @@ impl<'a> Walk<'a> {
             base,
             aged: state.is_aged(),
             top: state.blocks.last().map_or(base, |b| b.level),
+            fields: None,
             range,
             dirty,
             hidden: view.hidden(partition),
@@ -150,6 +168,13 @@ impl<'a> Walk<'a> {
         while self.top > self.base && self.top.bucket_start_wide(1) > width_ns {
             self.top = self.below(self.top);
         }
+        self
+    }
+
+    /// For a visitor that asks for no other field's aggregate: the others need not be decoded.
+    pub(crate) fn only(mut self, fields: &'a [FieldId]) -> Walk<'a> {
+        // What is left of rows that have gone is placed in time by their first field.
+        self.fields = (!self.aged).then_some(fields);
         self
     }
 
@@ -197,13 +222,20 @@ impl<'a> Walk<'a> {
         let from = blocks.partition_point(|b| b.last_bucket < first);
         let to = blocks.partition_point(|b| b.first_bucket <= last);
         let stale = self.stale_buckets(level, first, last);
-        for entry in blocks.get(from..to.max(from)).unwrap_or_default() {
-            match self.view.core.store.block(self.partition.id(), entry) {
-                Ok(block) => self.block(level, &block, &range, &stale, visit)?,
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    self.without(level, entry, range, visit)?
+        let (store, id) = (&self.view.core.store, self.partition.id());
+        for entries in blocks
+            .get(from..to.max(from))
+            .unwrap_or_default()
+            .chunks(BLOCKS_AHEAD)
+        {
+            for (entry, raw) in entries.iter().zip(store.raw_blocks(id, entries)) {
+                match store.decode_block(id, entry, raw, self.fields) {
+                    Ok(block) => self.block(level, &block, &range, &stale, visit)?,
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        self.without(level, entry, range, visit)?
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
         }
         if level > self.base {
@@ -254,7 +286,7 @@ impl<'a> Walk<'a> {
     fn block(
         &mut self,
         level: Level,
-        block: &Arc<BucketBlock>,
+        block: &BucketBlock,
         range: &ClosedRange,
         stale: &[(i64, i64)],
         visit: &mut impl FnMut(&Seen<'_>) -> Visit,
@@ -262,6 +294,7 @@ impl<'a> Walk<'a> {
         let first = block
             .buckets
             .partition_point(|b| level.bucket_span(*b).last < range.first);
+        let mut looked_at = 0;
         for (index, number) in block.buckets.iter().enumerate().skip(first) {
             let span = level.bucket_span(*number);
             if span.first > range.last {
@@ -277,7 +310,7 @@ impl<'a> Walk<'a> {
                 // What memory or late runs hold there is read as dirty buckets.
                 continue;
             }
-            touched::buckets(1);
+            looked_at += 1;
             let whole = self.range.first <= span.first && span.last <= self.range.last;
             let known = whole && !self.is_dirty(&span) && !self.hidden.touches(&span);
             let is_final = self.aged && level == self.base;
@@ -288,6 +321,7 @@ impl<'a> Walk<'a> {
                 hidden: &self.hidden,
                 block,
                 index,
+                number: *number,
                 view: self.view,
             };
             if is_final {
@@ -303,10 +337,14 @@ impl<'a> Walk<'a> {
                 self.level(self.below(level), span.intersect(range), visit)?;
             }
         }
+        touched::buckets(looked_at);
         Ok(())
     }
 
     fn is_dirty(&self, span: &ClosedRange) -> bool {
+        if self.dirty.is_empty() {
+            return false;
+        }
         let first = self.base.bucket_of(span.first);
         let last = self.base.bucket_of(span.last);
         self.dirty.range(first..=last).next().is_some()

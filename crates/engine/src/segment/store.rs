@@ -5,10 +5,10 @@
 //! Concurrency: caches are shared; I/O holds no lock.
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
 
+mod blocks;
+
 use super::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
-use super::format::{
-    BlockEntry, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader,
-};
+use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader};
 use super::index::{ChangedPages, GroupIndex, PageNumber, SegmentState};
 use super::page::Page;
 use super::recent::Recent;
@@ -18,7 +18,6 @@ use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
 use crate::read::touched;
 use crate::{Error, Result};
-use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
 use headwater_codec::{Column, FieldId, Rows};
 use headwater_io::{File, Files, OpenMode};
@@ -106,10 +105,9 @@ impl Weighter<Place, (Leaf, usize)> for Weigh {
         leaf.1 as u64 + 256
     }
 }
-impl Weighter<Place, Arc<BucketBlock>> for Weigh {
-    fn weight(&self, _: &Place, block: &Arc<BucketBlock>) -> u64 {
-        let per_bucket = 16 + block.fields.len() * size_of::<headwater_codec::Aggregate>();
-        (block.buckets.len() * per_bucket) as u64 + 128
+impl Weighter<Place, Arc<[u8]>> for Weigh {
+    fn weight(&self, _: &Place, block: &Arc<[u8]>) -> u64 {
+        block.len() as u64 + 128
     }
 }
 impl Weighter<ColumnKey, Decoded> for Weigh {
@@ -139,7 +137,9 @@ pub(crate) struct Store {
     pages: Recent<Page>,
     leaves: Cache<Place, (Leaf, usize), Weigh>,
     columns: Cache<ColumnKey, Decoded, Weigh>,
-    blocks: Cache<Place, Arc<BucketBlock>, Weigh>,
+    /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to find the others, and decoded
+    /// ones would take ten times the room.
+    blocks: Cache<Place, Arc<[u8]>, Weigh>,
     damaged: Mutex<HashSet<Place>>,
     pub(crate) counters: ReadCounters,
 }
@@ -174,7 +174,7 @@ impl Store {
             pages: Recent::new(cache_bytes / 4, 4 * shards.max(1)),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
-            blocks: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
+            blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, Weigh),
             damaged: Mutex::new(HashSet::new()),
             counters: ReadCounters::default(),
         }
@@ -601,22 +601,6 @@ impl Store {
             self.columns.insert(ColumnKey(place, Some(*field)), kept);
         }
         LeafColumns::new(times, columns, range)
-    }
-
-    /// The block at an entry.
-    pub(crate) fn block(&self, id: SegmentId, entry: &BlockEntry) -> Result<Arc<BucketBlock>> {
-        let place = Place(id, entry.offset);
-        if let Some(block) = self.blocks.get(&place) {
-            return Ok(block);
-        }
-        let bytes = self.read(id, entry.offset, entry.bytes)?;
-        let block = BucketBlock::decode(&bytes)
-            .map_err(|e| Error::decode(&self.path(id), entry.offset, e))
-            .inspect_err(|error| self.note_damage(place, error))?;
-        self.counters.blocks.fetch_add(1, Ordering::Relaxed);
-        let block = Arc::new(block);
-        self.blocks.insert(place, Arc::clone(&block));
-        Ok(block)
     }
 }
 

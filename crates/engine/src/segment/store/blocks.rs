@@ -1,0 +1,106 @@
+//! Reading blocks of the pyramid.
+//!
+//! Invariants: what is kept are a block's bytes as they stand in the file, only of blocks that could be decoded; whoever asks
+//! says which fields are to be decoded.
+//! Concurrency, failure: as in [`super`].
+
+use super::{Place, Store};
+use crate::ids::SegmentId;
+use crate::segment::BlockEntry;
+use crate::{Error, Result};
+use headwater_codec::FieldId;
+use headwater_codec::block::BucketBlock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The bytes of a block, not checked yet if they were read just now.
+pub(crate) enum RawBlock {
+    Cached(Arc<[u8]>),
+    Read(Arc<[u8]>),
+}
+
+impl Store {
+    /// The block at an entry.
+    pub(crate) fn block(&self, id: SegmentId, entry: &BlockEntry) -> Result<BucketBlock> {
+        let raw = self.raw_block(id, entry);
+        self.decode_block(id, entry, raw, None)
+    }
+
+    fn raw_block(&self, id: SegmentId, entry: &BlockEntry) -> Result<RawBlock> {
+        if let Some(bytes) = self.blocks.get(&Place(id, entry.offset)) {
+            return Ok(RawBlock::Cached(bytes));
+        }
+        let bytes = self.read(id, entry.offset, entry.bytes)?;
+        Ok(RawBlock::Read(bytes.into()))
+    }
+
+    /// Blocks as they are stored, in the order of their entries, which are a few. Those that have to be read and stand beside
+    /// each other, as a flush writes them, are read at once.
+    pub(crate) fn raw_blocks(
+        &self,
+        id: SegmentId,
+        entries: &[BlockEntry],
+    ) -> Vec<Result<RawBlock>> {
+        let mut out = Vec::with_capacity(entries.len());
+        let mut rest = entries;
+        while let Some((entry, behind)) = rest.split_first() {
+            if let Some(bytes) = self.blocks.get(&Place(id, entry.offset)) {
+                out.push(Ok(RawBlock::Cached(bytes)));
+                rest = behind;
+                continue;
+            }
+            let mut together = 1;
+            let mut end = entry.offset.saturating_add(u64::from(entry.bytes));
+            for next in behind {
+                if next.offset != end || self.blocks.peek(&Place(id, next.offset)).is_some() {
+                    break;
+                }
+                end = end.saturating_add(u64::from(next.bytes));
+                together += 1;
+            }
+            let (these, after) = rest.split_at(together);
+            rest = after;
+            let bytes = u32::try_from(end - entry.offset)
+                .ok()
+                .filter(|_| together > 1);
+            match bytes.map(|bytes| self.read(id, entry.offset, bytes)) {
+                Some(Ok(bytes)) => {
+                    let mut bytes = bytes.as_slice();
+                    for entry in these {
+                        let (block, more) = bytes.split_at(bytes.len().min(entry.bytes as usize));
+                        out.push(Ok(RawBlock::Read(block.into())));
+                        bytes = more;
+                    }
+                }
+                // Of a part that is missing each block tells for itself.
+                Some(Err(_)) | None => out.extend(these.iter().map(|e| self.raw_block(id, e))),
+            }
+        }
+        out
+    }
+
+    /// Decodes a block, with these fields or all; one that turns out well is kept.
+    pub(crate) fn decode_block(
+        &self,
+        id: SegmentId,
+        entry: &BlockEntry,
+        raw: Result<RawBlock>,
+        fields: Option<&[FieldId]>,
+    ) -> Result<BucketBlock> {
+        let raw = raw?;
+        let (RawBlock::Cached(bytes) | RawBlock::Read(bytes)) = &raw;
+        let place = Place(id, entry.offset);
+        let block = match fields {
+            Some(fields) => BucketBlock::decode_fields(bytes, fields),
+            None => BucketBlock::decode(bytes),
+        };
+        let block = block
+            .map_err(|e| Error::decode(&self.path(id), entry.offset, e))
+            .inspect_err(|error| self.note_damage(place, error))?;
+        if let RawBlock::Read(bytes) = raw {
+            self.counters.blocks.fetch_add(1, Ordering::Relaxed);
+            self.blocks.insert(place, bytes);
+        }
+        Ok(block)
+    }
+}
