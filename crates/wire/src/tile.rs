@@ -169,11 +169,24 @@ fn mean_time_seconds(aggregate: &Aggregate) -> Option<f64> {
     if aggregate.count == 0 {
         return None;
     }
-    let per_second = i128::from(aggregate.count) * 1_000_000_000;
+    let per_second = u128::from(aggregate.count) * 1_000_000_000;
     // Toward zero, so that a time shortly before 1970 keeps its digits too.
-    let seconds = aggregate.time_sum / per_second;
-    let rest = aggregate.time_sum % per_second;
-    Some(seconds as f64 + rest as f64 / per_second as f64)
+    let (seconds, rest) = divided(aggregate.time_sum.unsigned_abs(), per_second);
+    let mean = seconds as f64 + rest as f64 / per_second as f64;
+    Some(if aggregate.time_sum < 0 { -mean } else { mean })
+}
+
+/// Quotient and rest. A division of 128 bits takes several times as long as to guess it in doubles and to look whether it is right.
+fn divided(sum: u128, by: u128) -> (u128, u128) {
+    let guess = (sum as f64 / by as f64) as u64;
+    for quotient in [guess, guess.saturating_sub(1)] {
+        let quotient = u128::from(quotient);
+        let rest = quotient.checked_mul(by).and_then(|p| sum.checked_sub(p));
+        if let Some(rest) = rest.filter(|rest| *rest < by) {
+            return (quotient, rest);
+        }
+    }
+    (sum / by, sum % by)
 }
 
 fn push_sum(out: &mut Vec<u8>, aggregate: &Aggregate) {
@@ -247,6 +260,18 @@ mod tests {
             [(0, &infinite)],
         );
         assert!(text.contains("[[null,null,null]]"), "{text}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_guessed_division_is_a_division(
+            sum in proptest::prop_oneof![proptest::prelude::any::<u128>(), 0u128..1 << 100, (1u128 << 60)..1 << 70],
+            by in proptest::prop_oneof![1u128..1 << 40, 1u128..1 << 94],
+        ) {
+            proptest::prop_assert_eq!(divided(sum, by), (sum / by, sum % by));
+            let exact = sum / by * by;
+            proptest::prop_assert_eq!(divided(exact, by), (exact / by, 0));
+        }
     }
 
     #[test]
