@@ -170,9 +170,20 @@ impl Sorting<'_> {
         self.key(stretch.chunk, stretch.rows.end - 1)
     }
 
-    /// Rows of a stretch before `key`.
+    /// Where the rows of a stretch before `key` end. It is looked for from the front in growing steps: where two lists take
+    /// turns, that is a few rows on.
     fn split(&self, stretch: &Stretch, key: Key) -> u32 {
         let (mut low, mut high) = (stretch.rows.start, stretch.rows.end);
+        let mut step = 1;
+        while low < high {
+            let at = low + step.min(high - low) - 1;
+            if self.key(stretch.chunk, at) >= key {
+                high = at;
+                break;
+            }
+            low = at + 1;
+            step *= 2;
+        }
         while low < high {
             let middle = low + (high - low) / 2;
             if self.key(stretch.chunk, middle) < key {
