@@ -111,28 +111,52 @@ impl StreamName {
 
 impl std::fmt::Display for StreamName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        fn escaped(
-            f: &mut std::fmt::Formatter<'_>,
-            text: &str,
-            special: &[char],
-        ) -> std::fmt::Result {
-            for c in text.chars() {
-                if special.contains(&c) {
-                    f.write_str("\\")?;
-                }
-                write!(f, "{c}")?;
-            }
-            Ok(())
-        }
-        escaped(f, &self.0.table, &[',', ' ', '\\'])?;
-        for (key, value) in &self.0.tags {
-            f.write_str(",")?;
-            escaped(f, key, &[',', '=', ' ', '\\'])?;
-            f.write_str("=")?;
-            escaped(f, value, &[',', '=', ' ', '\\'])?;
-        }
-        Ok(())
+        let tags = self.0.tags.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        let mut text = String::with_capacity(64);
+        push_stream_text(&mut text, &self.0.table, tags);
+        f.write_str(&text)
     }
+}
+
+/// Appends the text of a stream, as [`StreamName`] shows itself: for those who have its parts and no name.
+///
+/// ```
+/// let mut text = String::new();
+/// headwater_codec::push_stream_text(&mut text, "a table", [("tag", "x=1")]);
+/// assert_eq!(text, r"a\ table,tag=x\=1");
+/// ```
+pub fn push_stream_text<'a>(
+    out: &mut String,
+    table: &str,
+    tags: impl IntoIterator<Item = (&'a str, &'a str)>,
+) {
+    // In the table's name an equals sign says nothing else.
+    push_escaped(out, table, b", \\");
+    for (key, value) in tags {
+        push_tag_text(out, key, value);
+    }
+}
+
+/// Appends one tag of a stream's text, with the comma before it.
+pub fn push_tag_text(out: &mut String, key: &str, value: &str) {
+    out.push(',');
+    push_escaped(out, key, b",= \\");
+    out.push('=');
+    push_escaped(out, value, b",= \\");
+}
+
+/// All of `special` are ASCII, so that a text may be cut before one of them.
+fn push_escaped(out: &mut String, text: &str, special: &[u8]) {
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|b| special.contains(&b)) {
+        let (plain, from) = rest.split_at(at);
+        out.push_str(plain);
+        out.push('\\');
+        let (one, behind) = from.split_at(1);
+        out.push_str(one);
+        rest = behind;
+    }
+    out.push_str(rest);
 }
 
 /// The rows of one stream inside a batch.

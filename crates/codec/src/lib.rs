@@ -22,7 +22,9 @@ pub mod time;
 pub mod value;
 
 pub use aggregate::{Aggregate, Extremes};
-pub use batch::{Batch, MixedTypes, Producer, StreamName, StreamRows};
+pub use batch::{
+    Batch, MixedTypes, Producer, StreamName, StreamRows, push_stream_text, push_tag_text,
+};
 pub use bytes::{Cursor, DecodeError, PutBytes};
 pub use column::{Bitmap, Column, Values, VarBytes};
 pub use level::{Level, TILE_BUCKETS};

@@ -49,7 +49,7 @@ pub use policy::{LateReport, ShardLateReport};
 pub use read::{
     AggregateSpec, Bin, Bins, ColumnSlice, Comparison, DataVersion, Filter, LastValue,
     PartitionInfo, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot, StreamHandle, StreamInfo,
-    SummaryBin, SummarySpec, Touched,
+    StreamPage, SummaryBin, SummarySpec, Touched,
 };
 pub use recover::Recovery;
 pub use stats::Stats;

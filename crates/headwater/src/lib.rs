@@ -27,8 +27,8 @@ pub use headwater_engine::{
     PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
     REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Reader, Recovery, Refused, RepairFinding,
     RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport,
-    Snapshot, Split, Stats, StreamHandle, StreamInfo, SummaryBin, SummarySpec, TableChange,
-    TableInfo, TableSpec, Ticket, Touched, Written,
+    Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
+    TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
 
 /// How late data are, what a policy for them would write, and what the shards of a database decide.

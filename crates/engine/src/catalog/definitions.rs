@@ -348,7 +348,7 @@ impl Catalog {
         Ok(records)
     }
 
-    /// Key bytes of at most `limit` streams of a table behind `after`, by key bytes, as a snapshot with this sequence sees them.
+    /// Hands out key bytes of at most `limit` streams of a table behind `after`, rising, as a snapshot with this sequence sees them.
     pub(crate) fn stream_keys_after(
         &self,
         meta: &Meta,
@@ -356,9 +356,10 @@ impl Catalog {
         after: &[u8],
         limit: usize,
         at: Sequence,
-    ) -> Result<Vec<Box<[u8]>>> {
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
         // Pending ones first: a commit in between moves them to the metadata, never away from both.
-        let mut keys: Vec<Box<[u8]>> = {
+        let mut pending: Vec<Box<[u8]>> = {
             let state = self.state.read();
             let pending = state.pending_keys.iter().map(|p| &*p.0);
             let dropped_later = state.dropped.iter().filter(|(s, _)| *s > at);
@@ -372,12 +373,30 @@ impl Catalog {
             }
             records.into_iter().map(|r| r.key.clone()).collect()
         };
+        pending.sort_unstable();
+        pending.dedup();
+        let mut pending = pending.into_iter().peekable();
+        let mut left = limit;
         let mut is_dropped = |id: StreamId| self.is_dropped(id);
-        keys.extend(meta.stream_keys_after(table, after, limit, &mut is_dropped)?);
-        keys.sort_unstable();
-        keys.dedup();
-        keys.truncate(limit);
-        Ok(keys)
+        meta.stream_keys_after(table, after, &mut is_dropped, &mut |key| {
+            while left > 0
+                && let Some(before) = pending.next_if(|pending| **pending < *key)
+            {
+                each(&before);
+                left -= 1;
+            }
+            // Committed in between: it is in both.
+            pending.next_if(|pending| **pending == *key);
+            if left > 0 {
+                each(key);
+                left -= 1;
+            }
+            left > 0
+        })?;
+        for key in pending.take(left) {
+            each(&key);
+        }
+        Ok(())
     }
 
     /// Takes streams out of the catalog. `enqueue` puts the delete that drops them into the log.

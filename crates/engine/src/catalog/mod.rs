@@ -11,6 +11,6 @@ mod streams;
 mod table;
 
 pub(crate) use definitions::{Catalog, Definition, Tables};
-pub(crate) use streams::{StreamRecord, decode_stream_key, stream_key};
+pub(crate) use streams::{StreamRecord, decode_stream_key, push_tags_text, stream_key};
 pub use table::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub(crate) use table::{Life, Table, check_name, level_below};

@@ -1,7 +1,7 @@
 //! A stream's definition and its key bytes.
 
 use crate::ids::{ShardIndex, StreamId, TableId};
-use headwater_codec::{Cursor, DecodeError, PutBytes, StreamName};
+use headwater_codec::{Cursor, DecodeError, PutBytes, StreamName, push_tag_text};
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -26,6 +26,17 @@ pub(crate) fn decode_stream_key(table_name: &str, key: &[u8]) -> Result<StreamNa
         tags.push((key, cursor.text("tag value")?.to_owned()));
     }
     Ok(StreamName::new(table_name, tags))
+}
+
+/// Appends the tags behind key bytes as the text of a stream has them, each behind a comma.
+pub(crate) fn push_tags_text(out: &mut String, key: &[u8]) -> Result<(), DecodeError> {
+    let mut cursor = Cursor::new(key);
+    cursor.u32("table id")?;
+    while cursor.remaining() > 0 {
+        let tag = cursor.text("tag key")?;
+        push_tag_text(out, tag, cursor.text("tag value")?);
+    }
+    Ok(())
 }
 
 /// A stream as the log and the metadata know it.

@@ -361,14 +361,15 @@ impl Meta {
         Ok(out)
     }
 
-    /// Key bytes of at most `limit` streams of a table behind `after`, in order; without those that are left out.
+    /// Hands out key bytes of the streams of a table behind `after`, in order and without those that are left out, until `each`
+    /// says false.
     pub(crate) fn stream_keys_after(
         &self,
         table: TableId,
         after: &[u8],
-        limit: usize,
         is_left_out: &mut dyn FnMut(StreamId) -> bool,
-    ) -> Result<Vec<Box<[u8]>>> {
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
         let first = table.0.to_be_bytes();
@@ -377,20 +378,17 @@ impl Meta {
         } else {
             Bound::Excluded(after)
         };
-        let mut out = Vec::new();
         for entry in ids
             .range::<&[u8]>((from, Bound::Unbounded))
             .map_err(Error::meta)?
         {
             let (key, id) = entry.map_err(Error::meta)?;
-            if out.len() == limit || !key.value().starts_with(&first) {
+            let key = key.value();
+            if !key.starts_with(&first) || !(is_left_out(StreamId(id.value())) || each(key)) {
                 break;
             }
-            if !is_left_out(StreamId(id.value())) {
-                out.push(key.value().into());
-            }
         }
-        Ok(out)
+        Ok(())
     }
 
     fn stream_record(&self, bytes: &[u8]) -> Result<StreamRecord> {

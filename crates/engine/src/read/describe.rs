@@ -2,10 +2,12 @@
 
 use super::snapshot::Snapshot;
 use super::view::StreamView;
-use crate::catalog::{decode_stream_key, stream_key};
+use crate::catalog::{Table, decode_stream_key, push_tags_text, stream_key};
 use crate::core::Core;
 use crate::{Error, Result};
-use headwater_codec::{ClosedRange, FieldType, StreamName, Timestamp};
+use headwater_codec::{
+    ClosedRange, DecodeError, FieldType, StreamName, Timestamp, push_stream_text,
+};
 
 /// What a stream holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +18,15 @@ pub struct StreamInfo {
     pub last: Option<Timestamp>,
     /// Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or remove too.
     pub rows: u64,
+}
+
+/// Some streams of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamPage {
+    /// Those wanted, in the order of the catalog.
+    pub streams: Vec<StreamName>,
+    /// The last one that was looked at, to go on behind it; `None` at the end of the table.
+    pub next: Option<StreamName>,
 }
 
 impl Snapshot {
@@ -68,21 +79,102 @@ impl Snapshot {
         after: Option<&StreamName>,
         limit: usize,
     ) -> Result<Vec<StreamName>> {
+        let mut streams = Vec::new();
         let table = self.table(table)?;
-        let core = self.core();
-        let mut key = Vec::new();
-        if let Some(after) = after {
-            stream_key(table.id, after.tags(), &mut key);
+        self.each_key_after(table, after, limit, &mut |key| {
+            streams.push(decode_stream_key(&table.name, key)?);
+            Ok(())
+        })?;
+        Ok(streams)
+    }
+
+    /// Looks through the texts of at most `limit` streams of a table behind `after`, in the order of
+    /// [`Snapshot::streams_after`], and gives those for which `wanted` says yes: a search makes no names of what it does not find.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_codec::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for id in ["a 1", "b 1", "b 2"] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let page = db.snapshot()?.streams_where("pump", None, 2, &mut |text| text == r"pump,id=b\ 1")?;
+    /// assert_eq!(page.streams, [StreamName::new("pump", [("id", "b 1")])]);
+    /// // There are more to look at.
+    /// assert_eq!(page.next.as_ref(), page.streams.last());
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn streams_where(
+        &self,
+        table: &str,
+        after: Option<&StreamName>,
+        limit: usize,
+        wanted: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<StreamPage> {
+        let table = self.table(table)?;
+        let mut page = StreamPage::default();
+        let mut last = Vec::new();
+        let mut looked_at = 0;
+        let mut text = String::new();
+        push_stream_text(&mut text, &table.name, []);
+        let of_table = text.len();
+        self.each_key_after(table, after, limit, &mut |key| {
+            looked_at += 1;
+            last.clear();
+            last.extend_from_slice(key);
+            text.truncate(of_table);
+            push_tags_text(&mut text, key)?;
+            if wanted(&text) {
+                page.streams.push(decode_stream_key(&table.name, key)?);
+            }
+            Ok(())
+        })?;
+        if looked_at == limit && limit > 0 {
+            page.next = Some(
+                decode_stream_key(&table.name, &last)
+                    .map_err(|e| Error::decode(self.core().meta.path(), 0, e))?,
+            );
         }
-        let keys = core
-            .catalog
-            .stream_keys_after(&core.meta, table.id, &key, limit, self.at())?;
-        keys.iter()
-            .map(|key| {
-                decode_stream_key(&table.name, key)
-                    .map_err(|e| Error::decode(core.meta.path(), 0, e))
-            })
-            .collect()
+        Ok(page)
+    }
+
+    fn each_key_after(
+        &self,
+        table: &Table,
+        after: Option<&StreamName>,
+        limit: usize,
+        each: &mut dyn FnMut(&[u8]) -> std::result::Result<(), DecodeError>,
+    ) -> Result<()> {
+        let core = self.core();
+        let mut from = Vec::new();
+        if let Some(after) = after {
+            stream_key(table.id, after.tags(), &mut from);
+        }
+        let mut failed = None;
+        let mut until_failed = |key: &[u8]| {
+            if failed.is_none() {
+                failed = each(key).err();
+            }
+        };
+        core.catalog.stream_keys_after(
+            &core.meta,
+            table.id,
+            &from,
+            limit,
+            self.at(),
+            &mut until_failed,
+        )?;
+        match failed {
+            Some(error) => Err(Error::decode(core.meta.path(), 0, error)),
+            None => Ok(()),
+        }
     }
 
     /// Streams of a table, as far as the catalog counts them: with those made since the snapshot.

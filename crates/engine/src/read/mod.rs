@@ -23,7 +23,7 @@ mod visit;
 mod walk;
 
 pub use aggregate::{AggregateSpec, Bin, Bins};
-pub use describe::{PartitionInfo, StreamInfo};
+pub use describe::{PartitionInfo, StreamInfo, StreamPage};
 pub use filter::{Comparison, Filter};
 pub use handle::StreamHandle;
 pub use last::LastValue;

@@ -116,29 +116,80 @@ impl Wanted {
             if last.is_none() && after.is_some_and(|a| table.as_str() < a.table()) {
                 continue;
             }
-            let words = self.words_for_streams(snapshot, &table)?;
+            let mut search = Search::new(self.words_for_streams(snapshot, &table)?);
             loop {
                 deadline.check()?;
-                let page = found(snapshot.streams_after(&table, last.as_ref(), NAMES_AT_ONCE))?;
-                let Some(page) = page.filter(|p| !p.is_empty()) else {
-                    break;
-                };
-                last = page.last().cloned();
-                let is_last = page.len() < NAMES_AT_ONCE;
-                for stream in page {
-                    if access.may_read_stream(&stream)
-                        && has_words(&stream, &words)
-                        && !each(stream)
-                    {
+                let page = found(snapshot.streams_where(
+                    &table,
+                    last.as_ref(),
+                    NAMES_AT_ONCE,
+                    &mut |text| search.finds(text),
+                ))?;
+                let Some(page) = page else { break };
+                for stream in page.streams {
+                    if access.may_read_stream(&stream) && !each(stream) {
                         return Ok(());
                     }
                 }
-                if is_last {
+                last = page.next;
+                if last.is_none() {
                     break;
                 }
             }
         }
         Ok(())
+    }
+
+    /// A page for somebody who may read everything: names are made of the streams of the page only, the others are counted.
+    fn page_of_all(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        after: Option<&StreamName>,
+        limit: usize,
+        deadline: Deadline,
+    ) -> Result<Page, ApiError> {
+        let mut page = Page::default();
+        // Where the page before ended; until that is met nothing is taken.
+        let mut behind = after.map(StreamName::to_string);
+        let mut taken = 0;
+        for table in self.tables(snapshot, access) {
+            let mut search = Search::new(self.words_for_streams(snapshot, &table)?);
+            let mut last = None;
+            loop {
+                deadline.check()?;
+                let found = found(snapshot.streams_where(
+                    &table,
+                    last.as_ref(),
+                    NAMES_AT_ONCE,
+                    &mut |text| {
+                        if !search.finds(text) {
+                            return false;
+                        }
+                        page.total += 1;
+                        if let Some(end) = &behind {
+                            if end == text {
+                                behind = None;
+                            }
+                            return false;
+                        }
+                        page.has_more = taken == limit;
+                        taken += usize::from(taken < limit);
+                        !page.has_more
+                    },
+                ))?;
+                let Some(found) = found else { break };
+                page.streams.extend(found.streams);
+                if page.total >= TOTAL_MAX && page.has_more {
+                    return Ok(page);
+                }
+                last = found.next;
+                if last.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(page)
     }
 
     fn tables(&self, snapshot: &Snapshot, access: &Access) -> Vec<String> {
@@ -188,6 +239,9 @@ impl Wanted {
             page.streams.truncate(limit);
             return Ok(page);
         }
+        if access.reads_all() {
+            return self.page_of_all(snapshot, access, after, limit, deadline);
+        }
         let mut is_behind = after.is_none();
         self.walk(snapshot, access, None, deadline, &mut |stream| {
             page.total += 1;
@@ -204,13 +258,35 @@ impl Wanted {
     }
 }
 
-/// True when the text of a stream has all words.
-fn has_words(stream: &StreamName, words: &[&str]) -> bool {
-    if words.is_empty() {
-        return true;
+/// Looks for words, which are in lower case, in texts, which may be not.
+struct Search<'a> {
+    words: Vec<&'a str>,
+    /// The text at hand, in lower case.
+    text: String,
+}
+
+impl Search<'_> {
+    fn new(words: Vec<&str>) -> Search<'_> {
+        Search {
+            words,
+            text: String::new(),
+        }
     }
-    let text = stream.to_string().to_lowercase();
-    words.iter().all(|word| text.contains(word))
+
+    /// True when a text has all words.
+    fn finds(&mut self, text: &str) -> bool {
+        if self.words.is_empty() {
+            return true;
+        }
+        if text.is_ascii() {
+            self.text.clear();
+            self.text.push_str(text);
+            self.text.make_ascii_lowercase();
+        } else {
+            self.text = text.to_lowercase();
+        }
+        self.words.iter().all(|word| self.text.contains(word))
+    }
 }
 
 fn by_name(snapshot: &Snapshot, access: &Access, names: Vec<StreamName>) -> Result<Page, ApiError> {
