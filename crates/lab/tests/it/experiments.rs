@@ -381,7 +381,7 @@ fn server_asks_every_question_of_a_process_of_its_own() {
     );
     let reading = &report["figures"]["reading"];
     let rows = reading["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 9);
+    assert_eq!(rows.len(), 10);
     for row in rows {
         let connections = row["connections"].as_u64().unwrap();
         assert!([1, 3].contains(&connections), "{row}");
@@ -391,6 +391,18 @@ fn server_asks_every_question_of_a_process_of_its_own() {
     }
     assert!(reading["peak_bytes"].as_u64().unwrap() > 1 << 20);
     assert_judged(&report, 9);
+}
+
+/// The first answer to each question is looked at.
+#[test]
+fn server_searches_many_streams() {
+    let arguments = ["--part", "search", "--streams", "6000", "--seconds", "0.05"];
+    let (text, report) = lab("server", &arguments);
+    assert!(text.contains("| a search that finds one | 1 |"), "{text}");
+    let rows = report["figures"]["search"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row["asked"].as_u64().unwrap() >= 2));
+    assert_judged(&report, 4);
 }
 
 /// Each message that the broker took is in the database.

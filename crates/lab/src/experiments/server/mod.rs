@@ -1,7 +1,7 @@
 //! The server under load: client and server on one machine, payloads made beforehand.
 //!
 //! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP. `reading`: tiles, rows, newest values, bins, counts.
-//! `soak`: all of it at once for minutes.
+//! `search`: streams by words, of very many. `soak`: all of it at once for minutes.
 //!
 //! The server runs as a process of its own, so that its CPU time and memory are told apart from the client's. Each case gets a
 //! fresh database. What was acknowledged is looked for in the database after the server has stopped.
@@ -12,6 +12,7 @@ mod connection;
 mod fleet;
 mod idle;
 mod reading;
+mod search;
 mod soak;
 mod writing;
 
@@ -46,10 +47,13 @@ pub(crate) struct Arguments {
     /// Connections where many ask.
     #[arg(long, default_value_t = 16)]
     connections: usize,
+    /// Streams that are searched.
+    #[arg(long, default_value_t = 100_000)]
+    streams: usize,
     /// Minutes of `--part soak`.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// Only `idle`, only `writing`, or only `reading`; or `soak`, which is not done otherwise.
+    /// Only `idle`, only `writing`, only `reading`, or only `search`; or `soak`, which is not done otherwise.
     #[arg(long, default_value = "")]
     part: String,
     /// Only cases of writing whose name holds this, such as `late` or `64`.
@@ -62,6 +66,7 @@ struct Figures {
     idle: Option<idle::Figures>,
     writing: Option<writing::Figures>,
     reading: Option<reading::Figures>,
+    search: Option<search::Figures>,
     soak: Option<soak::Figures>,
 }
 
@@ -73,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         idle: None,
         writing: None,
         reading: None,
+        search: None,
         soak: None,
     };
     if wants("idle") {
@@ -83,6 +89,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wants("reading") {
         figures.reading = Some(reading::measure(&bench, arguments, &mut targets)?);
+    }
+    if wants("search") {
+        figures.search = Some(search::measure(&bench, arguments, &mut targets)?);
     }
     // Long, and no comparison: only when it is asked for.
     if arguments.part == "soak" {

@@ -28,12 +28,12 @@ pub(crate) struct Figures {
 
 /// What one question took, over all rounds.
 #[derive(Serialize)]
-struct Row {
-    question: &'static str,
+pub(super) struct Row {
+    pub(super) question: &'static str,
     connections: usize,
     asked: usize,
     per_second: f64,
-    p50_ms: f64,
+    pub(super) p50_ms: f64,
     p99_ms: f64,
     body_bytes: usize,
     server_cpu_us: f64,
@@ -47,8 +47,24 @@ pub(crate) fn measure(
     let dir = bench.path("reading");
     fill(&dir, arguments)?;
     let server = Server::start(&dir)?;
-    let questions = questions(arguments);
-    for question in &questions {
+    let rows = ask_all(bench, arguments, &server, &questions(arguments))?;
+    judge(&rows, targets);
+    let figures = Figures {
+        rows,
+        peak_bytes: server.used()?.peak_bytes,
+    };
+    server.stop()?;
+    Ok(figures)
+}
+
+/// Asks every question in every round, and prints what the answers took.
+pub(super) fn ask_all(
+    bench: &Bench,
+    arguments: &Arguments,
+    server: &Server,
+    questions: &[Question],
+) -> Result<Vec<Row>, Failure> {
+    for question in questions {
         question.check(server.addr)?;
     }
     let (warm_up, rounds) = bench.rounds();
@@ -57,7 +73,7 @@ pub(crate) fn measure(
     // Questions take turns, so that other work on the machine falls on all of them.
     for round in 0..warm_up + rounds {
         for (question, taken) in questions.iter().zip(&mut taken) {
-            let now = question.ask(&server, each)?;
+            let now = question.ask(server, each)?;
             if round >= warm_up {
                 taken.add(now);
             }
@@ -65,13 +81,7 @@ pub(crate) fn measure(
     }
     let rows: Vec<Row> = questions.iter().zip(taken).map(|(q, t)| t.row(q)).collect();
     print(&rows);
-    judge(&rows, targets);
-    let figures = Figures {
-        rows,
-        peak_bytes: server.used()?.peak_bytes,
-    };
-    server.stop()?;
-    Ok(figures)
+    Ok(rows)
 }
 
 /// One channel with a value a second, and a hundred devices with ten fields.
@@ -121,12 +131,12 @@ fn fill(dir: &Path, arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// A question in many forms, and what its answer must be.
-struct Question {
-    name: &'static str,
-    connections: usize,
-    requests: Vec<Vec<u8>>,
+pub(super) struct Question {
+    pub(super) name: &'static str,
+    pub(super) connections: usize,
+    pub(super) requests: Vec<Vec<u8>>,
     /// Looks whether the answer to the first one is right.
-    is_right: Box<dyn Fn(&Value) -> bool + Sync>,
+    pub(super) is_right: Box<dyn Fn(&Value) -> bool + Sync>,
 }
 
 fn questions(arguments: &Arguments) -> Vec<Question> {
@@ -160,7 +170,7 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
         .collect();
     let bins = arguments.points.min(1_000);
     let to = START + points * SECOND;
-    let whole = arguments.points;
+    let (whole, rows) = (arguments.points, arguments.rows);
     // As many forms of each tile as it takes to find none of them kept: with another order of fields it is another answer.
     let fields = ["time", "mean", "stddev", "count", "min", "max"];
     let turns: Vec<String> = (0..fields.len())
@@ -250,6 +260,12 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
                 "/api/v1/aggregate?channel={CHANNEL}&functions=count"
             ))],
             is_right: Box::new(move |v| v["channels"][0]["count"][0].as_u64() == Some(whole)),
+        },
+        Question {
+            name: "count of all rows of a table of 100 streams",
+            connections: 1,
+            requests: vec![get("/api/v1/count?table=fleet")],
+            is_right: Box::new(move |v| v["rows"].as_u64() == Some(rows * DEVICES)),
         },
     ]
 }
