@@ -4,6 +4,7 @@
 //! handler only asks about streams.
 
 pub(crate) mod aggregate;
+pub(crate) mod count;
 pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod last;
@@ -97,6 +98,7 @@ impl Route {
 pub(crate) fn all() -> Vec<Route> {
     [
         aggregate::routes(),
+        count::routes(),
         export::routes(),
         health::routes(),
         last::routes(),

@@ -178,10 +178,12 @@ enum Shows {
     List(&'static str),
     /// It sums over everything, and needs a token that reads everything.
     Sum(&'static str),
+    /// It counts rows: those of hidden ones are not counted.
+    Count(&'static str),
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 17] = [
+const LINES: [(&str, Shows); 19] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -220,6 +222,8 @@ const LINES: [(&str, Shows); 17] = [
     ),
     ("/api/v1/live", Shows::One("/api/v1/live?channel=STREAM.v")),
     ("/api/v1/storage", Shows::Sum("/api/v1/storage")),
+    ("/api/v1/count", Shows::Count("/api/v1/count")),
+    ("/api/v1/count", Shows::Count("/api/v1/count?search=id")),
 ];
 
 /// Puts a row into each of two streams.
@@ -275,6 +279,31 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
                     !other.contains("seen") && !other.contains("hidden"),
                     "{path}: {other}"
                 );
+            }
+            Shows::Count(path) => {
+                for (token, rows) in [("read seen", 1), ("read other", 0), ("read all", 2)] {
+                    let (status, text) = scene.ask("GET", path, Some(token), "");
+                    let counts: Value = serde_json::from_str(&text).unwrap();
+                    assert_eq!(
+                        (status, &counts["rows"]),
+                        (200, &json!(rows)),
+                        "{path}: {text}"
+                    );
+                }
+                // A table of which nothing may be read looks like none.
+                let of_table = |table: &str| {
+                    ask(
+                        &format!(
+                            "{path}{}table={table}",
+                            if path.contains('?') { '&' } else { '?' }
+                        ),
+                        table,
+                        "-",
+                        "read other",
+                    )
+                };
+                assert_eq!(of_table("cars"), of_table("vans"), "{path}");
+                assert_eq!(of_table("cars").0, 404, "{path}");
             }
             Shows::Sum(path) => {
                 for (token, status) in [("read seen", 403), ("read other", 403), ("read all", 200)]

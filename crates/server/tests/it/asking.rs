@@ -1,6 +1,7 @@
 //! The routes that read, over loopback: what they answer, and what they say to bad questions.
 
 mod aggregate;
+mod count;
 mod live;
 mod rows;
 mod streams;

@@ -1,0 +1,181 @@
+//! How many rows tables hold, over all of their streams that the asker may read.
+//!
+//! Invariant: rows count as a scan counts them: equal times that replace each other once, nothing that is deleted or has expired.
+//! A stream costs a walk over a few buckets, whatever it holds.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{self, Deadline, answer, found, not_found, now, query};
+use crate::routes::streams::{Wanted, words};
+use crate::routes::{Needs, Route};
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use headwater::{Bins, ClosedRange, Snapshot, StreamName, SummarySpec};
+use headwater_wire::query::QueryError;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/count", Needs::Read, count)]
+}
+
+/// The answer. Its names are a promise.
+#[derive(Debug, Default, Serialize)]
+struct Counts {
+    tables: Vec<TableCount>,
+    rows: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct TableCount {
+    table: String,
+    /// Those with a row in the range.
+    streams: u64,
+    rows: u64,
+    /// Of each field asked for, its values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<BTreeMap<String, u64>>,
+}
+
+/// What is counted.
+#[derive(Debug)]
+struct Asked {
+    wanted: Wanted,
+    range: ClosedRange,
+    fields: Option<Vec<String>>,
+}
+
+async fn count(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let asked = Asked::of(&uri)?;
+    let counts = app
+        .blocking(move |app| {
+            let deadline = Deadline::after(app.settings.request_timeout);
+            asked.counts(&app.db.snapshot()?, &access, deadline)
+        })
+        .await?;
+    let body = serde_json::to_vec(&counts).map_err(|error| {
+        tracing::error!(%error, "writing JSON failed");
+        ApiError::internal()
+    })?;
+    Ok(answer(request::JSON, body))
+}
+
+impl Asked {
+    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+        let query = query(uri, &["table", "search", "from", "to", "fields"])?;
+        let table = query.one("table")?.map(str::to_owned);
+        let fields = query.list("fields")?.map(|mut fields| {
+            fields.sort_unstable();
+            fields.dedup();
+            fields
+        });
+        if let (Some(_), None) = (&fields, &table) {
+            let reason = "fields belong to a table: name it with `table`";
+            let text = query.one("fields")?.unwrap_or_default();
+            return Err(QueryError::value("fields", reason, text).into());
+        }
+        Ok(Asked {
+            wanted: Wanted {
+                table,
+                words: words(query.one("search")?.unwrap_or_default())?,
+            },
+            range: query.range(now())?,
+            fields,
+        })
+    }
+
+    fn counts(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        deadline: Deadline,
+    ) -> Result<Counts, ApiError> {
+        let mut counts = Counts::default();
+        // A table is there for who may read everything, or one of its streams.
+        if let (Some(table), true) = (&self.wanted.table, access.reads_all())
+            && snapshot.table_names().contains(table)
+        {
+            counts.tables.push(self.nothing_of(snapshot, table)?);
+        }
+        let mut failed = None;
+        self.wanted
+            .walk(snapshot, access, None, deadline, &mut |stream| {
+                let added = deadline
+                    .check()
+                    .and_then(|()| self.add(snapshot, &stream, &mut counts));
+                failed = added.err();
+                failed.is_none()
+            })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if let (Some(table), []) = (&self.wanted.table, &*counts.tables) {
+            return Err(not_found("table", table));
+        }
+        counts.rows = counts.tables.iter().map(|t| t.rows).sum();
+        Ok(counts)
+    }
+
+    /// A table that may be seen, before anything of it is counted.
+    fn nothing_of(&self, snapshot: &Snapshot, table: &str) -> Result<TableCount, ApiError> {
+        let fields = match &self.fields {
+            None => None,
+            Some(fields) => {
+                let known = found(snapshot.fields(table))?.unwrap_or_default();
+                let is_known = |field: &&String| known.iter().any(|(name, _)| name == *field);
+                if let Some(unknown) = fields.iter().find(|f| !is_known(f)) {
+                    return Err(not_found("field", unknown));
+                }
+                Some(fields.iter().map(|f| (f.clone(), 0)).collect())
+            }
+        };
+        Ok(TableCount {
+            table: table.to_owned(),
+            streams: 0,
+            rows: 0,
+            fields,
+        })
+    }
+
+    fn add(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamName,
+        counts: &mut Counts,
+    ) -> Result<(), ApiError> {
+        let is_new = |last: &TableCount| last.table != stream.table();
+        if counts.tables.last().is_none_or(is_new) {
+            counts
+                .tables
+                .push(self.nothing_of(snapshot, stream.table())?);
+        }
+        let spec = SummarySpec {
+            range: self.range,
+            bins: Bins::Whole,
+            fields: self.fields.clone().unwrap_or_default(),
+        };
+        // One that was dropped meanwhile has no rows.
+        let bins = found(snapshot.summary(stream, &spec))?.unwrap_or_default();
+        let Some(table) = counts.tables.last_mut() else {
+            return Ok(());
+        };
+        for bin in bins {
+            table.streams += u64::from(bin.rows > 0);
+            table.rows += bin.rows;
+            let Some(values) = &mut table.fields else {
+                continue;
+            };
+            for (field, aggregate) in spec.fields.iter().zip(&bin.aggregates) {
+                *values.entry(field.clone()).or_default() += aggregate.count;
+            }
+        }
+        Ok(())
+    }
+}
