@@ -16,6 +16,7 @@ mod chart;
 mod commands;
 mod failure;
 mod grid;
+mod http;
 mod input;
 mod late;
 mod output;

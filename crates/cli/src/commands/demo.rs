@@ -8,10 +8,12 @@
 
 use crate::arguments::parse_duration;
 use crate::failure::Failure;
+use crate::http::{agent, is_refused_tls};
 use clap::Args;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often what has arrived is sent.
@@ -38,6 +40,10 @@ pub(crate) struct Demo {
         default_value = "http://127.0.0.1:7373"
     )]
     url: String,
+
+    /// Certificates in PEM that the server's must be one of or be signed by, under https: [default: those that the system trusts]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 
     /// Token that may write the table `simulated`, if the server wants one
     #[arg(
@@ -83,17 +89,8 @@ impl Demo {
             return Err(Failure::usage("--sigma: expected 0 to 5"));
         }
         let base = self.url.trim_end_matches('/');
-        if base.starts_with("https:") {
-            return Err(Failure::usage(
-                "--url: the demo speaks plain HTTP; run it on the machine of the server, or through a proxy",
-            ));
-        }
         let sender = Sender {
-            agent: ureq::Agent::config_builder()
-                .http_status_as_error(false)
-                .timeout_global(Some(Duration::from_secs(30)))
-                .build()
-                .into(),
+            agent: agent(base, self.ca.as_deref(), Duration::from_secs(30))?,
             url: format!("{base}/api/v2/write?bucket=demo&precision=ns"),
             token: self.token.clone(),
         };
@@ -159,6 +156,12 @@ impl Sender {
             }
             let mut answer = match request.send(&body) {
                 Ok(answer) => answer,
+                Err(error) if is_refused_tls(&error) => {
+                    return Err(Failure::failed(format!(
+                        "{}: {error}; name the server's certificate, or its issuer's, with --ca",
+                        self.url
+                    )));
+                }
                 Err(error) if attempt < 5 => {
                     eprintln!("headwater: {}: {error}; trying again", self.url);
                     std::thread::sleep(Duration::from_secs(1));
@@ -333,6 +336,7 @@ mod tests {
         Demo {
             live: true,
             url: String::new(),
+            ca: None,
             token: None,
             sensors: 3,
             interval: 1_000_000_000,

@@ -30,7 +30,11 @@ impl Served {
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let addr = line.trim_end().strip_prefix("http://").map(str::to_owned);
+        let line = line.trim_end();
+        let addr = line
+            .strip_prefix("http://")
+            .or_else(|| line.strip_prefix("https://"))
+            .map(str::to_owned);
         let Some(addr) = addr else {
             let mut said = String::new();
             child
@@ -346,11 +350,52 @@ fn simulated_sensors_send_to_a_running_server() {
         (Some(1), true),
         "{said}"
     );
-    assert_eq!(demo(&["--url", "https://localhost"]).0, Some(2));
+    for wrong in [
+        &["--url", "localhost:7373"][..],
+        &["--url", "http://localhost:7373", "--ca", "ca.pem"],
+        &["--url", "https://localhost:7373", "--ca", "/nowhere/ca.pem"],
+    ] {
+        assert_eq!(demo(wrong).0, Some(2), "{wrong:?}");
+    }
     assert_eq!(
         program().arg("demo").output().unwrap().status.code(),
         Some(2)
     );
+}
+
+#[test]
+fn the_demo_sends_over_tls_to_a_server_it_can_verify_and_to_no_other() {
+    let bench = Bench::new();
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names.clone()).unwrap();
+    let cert = bench.file("cert.pem", made.cert.pem());
+    let key = bench.file("key.pem", made.signing_key.serialize_pem());
+    let other = rcgen::generate_simple_self_signed(names).unwrap();
+    let other = bench.file("other.pem", other.cert.pem());
+    let served = Served::start(
+        &bench.db(),
+        &["--tls-cert", text(&cert), "--tls-key", text(&key)],
+    );
+    let url = format!("https://{}", served.addr);
+    let demo = |ca: &Path| {
+        let output = program()
+            .args(["demo", "--live", "--for", "1s", "--sensors", "3"])
+            .args(["--history", "2m", "--url", &url, "--ca", text(ca)])
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = demo(&other);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("--ca") && !said.contains("again"), "{said}");
+    let (code, said) = demo(&cert);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(served.end("-TERM").code, 0);
+    let last = bench.run("last", &["simulated"]).ok();
+    assert!(last.stdout.contains("temperature"), "{last:?}");
 }
 
 #[test]
