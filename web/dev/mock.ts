@@ -186,6 +186,21 @@ function storage(): unknown {
     })),
     partitions,
     memory: { used: 41_000_000, budget: 64 * 1024 * 1024 },
+    mqtt: {
+      broker: "mqtts://broker.example:8883",
+      connected: true,
+      connects: 2,
+      failures: 1,
+      subscriptions: 3,
+      subscriptions_refused: 0,
+      received: 48_210,
+      skipped: 0,
+      done: 48_207,
+      waiting: 3,
+      values: 96_400,
+      retries: 0,
+      refused: { E_TYPE: 12, E_TIME: 2 },
+    },
     late: {
       share: 0.048,
       histogram: [1, 4, 16, 64, 256, 1024, 4096, 16_384].map((le, k) => ({

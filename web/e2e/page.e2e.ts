@@ -313,6 +313,8 @@ test("storage tells sizes, amplification, partitions and late data", async () =>
     "after 81\u202f920 events",
     "weather",
     "60 partitions",
+    "mqtts://broker.example:8883",
+    "E_TYPE",
   ]) {
     expect(text).toContain(part);
   }

@@ -32,6 +32,9 @@ pub(crate) struct App {
     pub(crate) live: Arc<Hub>,
     /// Formatted tiles.
     pub(crate) tiles: TileCache,
+    /// What is counted of messages from a broker; all zero without one.
+    #[cfg(feature = "mqtt")]
+    pub(crate) messages: Arc<crate::mqtt::Figures>,
     /// SQL over the database.
     #[cfg(feature = "sql")]
     pub(crate) query: headwater_query::Query,

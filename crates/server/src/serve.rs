@@ -108,6 +108,20 @@ impl Server {
     /// When the address is taken or may not be served with these settings, a certificate or the tokens cannot be read, or the
     /// database cannot be opened.
     pub async fn start(settings: Settings) -> Result<Server, StartError> {
+        Server::start_with(settings, None).await
+    }
+
+    /// As [`Server::start`], over a database that is open already: that of a program which lets others look at its data, or
+    /// one whose files are not those of the system. Of the settings, those of the engine are not used, but for the directory,
+    /// where the tokens are. The database is closed at the end.
+    ///
+    /// # Errors
+    /// As [`Server::start`], but for those of opening the database.
+    pub async fn over(db: Database, settings: Settings) -> Result<Server, StartError> {
+        Server::start_with(settings, Some(db)).await
+    }
+
+    async fn start_with(settings: Settings, open: Option<Database>) -> Result<Server, StartError> {
         let addr = settings.http_addr;
         let guard = Guard::new(TokenFile::of_database(settings.db()))?;
         let certificate = Certificate::new(&settings)?.map(Arc::new);
@@ -133,11 +147,16 @@ impl Server {
                 Some(bound.map_err(|source| StartError::ListenPostgres { addr, source })?)
             }
         };
-        let options = settings.engine.clone();
-        let db = tokio::task::spawn_blocking(|| Database::open(options))
-            .await
-            .map_err(std::io::Error::other)?
-            .map_err(|source| database(&settings, source))?;
+        let db = match open {
+            Some(db) => db,
+            None => {
+                let options = settings.engine.clone();
+                tokio::task::spawn_blocking(|| Database::open(options))
+                    .await
+                    .map_err(std::io::Error::other)?
+                    .map_err(|source| database(&settings, source))?
+            }
+        };
         told(&settings, addr, &db, &guard);
         let live = Arc::default();
         #[cfg(feature = "mqtt")]
@@ -174,6 +193,11 @@ impl Server {
             started: Instant::now(),
             live,
             tiles: TileCache::new(settings.tile_cache),
+            #[cfg(feature = "mqtt")]
+            messages: source
+                .as_ref()
+                .map(|source| Arc::clone(&source.figures))
+                .unwrap_or_default(),
             settings,
         };
         Ok(Server {

@@ -101,6 +101,7 @@ test("storage takes what there is", () => {
     late: null,
     write_amplification: { events: 1.5, by_cause: { flush: 3, odd: "x" } },
     partitions: [{ bytes: 5, start: "-1" }],
+    mqtt: { broker: "mqtt://b:1883", connected: true, waiting: 0, refused: { E_TYPE: 2, E_TIME: 3 } },
   });
   expect(use).toMatchObject({
     version: "1",
@@ -111,6 +112,17 @@ test("storage takes what there is", () => {
     tables: [],
   });
   expect(use.partitions[0]?.start).toBe(-1n);
+  expect(use.broker).toMatchObject({
+    broker: "mqtt://b:1883",
+    connected: true,
+    waiting: 0,
+    received: undefined,
+    refused: [
+      ["E_TIME", 3],
+      ["E_TYPE", 2],
+    ],
+  });
+  expect(readStorage({ mqtt: null }).broker).toBeUndefined();
 });
 
 test("server-sent events are divided right, wherever the pieces are cut", () => {

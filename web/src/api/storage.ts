@@ -38,6 +38,20 @@ export interface LateUse {
   }[];
 }
 
+/** What comes from a broker of messages; counts since the server started. */
+export interface BrokerUse {
+  readonly broker: string;
+  readonly connected: boolean;
+  readonly subscriptions: number | undefined;
+  readonly subscriptionsRefused: number | undefined;
+  readonly received: number | undefined;
+  readonly done: number | undefined;
+  readonly waiting: number | undefined;
+  readonly values: number | undefined;
+  /** Messages and rows refused, by code. */
+  readonly refused: readonly (readonly [string, number])[];
+}
+
 export interface StorageUse {
   readonly version: string | undefined;
   readonly uptimeSeconds: number | undefined;
@@ -57,6 +71,7 @@ export interface StorageUse {
   readonly partitions: readonly PartitionUse[];
   readonly partitionsTotal: number | undefined;
   readonly late: LateUse | undefined;
+  readonly broker: BrokerUse | undefined;
 }
 
 export async function fetchStorage(client: Client, signal?: AbortSignal): Promise<Outcome<StorageUse>> {
@@ -118,6 +133,23 @@ export function readStorage(body: Json): StorageUse {
     }),
     partitionsTotal: number(body["partitions_total"]),
     late: late ? readLate(late) : undefined,
+    broker: readBroker(object(body["mqtt"])),
+  };
+}
+
+function readBroker(json: Json | undefined): BrokerUse | undefined {
+  const broker = text(json?.["broker"]);
+  if (!json || broker === undefined) return undefined;
+  return {
+    broker,
+    connected: json["connected"] === true,
+    subscriptions: number(json["subscriptions"]),
+    subscriptionsRefused: number(json["subscriptions_refused"]),
+    received: number(json["received"]),
+    done: number(json["done"]),
+    waiting: number(json["waiting"]),
+    values: number(json["values"]),
+    refused: counts(json["refused"]),
   };
 }
 

@@ -2,7 +2,14 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError } from "../api/client";
-import { fetchStorage, type LateUse, type PartitionUse, type StorageUse, type TableUse } from "../api/storage";
+import {
+  fetchStorage,
+  type BrokerUse,
+  type LateUse,
+  type PartitionUse,
+  type StorageUse,
+  type TableUse,
+} from "../api/storage";
 import { useEmitter, useShared } from "../context";
 import { formatBytes, formatCount, formatShare, formatValue } from "../lib/format";
 import { DAY, formatInstant, formatLength, type Instant, type Zone } from "../lib/time";
@@ -87,6 +94,7 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
         </Card>
         <Late late={use.late} />
       </div>
+      {use.broker && <Broker use={use.broker} />}
       <Card title="Tables">
         {use.tables.length > 0 ? (
           <div class="scroll">
@@ -133,6 +141,37 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
         )}
       </Card>
     </>
+  );
+}
+
+function Broker({ use }: { use: BrokerUse }): JSX.Element {
+  const count = (value: number | undefined): string => map(value, formatCount) ?? "not available";
+  return (
+    <Card title="Messages from a broker">
+      <dl class="pairs">
+        <dt>{use.broker}</dt>
+        <dd>{use.connected ? "connected" : "not connected"}</dd>
+        <dt>Subscriptions</dt>
+        <dd>
+          {count(use.subscriptions)}
+          {use.subscriptionsRefused ? `, ${formatCount(use.subscriptionsRefused)} of them refused by the broker` : ""}
+        </dd>
+        <dt>Messages received</dt>
+        <dd>{count(use.received)}</dd>
+        <dt>Stored or refused</dt>
+        <dd>{count(use.done)}</dd>
+        <dt>Waiting</dt>
+        <dd>{count(use.waiting)}</dd>
+        <dt>Values stored</dt>
+        <dd>{count(use.values)}</dd>
+      </dl>
+      {use.refused.length > 0 && (
+        <>
+          <h3>Refused, by code</h3>
+          <Bars rows={use.refused.map(([code, refused]) => [code, refused])} format={formatCount} />
+        </>
+      )}
+    </Card>
   );
 }
 

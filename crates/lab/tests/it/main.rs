@@ -7,5 +7,6 @@
 )]
 
 mod experiments;
+mod full_disk;
 mod tidy;
 mod wa;

@@ -1,11 +1,15 @@
 //! What is counted of messages.
 
+use crate::settings::Mqtt;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabel {
@@ -26,7 +30,27 @@ pub(crate) struct Figures {
     pub(super) values: Counter,
     pub(super) retries: Counter,
     refused: Family<CodeLabel, Counter>,
+    /// The same once more: a family does not tell which labels it has.
+    refused_by_code: Mutex<BTreeMap<&'static str, u64>>,
     pub(super) seconds: Histogram,
+}
+
+/// What people are told of a broker. Its names are a promise.
+#[derive(Debug, Serialize)]
+pub(crate) struct BrokerState {
+    broker: String,
+    connected: bool,
+    connects: u64,
+    failures: u64,
+    subscriptions: usize,
+    subscriptions_refused: i64,
+    received: u64,
+    skipped: u64,
+    done: u64,
+    waiting: i64,
+    values: u64,
+    retries: u64,
+    refused: BTreeMap<&'static str, u64>,
 }
 
 impl Default for Figures {
@@ -43,6 +67,7 @@ impl Default for Figures {
             values: Counter::default(),
             retries: Counter::default(),
             refused: Family::default(),
+            refused_by_code: Mutex::default(),
             // 0.5 ms to 131 s.
             seconds: Histogram::new(exponential_buckets(0.000_5, 4.0, 10)),
         }
@@ -55,6 +80,26 @@ impl Figures {
         self.refused
             .get_or_create(&CodeLabel { code })
             .inc_by(count);
+        *self.refused_by_code.lock().entry(code).or_default() += count;
+    }
+
+    /// What is known of the broker that these settings name; `None` without one.
+    pub(crate) fn state(&self, settings: &Mqtt) -> Option<BrokerState> {
+        Some(BrokerState {
+            broker: settings.broker.as_ref()?.to_string(),
+            connected: self.connected.get() > 0,
+            connects: self.connects.get(),
+            failures: self.failures.get(),
+            subscriptions: settings.subscriptions.len(),
+            subscriptions_refused: self.subscriptions_refused.get(),
+            received: self.received.get(),
+            skipped: self.skipped.get(),
+            done: self.acknowledged.get(),
+            waiting: self.waiting.get(),
+            values: self.values.get(),
+            retries: self.retries.get(),
+            refused: self.refused_by_code.lock().clone(),
+        })
     }
 
     /// There is no connection now.

@@ -21,7 +21,7 @@ mod figures;
 mod options;
 mod storing;
 
-pub(crate) use figures::Figures;
+pub(crate) use figures::{BrokerState, Figures};
 
 use crate::app::App;
 use crate::serve::StartError;

@@ -3,6 +3,8 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
+#[cfg(feature = "mqtt")]
+use crate::mqtt::BrokerState;
 use crate::request::{self, answer, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
@@ -12,6 +14,10 @@ use headwater::{LateReport, PartitionInfo, Stats};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// This server takes no messages.
+#[cfg(not(feature = "mqtt"))]
+type BrokerState = ();
 
 /// Partitions of an answer: the largest.
 const PARTITIONS_MAX: usize = 200;
@@ -40,6 +46,8 @@ struct Storage {
     partitions: Vec<Partition>,
     memory: Memory,
     late: Late,
+    /// What comes from a broker; nothing without one.
+    mqtt: Option<BrokerState>,
 }
 
 #[derive(Debug, Serialize)]
@@ -210,6 +218,10 @@ impl Storage {
                 budget: app.db.memory_budget_bytes() as u64,
             },
             late: Late::of(late),
+            #[cfg(feature = "mqtt")]
+            mqtt: app.messages.state(&app.settings.mqtt),
+            #[cfg(not(feature = "mqtt"))]
+            mqtt: None,
         }
     }
 }

@@ -166,6 +166,34 @@ fn every_payload_comes_in_and_bad_ones_are_counted_and_skipped() {
     }
     assert_eq!(figure(&server, "headwater_mqtt_messages_waiting"), 0.0);
     assert_eq!(figure(&server, "headwater_mqtt_connects_total"), 1.0);
+    let mut answer = client().get(server.url("/api/v1/storage")).call().unwrap();
+    let told = &crate::support::json(&mut answer)["mqtt"];
+    let done = (before + sent.len() as f64) as u64;
+    assert_eq!(told["broker"], format!("mqtt://127.0.0.1:{}", broker.port));
+    assert_eq!(
+        (
+            &told["connected"],
+            &told["connects"],
+            &told["subscriptions"],
+            &told["subscriptions_refused"]
+        ),
+        (&true.into(), &1.into(), &4.into(), &0.into()),
+        "{told}"
+    );
+    assert_eq!(
+        (&told["done"], &told["waiting"]),
+        (&done.into(), &0.into()),
+        "{told}"
+    );
+    assert_eq!(
+        (
+            &told["refused"]["E_TYPE"],
+            &told["refused"]["E_PARSE"],
+            &told["refused"]["E_TIME"]
+        ),
+        (&2.into(), &2.into(), &1.into()),
+        "{told}"
+    );
     drop(server);
     let db = Database::open(headwater::Options::new(dir.path().join("db"))).unwrap();
     let machine = StreamName::new("machines", [("site", "oslo"), ("device", "pump 1")]);

@@ -319,6 +319,7 @@ fn storage_tells_what_is_there() {
     assert!(storage["bytes_per_event"].as_f64().unwrap() > 0.0);
     assert_eq!(storage["write_amplification"]["by_cause"]["flush"], 6_004);
     assert_eq!(storage["memory"]["budget"], 64 << 20);
+    assert_eq!(storage.get("mqtt"), Some(&value!(null)));
     let late = &storage["late"];
     assert!(
         late["policy"].as_str().unwrap().starts_with("adaptive: "),
