@@ -181,6 +181,7 @@ impl Wanted {
                 let Some(found) = found else { break };
                 page.streams.extend(found.streams);
                 if page.total >= TOTAL_MAX && page.has_more {
+                    page.total = TOTAL_MAX;
                     return Ok(page);
                 }
                 last = found.next;
