@@ -16,6 +16,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Texts longer than this are not kept.
 const TEXT_MAX: usize = 16 << 10;
@@ -76,6 +77,9 @@ pub(crate) struct ReadKey {
 pub(crate) struct Plans {
     kept: Cache<PlanKey, Arc<dyn ExecutionPlan>>,
     read: Cache<ReadKey, Arc<Described>>,
+    /// The newest definitions that something was kept for. What was kept for older ones is not asked for any more, and holds
+    /// the streams of its tables in memory.
+    definitions: AtomicU64,
 }
 
 impl std::fmt::Debug for Plans {
@@ -92,7 +96,18 @@ impl Plans {
         Plans {
             kept: Cache::new(most),
             read: Cache::new(most),
+            definitions: AtomicU64::new(0),
         }
+    }
+
+    /// Lets go of what was kept for older definitions; false when these are older ones themselves.
+    fn renew(&self, definitions: u64) -> bool {
+        let known = self.definitions.fetch_max(definitions, Ordering::Relaxed);
+        if known < definitions {
+            self.kept.clear();
+            self.read.clear();
+        }
+        known <= definitions
     }
 
     /// Plans that are kept.
@@ -106,7 +121,9 @@ impl Plans {
     }
 
     pub(crate) fn put_read(&self, key: ReadKey, described: &Arc<Described>) {
-        self.read.insert(key, Arc::clone(described));
+        if self.renew(key.plan.definitions) {
+            self.read.insert(key, Arc::clone(described));
+        }
     }
 
     /// A plan, ready to be run once more.
@@ -119,6 +136,7 @@ impl Plans {
         // What is kept must never be run itself: it would collect what it measures, and what it joined.
         if let Ok(plan) =
             datafusion::physical_plan::execution_plan::reset_plan_states(Arc::clone(plan))
+            && self.renew(key.definitions)
         {
             self.kept.insert(key, plan);
         }

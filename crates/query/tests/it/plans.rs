@@ -66,6 +66,8 @@ fn a_prepared_statement_is_planned_once_for_the_same_values_and_sees_what_change
         lake.done("INSERT INTO pump (time, id, temp) VALUES (now(), 'a', 11)")
             .await;
         assert_eq!(run(&prepared, values("a", 10.0)).await, ["a|11.0"]);
+        // What was kept for the tables and streams of before is let go.
+        assert_eq!(lake.query.plans(), 1);
     });
 }
 
