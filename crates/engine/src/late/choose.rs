@@ -5,7 +5,7 @@
 //! Failure: none; settings are checked where they come in.
 
 use super::law::DelayLaw;
-use super::model::{Candidate, Configuration, Prediction, predict_in_full};
+use super::model::{Candidate, Configuration, Outline};
 use super::{LatePolicy, MergeScope, Split};
 use crate::Error;
 use std::fmt;
@@ -253,17 +253,12 @@ impl Space {
 
     /// A prediction, with late runs or without, whichever writes less.
     #[must_use]
-    pub fn rank(&self, candidate: Candidate, law: &dyn DelayLaw) -> Ranked {
-        let with = |late_runs_max: usize| -> Prediction {
-            let configuration = Configuration {
-                late_runs_max,
-                ..self.configuration
-            };
-            predict_in_full(&candidate, &configuration, law)
-        };
-        let runs = with(self.configuration.late_runs_max);
+    pub fn rank<L: DelayLaw + ?Sized>(&self, candidate: Candidate, law: &L) -> Ranked {
+        let outline = Outline::new(&candidate, self.configuration.memory_events, law);
+        let runs = outline.predict(self.configuration.late_runs_max);
         let predicted = if self.configuration.late_runs_max > 0 {
-            runs.write_amplification.min(with(0).write_amplification)
+            let without = outline.predict(0).write_amplification;
+            runs.write_amplification.min(without)
         } else {
             runs.write_amplification
         };
@@ -283,7 +278,7 @@ impl Space {
 
     /// All candidates by what they cost, the least first; `in_force` among them.
     #[must_use]
-    pub fn ranking(&self, in_force: Candidate, law: &dyn DelayLaw) -> Vec<Ranked> {
+    pub fn ranking<L: DelayLaw + ?Sized>(&self, in_force: Candidate, law: &L) -> Vec<Ranked> {
         let mut out: Vec<Ranked> = self
             .candidates()
             .into_iter()

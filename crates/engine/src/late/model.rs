@@ -29,6 +29,10 @@ const FAR_FLUSHES: Grouping = (16.0, 1.15);
 const FAR_LEAVES: Grouping = (24.0, 1.15);
 /// Leaves whose ages are within this part of each other are touched alike.
 const ALIKE: f64 = 0.2;
+/// Ages that are this many times further than the frontier may be old are taken together.
+const FAR_AGES: f64 = 16.0;
+/// An age is known well enough when it moves by less than this part of a leaf.
+const SETTLED: f64 = 1e-4;
 /// No sum goes on beyond this age, in events.
 const AGE_MAX: f64 = 1e12;
 
@@ -63,7 +67,11 @@ pub struct Configuration {
 /// assert!(better < predict(&conventional, &configuration, &law));
 /// ```
 #[must_use]
-pub fn predict(candidate: &Candidate, configuration: &Configuration, law: &dyn DelayLaw) -> f64 {
+pub fn predict<L: DelayLaw + ?Sized>(
+    candidate: &Candidate,
+    configuration: &Configuration,
+    law: &L,
+) -> f64 {
     predict_in_full(candidate, configuration, law).write_amplification
 }
 
@@ -82,65 +90,91 @@ pub struct Prediction {
 
 /// As [`predict`], with what the prediction is made of.
 #[must_use]
-pub fn predict_in_full(
+pub fn predict_in_full<L: DelayLaw + ?Sized>(
     candidate: &Candidate,
     configuration: &Configuration,
-    law: &dyn DelayLaw,
+    law: &L,
 ) -> Prediction {
-    let memory = configuration.memory_events.max(2.0);
-    let policy = &candidate.policy;
-    let flank = match policy.split {
-        Split::Conventional => memory,
-        Split::Separate { flank_share } => flank_capacity(memory as usize, flank_share) as f64,
-    };
-    let retain = f64::from(policy.retain_events).min(flank - 1.0);
-    let setting = Setting {
-        law,
-        leaf: f64::from(candidate.leaf_events.max(1)),
-        frontier: Frontier::new(law, retain),
-        at_zero: law.tail(0.0),
-    };
-    let scope = policy.merge_scope;
-    let runs = configuration.late_runs_max;
-    // Events of a flush in all, in order, and the late buffer's capacity.
-    let (cycle, flushed, capacity) = match policy.split {
-        Split::Conventional => {
-            let cycle = memory - retain;
-            let flushed = setting.in_order_within(cycle).clamp(1.0, cycle);
-            (cycle, flushed, cycle - flushed)
-        }
-        Split::Separate { .. } => {
-            let flushed = (flank - retain).max(1.0);
-            let cycle = solve(|s| setting.in_order_within(s), flushed).max(flushed);
-            (cycle, flushed, memory - flank)
-        }
-    };
-    let late_share = 1.0 - flushed / cycle;
-    let rewritten = if late_share < NEGLIGIBLE * 1e-3 {
-        0.0
-    } else {
-        match (policy.split, scope) {
-            (Split::Conventional, MergeScope::Overlap) if runs == 0 => {
-                setting.conventional_overlap(cycle)
+    Outline::new(candidate, configuration.memory_events, law).predict(configuration.late_runs_max)
+}
+
+/// What is known of a candidate before it is said how many late runs may wait.
+pub(super) struct Outline<'a, L: ?Sized> {
+    setting: Setting<'a, L>,
+    policy: LatePolicy,
+    /// Events of a flush in all, in order, and the late buffer's capacity.
+    cycle: f64,
+    flushed: f64,
+    capacity: f64,
+}
+
+impl<'a, L: DelayLaw + ?Sized> Outline<'a, L> {
+    /// For so many events of memory.
+    pub(super) fn new(candidate: &Candidate, memory_events: f64, law: &'a L) -> Outline<'a, L> {
+        let memory = memory_events.max(2.0);
+        let policy = candidate.policy;
+        let flank = match policy.split {
+            Split::Conventional => memory,
+            Split::Separate { flank_share } => flank_capacity(memory as usize, flank_share) as f64,
+        };
+        let retain = f64::from(policy.retain_events).min(flank - 1.0);
+        let setting = Setting {
+            law,
+            leaf: f64::from(candidate.leaf_events.max(1)),
+            frontier: Frontier::new(law, retain),
+            at_zero: law.tail(0.0),
+        };
+        let (cycle, flushed, capacity) = match policy.split {
+            Split::Conventional => {
+                let cycle = memory - retain;
+                let flushed = setting.in_order_within(cycle).clamp(1.0, cycle);
+                (cycle, flushed, cycle - flushed)
             }
-            (Split::Conventional, MergeScope::Touched) if runs == 0 => {
-                setting.conventional_touched(cycle)
+            Split::Separate { .. } => {
+                let flushed = (flank - retain).max(1.0);
+                let cycle = solve(|s| setting.in_order_within(s), flushed).max(flushed);
+                (cycle, flushed, memory - flank)
             }
-            _ => setting.separate(cycle, flushed, capacity, scope, runs),
+        };
+        Outline {
+            setting,
+            policy,
+            cycle,
+            flushed,
+            capacity,
         }
-    };
-    let rewritten = rewritten.max(0.0);
-    // What waited in runs was written as such before.
-    let in_runs = if runs > 0 { late_share } else { 0.0 };
-    Prediction {
-        write_amplification: 1.0 + rewritten + in_runs,
-        flushed_events: flushed,
-        late_share,
-        rewritten_per_late: if late_share > 0.0 {
-            rewritten / late_share
-        } else {
+    }
+
+    /// The prediction with up to so many late runs.
+    pub(super) fn predict(&self, late_runs_max: usize) -> Prediction {
+        let (setting, cycle, flushed) = (&self.setting, self.cycle, self.flushed);
+        let late_share = 1.0 - flushed / cycle;
+        let rewritten = if late_share < NEGLIGIBLE * 1e-3 {
             0.0
-        },
+        } else {
+            match (self.policy.split, self.policy.merge_scope) {
+                (Split::Conventional, MergeScope::Overlap) if late_runs_max == 0 => {
+                    setting.conventional_overlap(cycle)
+                }
+                (Split::Conventional, MergeScope::Touched) if late_runs_max == 0 => {
+                    setting.conventional_touched(cycle)
+                }
+                (_, scope) => setting.separate(cycle, flushed, self.capacity, scope, late_runs_max),
+            }
+        };
+        let rewritten = rewritten.max(0.0);
+        // What waited in runs was written as such before.
+        let in_runs = if late_runs_max > 0 { late_share } else { 0.0 };
+        Prediction {
+            write_amplification: 1.0 + rewritten + in_runs,
+            flushed_events: flushed,
+            late_share,
+            rewritten_per_late: if late_share > 0.0 {
+                rewritten / late_share
+            } else {
+                0.0
+            },
+        }
     }
 }
 
@@ -150,27 +184,41 @@ struct Frontier {
     older: Vec<f64>,
     /// Its mean age.
     age: f64,
+    /// The sum of P(it is older than b − ½), and the mean of b + ½ weighted with them.
+    weight: f64,
+    middle: f64,
 }
 
 impl Frontier {
-    fn new(law: &dyn DelayLaw, retain: f64) -> Frontier {
+    fn new<L: DelayLaw + ?Sized>(law: &L, retain: f64) -> Frontier {
         if retain >= 1.0 {
             // Of the events younger than it, those that have arrived are the ones kept back.
-            let arrived = |age: f64| age - law.tail(0.0) + law.tail(age);
+            let at_zero = law.tail(0.0);
+            let arrived = |age: f64| age - at_zero + law.tail(age);
             return Frontier {
                 older: Vec::new(),
                 age: solve(arrived, retain + 0.5),
+                weight: 0.0,
+                middle: 0.0,
             };
         }
         let mut older = Vec::new();
         let mut probability = 1.0;
-        let mut age = 0.0;
+        let (mut age, mut weight, mut sum) = (0.0, 0.0, 0.0);
         while probability > NEGLIGIBLE && older.len() < 4096 {
-            probability *= law.survival(older.len() as f64 + 0.5);
+            let place = older.len() as f64 + 0.5;
+            weight += probability;
+            sum += probability * place;
+            probability *= law.survival(place);
             older.push(probability);
             age += probability;
         }
-        Frontier { older, age }
+        Frontier {
+            older,
+            age,
+            weight,
+            middle: sum / weight,
+        }
     }
 }
 
@@ -226,8 +274,8 @@ fn common_divisor(a: f64, b: f64) -> f64 {
     a
 }
 
-struct Setting<'a> {
-    law: &'a dyn DelayLaw,
+struct Setting<'a, L: ?Sized> {
+    law: &'a L,
     leaf: f64,
     frontier: Frontier,
     /// J(0).
@@ -250,6 +298,16 @@ struct Phase {
     flushed: f64,
 }
 
+/// Leaves of a flush of which the law says about the same.
+struct LeafGroup {
+    /// Age of the oldest of their events, from the border on, when they were flushed.
+    depth: f64,
+    events: f64,
+    leaves: f64,
+    /// Events older than that which had not arrived when they were flushed.
+    missing: f64,
+}
+
 impl Phase {
     /// Age of the frontier of the j-th last flush, at the end of the phase.
     fn border(&self, j: f64) -> f64 {
@@ -257,7 +315,7 @@ impl Phase {
     }
 }
 
-impl Setting<'_> {
+impl<L: DelayLaw + ?Sized> Setting<'_, L> {
     /// Events on disk that are younger than `age`, just after everything was stored.
     fn stored_within(&self, age: f64) -> f64 {
         age - self.at_zero + self.law.tail(age)
@@ -324,25 +382,34 @@ impl Setting<'_> {
     /// leaves are those that were stored before, the first of them right behind `from`.
     fn touched_before(&self, from: f64, length: f64) -> f64 {
         let tail = |x: f64| self.law.tail(x);
-        let buffered_beyond = |age: f64| (tail(age - length) - tail(age)).max(0.0);
         let (single_terms, growth) = FAR_LEAVES;
         let mut age = from;
+        // J(age − length), and the buffered events older than the age.
+        let mut begun = tail(age - length);
+        let mut buffered = (begun - tail(age)).max(0.0);
         let mut width = 1.0f64;
         let mut sum = 0.0;
         let mut leaves = 0.0;
         while age < AGE_MAX {
             let wanted = width * self.leaf;
             let mut next = age + wanted;
+            let mut begun_next = tail(next - length);
             for _ in 0..4 {
-                next = age + wanted + tail(age - length) - tail(next - length);
+                let better = age + wanted + begun - begun_next;
+                let moved = (better - next).abs();
+                next = better;
+                begun_next = tail(next - length);
+                if moved < SETTLED * wanted {
+                    break;
+                }
             }
-            let events = (buffered_beyond(age) - buffered_beyond(next)).max(0.0);
-            let part = wanted * touched(events / width);
-            sum += part;
-            if buffered_beyond(next) * self.leaf < 1e-4 * (sum + 1e-3) {
+            let buffered_next = (begun_next - tail(next)).max(0.0);
+            let events = (buffered - buffered_next).max(0.0);
+            sum += wanted * touched(events / width);
+            if buffered_next * self.leaf < 1e-4 * (sum + 1e-3) {
                 break;
             }
-            age = next;
+            (age, begun, buffered) = (next, begun_next, buffered_next);
             leaves += width;
             if leaves > single_terms {
                 width *= growth;
@@ -376,6 +443,10 @@ impl Setting<'_> {
             }
             (low + high) / 2.0
         };
+        let groups = match scope {
+            MergeScope::Overlap => Vec::new(),
+            MergeScope::Touched => self.leaf_groups(cycle, flushed, lag),
+        };
         let merged = late_capacity.max(1.0) * (1.0 + runs as f64);
         let late_within = |s: f64| s - self.in_order_within(s);
         let mut cost = 0.0;
@@ -401,7 +472,7 @@ impl Setting<'_> {
             };
             cost += match scope {
                 MergeScope::Overlap => self.overlapped(&phase, merged),
-                MergeScope::Touched => self.touched_in(&phase),
+                MergeScope::Touched => self.touched_in(&phase, &groups),
             };
             length += phase.length;
         }
@@ -411,19 +482,30 @@ impl Setting<'_> {
     /// In-order events that arrive within `s` events after a flush.
     fn in_order_within(&self, s: f64) -> f64 {
         let law = self.law;
-        if self.frontier.older.is_empty() {
-            let age = self.frontier.age;
-            return s - law.tail(age) + law.tail(age + s);
+        let Frontier {
+            older,
+            age,
+            weight,
+            middle,
+        } = &self.frontier;
+        if older.is_empty() {
+            return s - law.tail(*age) + law.tail(age + s);
         }
-        let mut sum = s - self.at_zero + law.tail(s);
-        for (b, older) in self.frontier.older.iter().enumerate() {
-            let age = b as f64 + 0.5;
-            let missing = law.survival(age);
-            if missing > 0.0 {
-                sum += older * (missing - law.survival(age + s)) / missing;
+        // An event of age b + ½ that is missing and newer than all that is stored (P: the product of S up to b) is in order if it comes
+        // within s: the sum over b of that, times S(b + ½) − S(b + ½ + s).
+        let missing = if s > FAR_AGES * older.len() as f64 {
+            // So far off the law is a straight line over the ages that count.
+            weight * law.survival(middle + s)
+        } else {
+            let mut before = 1.0;
+            let mut sum = 0.0;
+            for (b, older) in older.iter().enumerate() {
+                sum += before * law.survival(b as f64 + 0.5 + s);
+                before = *older;
             }
-        }
-        sum
+            sum
+        };
+        s - self.at_zero + law.tail(s) + age - missing
     }
 
     /// Stored events that a merge of everything in the range of the late buffer rewrites.
@@ -489,41 +571,52 @@ impl Setting<'_> {
         cost
     }
 
+    /// The leaves of a flush, the newest first.
+    fn leaf_groups(&self, cycle: f64, flushed: f64, lag: f64) -> Vec<LeafGroup> {
+        // A flush is cut into full leaves from its oldest event on: the newest leaf holds the rest.
+        let full = (flushed / self.leaf).floor();
+        let rest = flushed - full * self.leaf;
+        let per_event = cycle / flushed;
+        let mut groups = Vec::new();
+        let mut upto = 0.0;
+        let mut add = |events: f64, leaves: f64| {
+            upto += events;
+            let depth = upto * per_event;
+            groups.push(LeafGroup {
+                depth,
+                events,
+                leaves,
+                missing: self.law.tail(lag + depth),
+            });
+        };
+        if rest > 0.5 {
+            add(rest, 1.0);
+        }
+        // The law changes with the order of the age, so what lies far behind the border may be taken together.
+        let mut left = full;
+        while left > 0.5 {
+            let behind = lag / per_event + flushed - left * self.leaf;
+            let count = (ALIKE * behind / self.leaf).floor().clamp(1.0, left);
+            add(count * self.leaf, count);
+            left -= count;
+        }
+        groups
+    }
+
     /// Stored events in leaves that receive one of the late buffer's.
-    fn touched_in(&self, phase: &Phase) -> f64 {
+    fn touched_in(&self, phase: &Phase, groups: &[LeafGroup]) -> f64 {
         let tail = |x: f64| self.law.tail(x);
         let mut cost = 0.0;
-        // A flush is cut into full leaves from its oldest event on: the newest leaf holds the rest.
-        let full = (phase.flushed / self.leaf).floor();
-        let rest = phase.flushed - full * self.leaf;
-        let per_event = phase.cycle / phase.flushed;
+        let missing = tail(phase.lag);
         each_term(1.0, phase.flushes, FAR_FLUSHES, |j, width| {
             let young = phase.border(j);
-            let since = young - phase.lag;
-            // Late events older than what lies `from` events behind the border.
-            let beyond = |from: f64| {
-                let age = young + from * per_event;
-                tail(age - since) - tail(age)
-            };
-            let mut from = 0.0;
-            let mut before = beyond(0.0);
-            let mut leaves = |events: f64, count: f64| {
-                from += events;
-                let after = beyond(from);
+            // Late events older than what lies behind a depth: those that were missing at the flush, less those that still are.
+            let mut before = missing - tail(young);
+            for group in groups {
+                let after = group.missing - tail(young + group.depth);
                 let late = (before - after).max(0.0);
-                cost += events * touched(late / count) * width;
+                cost += group.events * touched(late / group.leaves) * width;
                 before = after;
-            };
-            if rest > 0.5 {
-                leaves(rest, 1.0);
-            }
-            // The law changes with the order of the age, so what lies far behind the border may be taken together.
-            let mut left = full;
-            while left > 0.5 {
-                let behind = phase.lag / per_event + phase.flushed - left * self.leaf;
-                let count = (ALIKE * behind / self.leaf).floor().clamp(1.0, left);
-                leaves(count * self.leaf, count);
-                left -= count;
             }
             true
         });
@@ -532,13 +625,13 @@ impl Setting<'_> {
     }
 }
 
-/// P(a leaf into which `late` events fall in the mean receives any).
+/// P(a leaf into which `late` events fall in the mean receives any): 1 − e^−x.
 fn touched(late: f64) -> f64 {
-    if late < 1e-4 {
-        // 1 − e^−x, for less: most leaves are far from the border.
-        late * (1.0 - late / 2.0)
+    if late < 0.02 {
+        // Most leaves are far from the border. What is left out of the series is below 2e-9 of it.
+        late * (1.0 - late / 2.0 * (1.0 - late / 3.0 * (1.0 - late / 4.0)))
     } else {
-        -(-late).exp_m1()
+        1.0 - (-late).exp()
     }
 }
 
@@ -554,4 +647,44 @@ fn inverse(rising: &impl Fn(f64) -> f64, goal: f64, end: f64) -> f64 {
         }
     }
     (low + high) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::law::Lognormal;
+    use super::*;
+
+    #[test]
+    fn a_leaf_is_touched_as_often_as_the_exponential_says() {
+        for late in [0.0, 1e-9, 1e-4, 0.01, 0.019_999, 0.02, 0.3, 2.0, 40.0, 1e9] {
+            let exact = -f64::exp_m1(-late);
+            assert!((touched(late) - exact).abs() <= 1e-8 * exact, "{late}");
+        }
+    }
+
+    #[test]
+    fn in_order_events_are_those_of_the_sum_over_all_ages() {
+        for (mu, sigma) in [(4.0, 1.5), (5.0, 2.0), (4.0, 1.75)] {
+            let law = Lognormal::new(mu, sigma).in_units_of(10.0);
+            let setting = Setting {
+                law: &law,
+                leaf: 512.0,
+                frontier: Frontier::new(&law, 0.0),
+                at_zero: law.tail(0.0),
+            };
+            for s in [0.0, 3.0, 100.0, 700.0, 5e3, 1e5, 1e7] {
+                let mut direct = s - law.tail(0.0) + law.tail(s);
+                for (b, older) in setting.frontier.older.iter().enumerate() {
+                    let age = b as f64 + 0.5;
+                    let missing = law.survival(age);
+                    direct += older * (missing - law.survival(age + s)) / missing;
+                }
+                let found = setting.in_order_within(s);
+                assert!(
+                    (found - direct).abs() <= 1e-5 * (1.0 + direct.abs()),
+                    "{mu} {sigma} {s}: {found}, {direct}"
+                );
+            }
+        }
+    }
 }
