@@ -21,9 +21,9 @@ const EVENT_BYTES: f64 = 40.0;
 /// Rewriting more stored events than this per late event is never done at once: a run waits for company, and for a compaction that
 /// would rewrite the leaves anyway.
 const REWRITE_PER_LATE_EVENT_MAX: f64 = 4.0;
-/// After an evaluation a shard does without for so many times as long as it took: it takes 3 % of the time at most, however fast
+/// After an evaluation a shard does without for so many times as long as it took: it takes 1 % of the time at most, however fast
 /// events arrive.
-const REST: u32 = 32;
+const REST: u32 = 100;
 /// The paper's formulas are shown for a memory of at most so many events.
 const PAPER_MEMORY_MAX: u32 = 1024;
 

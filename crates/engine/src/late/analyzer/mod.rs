@@ -45,10 +45,13 @@ const AVERAGED: u32 = 24;
 const STEADY: f64 = 0.05;
 /// … but not for longer than so many evaluations.
 const WAIT_MAX: u32 = 6;
-/// All candidates are ranked again when the prediction for the policy in force has moved by so much, or after so many evaluations:
-/// that keeps the cost at some 20 ns an event.
+/// All candidates are ranked again when the prediction for the policy in force has moved by so much, or after so many evaluations.
 const UNCHANGED: f64 = 0.03;
 const UNRANKED_MAX: u32 = 15;
+/// … or so many while the mean costs are being learnt: what the histograms hold is then new for the most part, and rankings in between
+/// would say about the same. From this many evaluations on.
+const UNRANKED_LEARNING_MAX: u32 = 2;
+const LEARNING_FROM: u32 = 3;
 /// Less memory than this for a stream tells nothing.
 const MEMORY_EVENTS_MIN: f64 = 32.0;
 /// Evaluations without an event after which a stream's tracker is given to another.
@@ -349,8 +352,7 @@ impl Analyzer {
         let is_replayed = self.end_replay();
         let may_wait = self.confirmations == 0
             && self.waited == 0
-            && self.is_settled()
-            && self.unranked < UNRANKED_MAX
+            && self.unranked < self.unranked_max()
             && !is_replayed;
         let evaluation = Evaluation {
             unchanged_at: self.ranked_prediction.filter(|_| may_wait),
@@ -473,7 +475,9 @@ impl Analyzer {
         Some(decision)
     }
 
+    /// Adds a ranking to the mean costs. It stands for the evaluations before that went without, as far as those learnt anything new.
     fn average(&mut self, ranking: &[Ranked]) {
+        let weight = self.unranked.min(UNRANKED_LEARNING_MAX) + 1;
         self.averages
             .retain(|(candidate, ..)| ranking.iter().any(|r| r.candidate == *candidate));
         for ranked in ranking {
@@ -484,10 +488,10 @@ impl Analyzer {
                 .find(|(candidate, ..)| *candidate == ranked.candidate);
             match known {
                 Some((_, mean, count)) => {
-                    *count = (*count + 1).min(AVERAGED);
-                    *mean += (cost - *mean) / f64::from(*count);
+                    *count = (*count + weight).min(AVERAGED);
+                    *mean += (cost - *mean) * f64::from(weight) / f64::from(*count);
                 }
-                None => self.averages.push((ranked.candidate, cost, 1)),
+                None => self.averages.push((ranked.candidate, cost, weight)),
             }
         }
     }
@@ -508,14 +512,21 @@ impl Analyzer {
         Some((*best, 1.0 - (mean - here).exp()))
     }
 
-    /// True when costs are known in the mean, and nothing costs less than what is in force.
-    fn is_settled(&self) -> bool {
+    /// Evaluations for which what was ranked last may stand, if the prediction for the policy in force stays the same.
+    fn unranked_max(&self) -> u32 {
         let here = self.averages.iter().find(|(c, ..)| *c == self.in_force);
-        !self.adaptive
-            || (here.is_some_and(|(_, _, count)| *count >= AVERAGED)
-                && self
-                    .best_in_the_mean()
-                    .is_none_or(|(_, gain)| gain < GAIN_MIN))
+        let known = here.map_or(0, |(_, _, count)| *count);
+        let is_settled = || {
+            let best = self.best_in_the_mean();
+            best.is_none_or(|(_, gain)| gain < GAIN_MIN)
+        };
+        if !self.adaptive || (known >= AVERAGED && is_settled()) {
+            UNRANKED_MAX
+        } else if known >= LEARNING_FROM {
+            UNRANKED_LEARNING_MAX
+        } else {
+            0
+        }
     }
 
     /// Notes what a step stored and wrote, and how many merges it did.

@@ -147,6 +147,42 @@ fn candidates_that_cost_nearly_the_same_do_not_take_turns() {
 }
 
 #[test]
+fn a_law_that_stays_is_seldom_ranked_and_one_that_changes_often() {
+    let mut analyzer = Analyzer::new(first(), true);
+    let mut arrivals = Arrivals {
+        at: 0,
+        state: 1,
+        depth: 3000,
+    };
+    let mut rankings = |analyzer: &mut Analyzer, depth: u64, evaluations: usize| {
+        arrivals.depth = depth;
+        let mut ranked = Vec::new();
+        for evaluation in 0..evaluations {
+            analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
+            let due = analyzer.evaluation(512.0);
+            let ranking = due.rank(&space(due.memory_events));
+            if !ranking.is_empty() {
+                ranked.push(evaluation);
+            }
+            analyzer.apply(ranking);
+        }
+        ranked
+    };
+    let learning = rankings(&mut analyzer, 3000, 64);
+    assert!(learning.len() <= 20, "{learning:?}");
+    // The mean over the newest rankings is known, and nothing is better: from here on they are few.
+    let known = rankings(&mut analyzer, 3000, 64);
+    assert!(known.len() <= 8, "{known:?}");
+    // A third as deep: ranked again as soon as the histogram shows it.
+    let changed = rankings(&mut analyzer, 1000, 8);
+    assert!(
+        changed.first().is_some_and(|first| *first <= 3),
+        "{changed:?}"
+    );
+    assert!(changed.len() >= 3, "{changed:?}");
+}
+
+#[test]
 fn the_referee_is_called_when_predictions_are_off() {
     let mut analyzer = Analyzer::new(first(), true);
     let mut arrivals = Arrivals {
