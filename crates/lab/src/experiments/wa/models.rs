@@ -227,23 +227,53 @@ pub(crate) fn figure_7(rows: &[Row]) -> Vec<Panel> {
         .collect()
 }
 
+/// Runs over which stored events newer than the oldest in memory are averaged: a formula gives a mean, and a single run is moved by a
+/// few very late events.
+const RUNS: u64 = 16;
+
 /// Events newer than the oldest in memory: counted, and by the paper's formula.
 #[derive(Serialize)]
 pub(crate) struct Subsequent {
     sigma: f64,
     buffer: usize,
+    /// The mean of the runs, its standard error, and what is furthest from it in a single one.
     counted: f64,
+    standard_error: f64,
+    furthest: f64,
     zeta: f64,
 }
 
-/// Figure 5: mu 4, two sigmas, an event every 50 ms, buffers of 32 to 1,024 events.
+impl Subsequent {
+    fn of(set: &Paper, buffer: usize, counted: &[f64]) -> Subsequent {
+        let law = Lognormal::new(set.law.mu, set.law.sigma);
+        let model = PaperModel::new(&law, set.interval_ms as f64);
+        let runs = counted.len().max(1) as f64;
+        let mean = counted.iter().sum::<f64>() / runs;
+        let variance =
+            counted.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / (runs - 1.0).max(1.0);
+        let zeta = model.zeta(buffer as f64);
+        let distance = |one: &f64| (zeta / one - 1.0).abs();
+        Subsequent {
+            sigma: set.law.sigma,
+            buffer,
+            counted: mean,
+            standard_error: (variance / runs).sqrt(),
+            furthest: counted.iter().map(distance).fold(0.0, f64::max),
+            zeta,
+        }
+    }
+}
+
+/// Figure 5: mu 4, two sigmas, an event every 50 ms, buffers of 64 to 1,024 events; the mean of [`RUNS`] seeds.
 pub(crate) fn subsequent(sizes: &Sizes, targets: &mut Targets) -> Result<Vec<Subsequent>, Failure> {
     let sets: Vec<Paper> = paper().into_iter().take(2).collect();
     let buffers: Vec<usize> = (1..=16).map(|n| n * 64).collect();
-    let rows = in_parallel(&sets, |set| {
-        let times = Set::Paper(*set).make(sizes.points, sizes.seed).generated;
-        let law = Lognormal::new(set.law.mu, set.law.sigma);
-        let model = PaperModel::new(&law, set.interval_ms as f64);
+    let runs: Vec<(Paper, u64)> = sets
+        .iter()
+        .flat_map(|set| (0..RUNS).map(|run| (*set, sizes.seed.wrapping_add(run))))
+        .collect();
+    let counted = in_parallel(&runs, |(set, seed)| {
+        let times = Set::Paper(*set).make(sizes.points, *seed).generated;
         Ok(buffers
             .iter()
             .map(|buffer| {
@@ -252,25 +282,30 @@ pub(crate) fn subsequent(sizes: &Sizes, targets: &mut Targets) -> Result<Vec<Sub
                     ..Plan::paper(Sharing::Conventional)
                 });
                 times.iter().for_each(|t| run.insert(*t));
-                Subsequent {
-                    sigma: set.law.sigma,
-                    buffer: *buffer,
-                    counted: run.subsequent as f64 / run.counts.flushes.max(1) as f64,
-                    zeta: model.zeta(*buffer as f64),
-                }
+                run.subsequent as f64 / run.counts.flushes.max(1) as f64
             })
-            .collect::<Vec<_>>())
+            .collect::<Vec<f64>>())
     })?;
-    let rows: Vec<Subsequent> = rows.into_iter().flatten().collect();
-    let error = rows
-        .iter()
-        .map(|r| (r.zeta / r.counted - 1.0).abs())
-        .fold(0.0, f64::max);
+    let mut rows = Vec::new();
+    for (set, runs) in sets.iter().zip(counted.chunks(RUNS as usize)) {
+        for (index, buffer) in buffers.iter().enumerate() {
+            let all: Vec<f64> = runs.iter().filter_map(|r| r.get(index).copied()).collect();
+            rows.push(Subsequent::of(set, *buffer, &all));
+        }
+    }
+    let most = |of: &dyn Fn(&Subsequent) -> f64| rows.iter().map(of).fold(0.0, f64::max);
+    println!(
+        "\nFigure 5: the paper's zeta(n) against the mean of {RUNS} runs is off by {:.1} % at most, the standard error of that mean is \
+         {:.1} % at most, and a single run is off by up to {:.0} %.",
+        most(&|r| (r.zeta / r.counted - 1.0).abs()) * 100.0,
+        most(&|r| r.standard_error / r.counted) * 100.0,
+        most(&|r| r.furthest) * 100.0,
+    );
     targets.add(
-        "Figure 5: zeta(n) against the run, n 64 … 1,024",
+        format!("Figure 5: zeta(n) against the mean of {RUNS} runs, n 64 … 1,024"),
         Bound::AtMost(5.0),
         " %",
-        error * 100.0,
+        most(&|r| (r.zeta / r.counted - 1.0).abs()) * 100.0,
     );
     Ok(rows)
 }
