@@ -8,7 +8,9 @@
 mod blocks;
 
 use super::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
-use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader};
+use super::format::{
+    Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader, StreamDelta,
+};
 use super::index::{ChangedPages, GroupIndex, PageNumber, SegmentState};
 use super::page::Page;
 use super::recent::Recent;
@@ -394,6 +396,23 @@ impl Store {
             return Ok(content);
         }
         let mut streams: BTreeMap<StreamId, StreamState> = BTreeMap::new();
+        self.page_changes(state, page, |delta| {
+            streams.entry(delta.stream).or_default().apply(delta);
+        })?;
+        let content = Arc::new(Page::of(streams.into_iter()));
+        self.pages
+            .put((id, page), version, Arc::clone(&content), content.weight());
+        Ok(content)
+    }
+
+    /// What groups changed of the streams of a page, oldest first.
+    fn page_changes(
+        &self,
+        state: &SegmentState,
+        page: PageNumber,
+        mut each: impl FnMut(&StreamDelta),
+    ) -> Result<()> {
+        let id = state.segment();
         for group in state.groups_of(page) {
             let Some((offset, bytes)) = group.place(page) else {
                 continue;
@@ -402,14 +421,24 @@ impl Store {
             let changes = group
                 .changes(page, &raw)
                 .map_err(|e| Error::decode(&self.path(id), offset, e))?;
-            for delta in &changes {
-                streams.entry(delta.stream).or_default().apply(delta);
-            }
+            changes.iter().for_each(&mut each);
         }
-        let content = Arc::new(Page::of(streams.into_iter()));
-        self.pages
-            .put((id, page), version, Arc::clone(&content), content.weight());
-        Ok(content)
+        Ok(())
+    }
+
+    /// Covers of the streams of a page with a sequence above `after`.
+    pub(crate) fn page_covers(
+        &self,
+        state: &SegmentState,
+        page: PageNumber,
+        after: Sequence,
+    ) -> Result<Vec<(StreamId, Cover)>> {
+        let mut out = Vec::new();
+        self.page_changes(state, page, |delta| {
+            let newer = delta.covers.iter().filter(|c| c.sequence > after);
+            out.extend(newer.map(|c| (delta.stream, *c)));
+        })?;
+        Ok(out)
     }
 
     /// What a segment holds of a stream.

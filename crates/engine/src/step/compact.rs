@@ -146,10 +146,6 @@ fn rewrite(
     let state = core.store.state(partition)?;
     let committed_generation = core.commit.lock().log_generation;
     let still_in_log = core.log.sequence_before(committed_generation);
-    let covers = core
-        .store
-        .covers(partition.id(), &partition.record, still_in_log)?;
-    let covers = Covers::of(covers);
     let spans = match purpose {
         Purpose::Compaction => target_spans(core, &table, partition, &state)?,
         Purpose::Aging => vec![Span {
@@ -179,7 +175,7 @@ fn rewrite(
             covers_after: still_in_log,
         };
         let id = SegmentId(first_id + u64::from(part));
-        match job.write_span(index, &state, &covers, (id, span), replaces) {
+        match job.write_span(index, &state, (id, span), replaces) {
             Ok(one) => written.push(one),
             Err(error) => {
                 result = Err(error);
@@ -285,7 +281,6 @@ impl Job<'_> {
         &self,
         index: ShardIndex,
         state: &SegmentState,
-        covers: &Covers,
         (id, span): (SegmentId, Span),
         replaces: Replaces,
     ) -> Result<Written> {
@@ -330,6 +325,11 @@ impl Job<'_> {
             Ok::<_, Error>(written)
         };
         for number in state.pages() {
+            // Page by page, like everything else: of all streams at once they would be the largest thing in memory.
+            let covers = core
+                .store
+                .page_covers(state, number, replaces.covers_after)?;
+            let covers = Covers::of(covers);
             for (stream, stream_state) in core.store.page(state, number)?.iter() {
                 let mut delta = StreamDelta {
                     stream,
