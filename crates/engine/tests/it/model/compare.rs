@@ -330,6 +330,16 @@ fn check_summary(
     }
     let counted: BTreeMap<i128, u64> = found.iter().map(|b| (b.number, b.rows)).collect();
     assert_eq!(counted, rows, "{what}");
+    // Without fields rows are counted by leaves where that is exact.
+    let whole = SummarySpec {
+        bins: Bins::Whole,
+        fields: Vec::new(),
+        ..asked.clone()
+    };
+    let whole = snapshot.summary(name, &whole).unwrap();
+    let all: u64 = rows.values().sum();
+    assert_eq!(whole.iter().map(|b| b.rows).sum::<u64>(), all, "{what}");
+    assert_eq!(whole.len(), usize::from(all > 0), "{what}");
     for (at, asked) in asked.fields.iter().enumerate() {
         let of_type = FIELDS.iter().find(|(f, _)| f == asked).unwrap().1;
         let mut expected: BTreeMap<i128, Vec<(i64, Value)>> = BTreeMap::new();
