@@ -17,6 +17,7 @@ use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// Blocks that are looked for at a time: a tile at a stored level has 8 or 9.
 const BLOCKS_AHEAD: usize = 16;
@@ -118,6 +119,8 @@ pub(crate) struct Walk<'a> {
     to_read: BTreeSet<i64>,
     /// Ranges to read whole, where a block is damaged.
     damaged: Vec<ClosedRange>,
+    /// The block decoded last at each level, by its offset: of buckets that are looked into many follow each other in one block.
+    decoded: Vec<(Level, u64, Rc<BucketBlock>)>,
 }
 
 impl<'a> Walk<'a> {
@@ -151,6 +154,7 @@ impl<'a> Walk<'a> {
             hidden: view.hidden(partition),
             to_read: BTreeSet::new(),
             damaged: Vec::new(),
+            decoded: Vec::new(),
         }))
     }
 
@@ -223,14 +227,21 @@ impl<'a> Walk<'a> {
         let to = blocks.partition_point(|b| b.first_bucket <= last);
         let stale = self.stale_buckets(level, first, last);
         let (store, id) = (&self.view.core.store, self.partition.id());
-        for entries in blocks
-            .get(from..to.max(from))
-            .unwrap_or_default()
-            .chunks(BLOCKS_AHEAD)
+        let mut blocks_here = blocks.get(from..to.max(from)).unwrap_or_default();
+        if let Some((entry, others)) = blocks_here.split_first()
+            && let Some(block) = self.decoded_last(level, entry)
         {
+            self.block(level, &block, &range, &stale, visit)?;
+            blocks_here = others;
+        }
+        for entries in blocks_here.chunks(BLOCKS_AHEAD) {
             for (entry, raw) in entries.iter().zip(store.raw_blocks(id, entries)) {
                 match store.decode_block(id, entry, raw, self.fields) {
-                    Ok(block) => self.block(level, &block, &range, &stale, visit)?,
+                    Ok(block) => {
+                        let block = Rc::new(block);
+                        self.remember(level, entry, &block);
+                        self.block(level, &block, &range, &stale, visit)?;
+                    }
                     Err(error) if error.kind() == ErrorKind::Corrupt => {
                         self.without(level, entry, range, visit)?
                     }
@@ -260,6 +271,20 @@ impl<'a> Walk<'a> {
             self.level(self.below(level), rest, visit)?;
         }
         Ok(())
+    }
+
+    fn decoded_last(&self, level: Level, entry: &BlockEntry) -> Option<Rc<BucketBlock>> {
+        let mut known = self.decoded.iter();
+        let (_, _, block) = known.find(|(l, offset, _)| (*l, *offset) == (level, entry.offset))?;
+        Some(Rc::clone(block))
+    }
+
+    fn remember(&mut self, level: Level, entry: &BlockEntry, block: &Rc<BucketBlock>) {
+        let newest = (level, entry.offset, Rc::clone(block));
+        match self.decoded.iter_mut().find(|(l, ..)| *l == level) {
+            Some(known) => *known = newest,
+            None => self.decoded.push(newest),
+        }
     }
 
     fn below(&self, level: Level) -> Level {
