@@ -130,7 +130,7 @@ build: web ## Build everything, unoptimised
 	$(CARGO) build --workspace --all-targets --locked
 
 go: ## Build the library and the Go package on it (bindings/go), and run its tests
-	$(call section,'The library, optimised')
+	$(call section,'The library with optimisation')
 	@CARGO='$(CARGO)' bindings/go/build release
 	$(call section,'The Go package')
 	cd bindings/go && go build ./... && go test -count=1 ./...
@@ -141,7 +141,7 @@ go-test:
 	@LIBRARY='$(abspath $(CARGO_TARGET_DIR))/debug/deps/libheadwater_ffi.a' bindings/go/test
 
 go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARGS='-bench Read/anywhere' for some
-	$(call section,'The library, optimised')
+	$(call section,'The library with optimisation')
 	@CARGO='$(CARGO)' bindings/go/build release
 	$(call section,'The Go package beside bbolt and SQLite')
 	cd bindings/go && go test -run '^$$' -bench . -benchtime 1s .
@@ -196,7 +196,7 @@ browser: web ## Tests of the page in Chromium, against made-up data and against 
 	cd web && npm run --silent browser
 
 page-bench: quick ## Time the page in Chromium with the server of `make run`: its first plot, and the steps of a zoom
-	$(call section,'The page, timed')
+	$(call section,'Timing the page')
 	cd web && TESTED_BINARY='$(abspath $(HEADWATER))' npm run --silent browser -- server -t 'first plot|by wheel'
 
 http-fuzz: web ## Send the server requests made from its OpenAPI page

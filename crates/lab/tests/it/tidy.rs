@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here needs the network; `cargo metadata` runs offline on what was built.
 
+mod commands;
 mod crates;
 mod pages;
 mod sources;
