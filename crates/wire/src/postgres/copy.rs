@@ -64,6 +64,13 @@ impl CopyFormat {
             if self.quote == self.delimiter {
                 return Some("delimiter and quote must differ");
             }
+            // A row of the delimiter and little else would be a line that ends the data.
+            if matches!(self.delimiter, b'\\' | b'.') {
+                return Some("the delimiter is no backslash and no point");
+            }
+            if self.null == "\\." {
+                return Some("the text for null is what ends the data");
+            }
             if self.null.bytes().any(|b| b == self.quote) {
                 return Some("the quote must not be in the text for null");
             }
@@ -550,6 +557,19 @@ mod tests {
             },
             CopyFormat {
                 quote: b'\r',
+                ..CopyFormat::csv()
+            },
+            // The row of nothing and a point would be the line that ends the data.
+            CopyFormat {
+                delimiter: b'\\',
+                ..CopyFormat::csv()
+            },
+            CopyFormat {
+                delimiter: b'.',
+                ..CopyFormat::csv()
+            },
+            CopyFormat {
+                null: "\\.".to_owned(),
                 ..CopyFormat::csv()
             },
         ] {
