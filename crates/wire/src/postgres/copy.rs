@@ -132,7 +132,15 @@ impl CopyFormat {
     }
 
     fn put_escaped(&self, field: &[u8], out: &mut Vec<u8>) {
-        for byte in field {
+        let mut rest = field;
+        if let Some((first, others)) = field.split_first()
+            && field == self.null.as_bytes()
+        {
+            // Or it would be read as null.
+            out.extend(format!("\\x{first:02x}").bytes());
+            rest = others;
+        }
+        for byte in rest {
             let letter = match byte {
                 0x08 => b'b',
                 0x0c => b'f',
@@ -484,6 +492,19 @@ mod tests {
         for step in [1, 3, 100] {
             assert_eq!(all(&CopyFormat::text(), text, step).unwrap(), wanted);
         }
+    }
+
+    #[test]
+    fn a_text_that_looks_like_null_is_no_null() {
+        let format = CopyFormat {
+            null: "nil".to_owned(),
+            ..CopyFormat::text()
+        };
+        let mut written = Vec::new();
+        format.put_row([Some(&b"nil"[..]), None], &mut written);
+        assert_eq!(written, b"\\x6eil\tnil\n");
+        let wanted = [row(&[Some("nil"), None])];
+        assert_eq!(all(&format, &written, 1).unwrap(), wanted);
     }
 
     #[test]
