@@ -18,6 +18,7 @@ mod columns;
 mod deep;
 mod error;
 mod functions;
+mod hex;
 mod lengths;
 mod limits;
 pub mod output;

@@ -9,6 +9,7 @@ use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::deep;
 use crate::error::{Error, Result, nearest};
+use crate::hex::HexTexts;
 use crate::lengths::Lengths;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::parameters::{self, Parameters};
@@ -220,10 +221,8 @@ impl Query {
     pub(crate) fn database(&self) -> Result<&Database> {
         match &self.shared.source {
             Source::Database(db) => Ok(db),
-            Source::Reader(_) => Err(Error::read_only(
-                "the database is open for reading only: another process owns it",
-            )
-            .with_hint("send the statement to the server that owns the database")),
+            Source::Reader(_) => Err(Error::read_only("the database is open for reading only")
+                .with_hint("on the command line, --write opens it as its owner; while a server owns it, send the statement there")),
         }
     }
 }
@@ -242,6 +241,7 @@ fn base_state(limits: &Limits) -> SessionState {
     // Before the rule that gives both sides of a comparison one type.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(Lengths)];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(HexTexts));
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)

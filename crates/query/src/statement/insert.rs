@@ -7,12 +7,13 @@ use super::{Shape, blocking};
 use crate::answer::{Answer, Done};
 use crate::columns::to_column;
 use crate::error::{Error, Result};
+use crate::output::type_name;
 use crate::parameters::Parameters;
 use crate::session::{Running, Session, no_columns, nulls, parameter_types};
 use crate::table::Table;
 use crate::view::{Role, TableView};
-use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::{cast, take};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, TimestampNanosecondType};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
@@ -25,6 +26,11 @@ use std::sync::Arc;
 
 /// Bytes of a batch, about; the engine takes at most 16 MiB.
 const BATCH_BYTES: usize = 4 << 20;
+/// A value that cannot become what is wanted is an error, not null.
+const STRICT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: arrow::util::display::FormatOptions::new(),
+};
 
 fn refuse(insert: &ast::Insert) -> Result<()> {
     let unsupported = |what: &str| {
@@ -154,12 +160,14 @@ impl Writer {
     /// Sorts rows to their streams.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut by_tags: HashMap<Vec<Option<&str>>, Vec<u32>> = HashMap::new();
-        let arrow =
-            |e: arrow::error::ArrowError| Error::from(datafusion::common::DataFusionError::from(e));
+        let mut columns = Vec::with_capacity(batch.num_columns());
         let mut tags = Vec::new();
-        for (column, role) in batch.columns().iter().zip(&self.table.roles) {
+        let wanted = self.table.schema.fields().iter().zip(&self.table.roles);
+        for (column, (field, role)) in batch.columns().iter().zip(wanted) {
             if matches!(role, Role::Tag(_)) {
-                tags.push(cast(column, &DataType::Utf8).map_err(arrow)?);
+                tags.push(assigned(column, field.name(), &DataType::Utf8)?);
+            } else {
+                columns.push((assigned(column, field.name(), field.data_type())?, role));
             }
         }
         let tags: Vec<_> = tags.iter().map(|t| t.as_string::<i32>()).collect();
@@ -185,7 +193,7 @@ impl Writer {
             }
             let picked = UInt32Array::from(rows);
             let mut entry = StreamRows::new(name);
-            for (column, role) in batch.columns().iter().zip(&self.table.roles) {
+            for (column, role) in &columns {
                 match role {
                     Role::Tag(_) => {}
                     Role::Time => {
@@ -251,4 +259,55 @@ impl Writer {
         self.stored += rows;
         Ok(())
     }
+}
+
+fn arrow(error: arrow::error::ArrowError) -> Error {
+    Error::from(datafusion::common::DataFusionError::from(error))
+}
+
+/// Values as a column takes them. The planner sees to that for what the statement holds; what a parameter is, only its sender tells.
+///
+/// Integers for a column of floats stay as they are: the engine takes those that a float holds exactly, and names the others.
+fn assigned(values: &ArrayRef, column: &str, wanted: &DataType) -> Result<ArrayRef> {
+    let found = values.data_type();
+    let is_text = matches!(
+        found,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    );
+    let is_instant = matches!(
+        found,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+    );
+    let is_taken = match wanted {
+        _ if found == wanted => return Ok(Arc::clone(values)),
+        DataType::Float64 if *found == DataType::Int64 => return Ok(Arc::clone(values)),
+        _ if found.is_null() => true,
+        DataType::Float64 | DataType::Int64 | DataType::UInt64 => found.is_numeric() || is_text,
+        DataType::Timestamp(..) => is_instant || is_text,
+        DataType::Boolean => is_text,
+        DataType::Binary => matches!(
+            found,
+            DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_)
+        ),
+        _ => true,
+    };
+    if !is_taken {
+        return Err(Error::type_mismatch(format!(
+            "column `{column}` is of type {}, and a value of type {}",
+            type_name(wanted),
+            type_name(found)
+        ))
+        .with_hint("write a CAST around the value, or give one of the column's type"));
+    }
+    let cast = cast_with_options(values, wanted, &STRICT).map_err(arrow)?;
+    if wanted.is_integer() && !found.is_integer() && found.is_numeric() {
+        let back = cast_with_options(&cast, found, &STRICT).map_err(arrow)?;
+        if *back != **values {
+            return Err(Error::invalid_value(format!(
+                "column `{column}` is of integers, and a value has a fraction"
+            ))
+            .with_hint("round it, or make the column one of floats: ALTER TABLE … ALTER COLUMN … TYPE DOUBLE"));
+        }
+    }
+    Ok(cast)
 }

@@ -2,7 +2,8 @@
 
 use crate::support::{Lake, block_on};
 use headwater::{Duplicates, StreamName};
-use headwater_query::Done;
+use headwater_query::datafusion::common::ScalarValue;
+use headwater_query::{Done, Parameters};
 use std::time::Duration;
 
 const DAY: u64 = 86_400;
@@ -58,7 +59,7 @@ fn a_table_is_made_filled_changed_and_dropped() {
         assert_eq!(
             lake.rows("SELECT * FROM weather ORDER BY time").await,
             [
-                "2024-01-01T00:00:00Z|roof|EWR|1.5|2.0|true|wet|5c7830306666|7|-",
+                "2024-01-01T00:00:00Z|roof|EWR|1.5|2.0|true|wet|00ff|7|-",
                 "2024-01-01T00:00:01Z|-|JFK|-|-|false||-|-|3.0",
             ]
         );
@@ -143,6 +144,117 @@ fn an_insert_that_is_refused_stores_nothing() {
                 .await,
             ["0"]
         );
+    });
+}
+
+#[test]
+fn values_of_parameters_become_what_their_columns_are() {
+    use ScalarValue::{
+        Binary, Boolean, Date32, Decimal128, Float64, Int16, Int32, Int64, TimestampMicrosecond,
+        UInt64, Utf8,
+    };
+    block_on(async {
+        let lake = Lake::new();
+        lake.done(
+            "CREATE TABLE t (time TIMESTAMP, id TAG, f DOUBLE, i BIGINT, u BIGINT UNSIGNED, b BOOLEAN, s TEXT, x BYTEA)",
+        )
+        .await;
+        // What drivers say that a value is: a small integer is an int2, money a numeric, a day a date.
+        let day = Date32(Some(19_844));
+        let micros = TimestampMicrosecond(Some(1_700_000_000_000_001), Some("UTC".into()));
+        for (column, given, stored) in [
+            ("f", Int16(Some(7)), Ok("7.0")),
+            ("f", Int32(Some(-40_000)), Ok("-40000.0")),
+            ("f", Int64(Some(1 << 33)), Ok("8589934592.0")),
+            ("f", Int64(Some(i64::MAX)), Err("refused")),
+            ("f", Decimal128(Some(125), 5, 2), Ok("1.25")),
+            ("f", Utf8(Some("0.5".into())), Ok("0.5")),
+            ("f", Boolean(Some(true)), Err("type_mismatch")),
+            ("i", Int16(Some(-3)), Ok("-3")),
+            ("i", Decimal128(Some(500), 5, 2), Ok("5")),
+            ("i", Float64(Some(2.0)), Ok("2")),
+            ("i", Float64(Some(2.5)), Err("invalid_value")),
+            ("i", Float64(Some(f64::NAN)), Err("invalid_value")),
+            ("i", Decimal128(Some(501), 5, 2), Err("invalid_value")),
+            ("i", UInt64(Some(u64::MAX)), Err("invalid_value")),
+            ("u", Int16(Some(3)), Ok("3")),
+            ("u", Int64(Some(-1)), Err("invalid_value")),
+            ("b", Int16(Some(1)), Err("type_mismatch")),
+            ("s", Int32(Some(12)), Ok("12")),
+            ("x", Binary(Some(vec![255])), Ok("ff")),
+            ("x", Int16(Some(1)), Err("type_mismatch")),
+            ("time", day.clone(), Ok("2024-05-01T00:00:00Z")),
+            ("time", micros, Ok("2023-11-14T22:13:20.000001Z")),
+            ("time", Int64(Some(5)), Err("type_mismatch")),
+            ("time", Boolean(Some(true)), Err("type_mismatch")),
+        ] {
+            lake.done("DELETE FROM t").await;
+            let sql = match column {
+                "time" => "INSERT INTO t (time, f) VALUES ($1, 1)".to_owned(),
+                _ => format!("INSERT INTO t (time, {column}) VALUES (to_timestamp(1), $1)"),
+            };
+            let types = [Some(given.data_type())];
+            let prepared = lake.session.prepare(&sql, &types).await.unwrap();
+            let values = || Parameters::positional(vec![given.clone()]);
+            for ran in [
+                prepared.run(values()).await,
+                lake.session.run(&sql, values()).await,
+            ] {
+                match stored {
+                    Ok(text) => {
+                        assert_eq!(ran.unwrap().done, Done::Inserted(1), "{column} {given}");
+                        let rows = lake.rows(&format!("SELECT {column} FROM t")).await;
+                        assert_eq!(rows, [text], "{column} {given}");
+                    }
+                    Err(code) => {
+                        let error = ran.err().unwrap_or_else(|| panic!("{column} {given}"));
+                        assert_eq!(error.code, code, "{column} {given}: {error}");
+                    }
+                }
+            }
+        }
+        // No value of an integer's column has made it one of floats.
+        let columns = lake.rows("DESCRIBE t").await;
+        assert!(
+            columns.contains(&"i|BIGINT|field".to_owned()),
+            "{columns:?}"
+        );
+    });
+}
+
+#[test]
+fn bytes_are_written_as_postgresql_writes_them() {
+    block_on(async {
+        let lake = Lake::new();
+        lake.done("CREATE TABLE t (time TIMESTAMP, id TAG, x BYTEA, s TEXT)")
+            .await;
+        for (id, bytes) in [
+            ("a", "'\\x00Ff'"),
+            ("b", "'\\x00 ff'::bytea"),
+            ("c", "x'00ff'"),
+            ("d", "'plain'"),
+            ("e", "'\\x'"),
+        ] {
+            lake.done(&format!(
+                "INSERT INTO t (time, id, x) VALUES (to_timestamp(1), '{id}', {bytes})"
+            ))
+            .await;
+        }
+        assert_eq!(
+            lake.rows("SELECT id, x FROM t ORDER BY id").await,
+            ["a|00ff", "b|00ff", "c|00ff", "d|706c61696e", "e|"]
+        );
+        let named = "SELECT id FROM t WHERE x = '\\x00ff' ORDER BY id";
+        assert_eq!(lake.rows(named).await, ["a", "b", "c"]);
+        for bytes in ["'\\x0'", "'\\x0g'", "'\\xä'"] {
+            let sql = format!("INSERT INTO t (time, id, x) VALUES (to_timestamp(2), 'a', {bytes})");
+            assert_eq!(lake.error(&sql).await.code, "invalid_value", "{sql}");
+        }
+        // A text stays one.
+        lake.done("INSERT INTO t (time, id, s) VALUES (to_timestamp(1), 'a', '\\x00ff')")
+            .await;
+        let named = "SELECT s FROM t WHERE s = '\\x00ff'";
+        assert_eq!(lake.rows(named).await, ["\\x00ff"]);
     });
 }
 

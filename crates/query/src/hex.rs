@@ -1,0 +1,104 @@
+//! Texts that spell bytes: `'\x00ff'`, where bytes are wanted, is two bytes, as in PostgreSQL.
+//!
+//! The SQL library takes the letters themselves for the bytes, so that what a client of PostgreSQL writes into a statement would
+//! be stored as other bytes than it meant.
+//!
+//! Invariant: only a text written in the statement is read so, and only where it becomes bytes; a text that does not begin with `\x`
+//! gives its own bytes.
+//! Failure: digits that are none, or an odd number of them, are an error of the statement.
+
+use crate::error::Error;
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+/// The rule; after the one that gives both sides of a comparison one type.
+#[derive(Debug)]
+pub(crate) struct HexTexts;
+
+impl AnalyzerRule for HexTexts {
+    fn name(&self) -> &str {
+        "texts_that_spell_bytes"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| {
+            let mut any = false;
+            plan.apply_expressions(|expr| {
+                any = expr.exists(|part| Ok(spelled(part).is_some()))?;
+                Ok(if any {
+                    TreeNodeRecursion::Stop
+                } else {
+                    TreeNodeRecursion::Continue
+                })
+            })?;
+            if !any {
+                return Ok(Transformed::no(plan));
+            }
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let expr = expr.transform_up(rewrite)?;
+                Ok(expr.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        Ok(plan.data)
+    }
+}
+
+fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
+    let Some(text) = spelled(&expr) else {
+        return Ok(Transformed::no(expr));
+    };
+    let bytes = bytes(text)?;
+    Ok(Transformed::yes(Expr::Literal(
+        ScalarValue::Binary(Some(bytes)),
+        None,
+    )))
+}
+
+/// The digits of a text that becomes bytes.
+fn spelled(expr: &Expr) -> Option<&str> {
+    let Expr::Cast(cast) = expr else {
+        return None;
+    };
+    let Expr::Literal(
+        ScalarValue::Utf8(Some(text))
+        | ScalarValue::LargeUtf8(Some(text))
+        | ScalarValue::Utf8View(Some(text)),
+        _,
+    ) = &*cast.expr
+    else {
+        return None;
+    };
+    if *cast.field.data_type() != DataType::Binary {
+        return None;
+    }
+    text.strip_prefix("\\x")
+        .or_else(|| text.strip_prefix("\\X"))
+}
+
+fn bytes(digits: &str) -> Result<Vec<u8>> {
+    let wrong = || {
+        Error::invalid_value(format!(
+            "'\\x{digits}' spells no bytes: expected two digits of 0-9 and a-f for each"
+        ))
+    };
+    let mut values = Vec::with_capacity(digits.len());
+    for digit in digits.chars().filter(|c| !c.is_ascii_whitespace()) {
+        let value = digit.to_digit(16).and_then(|v| u8::try_from(v).ok());
+        values.push(value.ok_or_else(wrong)?);
+    }
+    let mut out = Vec::with_capacity(values.len() / 2);
+    for pair in values.chunks(2) {
+        let [high, low] = pair else {
+            return Err(wrong().into());
+        };
+        out.push(high << 4 | low);
+    }
+    Ok(out)
+}
