@@ -132,15 +132,21 @@ impl CopyFormat {
     }
 
     fn put_escaped(&self, field: &[u8], out: &mut Vec<u8>) {
-        let mut rest = field;
-        if let Some((first, others)) = field.split_first()
-            && field == self.null.as_bytes()
+        let begin = out.len();
+        self.put_letters(field, out);
+        if let Some((first, rest)) = field.split_first()
+            && out.get(begin..) == Some(self.null.as_bytes())
         {
-            // Or it would be read as null.
+            // Or it would be read as null. PostgreSQL reads this way to write a byte, but some clients do not, and
+            // with the usual null, whose backslash is doubled in a text, it is never needed.
+            out.truncate(begin);
             out.extend(format!("\\x{first:02x}").bytes());
-            rest = others;
+            self.put_letters(rest, out);
         }
-        for byte in rest {
+    }
+
+    fn put_letters(&self, field: &[u8], out: &mut Vec<u8>) {
+        for byte in field {
             let letter = match byte {
                 0x08 => b'b',
                 0x0c => b'f',
@@ -505,6 +511,12 @@ mod tests {
         assert_eq!(written, b"\\x6eil\tnil\n");
         let wanted = [row(&[Some("nil"), None])];
         assert_eq!(all(&format, &written, 1).unwrap(), wanted);
+        // Clients that read rows themselves, such as psycopg, know letters behind a backslash only.
+        written.clear();
+        CopyFormat::text().put_row([Some(&b"\\N"[..]), None], &mut written);
+        assert_eq!(written, b"\\\\N\t\\N\n");
+        let wanted = [row(&[Some("\\N"), None])];
+        assert_eq!(all(&CopyFormat::text(), &written, 1).unwrap(), wanted);
     }
 
     #[test]

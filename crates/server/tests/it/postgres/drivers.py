@@ -2,6 +2,7 @@
 
 import datetime as dt
 import sys
+from decimal import Decimal
 
 import psycopg
 import sqlalchemy as sa
@@ -71,6 +72,29 @@ with psycopg.connect(where, autocommit=True) as c:
         assert "line 1" in str(e), e
     cur.execute("DELETE FROM written WHERE id LIKE 'copied%'")
     check(cur.rowcount, 3000)
+    # A text that looks like null, read by the driver itself.
+    with cur.copy("COPY (SELECT '\\N', NULL) TO STDOUT") as copy:
+        check(list(copy.rows()), [("\\N", None)])
+
+# Rows one by one and many at once: the driver calls a number int2, int4, int8, float8 or numeric, as it is.
+for binary in (False, True):
+    with psycopg.connect(where, autocommit=True) as c:
+        cur = c.cursor(binary=binary)
+        values = [1, 40_000, 1 << 40, 0.5, Decimal("1.25")]
+        insert = "INSERT INTO written (time, id, v) VALUES (%s, %s, %s)"
+        for n, value in enumerate(values):
+            cur.execute(insert, [dt.datetime(2023, 1, 1, 0, 0, n, tzinfo=utc), "one", value])
+        cur.executemany(insert, [(dt.datetime(2023, 1, 1, 0, 0, n), "many", v) for n, v in enumerate(values)])
+        cur.execute(insert, [dt.date(2023, 1, 2), "many", 2])
+        cur.execute("SELECT id, v FROM written ORDER BY id, time")
+        stored = [float(v) for v in values]
+        check(cur.fetchall(), [("many", v) for v in [*stored, 2.0]] + [("one", v) for v in stored])
+        try:
+            cur.execute(insert, [dt.date(2023, 1, 3), "one", True])
+            raise AssertionError("it must fail")
+        except psycopg.errors.DatatypeMismatch as e:
+            assert "column `v`" in str(e), e
+        cur.execute("DELETE FROM written")
 
 # Instants of nanoseconds fit the binary form, which cuts them, and not the driver's reading of text.
 with psycopg.connect(where, autocommit=True) as c:
