@@ -31,6 +31,11 @@ pub use headwater_engine::{
     TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
 
+/// The program of the README is compiled with the tests, so that it stays one.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// How late data are, what a policy for them would write, and what the shards of a database decide.
 pub use headwater_engine::late;
 
