@@ -1,4 +1,4 @@
-//! What the server tells about itself at `/metrics`, in the OpenMetrics text format.
+//! What the server tells about itself at `/metrics`, in the OpenMetrics text format, or in the one before it.
 //!
 //! Purpose: requests by route and status, times to answer, points taken and refused, sizes and write amplification of the
 //! database, and the process. Names follow the conventions of Prometheus: base units, `_total` for counters.
@@ -7,11 +7,13 @@
 //! the runtime, at most every few seconds, and the newest ones there are get told: `/metrics` never waits for the engine for long.
 
 mod engine;
+mod plain;
 #[cfg(feature = "sql")]
 mod postgres;
 mod process;
 
 pub(crate) use engine::EngineFigures;
+pub(crate) use plain::plain;
 
 use crate::routes::{Endpoint, Needs};
 use axum::http::StatusCode;
