@@ -102,6 +102,32 @@ pub fn read(message: &[u8]) -> Result<ParsedBatch, MessageError> {
     Ok(parsed)
 }
 
+/// The names of the series of a message, in order; what is not there is empty.
+///
+/// ```
+/// let body = b"\x0a\x27\x0a\x0e\x0a\x08__name__\x12\x02up\x0a\x08\x0a\x03job\x12\x01a\x12\x0b\x09\0\0\0\0\0\0\xf0\x3f\x10\x01\x1a\0";
+/// assert_eq!(headwater_wire::prometheus::names(&body[..]).unwrap(), ["up"]);
+/// ```
+///
+/// # Errors
+/// As [`read`].
+pub fn names(message: &[u8]) -> Result<Vec<&str>, MessageError> {
+    let mut fields = Fields {
+        bytes: message,
+        start: 0,
+    };
+    let mut names = Vec::new();
+    while let Some((number, value)) = fields.next()? {
+        if number == 1 {
+            let mut series = Series::default();
+            series.read(value.message(&fields)?)?;
+            let name = series.labels.iter().find(|(name, _)| *name == NAME);
+            names.push(name.map(|(_, value)| *value).unwrap_or_default());
+        }
+    }
+    Ok(names)
+}
+
 /// One series as it stands in the message.
 #[derive(Default)]
 struct Series<'a> {
@@ -172,15 +198,19 @@ impl<'a> Series<'a> {
             return Err(parse(format!("label `{name}` comes twice")));
         }
         let mut times = Vec::with_capacity(self.times_ms.len());
-        for time_ms in &self.times_ms {
-            let Some(time) = time_ms.checked_mul(NANOS_PER_MILLI) else {
-                return Err(Fault::new(
-                    RefusalCode::Time,
-                    format!("the time {time_ms} ms lies outside the years 1677 to 2262"),
-                ));
-            };
-            times.push(time);
-        }
+        let mut out_of_range = None;
+        let times_ms = &self.times_ms;
+        let mut at = 0;
+        self.values.retain(|_| {
+            let time_ms = times_ms.get(at).copied().unwrap_or_default();
+            at += 1;
+            let time = time_ms.checked_mul(NANOS_PER_MILLI);
+            times.extend(time);
+            if time.is_none() {
+                out_of_range.get_or_insert(time_ms);
+            }
+            time.is_some()
+        });
         if !times.is_empty() {
             let mut rows = StreamRows::new(StreamName::new(table, tags));
             let column = Column::from_values(Values::F64(std::mem::take(&mut self.values)));
@@ -188,6 +218,14 @@ impl<'a> Series<'a> {
             rows.times = times;
             rows.fields.push((FIELD.to_owned(), column));
             parsed.batch.push(rows);
+        }
+        if let Some(time_ms) = out_of_range {
+            return Err(Fault::new(
+                RefusalCode::Time,
+                format!(
+                    "the time {time_ms} ms lies outside the years 1677 to 2262; the samples within them are stored"
+                ),
+            ));
         }
         if self.histograms > 0 {
             return Err(Fault::new(

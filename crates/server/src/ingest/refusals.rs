@@ -75,15 +75,15 @@ impl Refusals {
         }
     }
 
-    /// As [`Refusals::finish`], with the texts of points.
-    pub(crate) fn finish_points(&mut self, points: &[&[u8]]) {
+    /// As [`Refusals::finish`], with the texts of points, or of whatever else is counted as lines are.
+    pub(crate) fn finish_points(&mut self, points: &[impl AsRef<[u8]>]) {
         self.lines.sort_by_key(|l| l.line);
         self.lines.truncate(KEPT_MAX);
         for line in self.lines.iter_mut().filter(|l| l.original.is_empty()) {
             let at = usize::try_from(line.line)
                 .ok()
                 .and_then(|n| n.checked_sub(1));
-            let text = at.and_then(|at| points.get(at)).copied();
+            let text = at.and_then(|at| points.get(at)).map(AsRef::as_ref);
             line.original = headwater_wire::cut_line(text.unwrap_or_default());
         }
     }

@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use headwater::ErrorKind;
-use headwater_wire::prometheus::{MessageError, read, unpack};
+use headwater_wire::prometheus::{MessageError, names, read, unpack};
 use std::sync::Arc;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -41,7 +41,11 @@ async fn write(
         };
         let mut outcome = Outcome::default();
         hand_in(door, terms, parsed, &mut outcome).map_err(write_error)?;
-        outcome.refusals.finish(b"");
+        if !outcome.refusals.is_empty() {
+            // What the database refuses comes back with the number of its series only.
+            let names = names(&message).map_err(message_error)?;
+            outcome.refusals.finish_points(&names);
+        }
         Ok::<Outcome, ApiError>(outcome)
     });
     let mut outcome = called.await.map_err(|why| app.ingest.refusal(why))??;

@@ -106,6 +106,20 @@ fn what_is_wrong_is_told_so_that_it_is_not_sent_again() {
     assert_eq!((status, &answer["code"]), (400, &"E_PARTIAL".into()));
     assert_eq!(answer["written"], 1);
     assert_eq!(answer["lines"][0]["line"], 2);
+    // Refused by the database, not by the form of the message.
+    let far = series(
+        &[("__name__", "up"), ("job", &"x".repeat(5_000)[..])],
+        1.0,
+        1_000_000,
+    );
+    let server_of_more = Running::start();
+    let (status, answer) = send(&server_of_more, &packed(&[good.clone(), far].concat()), &[]);
+    assert_eq!((status, &answer["code"]), (400, &"E_PARTIAL".into()));
+    let refused = &answer["lines"][0];
+    assert_eq!(
+        (&refused["line"], &refused["code"], &refused["original"]),
+        (&2.into(), &"E_NAME".into(), &"up".into())
+    );
     let large = packed(&vec![0; 5000]);
     for (body, headers, expected) in [
         (packed(&unnamed), &[][..], (400, "E_REFUSED")),
