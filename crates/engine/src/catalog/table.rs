@@ -302,12 +302,19 @@ impl Table {
     }
 }
 
+/// Characters of a name that is refused which its message shows.
+const NAME_SHOWN: usize = 80;
+
 /// Checks a name of a table, tag or field.
 pub(crate) fn check_name(what: &str, name: &str) -> crate::Result<()> {
     let plain = name.bytes().all(|b| (b' '..0x7f).contains(&b));
     if name.is_empty() || name.len() > 255 || (!plain && name.chars().any(char::is_control)) {
+        // A name may be as long as a line, and the message goes back for each line.
+        let shown: String = name.chars().take(NAME_SHOWN).collect();
+        let more = if shown.len() < name.len() { "…" } else { "" };
         return Err(Error::invalid(format!(
-            "{what} name {name:?}: expected 1 to 255 bytes without control characters"
+            "{what} name {shown:?}{more}: expected 1 to 255 bytes without control characters, found {} bytes",
+            name.len()
         )));
     }
     Ok(())

@@ -376,12 +376,8 @@ impl Planner<'_> {
                 Expression::Literal(Literal::Float(n)) if (0.0..=100.0).contains(n) => {
                     Function::Percentile(*n)
                 }
-                _ => {
-                    return Err(arguments_of(
-                        name,
-                        "a field and a number from 0 to 100",
-                        count,
-                    ));
+                other => {
+                    return Err(second_argument(name, "a number from 0 to 100", other));
                 }
             },
             ("percentile", None) => {
@@ -426,11 +422,12 @@ impl Planner<'_> {
                     let count = usize::try_from(*n).unwrap_or(usize::MAX);
                     Ok(Some(Transform::MovingAverage(count)))
                 }
-                _ => Err(arguments_of(
+                Some(other) => Err(second_argument(
                     name,
-                    "a field and a number of values, 2 or more",
-                    2,
+                    "a number of values, 2 or more",
+                    other,
                 )),
+                None => Err(arguments_of(name, "a field and a number of values", 1)),
             },
             _ => Ok(None),
         }
@@ -440,11 +437,7 @@ impl Planner<'_> {
         match second {
             None => Ok(default),
             Some(Expression::Literal(Literal::Duration(ns))) if *ns > 0 => Ok(*ns),
-            Some(_) => Err(arguments_of(
-                name,
-                "a field and a length of time such as 1s",
-                2,
-            )),
+            Some(other) => Err(second_argument(name, "a length of time such as 1s", other)),
         }
     }
 
@@ -467,6 +460,12 @@ impl Planner<'_> {
 fn arguments_of(name: &str, expected: &str, found: usize) -> ApiError {
     invalid(format!(
         "invalid arguments for {name}(): expected {expected}, found {found}"
+    ))
+}
+
+fn second_argument(name: &str, expected: &str, found: &Expression) -> ApiError {
+    invalid(format!(
+        "invalid arguments for {name}(): expected {expected} as the second one, found {found}"
     ))
 }
 

@@ -178,12 +178,12 @@ impl Asked {
         if channels.is_empty() {
             query.required("channel", "table,tag=value.field, at least once")?;
         }
-        query.required("level", "-20 to 40")?;
+        let written = query.required("level", "-20 to 40")?;
         query.required("offset", "the number of the tile")?;
         let level = query
             .number("level")?
             .and_then(Level::new)
-            .ok_or_else(|| QueryError::value("level", "expected -20 to 40", ""))?;
+            .ok_or_else(|| QueryError::value("level", "expected -20 to 40", written))?;
         let form = match query.one("format")? {
             None | Some("json") => Form::Json,
             Some("binary") => Form::Binary,

@@ -439,13 +439,23 @@ fn what_cannot_be_done_is_said() {
             "SELECT percentile(speed) FROM obd",
             "invalid arguments for percentile()",
         ),
-        ("SELECT percentile(speed, 101) FROM obd", "from 0 to 100"),
+        (
+            "SELECT percentile(speed, 101) FROM obd",
+            "from 0 to 100 as the second one, found 101",
+        ),
         (
             "SELECT mean(speed, 5) FROM obd",
             "expected one field, found 2",
         ),
         ("SELECT mean(5) FROM obd", "expected a field"),
-        ("SELECT moving_average(speed, 1) FROM obd", "2 or more"),
+        (
+            "SELECT moving_average(speed, 1) FROM obd",
+            "2 or more as the second one, found 1",
+        ),
+        (
+            "SELECT derivative(speed, 0s) FROM obd",
+            "such as 1s as the second one, found 0s",
+        ),
         (
             "SELECT distinct(speed), mean(speed) FROM obd",
             "distinct() cannot be combined",
