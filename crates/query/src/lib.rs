@@ -36,12 +36,14 @@ mod table;
 mod text;
 mod threads;
 mod view;
+mod zones;
 
 pub use access::{Access, Unrestricted};
 pub use answer::{Answer, Done};
 pub use catalog::{CATALOG, SCHEMA};
 pub use columns::{TIME, field_type, tag_type, time_type};
 pub use error::{CODES, Error, Result};
+pub use headwater_wire::zone::Zone;
 pub use limits::Limits;
 pub use parameters::Parameters;
 pub use placed::{Placed, statements};

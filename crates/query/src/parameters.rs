@@ -1,9 +1,11 @@
 //! Values for the parameters `$1`, `$2`, … of a statement.
 
 use crate::error::{Error, Result};
+use crate::zones::cast_in;
 use arrow::datatypes::DataType;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
+use headwater_wire::zone::Zone;
 
 /// Values for `$1`, `$2`, …
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,11 +32,11 @@ impl Parameters {
         &self.values
     }
 
-    /// The values in the types of the parameters; text becomes what is wanted.
+    /// The values in the types of the parameters; text becomes what is wanted, instants by the clocks of the zone.
     ///
     /// # Errors
     /// When there is another number of them, or a value is not of its type.
-    pub(crate) fn in_types(self, types: &[DataType]) -> Result<Parameters> {
+    pub(crate) fn in_types(self, types: &[DataType], zone: &Zone) -> Result<Parameters> {
         if self.values.len() != types.len() {
             return Err(Error::parameters(format!(
                 "the statement has {} parameters, {} values were given",
@@ -47,7 +49,7 @@ impl Parameters {
             if value.data_type() == *wanted {
                 return Ok(value);
             }
-            value.cast_to(wanted).map_err(|error| {
+            in_type(&value, wanted, zone).map_err(|error| {
                 Error::parameters(format!(
                     "parameter ${} is wanted as {wanted}: {}",
                     at + 1,
@@ -74,6 +76,19 @@ impl Parameters {
         }
         Ok(plan.replace_params_with_values(&ParamValues::from(self.values))?)
     }
+}
+
+/// A value in another type.
+fn in_type(
+    value: &ScalarValue,
+    wanted: &DataType,
+    zone: &Zone,
+) -> datafusion::common::Result<ScalarValue> {
+    if zone.is_utc() || !matches!(wanted, DataType::Timestamp(..)) {
+        return value.cast_to(wanted);
+    }
+    let made = cast_in(zone, &value.to_array_of_size(1)?, wanted)?;
+    ScalarValue::try_from_array(&made, 0)
 }
 
 /// The types of `$1`, `$2`, …, where the statement tells them.

@@ -87,7 +87,8 @@ impl Prepared {
     /// # Errors
     /// As [`Session::run`].
     pub async fn run(&self, parameters: Parameters) -> Result<Answer> {
-        let parameters = parameters.in_types(&self.what.parameters)?;
+        let zone = self.session.settings_now().zone;
+        let parameters = parameters.in_types(&self.what.parameters, &zone)?;
         let text = self.what.statement.text();
         if let Some(answer) = self.session.run_again(text, &parameters)? {
             return Ok(answer);

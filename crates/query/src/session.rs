@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::statement;
 use crate::stop::Stop;
 use crate::view::{Role, TableCache, View, access_key};
+use crate::zones::{CompareInZone, InZone};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::ScalarValue;
@@ -33,6 +34,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
 use headwater::{Database, Reader};
+use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
@@ -77,6 +79,11 @@ pub trait Extension: Send + Sync + fmt::Debug {
     /// What extensions have in common that give the same names the same meaning in every session, but for functions that are
     /// not immutable and for tables of their own schemas: their sessions share plans. `None` = plans are not kept.
     fn shared(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The session's time zone, where the door keeps it. `None` = as it was `SET`.
+    fn zone(&self) -> Option<Zone> {
         None
     }
 }
@@ -239,9 +246,11 @@ fn base_state(limits: &Limits) -> SessionState {
     options.execution.time_zone = Some("+00:00".to_owned());
     let runtime = Arc::new(RuntimeEnv::default());
     // Before the rule that gives both sides of a comparison one type.
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(Lengths)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(Lengths), Arc::new(CompareInZone)];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(HexTexts));
+    rules.push(Arc::new(InZone));
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
@@ -362,7 +371,7 @@ impl Session {
             None => None,
             Some(extension) => Some(extension.shared()?),
         };
-        let settings = self.settings.read();
+        let settings = self.settings_now();
         let access = access_key(&*self.access);
         PlanKey::new(
             sql,
@@ -371,6 +380,15 @@ impl Session {
             &settings,
             view.snapshot().definitions(),
         )
+    }
+
+    /// The settings, with what the door keeps of them.
+    pub(crate) fn settings_now(&self) -> Settings {
+        let mut settings = self.settings.read().clone();
+        if let Some(zone) = self.extension.as_ref().and_then(|door| door.zone()) {
+            settings.zone = zone;
+        }
+        settings
     }
 
     /// Keeps the plan of a statement that reads.
@@ -450,7 +468,7 @@ impl Session {
         let shared = &self.query.shared;
         let mut state = shared.state.clone();
         let mut schemas = Vec::new();
-        let settings = self.settings.read().clone();
+        let settings = self.settings_now();
         settings.apply(state.config_mut().options_mut());
         if let Some(extension) = &self.extension {
             schemas = extension.schemas();

@@ -1,19 +1,26 @@
 //! Settings of a session, changed with `SET` and told by `SHOW`.
 
 use crate::error::{Error, Result, with_suggestion};
+use crate::zones;
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
+use headwater_wire::zone::Zone;
 
 /// The settings of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Settings {
     /// Answer aggregates from the pyramid where that is exact.
     pub(crate) use_pyramid: bool,
+    /// By whose clocks text without an offset is read, and days begin.
+    pub(crate) zone: Zone,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { use_pyramid: true }
+        Settings {
+            use_pyramid: true,
+            zone: Zone::utc(),
+        }
     }
 }
 
@@ -22,6 +29,8 @@ extensions_options! {
     pub(crate) struct Switches {
         /// Answer aggregates from the pyramid where that is exact.
         pub(crate) use_pyramid: bool, default = true
+        /// The session's time zone, by its name.
+        pub(crate) zone: String, default = "UTC".to_owned()
     }
 }
 
@@ -37,22 +46,8 @@ pub(crate) const NAMES: [(&str, &str); 2] = [
     ),
     (
         "timezone",
-        "the zone of instants written as text without one: always UTC",
+        "by whose clocks text without an offset is read, and days, parts of times and date_trunc are meant",
     ),
-];
-
-/// What the one zone may be called. Another one would have to count wherever text becomes an instant, and back.
-const UTC: [&str; 10] = [
-    "utc",
-    "gmt",
-    "z",
-    "zulu",
-    "universal",
-    "etc/utc",
-    "+00:00",
-    "+00",
-    "0",
-    "default",
 ];
 
 fn unknown(name: &str) -> Error {
@@ -66,7 +61,7 @@ impl Settings {
     pub(crate) fn get(&self, name: &str) -> Result<String> {
         match name {
             "headwater.use_pyramid" => Ok(if self.use_pyramid { "on" } else { "off" }.to_owned()),
-            "timezone" => Ok("UTC".to_owned()),
+            "timezone" => Ok(self.zone.name().to_owned()),
             _ => Err(unknown(name)),
         }
     }
@@ -77,13 +72,16 @@ impl Settings {
         match (name, value) {
             ("headwater.use_pyramid", None) => self.use_pyramid = default.use_pyramid,
             ("headwater.use_pyramid", Some(value)) => self.use_pyramid = switch(name, value)?,
-            ("timezone", None) => {}
-            ("timezone", Some(value)) if UTC.contains(&value.to_ascii_lowercase().as_str()) => {}
+            ("timezone", None) => self.zone = default.zone,
+            ("timezone", Some(value)) if value.eq_ignore_ascii_case("default") => {
+                self.zone = default.zone;
+            }
             ("timezone", Some(value)) => {
-                return Err(Error::invalid_value(format!(
-                    "the time zone is UTC and cannot be `{value}`"
-                ))
-                .with_hint("write instants with their offset, as in '2024-05-01T12:00:00+02:00'"));
+                self.zone = Zone::read(value).map_err(|why| {
+                    let mut error = zones::unknown(&why);
+                    error.message = format!("`timezone`: {}", error.message);
+                    error
+                })?;
             }
             _ => return Err(unknown(name)),
         }
@@ -93,6 +91,7 @@ impl Settings {
     pub(crate) fn apply(&self, options: &mut ConfigOptions) {
         options.extensions.insert(Switches {
             use_pyramid: self.use_pyramid,
+            zone: self.zone.name().to_owned(),
         });
     }
 }

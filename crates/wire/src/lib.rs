@@ -1,4 +1,4 @@
-//! Text and JSON forms of Headwater's data: line protocol, CSV, messages of brokers, remote write of Prometheus, tile JSON, instants and durations.
+//! Text and JSON forms of Headwater's data: line protocol, CSV, messages of brokers, remote write of Prometheus, tile JSON, instants, durations and time zones.
 //! Bytes in, typed values or located errors out.
 //!
 //! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte slices and the
@@ -25,6 +25,7 @@ pub mod query;
 mod refusal;
 pub mod tile;
 pub mod tiles;
+pub mod zone;
 
 pub use parsed::ParsedBatch;
 pub use refusal::{Fault, RefusalCode, RefusalCounts, RefusedLine, cut_line};

@@ -13,7 +13,7 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
     builder
         .scalar_functions()
         .get_or_insert_default()
-        .push(Arc::new(bucket));
+        .extend([Arc::new(bucket), crate::zones::timezone()]);
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     for end in [ends::End::first(), ends::End::last()] {
         aggregates.push(Arc::new(AggregateUDF::new_from_impl(end)));

@@ -1,8 +1,9 @@
 //! The settings of a session that PostgreSQL's clients set and ask for.
 //!
-//! Invariant: a value that is kept is one that is obeyed, or one that means nothing here and harms nothing; what would change
-//! the form of answers and is not done is refused.
+//! Invariants: a value that is kept is one that is obeyed, or one that means nothing here and harms nothing; what would change
+//! the form of answers and is not done is refused. What a session began with is what `RESET` goes back to, as in PostgreSQL.
 
+use headwater_wire::zone::{UnknownZone, Zone};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ enum Kind {
     One(&'static [&'static str], &'static str),
     /// A number of milliseconds, or with a unit.
     Milliseconds,
+    /// A time zone.
+    Zone,
 }
 
 struct Known {
@@ -80,23 +83,6 @@ const fn known(
 }
 
 const ON: Kind = Kind::One(&["on", "true", "yes", "1"], "on");
-const UTC: Kind = Kind::One(
-    &[
-        "utc",
-        "gmt",
-        "etc/utc",
-        "z",
-        "0",
-        "+00",
-        "+00:00",
-        "universal",
-        "zulu",
-        "default",
-        "local",
-    ],
-    "UTC; instants are told in UTC, and a client can show them in any zone",
-);
-
 /// `16` is what answers to tools that decide by it; the rest says what this is.
 pub(super) const SERVER_VERSION: &str = concat!("16.0 (Headwater ", env!("CARGO_PKG_VERSION"), ")");
 
@@ -338,9 +324,9 @@ static KNOWN: &[Known] = &[
     known(
         "timezone",
         "UTC",
-        UTC,
+        Kind::Zone,
         true,
-        "The zone instants are told in.",
+        "The zone instants are told in, and by whose clocks text is read.",
     ),
     known(
         "transaction_deferrable",
@@ -402,6 +388,9 @@ fn find(name: &str) -> Result<&'static Known, VariableError> {
 pub struct Variables {
     /// Those that are not as by default; also those of tools, which have a dot in the name.
     set: BTreeMap<String, String>,
+    /// Those that the session began with.
+    first: BTreeMap<String, String>,
+    zone: Zone,
 }
 
 impl Variables {
@@ -414,6 +403,30 @@ impl Variables {
             variables.set.insert(name.to_owned(), value.to_owned());
         }
         variables
+    }
+
+    /// What is set now is what the session begins with.
+    pub fn begin(&mut self) {
+        self.first.clone_from(&self.set);
+    }
+
+    /// The time zone.
+    #[must_use]
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// The value that one goes back to.
+    fn default_of<'a>(&'a self, known: &Known) -> &'a str {
+        self.first
+            .get(known.name)
+            .map_or(known.default, String::as_str)
+    }
+
+    /// Reads the zone anew after settings went back to their defaults; they are names that were read before.
+    fn renew_zone(&mut self) {
+        let name = self.get("timezone").unwrap_or_default();
+        self.zone = Zone::read(name).unwrap_or_default();
     }
 
     /// The value of one.
@@ -464,6 +477,11 @@ impl Variables {
                 }
                 known.default.to_owned()
             }
+            Kind::Zone if is_default(value) => self.default_of(known).to_owned(),
+            Kind::Zone => match Zone::read(value) {
+                Ok(zone) => zone.name().to_owned(),
+                Err(_) => return Err(wrong(UnknownZone::FORMS)),
+            },
             Kind::Milliseconds => match milliseconds(value) {
                 Some(ms) => ms.to_string(),
                 None => {
@@ -474,32 +492,43 @@ impl Variables {
             },
         };
         self.set.insert(small, value.clone());
+        if matches!(known.kind, Kind::Zone) {
+            self.renew_zone();
+        }
         Ok(known.told.then(|| (shown(known.name), value)))
     }
 
-    /// Sets one back to its default. Returns how it is told to the client, if it is.
+    /// Sets one back to what the session began with. Returns how it is told to the client, if it is.
     ///
     /// # Errors
     /// When there is none of this name.
     pub fn reset(&mut self, name: &str) -> Result<Option<(&'static str, String)>, VariableError> {
         let small = name.to_ascii_lowercase();
+        let first = self.first.get(&small).cloned();
         if small.contains('.') {
-            self.set.remove(&small);
+            match first {
+                Some(value) => self.set.insert(small, value),
+                None => self.set.remove(&small),
+            };
             return Ok(None);
         }
         let known = find(name)?;
         if !matches!(known.kind, Kind::Fixed) {
-            self.set.remove(&small);
+            match first {
+                Some(value) => self.set.insert(small, value),
+                None => self.set.remove(&small),
+            };
         }
+        self.renew_zone();
         Ok(known
             .told
-            .then(|| (shown(known.name), known.default.to_owned())))
+            .then(|| (shown(known.name), self.default_of(known).to_owned())))
     }
 
-    /// Sets all back to their defaults.
+    /// Sets all back to what the session began with.
     pub fn reset_all(&mut self) {
-        self.set
-            .retain(|name, _| find(name).is_ok_and(|known| matches!(known.kind, Kind::Fixed)));
+        self.set.clone_from(&self.first);
+        self.renew_zone();
     }
 
     /// How long a statement may take, if the session says so.
@@ -532,6 +561,11 @@ impl Variables {
     }
 }
 
+/// Words for the zone that a session began with.
+fn is_default(zone: &str) -> bool {
+    ["default", "local"].contains(&zone.to_ascii_lowercase().as_str())
+}
+
 fn milliseconds(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text
@@ -556,6 +590,7 @@ mod tests {
     #[test]
     fn settings_are_obeyed_harmless_or_refused() {
         let mut variables = Variables::new("ann", false);
+        variables.begin();
         assert_eq!(variables.get("DateStyle"), Ok("ISO, MDY"));
         assert_eq!(
             variables.set("datestyle", "ISO"),
@@ -569,7 +604,7 @@ mod tests {
         assert_eq!(variables.set("my.thing", "x"), Ok(None));
         assert_eq!(variables.get("my.thing"), Ok("x"));
         for (name, value, sqlstate) in [
-            ("TimeZone", "Europe/Berlin", "22023"),
+            ("TimeZone", "Europe/Nowhere", "22023"),
             ("bytea_output", "escape", "22023"),
             ("client_encoding", "LATIN1", "22023"),
             ("server_version", "1", "55P02"),
@@ -583,5 +618,35 @@ mod tests {
         assert_eq!(variables.statement_timeout(), None);
         assert_eq!(variables.get("session_authorization"), Ok("ann"));
         assert!(variables.get("my.thing").is_err());
+    }
+
+    #[test]
+    fn settings_go_back_to_what_the_session_began_with() {
+        let mut variables = Variables::new("ann", false);
+        assert!(variables.set("TimeZone", "america/new_york").is_ok());
+        assert!(variables.set("my.thing", "x").is_ok());
+        variables.begin();
+        let told = |name: &str| Ok(Some(("TimeZone", name.to_owned())));
+        assert_eq!(variables.set("timezone", "-7"), told("<-07>+07"));
+        assert_eq!(variables.zone().offset_seconds(0), -7 * 3_600);
+        assert_eq!(
+            variables.set("timezone", "Europe/Berlin"),
+            told("Europe/Berlin")
+        );
+        assert_eq!(variables.get("timezone"), Ok("Europe/Berlin"));
+        let error = variables.set("timezone", "+02:00").unwrap_err().to_string();
+        assert!(
+            error.contains("\"timezone\"") && error.contains("Europe/Berlin"),
+            "{error}"
+        );
+        assert_eq!(variables.zone().name(), "Europe/Berlin");
+        assert_eq!(variables.set("timezone", "LOCAL"), told("America/New_York"));
+        assert_eq!(variables.set("my.thing", "y"), Ok(None));
+        assert_eq!(variables.set("timezone", "UTC"), told("UTC"));
+        assert_eq!(variables.reset("TimeZone"), told("America/New_York"));
+        variables.set("timezone", "Asia/Tokyo").unwrap();
+        variables.reset_all();
+        assert_eq!(variables.zone().name(), "America/New_York");
+        assert_eq!(variables.get("my.thing"), Ok("x"));
     }
 }

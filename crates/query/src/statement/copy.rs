@@ -6,15 +6,15 @@ use crate::columns::time_type;
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::view::Role;
+use crate::zones::cast_in;
 use arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray, new_null_array,
 };
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::util::display::FormatOptions;
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use headwater_wire::zone::Zone;
 use std::sync::Arc;
 
 /// Takes rows into a table.
@@ -28,6 +28,8 @@ pub struct CopyIn {
     places: Vec<Option<usize>>,
     /// The time of rows without one.
     now: i64,
+    /// By whose clocks text without an offset is read.
+    zone: Zone,
 }
 
 impl std::fmt::Debug for CopyIn {
@@ -110,6 +112,7 @@ impl Session {
             writer: Writer::new(self.clone(), db, view),
             schema: Arc::new(Schema::new(fields)),
             places,
+            zone: self.settings_now().zone,
             now: now.ok_or_else(|| Error::internal("a statement without its beginning"))?,
         })
     }
@@ -140,10 +143,6 @@ impl CopyIn {
                 self.schema.fields().len()
             )));
         }
-        let strict = CastOptions {
-            safe: false,
-            format_options: FormatOptions::default(),
-        };
         let count = rows.num_rows();
         let table = self.writer.table();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.places.len());
@@ -156,12 +155,11 @@ impl CopyIn {
             let given =
                 place.and_then(|at| rows.columns().get(at).zip(self.schema.fields().get(at)));
             columns.push(match (given, role) {
-                (Some((column, wanted)), _) => {
-                    cast_with_options(column, wanted.data_type(), &strict).map_err(|error| {
-                        let why = Error::from(DataFusionError::from(error));
+                (Some((column, wanted)), _) => cast_in(&self.zone, column, wanted.data_type())
+                    .map_err(|error| {
+                        let why = Error::from(error);
                         Error::invalid_value(format!("column `{}`: {}", wanted.name(), why.message))
-                    })?
-                }
+                    })?,
                 (None, Role::Time) => {
                     let times = TimestampNanosecondArray::from_value(self.now, count);
                     Arc::new(times.with_data_type(time_type()))

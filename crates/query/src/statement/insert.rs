@@ -12,6 +12,7 @@ use crate::parameters::Parameters;
 use crate::session::{Running, Session, no_columns, nulls, parameter_types};
 use crate::table::Table;
 use crate::view::{Role, TableView};
+use crate::zones::cast_in;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, TimestampNanosecondType};
@@ -21,6 +22,7 @@ use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt;
 use headwater::{Batch, Database, StreamName, StreamRows};
+use headwater_wire::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -122,6 +124,8 @@ struct Waiting {
 /// Writes rows of a table, in batches of bounded size.
 pub(super) struct Writer {
     session: Session,
+    /// By whose clocks text without an offset is read.
+    zone: Zone,
     db: Database,
     table: Arc<TableView>,
     waiting: Waiting,
@@ -131,6 +135,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(session: Session, db: Database, table: Arc<TableView>) -> Writer {
         Writer {
+            zone: session.settings_now().zone,
             session,
             db,
             table,
@@ -165,9 +170,10 @@ impl Writer {
         let wanted = self.table.schema.fields().iter().zip(&self.table.roles);
         for (column, (field, role)) in batch.columns().iter().zip(wanted) {
             if matches!(role, Role::Tag(_)) {
-                tags.push(assigned(column, field.name(), &DataType::Utf8)?);
+                tags.push(assigned(column, field.name(), &DataType::Utf8, &self.zone)?);
             } else {
-                columns.push((assigned(column, field.name(), field.data_type())?, role));
+                let of = field.data_type();
+                columns.push((assigned(column, field.name(), of, &self.zone)?, role));
             }
         }
         let tags: Vec<_> = tags.iter().map(|t| t.as_string::<i32>()).collect();
@@ -268,7 +274,7 @@ fn arrow(error: arrow::error::ArrowError) -> Error {
 /// Values as a column takes them. The planner sees to that for what the statement holds; what a parameter is, only its sender tells.
 ///
 /// Integers for a column of floats stay as they are: the engine takes those that a float holds exactly, and names the others.
-fn assigned(values: &ArrayRef, column: &str, wanted: &DataType) -> Result<ArrayRef> {
+fn assigned(values: &ArrayRef, column: &str, wanted: &DataType, zone: &Zone) -> Result<ArrayRef> {
     let found = values.data_type();
     let is_text = matches!(
         found,
@@ -299,7 +305,7 @@ fn assigned(values: &ArrayRef, column: &str, wanted: &DataType) -> Result<ArrayR
         ))
         .with_hint("write a CAST around the value, or give one of the column's type"));
     }
-    let cast = cast_with_options(values, wanted, &STRICT).map_err(arrow)?;
+    let cast = cast_in(zone, values, wanted)?;
     if wanted.is_integer() && !found.is_integer() && found.is_numeric() {
         let back = cast_with_options(&cast, found, &STRICT).map_err(arrow)?;
         if *back != **values {

@@ -11,6 +11,7 @@ mod select;
 mod setting;
 mod show;
 mod types;
+mod zone;
 
 pub use copy::CopyIn;
 
@@ -203,6 +204,7 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
     if let (Parse::Statement(statement), Some(extension)) = (&mut statement, extension) {
         extension.rewrite(statement)?;
     }
+    zone::call_by_name(&mut statement);
     Ok(Parsed {
         text: sql.to_owned(),
         kind: kind(statement)?,

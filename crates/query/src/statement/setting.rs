@@ -65,7 +65,7 @@ pub(super) fn schema(name: &str) -> SchemaRef {
 }
 
 pub(super) fn show(session: &Session, name: &str) -> Result<Answer> {
-    let settings = session.settings.read().clone();
+    let settings = session.settings_now();
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as _;
     let columns = if name == "all" {
         let values: Result<Vec<String>> = NAMES.iter().map(|(n, _)| settings.get(n)).collect();

@@ -15,3 +15,4 @@ mod pyramid;
 mod reading;
 mod support;
 mod tables;
+mod zones;

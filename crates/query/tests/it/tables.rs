@@ -396,10 +396,11 @@ fn settings_last_as_long_as_their_session() {
             lake.error("SET headwater.use_pyramid = perhaps").await.code,
             "invalid_value"
         );
-        // A zone that only some texts were read by would answer wrongly.
-        for zone in ["Mars", "+02:00", "Europe/Berlin"] {
+        // An offset alone is read in two ways: east by some, west by POSIX.
+        for zone in ["Mars", "+02:00"] {
             let error = lake.error(&format!("SET TIME ZONE '{zone}'")).await;
             assert_eq!(error.code, "invalid_value", "{zone}");
+            assert!(error.message.contains("timezone"), "{error}");
             assert!(error.hint.is_some());
         }
     });

@@ -332,6 +332,7 @@ impl<S: Stream> Connection<S> {
             copy.format.put_row(names, &mut line);
             self.link.out.copy_data(&line);
         }
+        let zone = self.zone();
         let mut rows = answer.rows;
         let mut count = 0u64;
         while let Some(batch) = self.link.wait(rows.next()).await? {
@@ -343,7 +344,7 @@ impl<S: Stream> Connection<S> {
             for row in 0..batch.num_rows() {
                 for ((column, cell_bytes), is) in columns.iter().zip(&mut cells).zip(&mut present) {
                     cell_bytes.clear();
-                    *is = cell(column.as_ref(), row, Format::Text, cell_bytes)
+                    *is = cell(column.as_ref(), row, Format::Text, &zone, cell_bytes)
                         .map_err(|why| error("0A000", why))?;
                 }
                 line.clear();

@@ -8,10 +8,10 @@ use super::extended::no_portal;
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, columns};
 use super::values::rows;
-use headwater_query::Parameters;
 use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use headwater_query::arrow::datatypes::{DataType, Field, Schema};
 use headwater_query::datafusion::common::ScalarValue;
+use headwater_query::{Parameters, Zone};
 use headwater_wire::postgres::{Format, TransactionStatus};
 use std::sync::Arc;
 
@@ -101,8 +101,16 @@ impl<S: Stream> Connection<S> {
                     if simple {
                         self.link.out.row_description(&told);
                     }
-                    rows(&mut self.link.out, &batch, 0, batch.num_rows(), &formats)
-                        .map_err(|why| error("0A000", why))?;
+                    let zone = self.zone();
+                    rows(
+                        &mut self.link.out,
+                        &batch,
+                        0,
+                        batch.num_rows(),
+                        &formats,
+                        &zone,
+                    )
+                    .map_err(|why| error("0A000", why))?;
                 }
                 "SHOW"
             }
@@ -122,6 +130,11 @@ impl<S: Stream> Connection<S> {
         if let Some((name, value)) = told {
             self.link.out.parameter_status(name, &value);
         }
+    }
+
+    /// The session's time zone.
+    pub(super) fn zone(&self) -> Zone {
+        self.seen.variables.read().zone().clone()
     }
 
     fn reset_all(&mut self) {

@@ -4,7 +4,7 @@ use headwater_query::datafusion::catalog::SchemaProvider;
 use headwater_query::datafusion::common::{DataFusionError, Result};
 use headwater_query::datafusion::logical_expr::ScalarUDF;
 use headwater_query::postgres::{Listing, Shown, Variables, functions, schemas};
-use headwater_query::{Access, ColumnKind, Extension, Query};
+use headwater_query::{Access, ColumnKind, Extension, Query, Zone};
 use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
@@ -103,5 +103,9 @@ impl Extension for Names {
     /// What is about one session alone stands in its statements as text by then, and its functions are not immutable.
     fn shared(&self) -> Option<&'static str> {
         Some("postgres")
+    }
+
+    fn zone(&self) -> Option<Zone> {
+        Some(self.listing.variables().zone().clone())
     }
 }

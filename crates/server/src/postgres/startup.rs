@@ -10,7 +10,7 @@ use crate::access::sql::Granted;
 use crate::access::token::Carried;
 use crate::app::App;
 use crate::tls::Certificate;
-use headwater_query::postgres::Variables;
+use headwater_query::postgres::{VariableError, Variables};
 use headwater_wire::postgres::{First, Message, Notice, TransactionStatus, Writer, first, message};
 use parking_lot::RwLock;
 use std::io;
@@ -209,6 +209,7 @@ async fn begin<S: Stream>(
             }
         }
     }
+    variables.begin();
     for (name, value) in variables.told() {
         out.parameter_status(name, value);
     }
@@ -303,8 +304,8 @@ async fn admit<S: Stream>(
     }))
 }
 
-/// Settings that come with the first message. What would be refused later is only told here, since drivers send the zone of
-/// their machine and more without being asked; a setting that there is not ends the session.
+/// Settings that come with the first message. What would be refused later is only told here, since drivers send more than they are
+/// asked for; a setting that there is not ends the session, and so does a time zone, without which instants would be read wrongly.
 fn set_first(
     variables: &mut Variables,
     parameters: &[(String, String)],
@@ -312,7 +313,10 @@ fn set_first(
     let mut told = Vec::new();
     let mut set = |name: &str, value: &str| match variables.set(name, value) {
         Ok(_) => {}
-        Err(why @ headwater_query::postgres::VariableError::Unknown(_)) => {
+        Err(why)
+            if matches!(why, VariableError::Unknown(_))
+                || name.eq_ignore_ascii_case("timezone") =>
+        {
             told.push(Err(fatal(why.sqlstate(), why.to_string())));
         }
         Err(why) => told.push(Ok(information(format!(

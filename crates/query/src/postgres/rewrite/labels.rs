@@ -100,6 +100,7 @@ fn found(expr: &Expr) -> Option<String> {
         Expr::Function(function) => super::small(function.name.0.last()?.as_ident()?),
         Expr::Case { .. } => "case".to_owned(),
         Expr::Extract { .. } => "extract".to_owned(),
+        Expr::AtTimeZone { .. } => "timezone".to_owned(),
         Expr::Exists { .. } => "exists".to_owned(),
         Expr::Array(_) => "array".to_owned(),
         Expr::Interval(_) => "interval".to_owned(),

@@ -7,6 +7,7 @@ use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type,
 };
+use headwater_query::Zone;
 use headwater_query::postgres::PgType;
 use headwater_wire::postgres::Format;
 
@@ -78,7 +79,7 @@ pub(super) fn put_value(
             }
         }
         // What is announced as text is the same in both forms.
-        _ => text::put_value(array, row, bytes)?,
+        _ => text::put_value(array, row, &Zone::utc(), bytes)?,
     }
     Ok(())
 }
@@ -100,7 +101,7 @@ fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
     for row in 0..list.len() {
         let at = bytes.len();
         bytes.extend((-1i32).to_be_bytes());
-        if cell(list, row, Format::Binary, bytes)? {
+        if cell(list, row, Format::Binary, &Zone::utc(), bytes)? {
             let length = i32::try_from(bytes.len() - at - 4)
                 .map_err(|_| "a value is too long".to_owned())?;
             bytes[at..at + 4].copy_from_slice(&length.to_be_bytes());

@@ -170,14 +170,26 @@ pub(super) fn put_time(ns: i128, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Writes an instant; `zone` is what follows it.
-pub(super) fn put_instant(ns: i128, zone: &str, bytes: &mut Vec<u8>) {
+/// Writes an instant by clocks that are so many seconds ahead of UTC, with how far they are; `None` = a time without zone.
+pub(super) fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec<u8>) {
+    let ns = ns + i128::from(offset_seconds.unwrap_or(0)) * 1_000_000_000;
     // Within the range of 64-bit seconds, which every unit is.
     let days = ns.div_euclid(DAY_NS) as i64;
     let before = put_day(days, bytes);
     bytes.push(b' ');
     put_time(ns.rem_euclid(DAY_NS), bytes);
-    bytes.extend(zone.as_bytes());
+    if let Some(offset) = offset_seconds {
+        bytes.push(if offset < 0 { b'-' } else { b'+' });
+        let all = offset.unsigned_abs();
+        put(bytes, format_args!("{:02}", all / 3_600));
+        let (minutes, seconds) = (all / 60 % 60, all % 60);
+        if (minutes, seconds) != (0, 0) {
+            put(bytes, format_args!(":{minutes:02}"));
+        }
+        if seconds != 0 {
+            put(bytes, format_args!(":{seconds:02}"));
+        }
+    }
     if before {
         bytes.extend(b" BC");
     }

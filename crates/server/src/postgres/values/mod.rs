@@ -1,7 +1,7 @@
 //! Values on the wire: results out, parameters in, each as text or in PostgreSQL's binary forms.
 //!
 //! Invariants: numbers and texts read back as they are. Instants have microseconds in the binary form, since that form has
-//! no more, and nanoseconds as text.
+//! no more, and nanoseconds as text, which shows them by the clocks of the session's zone.
 
 mod binary;
 mod calendar;
@@ -14,6 +14,7 @@ pub(super) use parameters::parameter;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
+use headwater_query::Zone;
 use headwater_wire::postgres::{Format, Writer};
 
 /// Microseconds from 1970 to 2000, from where PostgreSQL counts.
@@ -34,12 +35,13 @@ pub(super) fn rows(
     from: usize,
     to: usize,
     formats: &[Format],
+    zone: &Zone,
 ) -> Result<(), Unsendable> {
     let columns = whole(batch)?;
     for row in from..to {
         writer.data_row(columns.len(), |column, bytes| {
             let format = formats.get(column).copied().unwrap_or(Format::Text);
-            cell(columns[column].as_ref(), row, format, bytes)
+            cell(columns[column].as_ref(), row, format, zone, bytes)
         })?;
     }
     Ok(())
@@ -66,6 +68,7 @@ pub(super) fn cell(
     array: &dyn Array,
     row: usize,
     format: Format,
+    zone: &Zone,
     bytes: &mut Vec<u8>,
 ) -> Result<bool, Unsendable> {
     if array.is_null(row) || array.data_type() == &DataType::Null {
@@ -73,10 +76,10 @@ pub(super) fn cell(
     }
     if let Some(dictionary) = array.as_any_dictionary_opt() {
         let key = dictionary.normalized_keys()[row];
-        return cell(dictionary.values().as_ref(), key, format, bytes);
+        return cell(dictionary.values().as_ref(), key, format, zone, bytes);
     }
     match format {
-        Format::Text => text::put_value(array, row, bytes)?,
+        Format::Text => text::put_value(array, row, zone, bytes)?,
         Format::Binary => binary::put_value(array, row, bytes)?,
     }
     Ok(true)

@@ -5,6 +5,7 @@
 use super::parameters::{one, parameter};
 use super::{cell, numeric};
 use arrow::datatypes::DataType;
+use headwater_query::Zone;
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::postgres::PgType;
 use headwater_wire::postgres::Format;
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 
 fn sent(scalar: &ScalarValue, format: Format) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    cell(one(scalar).as_ref(), 0, format, &mut bytes)
+    cell(one(scalar).as_ref(), 0, format, &Zone::utc(), &mut bytes)
         .unwrap()
         .then_some(bytes)
 }
@@ -93,6 +94,52 @@ fn values_are_written_as_postgresql_writes_them() {
     assert_eq!(sent(&ScalarValue::Null, Format::Binary), None);
     let tag = ScalarValue::Dictionary(DataType::Int32.into(), ScalarValue::from("x").into());
     assert_eq!(text(&tag), "x");
+}
+
+#[test]
+fn instants_are_written_by_the_clocks_of_a_zone() {
+    let in_zone = |ns: i64, zone: &str| {
+        let mut bytes = Vec::new();
+        let zone = Zone::read(zone).unwrap();
+        cell(
+            one(&instant(ns)).as_ref(),
+            0,
+            Format::Text,
+            &zone,
+            &mut bytes,
+        )
+        .unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    const AUTUMN: i64 = 1_729_990_800_000_000_000;
+    for (ns, zone, wanted) in [
+        (
+            AUTUMN - 1,
+            "Europe/Berlin",
+            "2024-10-27 02:59:59.999999999+02",
+        ),
+        (AUTUMN, "Europe/Berlin", "2024-10-27 02:00:00+01"),
+        (AUTUMN, "America/St_Johns", "2024-10-26 22:30:00-02:30"),
+        (0, "Asia/Kolkata", "1970-01-01 05:30:00+05:30"),
+        (
+            i64::MIN,
+            "Europe/Berlin",
+            "1677-09-21 01:06:11.145224192+00:53:28",
+        ),
+        (
+            i64::MAX,
+            "Europe/Berlin",
+            "2262-04-12 01:47:16.854775807+02",
+        ),
+    ] {
+        assert_eq!(in_zone(ns, zone), wanted);
+    }
+    // A time without zone is the same everywhere.
+    let mut bytes = Vec::new();
+    let local = ScalarValue::TimestampNanosecond(Some(0), None);
+    let zone = Zone::read("Europe/Berlin").unwrap();
+    cell(one(&local).as_ref(), 0, Format::Text, &zone, &mut bytes).unwrap();
+    assert_eq!(bytes, b"1970-01-01 00:00:00");
 }
 
 /// What is sent reads back as the same value.

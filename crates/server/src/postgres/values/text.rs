@@ -10,12 +10,13 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::array_value_to_string;
+use headwater_query::Zone;
 use headwater_wire::postgres::Format;
 
 /// A value that is not null, on its own.
 pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable> {
     let mut bytes = Vec::new();
-    put_value(array, row, &mut bytes)?;
+    put_value(array, row, &Zone::utc(), &mut bytes)?;
     Ok(bytes)
 }
 
@@ -23,6 +24,7 @@ pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable
 pub(super) fn put_value(
     array: &dyn Array,
     row: usize,
+    zone: &Zone,
     bytes: &mut Vec<u8>,
 ) -> Result<(), Unsendable> {
     macro_rules! integer {
@@ -60,9 +62,10 @@ pub(super) fn put_value(
         DataType::LargeBinary => put_hex(array.as_binary::<i64>().value(row), bytes),
         DataType::BinaryView => put_hex(array.as_binary_view().value(row), bytes),
         DataType::FixedSizeBinary(_) => put_hex(array.as_fixed_size_binary().value(row), bytes),
-        DataType::Timestamp(_, zone) => {
+        DataType::Timestamp(_, of) => {
             let ns = instant_ns(array, row).unwrap_or_default();
-            put_instant(ns, if zone.is_some() { "+00" } else { "" }, bytes);
+            let offset = of.as_ref().map(|_| zone.offset_seconds(ns));
+            put_instant(ns, offset, bytes);
         }
         DataType::Date32 | DataType::Date64 => {
             if put_day(days(array, row).unwrap_or_default(), bytes) {
@@ -79,7 +82,7 @@ pub(super) fn put_value(
         }
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
             if let Some(list) = elements(array, row) {
-                put_list(list.as_ref(), bytes)?;
+                put_list(list.as_ref(), zone, bytes)?;
             }
         }
         // Numbers with a point, records and the like: as the planner writes them.
@@ -130,7 +133,7 @@ fn put_hex(value: &[u8], bytes: &mut Vec<u8>) {
 }
 
 /// `{1,2,NULL}`; elements are quoted where they must be.
-fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
+fn put_list(list: &dyn Array, zone: &Zone, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
     bytes.push(b'{');
     let mut element = Vec::new();
     for row in 0..list.len() {
@@ -138,7 +141,7 @@ fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
             bytes.push(b',');
         }
         element.clear();
-        if !cell(list, row, Format::Text, &mut element)? {
+        if !cell(list, row, Format::Text, zone, &mut element)? {
             bytes.extend(b"NULL");
             continue;
         }

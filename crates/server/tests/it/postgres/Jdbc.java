@@ -8,11 +8,13 @@ import java.sql.SQLException;
 import java.sql.Statement;
 import java.sql.Timestamp;
 import java.time.Instant;
+import java.time.LocalDateTime;
 import java.time.OffsetDateTime;
 import java.time.ZoneOffset;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import java.util.TimeZone;
 
 public class Jdbc {
     static void check(Object got, Object wanted) {
@@ -40,6 +42,7 @@ public class Jdbc {
             try (Connection c = DriverManager.getConnection(url, properties)) {
                 answers(c);
                 metadata(c);
+                zone(c);
             }
         }
         System.out.println("done");
@@ -95,6 +98,28 @@ public class Jdbc {
             check(s.executeBatch().length, 3);
         }
         check(c.isValid(5), true);
+    }
+
+    // The driver tells the server the zone of its machine.
+    static void zone(Connection c) throws SQLException {
+        try (Statement s = c.createStatement()) {
+            ResultSet r = s.executeQuery("SHOW TimeZone");
+            r.next();
+            check(r.getString(1), TimeZone.getDefault().getID());
+            r = s.executeQuery("SELECT time FROM cars WHERE time = '2023-11-14 23:13:20'");
+            check(r.next(), true);
+            check(r.getString(1), "2023-11-14 23:13:20+01");
+            check(r.getTimestamp(1).toInstant(), Instant.parse("2023-11-14T22:13:20Z"));
+        }
+        // What clocks show, of an hour that comes twice too: the later one.
+        try (PreparedStatement s = c.prepareStatement("SELECT ?::timestamptz, count(*) FROM cars WHERE time = ?")) {
+            s.setString(1, "2024-10-27 02:30:00");
+            s.setObject(2, LocalDateTime.of(2023, 11, 14, 23, 13, 20));
+            ResultSet r = s.executeQuery();
+            r.next();
+            check(r.getObject(1, OffsetDateTime.class).toInstant(), Instant.parse("2024-10-27T01:30:00Z"));
+            check(r.getLong(2), 1L);
+        }
     }
 
     static void metadata(Connection c) throws SQLException {

@@ -153,6 +153,19 @@ fn psql_describes_tables_and_runs_statements() {
         "2024-01-01 00:00:00+00|a, b|3.5\n"
     );
     ask("DELETE FROM cars WHERE id = 'a, b'");
+    // By the clocks of the client's zone.
+    let in_berlin = |sql: &str| {
+        let mut psql = psql(&server, "");
+        run(psql
+            .env("PGTZ", "Europe/Berlin")
+            .args(["-A", "-t", "-c", sql]))
+        .unwrap()
+    };
+    assert_eq!(in_berlin("SHOW timezone"), "Europe/Berlin\n");
+    assert_eq!(
+        in_berlin("SELECT time FROM cars WHERE time = '2023-11-14 23:13:20'"),
+        "2023-11-14 23:13:20+01\n"
+    );
     // Several rows at a time, and a mistake with its place.
     let parts = run(psql(&server, "").args([
         "-A",
@@ -255,7 +268,7 @@ fn programs_in_java_read_write_and_look_at_tables() {
     let port = server.postgres.unwrap().port().to_string();
     // The driver tells the zone of its machine; instants must be the same in any.
     let mut java = Command::new("java");
-    java.args(["-Duser.timezone=America/New_York", "-cp", DRIVER])
+    java.args(["-Duser.timezone=Europe/Berlin", "-cp", DRIVER])
         .arg(program)
         .arg(port);
     let printed = run(&mut java).unwrap();

@@ -106,6 +106,16 @@ with psycopg.connect(where, autocommit=True) as c:
     cur.execute("SELECT date_trunc('microsecond', time) FROM cars WHERE id = 'other'")
     check(cur.fetchone(), (dt.datetime(2023, 11, 14, 22, 13, 21, 123456, tzinfo=utc),))
 
+# By the clocks of the client's zone.
+for binary in (False, True):
+    with psycopg.connect(f"{where} options='-c timezone=Europe/Berlin'", autocommit=True) as c:
+        check(c.info.parameter_status("TimeZone"), "Europe/Berlin")
+        cur = c.cursor(binary=binary)
+        cur.execute("SELECT time FROM cars WHERE time = '2023-11-14 23:13:20'")
+        check(cur.fetchone(), (dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=utc),))
+        cur.execute("SELECT count(*) FROM cars WHERE time = %s", [dt.datetime(2023, 11, 14, 23, 13, 20)])
+        check(cur.fetchone(), (1,))
+
 # Transactions are taken for the driver's sake; cursors give rows in parts.
 with psycopg.connect(where) as c:
     c.execute("INSERT INTO written (time, id, v) VALUES (%s, 'py', 1.25)", [dt.datetime(2024, 1, 1, tzinfo=utc)])

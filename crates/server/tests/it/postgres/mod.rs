@@ -7,6 +7,7 @@ mod protocol;
 mod raw;
 mod rough;
 mod rules;
+mod zones;
 
 use crate::support::Running;
 use headwater::{Batch, Database, StreamName, Value};

@@ -12,7 +12,8 @@ fn a_session_begins_with_what_clients_want_to_know() {
     client.begin(&[
         ("user", "ann"),
         ("options", "-c statement_timeout=5s"),
-        ("TimeZone", "Europe/Berlin"),
+        ("TimeZone", "europe/berlin"),
+        ("bytea_output", "escape"),
     ]);
     let mut no = [0u8; 1];
     client.read_exact(&mut no);
@@ -33,7 +34,7 @@ fn a_session_begins_with_what_clients_want_to_know() {
         "DateStyle ISO, MDY",
         "integer_datetimes on",
         "standard_conforming_strings on",
-        "TimeZone UTC",
+        "TimeZone Europe/Berlin",
         "session_authorization ann",
     ] {
         assert!(told.contains(&wanted.to_owned()), "{wanted}: {told:?}");
@@ -43,13 +44,16 @@ fn a_session_begins_with_what_clients_want_to_know() {
             .any(|t| t.starts_with("server_version 16.0 (Headwater ")),
         "{told:?}"
     );
-    // The zone of the client's machine is no reason to send it away.
+    // What is not done is told, and no reason to send a client away.
     let notices: Vec<String> = answers
         .iter()
         .filter(|a| a.kind == 'N')
         .map(|a| a.error())
         .collect();
-    assert!(notices[0].contains("TimeZone"), "{notices:?}");
+    assert!(
+        notices.len() == 1 && notices[0].contains("bytea_output"),
+        "{notices:?}"
+    );
     assert_eq!(client.rows("SHOW statement_timeout"), ["5000"]);
 
     let mut wrong = Client::connect(server.postgres.unwrap());
@@ -57,6 +61,15 @@ fn a_session_begins_with_what_clients_want_to_know() {
     let refused = lines(&wrong.until_ready());
     assert!(
         refused.last().unwrap().starts_with("E 42704"),
+        "{refused:?}"
+    );
+    // By the clocks of a zone that there is not nothing could be read rightly.
+    let mut nowhere = Client::connect(server.postgres.unwrap());
+    nowhere.begin(&[("user", "ann"), ("TimeZone", "Europe/Nowhere")]);
+    let refused = lines(&nowhere.until_ready());
+    let refused = refused.last().unwrap();
+    assert!(
+        refused.starts_with("E 22023") && refused.contains("\"TimeZone\""),
         "{refused:?}"
     );
 
@@ -375,7 +388,7 @@ fn settings_of_a_session_are_obeyed_or_refused() {
         ["his"]
     );
     assert_eq!(client.rows("SHOW application_name"), ["his"]);
-    assert!(client.rows("SET TIME ZONE 'Europe/Berlin'")[0].starts_with("E 22023"));
+    assert!(client.rows("SET TIME ZONE 'Europe/Nowhere'")[0].starts_with("E 22023"));
     assert!(client.rows("SET nonsense = 1")[0].starts_with("E 42704"));
     assert_eq!(
         client.query("SET headwater.use_pyramid = off"),

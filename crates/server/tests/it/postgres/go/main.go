@@ -46,6 +46,7 @@ func main() {
 	for _, driver := range []string{"pgx", "postgres"} {
 		through(ctx, driver, where)
 	}
+	zone(ctx, where)
 	series(ctx, where)
 	fmt.Println("done")
 }
@@ -152,6 +153,21 @@ func through(ctx context.Context, driver, where string) {
 		code = string(told.Code)
 	}
 	check(code, "42P01")
+}
+
+// By the clocks of the client's zone.
+func zone(ctx context.Context, where string) {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
+		config := must(pgx.ParseConfig(where))
+		config.RuntimeParams["timezone"] = "Europe/Berlin"
+		config.DefaultQueryExecMode = mode
+		conn := must(pgx.ConnectConfig(ctx, config))
+		check(conn.PgConn().ParameterStatus("TimeZone"), "Europe/Berlin")
+		var at time.Time
+		check(conn.QueryRow(ctx, "SELECT time FROM cars WHERE time = '2023-11-14 23:13:20'").Scan(&at), nil)
+		check(at.UTC(), first)
+		check(conn.Close(ctx), nil)
+	}
 }
 
 // What the macros of Grafana's data source become, as it sends them: as simple statements.

@@ -1,0 +1,255 @@
+//! The functions between instants and what the clocks of a zone show. Only `timezone` can be called by a statement; the others are put
+//! into it by [`super::InZone`].
+
+use super::read::{As, WALL, instants_of_wall, is_text, times_of_texts};
+use super::unknown;
+use crate::columns::time_type;
+use crate::error::Error;
+use arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampNanosecondArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type, TimestampNanosecondType};
+use arrow::temporal_conversions::timestamp_ns_to_datetime;
+use datafusion::common::utils::take_function_args;
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use headwater_wire::zone::Zone;
+use std::sync::{Arc, LazyLock};
+
+/// What a function does; the first argument is a zone's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Work {
+    /// An instant to what the clocks show, and back.
+    TimeZone,
+    /// A text to a time; if it is said to be lenient, null for one that is none.
+    Read(As, bool),
+    /// An instant to a text.
+    Write,
+    /// An instant, cut off to so many seconds on the clocks.
+    Begin,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OfZone {
+    signature: Signature,
+    work: Work,
+}
+
+fn function(work: Work) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::new_from_impl(OfZone {
+        signature: match work {
+            Work::TimeZone => Signature::user_defined(Volatility::Immutable),
+            Work::Begin => Signature::any(3, Volatility::Immutable),
+            _ => Signature::any(2, Volatility::Immutable),
+        },
+        work,
+    }))
+}
+
+/// `timezone(zone, time)`
+pub(super) fn timezone() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::TimeZone));
+    Arc::clone(&FUNCTION)
+}
+
+fn name(zone: &Zone) -> Expr {
+    Expr::Literal(ScalarValue::from(zone.name()), None)
+}
+
+/// What the clocks show at an instant, or the instant at which they show a time.
+pub(super) fn convert(zone: &Zone, value: Expr) -> Expr {
+    timezone().call(vec![name(zone), value])
+}
+
+/// The time that a text names.
+pub(super) fn read(zone: &Zone, text: Expr, wanted: As, lenient: bool) -> Expr {
+    function(Work::Read(wanted, lenient)).call(vec![name(zone), text])
+}
+
+/// An instant as text.
+pub(super) fn write(zone: &Zone, instant: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Write));
+    FUNCTION.call(vec![name(zone), instant])
+}
+
+/// The beginning of so many seconds on the clocks.
+pub(super) fn begin(zone: &Zone, seconds: i64, instant: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Begin));
+    let seconds = Expr::Literal(ScalarValue::from(seconds), None);
+    FUNCTION.call(vec![name(zone), instant, seconds])
+}
+
+pub(super) fn out_of_range(zone: &Zone) -> DataFusionError {
+    let text = format!(
+        "an instant is out of range for the clocks of {}: it must be from 1677 to 2262",
+        zone.name()
+    );
+    Error::out_of_range(text).into()
+}
+
+impl ScalarUDFImpl for OfZone {
+    fn name(&self) -> &str {
+        match self.work {
+            Work::TimeZone => "timezone",
+            Work::Read(As::Instant, false) => "instant_of_text",
+            Work::Read(As::Instant, true) => "instant_of_text_or_null",
+            Work::Read(As::Wall, false) => "time_of_text",
+            Work::Read(As::Wall, true) => "time_of_text_or_null",
+            Work::Write => "text_of_instant",
+            Work::Begin => "begin_on_clocks",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let [_, time] = take_function_args("timezone", types)?;
+        let time = match time {
+            DataType::Timestamp(_, Some(_)) | DataType::Null => time_type(),
+            // As PostgreSQL does with a text whose type nothing tells.
+            text if is_text(text) => time_type(),
+            DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64 => WALL,
+            other => other.clone(),
+        };
+        Ok(vec![DataType::Utf8, time])
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(match (self.work, types.get(1)) {
+            (Work::TimeZone, Some(DataType::Timestamp(_, None))) => time_type(),
+            (Work::TimeZone, Some(DataType::Timestamp(_, Some(_)))) => WALL,
+            (Work::TimeZone, other) => {
+                let found = other.map_or("nothing".to_owned(), ToString::to_string);
+                return Err(Error::type_mismatch(format!(
+                    "timezone and AT TIME ZONE take a timestamp, found {found}"
+                ))
+                .into());
+            }
+            (Work::Read(wanted, _), _) => wanted.data_type(),
+            (Work::Write, _) => DataType::Utf8,
+            (Work::Begin, _) => time_type(),
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let constant = !args
+            .args
+            .iter()
+            .any(|value| matches!(value, ColumnarValue::Array(_)));
+        let (zone, values) = match &*args.args {
+            [zone, values] | [zone, values, _] => (zone, values),
+            _ => return Err(Error::internal("a function of zones without its arguments").into()),
+        };
+        let seconds = match args.args.get(2) {
+            Some(seconds) => {
+                let seconds = cast(&seconds.to_array(1)?, &DataType::Int64)?;
+                let seconds = seconds.as_primitive::<Int64Type>();
+                u32::try_from(seconds.value(0)).unwrap_or(1)
+            }
+            None => 1,
+        };
+        let values = values.to_array(if constant { 1 } else { rows })?;
+        let done: ArrayRef = match zone {
+            ColumnarValue::Scalar(zone) => match zone.try_as_str().flatten() {
+                Some(zone) => self.all(&read_zone(zone)?, &values, seconds)?,
+                None => {
+                    let of = args.return_field.data_type();
+                    arrow::array::new_null_array(of, values.len())
+                }
+            },
+            ColumnarValue::Array(zones) => self.each(zones, &values, &args, seconds)?,
+        };
+        Ok(match constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&done, 0)?),
+            false => ColumnarValue::Array(done),
+        })
+    }
+}
+
+fn read_zone(name: &str) -> Result<Zone> {
+    Zone::read(name).map_err(|why| unknown(&why).into())
+}
+
+impl OfZone {
+    /// Values in one zone.
+    fn all(&self, zone: &Zone, values: &ArrayRef, seconds: u32) -> Result<ArrayRef> {
+        let times = || values.as_primitive::<TimestampNanosecondType>();
+        let each = |f: &dyn Fn(i64) -> Option<i64>| {
+            let made = times().iter().map(|at| {
+                let made = at.map(|at| f(at).ok_or_else(|| out_of_range(zone)));
+                made.transpose()
+            });
+            made.collect::<Result<TimestampNanosecondArray>>()
+        };
+        Ok(match (self.work, values.data_type()) {
+            (Work::TimeZone, DataType::Timestamp(_, None)) => {
+                Arc::new(instants_of_wall(times(), zone)?)
+            }
+            (Work::TimeZone, _) => Arc::new(each(&|at| zone.wall_ns(at))?),
+            (Work::Begin, _) => {
+                let begins = each(&|at| zone.begin_of(at, seconds))?;
+                Arc::new(begins.with_timezone("UTC"))
+            }
+            (Work::Read(wanted, lenient), _) => {
+                let texts = cast(values, &DataType::Utf8)?;
+                times_of_texts(texts.as_string::<i32>(), zone, wanted, lenient)?
+            }
+            (Work::Write, _) => {
+                let texts = times().iter();
+                let texts: StringArray = texts.map(|at| at.map(|at| text(zone, at))).collect();
+                Arc::new(texts)
+            }
+        })
+    }
+
+    /// Values of rows that each name their zone.
+    fn each(
+        &self,
+        zones: &ArrayRef,
+        values: &ArrayRef,
+        args: &ScalarFunctionArgs,
+        seconds: u32,
+    ) -> Result<ArrayRef> {
+        let zones = cast(zones, &DataType::Utf8)?;
+        let zones = zones.as_string::<i32>();
+        let mut known: Option<Zone> = None;
+        let mut made = Vec::with_capacity(zones.len());
+        for (row, name) in zones.iter().enumerate() {
+            let Some(name) = name else {
+                made.push(ScalarValue::try_new_null(args.return_field.data_type())?);
+                continue;
+            };
+            let zone = match known.take() {
+                Some(zone) if zone.name() == name => zone,
+                _ => read_zone(name)?,
+            };
+            let one = self.all(&zone, &values.slice(row, 1), seconds)?;
+            made.push(ScalarValue::try_from_array(&one, 0)?);
+            known = Some(zone);
+        }
+        match made.is_empty() {
+            true => Ok(arrow::array::new_empty_array(args.return_field.data_type())),
+            false => ScalarValue::iter_to_array(made),
+        }
+    }
+}
+
+/// An instant as the SQL library writes those of a zone: `2024-05-01T14:00:00+02:00`.
+fn text(zone: &Zone, at: i64) -> String {
+    let offset = zone.offset_seconds(at.into());
+    let Some(shown) = zone.wall_ns(at).and_then(timestamp_ns_to_datetime) else {
+        return format!("{at} ns");
+    };
+    let (sign, all) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs());
+    let (h, m, s) = (all / 3_600, all / 60 % 60, all % 60);
+    let seconds = match s {
+        0 => String::new(),
+        s => format!(":{s:02}"),
+    };
+    let shown = shown.format("%Y-%m-%dT%H:%M:%S%.f");
+    format!("{shown}{sign}{h:02}:{m:02}{seconds}")
+}
