@@ -454,7 +454,7 @@ fn what_cannot_be_done_is_said() {
         ),
         (
             "SELECT derivative(speed, 0s) FROM obd",
-            "such as 1s as the second one, found 0s",
+            "such as 1s as the second one, found 0ns",
         ),
         (
             "SELECT distinct(speed), mean(speed) FROM obd",
