@@ -8,6 +8,7 @@ use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::tile_cache::TileCache;
+use crate::tile_costs::TileCosts;
 use headwater::Database;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +33,8 @@ pub(crate) struct App {
     pub(crate) live: Arc<Hub>,
     /// Formatted tiles.
     pub(crate) tiles: TileCache,
+    /// How long tiles took to be read.
+    pub(crate) tile_costs: TileCosts,
     /// What is counted of messages from a broker; all zero without one.
     #[cfg(feature = "mqtt")]
     pub(crate) messages: Arc<crate::mqtt::Figures>,

@@ -34,6 +34,7 @@ mod series;
 mod serve;
 pub mod settings;
 mod tile_cache;
+mod tile_costs;
 mod tls;
 
 pub use access::{rules, tokens};

@@ -13,6 +13,7 @@ use crate::notify::notify;
 use crate::routes;
 use crate::settings::Settings;
 use crate::tile_cache::TileCache;
+use crate::tile_costs::TileCosts;
 use crate::tls::Certificate;
 use headwater::Database;
 use std::net::SocketAddr;
@@ -193,6 +194,7 @@ impl Server {
             started: Instant::now(),
             live,
             tiles: TileCache::new(settings.tile_cache),
+            tile_costs: TileCosts::new(),
             #[cfg(feature = "mqtt")]
             messages: source
                 .as_ref()

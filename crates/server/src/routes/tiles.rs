@@ -3,8 +3,8 @@
 //! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of what it shows, so an answer 304 is
 //! given only for what would be the same bytes; a kept answer is given only to who may read every stream in it, and only while its
 //! versions are those of the data now.
-//! Concurrency: what is kept is answered on the runtime's thread, since looking at versions waits for nothing; everything else is
-//! read away from it.
+//! Concurrency: what is kept is answered on the runtime's thread, since looking at versions waits for nothing; so is what was quick to
+//! read before ([`crate::tile_costs`]). Everything else is read away from it.
 
 use crate::access::Access;
 use crate::app::App;
@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::request::{self, at_most, channel_type, not_found, parse_channel, query};
 use crate::routes::{Needs, Route};
 use crate::tile_cache::{Kept, Shown, etag_of, is_known};
+use crate::tile_costs::TileCost;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
@@ -24,6 +25,7 @@ use headwater_wire::query::{QueryError, percent_decode};
 use headwater_wire::tile::{TileColumn, push_fields_and_data, push_tile_json};
 use headwater_wire::tiles::{TILES_MEDIA_TYPE, TileStatus, push_tile, push_tiles_head};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Channels of one request.
 const CHANNELS_MAX: usize = 64;
@@ -77,33 +79,32 @@ async fn tiles(
     let asked = Asked::of(&uri)?;
     let known = headers.clone();
     let key = uri.path_and_query().map(|p| p.as_str().to_owned());
-    let answered = app
-        .blocking(move |app| {
-            let snapshot = app.db.snapshot()?;
-            let shown = asked.shown(&snapshot, &access)?;
-            let etag = etag_of(&shown);
-            if let Some(etag) = &etag
-                && is_known(etag, &known)
-            {
-                return Ok(Err(not_modified(etag.clone())));
-            }
-            let kept = Arc::new(Kept {
-                is_closed: shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
-                body: asked.body(&snapshot, &shown)?.into(),
-                content_type: asked.content_type(),
-                shown,
-                etag,
-            });
-            if let Some(key) = key {
-                app.tiles.put(&key, &kept);
-            }
-            Ok(Ok(kept))
-        })
-        .await?;
+    let is_quick = asked.cost(&app).is_quick();
+    let read = move |app: &App| {
+        let begun = Instant::now();
+        let read = asked.read(app, &access, &known, key.as_deref());
+        // Neither an error nor what the asker has tells what it takes.
+        if let Ok(Answered::Read(_)) = &read {
+            asked.cost(app).learn(begun.elapsed());
+        }
+        read
+    };
+    let answered = if is_quick {
+        read(&app)?
+    } else {
+        app.blocking(read).await?
+    };
     Ok(match answered {
-        Ok(kept) => respond(&kept, &headers),
-        Err(response) => response,
+        Answered::Read(kept) => respond(&kept, &headers),
+        Answered::Known(etag) => not_modified(etag),
     })
+}
+
+/// What was read.
+enum Answered {
+    Read(Arc<Kept>),
+    /// The asker has it: the answer with this tag.
+    Known(HeaderValue),
 }
 
 fn respond(kept: &Kept, headers: &HeaderMap) -> Response {
@@ -205,6 +206,40 @@ impl Asked {
             columns: columns(fields, &COLUMNS)?,
             form,
         })
+    }
+
+    /// What is known about the time that reading takes.
+    fn cost<'a>(&self, app: &'a App) -> TileCost<'a> {
+        let channels = self.channels.iter().map(|(text, _)| text.as_str());
+        app.tile_costs.of(channels, self.tile.level)
+    }
+
+    fn read(
+        &self,
+        app: &App,
+        access: &Access,
+        known: &HeaderMap,
+        key: Option<&str>,
+    ) -> Result<Answered, ApiError> {
+        let snapshot = app.db.snapshot()?;
+        let shown = self.shown(&snapshot, access)?;
+        let etag = etag_of(&shown);
+        if let Some(etag) = &etag
+            && is_known(etag, known)
+        {
+            return Ok(Answered::Known(etag.clone()));
+        }
+        let kept = Arc::new(Kept {
+            is_closed: shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
+            body: self.body(&snapshot, &shown)?.into(),
+            content_type: self.content_type(),
+            shown,
+            etag,
+        });
+        if let Some(key) = key {
+            app.tiles.put(key, &kept);
+        }
+        Ok(Answered::Read(kept))
     }
 
     /// What of it there is to show.

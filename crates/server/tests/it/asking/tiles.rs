@@ -69,6 +69,33 @@ fn a_tile_has_respawns_shape_at_every_level() {
 }
 
 #[test]
+fn tiles_asked_for_often_and_at_once_are_true() {
+    // What was quick is read on another thread of the server than what is not known yet.
+    let server = serve(cars);
+    let path = format!(
+        "/api/v1/tiles?channel={CHANNEL}&level=6&offset={}&fields=count",
+        offset(6)
+    );
+    let rows = || {
+        let tiles = json(&server, &path);
+        let rows = tiles["tiles"][0]["data"].as_array().unwrap();
+        rows.iter().map(|r| r[0].as_u64().unwrap()).sum::<u64>()
+    };
+    for more in 1..=8 {
+        // With another row no answer that was kept holds any more.
+        let time = START + more * SECOND + 1;
+        let written = write(&server, &format!("obd,car=a speed=1 {time}"));
+        assert_eq!(written.0, 204, "{}", written.1);
+        let counts = std::thread::scope(|scope| {
+            let asking: Vec<_> = (0..4).map(|_| scope.spawn(rows)).collect();
+            let counts = asking.into_iter().map(|asked| asked.join().unwrap());
+            counts.collect::<Vec<_>>()
+        });
+        assert_eq!(counts, [3_000 + more as u64; 4]);
+    }
+}
+
+#[test]
 fn empty_and_far_tiles_are_tiles() {
     let server = serve(cars);
     let empty = json(&server, &format!("/tiles/{CHANNEL}/0.-5.json"));
