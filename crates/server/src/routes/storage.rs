@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use headwater::{LateReport, PartitionInfo, Stats};
+use headwater_wire::query::QueryError;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ struct Storage {
     partitions_total: u64,
     partitions: Vec<Partition>,
     memory: Memory,
-    late: Late,
+    /// Nothing where it was not wanted.
+    late: Option<Late>,
     /// What comes from a broker; nothing without one.
     mqtt: Option<BrokerState>,
 }
@@ -131,7 +133,14 @@ async fn storage(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    query(&uri, &[])?;
+    let query = query(&uri, &["late"])?;
+    let wants_late = match query.one("late")? {
+        None | Some("true") => true,
+        Some("false") => false,
+        Some(other) => {
+            return Err(QueryError::value("late", "expected true or false", other).into());
+        }
+    };
     if !access.reads_all() {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
@@ -140,14 +149,11 @@ async fn storage(
         ));
     }
     let storage = app
-        .blocking(|app| {
+        .blocking(move |app| {
             let stats = app.db.stats()?;
-            Ok(Storage::of(
-                app,
-                &stats,
-                app.db.partitions(),
-                &app.db.late(),
-            ))
+            // To rank the candidates takes longer than all the rest.
+            let late = wants_late.then(|| app.db.late());
+            Ok(Storage::of(app, &stats, app.db.partitions(), late.as_ref()))
         })
         .await?;
     let body = serde_json::to_vec(&storage).map_err(|error| {
@@ -162,7 +168,7 @@ impl Storage {
         app: &App,
         stats: &Stats,
         mut partitions: Vec<PartitionInfo>,
-        late: &LateReport,
+        late: Option<&LateReport>,
     ) -> Storage {
         let tables = app.db.tables().into_iter().map(|table| {
             let mine = || partitions.iter().filter(|p| p.table == table.name);
@@ -217,7 +223,7 @@ impl Storage {
                 used: stats.memory_bytes,
                 budget: app.db.memory_budget_bytes() as u64,
             },
-            late: Late::of(late),
+            late: late.map(Late::of),
             #[cfg(feature = "mqtt")]
             mqtt: app.messages.state(&app.settings.mqtt),
             #[cfg(not(feature = "mqtt"))]

@@ -330,5 +330,13 @@ fn storage_tells_what_is_there() {
     let predicted = candidates.iter().map(|c| c["predicted"].as_f64().unwrap());
     assert!(predicted.into_iter().all(|p| p >= 1.0), "{late}");
     assert_eq!(late["decisions"], value!([]));
-    refused(&server, 400, "E_PARAMETER", &["/api/v1/storage?all=1"]);
+    let without = json(&server, "/api/v1/storage?late=false");
+    assert_eq!(without.get("late"), Some(&value!(null)));
+    assert_eq!(without["tables"], storage["tables"]);
+    refused(
+        &server,
+        400,
+        "E_PARAMETER",
+        &["/api/v1/storage?all=1", "/api/v1/storage?late=no"],
+    );
 }
