@@ -3,6 +3,7 @@ import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 import type { Client } from "./api/client";
 import type { Explorer } from "./explore/explorer";
+import type { FirstLook } from "./explore/first";
 import type { Emitter } from "./lib/emitter";
 import type { Session } from "./lib/session";
 import type { Theme } from "./lib/theme";
@@ -12,6 +13,7 @@ export interface Shared {
   readonly session: Session;
   readonly theme: Theme;
   readonly explorer: Explorer;
+  readonly first: FirstLook;
 }
 
 export const SharedContext = createContext<Shared | undefined>(undefined);

@@ -74,8 +74,13 @@ export interface StorageUse {
   readonly broker: BrokerUse | undefined;
 }
 
-export async function fetchStorage(client: Client, signal?: AbortSignal): Promise<Outcome<StorageUse>> {
-  const outcome = await client.json("api/v1/storage", [], signal ? { signal } : {});
+/** @param withLate what is known of late events too, which takes the server longest */
+export async function fetchStorage(
+  client: Client,
+  withLate: boolean,
+  signal?: AbortSignal,
+): Promise<Outcome<StorageUse>> {
+  const outcome = await client.json("api/v1/storage", withLate ? [] : [["late", "false"]], signal ? { signal } : {});
   if (!outcome.ok) return outcome;
   const body = object(outcome.value);
   return body

@@ -5,10 +5,11 @@
  * Keyboard: one stop of the Tab key; arrows move, open and close, Enter and Space choose.
  */
 import type { JSX, RefObject } from "preact";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
 import { fetchStreams, isPlottable, type FieldInfo, type StreamInfo } from "../api/streams";
 import type { ApiError } from "../api/client";
+import { LIST_LIMIT } from "../explore/first";
 import { channelOf } from "../lib/channel";
 import { formatCount, formatValue } from "../lib/format";
 import { Icon } from "./icons";
@@ -33,7 +34,7 @@ interface StreamTreeProps {
 }
 
 export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps): JSX.Element {
-  const { client, session, explorer, theme } = useShared();
+  const { client, session, explorer, theme, first: early } = useShared();
   useEmitter(explorer.changed);
   useEmitter(theme.changed);
   const [search, setSearch] = useState("");
@@ -51,7 +52,9 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
 
   const load = useCallback(
     async (text: string, signal: AbortSignal, isQuiet: boolean): Promise<void> => {
-      const outcome = await fetchStreams(client, { search: text, limit: 100 }, signal);
+      const outcome = await (text === ""
+        ? early.takeList(signal)
+        : fetchStreams(client, { search: text, limit: LIST_LIMIT }, signal));
       if (signal.aborted) return;
       if (!outcome.ok) {
         setError(outcome.error);
@@ -67,12 +70,16 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
         if (box.current) box.current.scrollTop = 0;
       }
     },
-    [client, onStreams],
+    [client, early, onStreams],
   );
 
-  useEffect(() => {
+  // Not after the first frame, as other effects: the first plot waits for the list.
+  useLayoutEffect(() => {
     const control = new AbortController();
-    const timer = setTimeout(() => void load(search, control.signal, false), search === "" ? 0 : SEARCH_WAIT_MS);
+    const begin = (): void => void load(search, control.signal, false);
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    if (search === "") begin();
+    else timer = setTimeout(begin, SEARCH_WAIT_MS);
     const again = session.changed.subscribe(() => void load(search, control.signal, true));
     // New streams and newest values appear by themselves, as long as the list has not been scrolled on.
     const refresher = setInterval(() => {

@@ -99,7 +99,7 @@ function sentence(text: string): string {
 export function Trouble(): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.changed);
-  const error = explorer.loader.status().error ?? explorer.liveError;
+  const error = explorer.loader.failure ?? explorer.liveError;
   if (!error || error.status === 401) return null;
   return (
     <div class="trouble" role="alert">

@@ -45,7 +45,10 @@ export class Explorer {
 
   view: Span;
   goal: Span;
+  /** The level that is drawn. */
   level = 0;
+  /** The level of the goal: held while the view is on its way, so that one movement asks for tiles of one level. */
+  private goalLevel = 0;
   layout: Layout = "stack";
   live = false;
   liveError: ApiError | undefined;
@@ -64,6 +67,8 @@ export class Explorer {
   private refresher: ReturnType<typeof setInterval> | undefined;
   private motion: -1 | 0 | 1 = 0;
   private zooming: -1 | 0 | 1 = 0;
+  /** The last step of the zoom, until something else moves the view. */
+  private lastZoom: { readonly factor: number; readonly anchor: number } | undefined;
   /** Speed after a drag, in widths per ms. */
   private speed = 0;
   private newest: { at: Instant; ms: number } | undefined;
@@ -73,7 +78,11 @@ export class Explorer {
   /** A step ends when all tiles of where it goes are there. */
   readonly counters = { frames: 0, blankFrames: 0, firstPlotMs: 0, steps: 0, stepMsSum: 0, stepMsMax: 0 };
   private stepBegan: number | undefined;
-  private isPlanned = false;
+  /** What was last told of the loader. */
+  private told: { readonly failure: ApiError | undefined; readonly refused: number } = {
+    failure: undefined,
+    refused: 0,
+  };
 
   constructor(
     readonly client: Client,
@@ -88,6 +97,10 @@ export class Explorer {
       () => {
         this.countStep();
         this.redraw();
+        // Tiles come with the next frame; everything else is drawn anew only for what else is shown of the loader.
+        const { failure, refused } = this.loader;
+        if (failure === this.told.failure && refused.size === this.told.refused) return;
+        this.told = { failure, refused: refused.size };
         this.changed.emit();
       },
     );
@@ -181,7 +194,7 @@ export class Explorer {
     const outcome = await fetchStreams(this.client, { names });
     if (!outcome.ok) return;
     // The server answers: what failed before may be had now.
-    if (this.loader.status().error) this.loader.retry();
+    if (this.loader.failure) this.loader.retry();
     for (const info of outcome.value.streams) {
       // What was unknown when its tiles were asked for has been written since.
       for (const { name } of info.fields) {
@@ -205,6 +218,7 @@ export class Explorer {
     this.goal = this.view = fitted(extent.from, extent.to);
     this.placed = true;
     this.scales.clear();
+    this.ask();
   }
 
   /** Everything is asked for again when it is next seen. */
@@ -251,7 +265,8 @@ export class Explorer {
   zoomBy(factor: number, anchor: number): void {
     this.speed = 0;
     this.zooming = factor < 1 ? -1 : 1;
-    this.setGoal(zoomed(this.goal, factor, this.live ? 1 - LIVE_ROOM : anchor));
+    this.lastZoom = { factor, anchor: this.live ? 1 - LIVE_ROOM : anchor };
+    this.setGoal(zoomed(this.goal, factor, this.lastZoom.anchor));
   }
 
   /** Moves by a fraction of the width; positive = later. */
@@ -260,6 +275,7 @@ export class Explorer {
     this.endLive();
     this.motion = fraction < 0 ? -1 : 1;
     this.zooming = 0;
+    this.lastZoom = undefined;
     this.setGoal(panned(this.goal, fraction));
   }
 
@@ -268,6 +284,7 @@ export class Explorer {
     this.speed = 0;
     if (!isSame(span, this.view)) {
       this.motion = span.from < this.view.from ? -1 : 1;
+      this.lastZoom = undefined;
       this.endLive();
     }
     this.placed = true;
@@ -289,6 +306,7 @@ export class Explorer {
 
   show(span: Span): void {
     this.endLive();
+    this.lastZoom = undefined;
     this.zooming = width(span) < width(this.goal) ? -1 : 1;
     this.setGoal(limited(span.from, span.to));
   }
@@ -338,9 +356,10 @@ export class Explorer {
 
   private setGoal(goal: Span): void {
     this.stepBegan ??= this.now();
-    this.isPlanned = false;
     this.placed = true;
     this.goal = goal;
+    // Not only with the next frame: tiles may be here by then.
+    this.ask();
     this.redraw();
   }
 
@@ -405,19 +424,8 @@ export class Explorer {
   /** Draws one frame; true if another must follow at once. */
   private step(ms: number, elapsed: number): boolean {
     let isMoving = this.move(ms, elapsed);
-    this.level = levelFor(this.view, this.pixels, this.level);
-    const goalLevel = isSame(this.view, this.goal) ? this.level : levelFor(this.goal, this.pixels, this.level);
-    this.loader.want(
-      plan(this.store, {
-        view: this.goal,
-        level: goalLevel,
-        channels: this.placed ? this.channels.all.map(({ name, extent }) => ({ channel: name, extent })) : [],
-        motion: this.motion,
-        zoom: this.zooming,
-        pointer: this.cursor ?? 0.5,
-      }),
-    );
-    this.isPlanned = true;
+    this.ask();
+    this.level = isSame(this.view, this.goal) ? this.goalLevel : levelFor(this.view, this.pixels, this.level);
     this.countStep();
     this.composeAll();
     for (const plot of this.plots()) {
@@ -441,6 +449,29 @@ export class Explorer {
       if (this.live) this.runOn(ms);
     }
     return isMoving;
+  }
+
+  /** Asks for the tiles of where the view goes. */
+  private ask(): void {
+    this.goalLevel = levelFor(this.goal, this.pixels, this.goalLevel);
+    this.loader.want(
+      plan(this.store, {
+        view: this.goal,
+        level: this.goalLevel,
+        channels: this.placed ? this.channels.all.map(({ name, extent }) => ({ channel: name, extent })) : [],
+        motion: this.motion,
+        zoom: this.zooming,
+        next: this.next(),
+      }),
+    );
+  }
+
+  /** What another step of the zoom would show: inwards at the pointer where there was none. */
+  private next(): { readonly view: Span; readonly level: number } {
+    const { factor, anchor } = this.lastZoom ?? { factor: 1, anchor: this.cursor ?? 0.5 };
+    // Small steps, of keys or of a trackpad, are one large one soon.
+    const view = zoomed(this.goal, factor > 1 ? Math.max(factor, 2) : Math.min(factor, 0.5), anchor);
+    return { view, level: levelFor(view, this.pixels, this.goalLevel) };
   }
 
   private move(ms: number, elapsed: number): boolean {
@@ -472,7 +503,7 @@ export class Explorer {
   }
 
   private countStep(): void {
-    if (this.stepBegan === undefined || !this.isPlanned || this.loader.isWaiting()) return;
+    if (this.stepBegan === undefined || this.loader.isWaiting()) return;
     const ms = this.now() - this.stepBegan;
     this.stepBegan = undefined;
     this.counters.steps++;

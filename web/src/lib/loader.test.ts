@@ -2,10 +2,11 @@ import { describe, expect, test, vi } from "vitest";
 import { CHANNEL, put, signal, tileOf } from "../../dev/fixtures";
 import type { Outcome } from "../api/client";
 import { keyOf, tilesOf, type Address } from "./level";
-import { LIMIT, Loader, type TileAnswer } from "./loader";
+import { AHEAD_LIMIT, LIMIT, Loader, type TileAnswer } from "./loader";
 import { plan, PREFETCH, type PlanInput, type Want } from "./plan";
 import { TileStore } from "./tiles";
 import { SECOND } from "./time";
+import { zoomed } from "./view";
 
 const start = 1_700_000_000n * SECOND;
 const source = signal({ first: start, last: start + 100_000n * SECOND, interval: SECOND });
@@ -63,6 +64,31 @@ describe("the loader", () => {
     expect(asked).toHaveLength(20);
     expect(loader.counters.inFlightMax).toBe(LIMIT);
     expect(loader.status()).toMatchObject({ inFlight: 0, queued: 0 });
+  });
+
+  test("asks for what is not in view yet only when everything in view has come, and for little of it at once", async () => {
+    const { loader, asked } = setup();
+    const ahead = Array.from({ length: 10 }, (_, k) => want(0, 10 + k, PREFETCH + k));
+    loader.want([want(0, 1, 1), want(0, 2, 2), ...ahead]);
+    expect(asked.map((a) => a.address.offset)).toEqual([1, 2]);
+    for (const each of asked.slice(0, 2)) {
+      expect(asked).toHaveLength(2);
+      each.answer(good(each));
+      await flush();
+    }
+    expect(asked.slice(2).map((a) => a.address.offset)).toEqual([10, 11, 12]);
+    expect(loader.status().inFlight).toBe(AHEAD_LIMIT);
+    // What comes into view does not wait for them, and no more of them begin meanwhile.
+    loader.want([want(0, 3, 1), want(0, 10, 2), ...ahead.slice(1)]);
+    expect(asked.slice(5).map((a) => a.address.offset)).toEqual([3]);
+    for (const each of asked.slice(2, 5)) each.answer(good(each));
+    await flush();
+    expect(asked).toHaveLength(6);
+    asked[5]?.answer(good(asked[5]));
+    await flush();
+    expect(asked.slice(6).map((a) => a.address.offset)).toEqual([13, 14, 15]);
+    expect(loader.counters.abandoned).toBe(0);
+    loader.stop();
   });
 
   test("asks for several channels at once, and never twice for one", () => {
@@ -143,8 +169,11 @@ describe("the loader", () => {
   test("refreshes stale tiles in view, but not without pause", async () => {
     const { loader, asked, store, clock } = setup();
     loader.want([want(0, 1, 1), want(0, 2, PREFETCH)]);
-    for (const each of [...asked]) each.answer(good(each));
-    await flush();
+    for (const offset of [1, 2]) {
+      const each = asked.find((a) => a.address.offset === offset);
+      if (each) each.answer(good(each));
+      await flush();
+    }
     store.invalidate(CHANNEL);
     loader.want([want(0, 1, 1), want(0, 2, PREFETCH)]);
     expect(asked).toHaveLength(2);
@@ -164,12 +193,12 @@ describe("the plan", () => {
     channels: [{ channel: CHANNEL, extent }],
     motion: 0,
     zoom: 0,
-    pointer: 0.5,
+    next: { view: zoomed(view, 0.4, 0.25), level: -1 },
   };
   const rankOf = (wants: readonly Want[], address: Address): number =>
     wants.find((w) => keyOf(w) === keyOf(address))?.rank ?? Infinity;
 
-  test("wants what is seen first, then neighbours, parent and children", () => {
+  test("wants what is seen first, then what the next step shows, neighbours and parents", () => {
     const wants = plan(new TileStore(), input);
     const seen = tilesOf(0, view);
     expect(wants.slice(0, seen.length).map(keyOf).sort()).toEqual(seen.map(keyOf).sort());
@@ -178,7 +207,12 @@ describe("the plan", () => {
     for (const offset of [first - 1, last + 1])
       expect(rankOf(wants, { level: 0, offset })).toBeGreaterThanOrEqual(PREFETCH);
     expect(rankOf(wants, { level: 1, offset: Math.floor(first / 2) })).toBeGreaterThanOrEqual(PREFETCH);
-    expect(wants.some((w) => w.level === -1)).toBe(true);
+    for (const tile of tilesOf(-1, input.next.view)) {
+      const rank = rankOf(wants, tile);
+      expect(rank).toBeGreaterThanOrEqual(PREFETCH);
+      // Before everything else that is not seen yet.
+      expect(rank).toBeLessThan(rankOf(wants, { level: 0, offset: first - 1 }));
+    }
     expect(wants.length).toBeLessThan(20);
   });
 
@@ -188,7 +222,7 @@ describe("the plan", () => {
     const right = { level: 0, offset: (rest[rest.length - 1]?.offset ?? first?.offset ?? 0) + 1 };
     const back = plan(new TileStore(), { ...input, motion: -1 });
     expect(rankOf(back, left)).toBeLessThan(rankOf(back, right));
-    const out = plan(new TileStore(), { ...input, zoom: 1 });
+    const out = plan(new TileStore(), { ...input, zoom: 1, next: { view: zoomed(view, 2, 0.5), level: 1 } });
     expect(out.some((w) => w.level === -1)).toBe(false);
     expect(rankOf(out, { level: 1, offset: Math.floor((first?.offset ?? 0) / 2) })).toBeLessThan(rankOf(out, left));
   });

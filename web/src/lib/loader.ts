@@ -1,7 +1,8 @@
 /**
  * Fetches tiles that a plan wants and the store has not.
  *
- * Invariants: at most `LIMIT` requests are under way; channels that want the same tile share one; what a new plan does
+ * Invariants: at most `LIMIT` requests are under way, at most `AHEAD_LIMIT` of them for what is not in view yet, and none
+ * of these begins while something in view is under way; channels that want the same tile share one; what a new plan does
  * not want any more is not asked for, and abandoned if it is under way. A tile that failed is asked for again after
  * 0.5, 1, 2 … seconds, five times, and not at all if the request is refused; then it rests until `retry`. Concurrency: all on the page's one thread.
  */
@@ -11,6 +12,8 @@ import { PREFETCH, SEEN, type Want } from "./plan";
 import type { TileData, TileStore } from "./tiles";
 
 export const LIMIT = 8;
+/** Browsers have six connections to a server of HTTP/1.1: some stay free for what comes into view. */
+export const AHEAD_LIMIT = 3;
 const CHANNELS_MAX = 64;
 const ATTEMPTS_MAX = 5;
 /** A tile in view is asked for anew when it is stale, but not more often than this. */
@@ -34,6 +37,8 @@ interface Flight {
   readonly address: Address;
   readonly channels: ReadonlySet<string>;
   readonly control: AbortController;
+  /** As the newest plan has it. */
+  rank: number;
 }
 
 interface Failure {
@@ -67,6 +72,11 @@ export class Loader {
     private readonly clock: () => number = () => performance.now(),
   ) {}
 
+  /** The newest failure of something in view, until it succeeds. */
+  get failure(): ApiError | undefined {
+    return this.error;
+  }
+
   status(): LoaderStatus {
     return { inFlight: this.flights.size, queued: this.missing().length, error: this.error };
   }
@@ -86,7 +96,10 @@ export class Loader {
     const keys = new Map(wants.map((w) => [keyOf(w), w]));
     for (const flight of this.flights) {
       const still = keys.get(flight.key);
-      if (still && [...flight.channels].some((channel) => still.channels.has(channel))) continue;
+      if (still && [...flight.channels].some((channel) => still.channels.has(channel))) {
+        flight.rank = still.rank;
+        continue;
+      }
       this.counters.abandoned++;
       this.flights.delete(flight);
       flight.control.abort();
@@ -109,17 +122,24 @@ export class Loader {
 
   private pump(): void {
     clearTimeout(this.timer);
-    for (const { address, channels } of this.missing()) {
+    for (const { want, channels } of this.missing()) {
       if (this.flights.size >= LIMIT) return;
-      this.start(address, channels);
+      if (want.rank >= PREFETCH && !this.isFreeAhead()) break;
+      this.start(want, channels);
     }
     this.wakeLater();
   }
 
+  /** Whether one more tile may be asked for that is not in view yet. */
+  private isFreeAhead(): boolean {
+    const flights = [...this.flights];
+    return flights.length < AHEAD_LIMIT && flights.every((flight) => flight.rank >= PREFETCH);
+  }
+
   /** Tiles to ask for now, most urgent first, each with at most as many channels as a request may name. */
-  private missing(): { address: Address; channels: string[] }[] {
+  private missing(): { want: Want; channels: string[] }[] {
     const now = this.clock();
-    const out: { address: Address; channels: string[] }[] = [];
+    const out: { want: Want; channels: string[] }[] = [];
     for (const want of this.wants) {
       const key = keyOf(want);
       const channels = [...want.channels].filter((channel) => {
@@ -131,10 +151,7 @@ export class Loader {
         return !this.isUnderWay(key, channel);
       });
       for (let i = 0; i < channels.length; i += CHANNELS_MAX) {
-        out.push({
-          address: { level: want.level, offset: want.offset },
-          channels: channels.slice(i, i + CHANNELS_MAX),
-        });
+        out.push({ want, channels: channels.slice(i, i + CHANNELS_MAX) });
       }
     }
     return out;
@@ -145,12 +162,14 @@ export class Loader {
     return false;
   }
 
-  private start(address: Address, channels: readonly string[]): void {
+  private start({ level, offset, rank }: Want, channels: readonly string[]): void {
+    const address = { level, offset };
     const flight: Flight = {
       key: keyOf(address),
       address,
       channels: new Set(channels),
       control: new AbortController(),
+      rank,
     };
     const asked = { ms: this.clock(), arrivals: this.arrivals() };
     this.flights.add(flight);

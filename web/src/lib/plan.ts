@@ -2,14 +2,13 @@
  * Which tiles a view wants, in what order. Pure: the loader asks for what is missing.
  *
  * What is seen comes first, from the middle outwards, then what would complete it (an overview of everything, the events
- * beyond the borders), then what is likely to be seen next: neighbours in the direction of movement first, the parent,
- * and the children under the pointer.
+ * beyond the borders), then what is likely to be seen next: what another step of the zoom would show, neighbours in the
+ * direction of movement, and the parents.
  */
-import { LEVEL_MIN, offsetOf, overviewLevel, parentOf, tilesOf, keyOf, type Address } from "./level";
+import { offsetOf, overviewLevel, parentOf, tilesOf, keyOf, type Address } from "./level";
 import { neighbourOf } from "./neighbour";
 import type { TileStore } from "./tiles";
 import type { Span } from "./time";
-import { instantAt } from "./view";
 
 export interface PlanInput {
   readonly view: Span;
@@ -19,8 +18,8 @@ export interface PlanInput {
   readonly motion: -1 | 0 | 1;
   /** −1 zooming in, 1 zooming out, 0 neither. */
   readonly zoom: -1 | 0 | 1;
-  /** Where the pointer is, as a fraction of the view. */
-  readonly pointer: number;
+  /** What another step of the zoom like the last one would show, and at what level. */
+  readonly next: { readonly view: Span; readonly level: number };
 }
 
 /** A tile to have, of the channels named. Smaller `rank` is more urgent: below `SEEN` it is in view, from `PREFETCH` on not yet. */
@@ -61,6 +60,11 @@ export function plan(store: TileStore, input: PlanInput): Want[] {
     if (after) want(after, SEEN, channel);
   }
 
+  // While the view moves sideways its neighbours are likelier.
+  const nextRank = PREFETCH + (input.motion !== 0 ? 15 : input.zoom === 0 ? 5 : 1);
+  const nexts = tilesOf(input.next.level, input.next.view);
+  const center = (nexts.length - 1) / 2;
+  nexts.forEach((tile, index) => want(tile, nextRank + Math.min(3, Math.abs(index - center))));
   const first = seen[0];
   const last = seen[seen.length - 1];
   if (first && last) {
@@ -69,10 +73,6 @@ export function plan(store: TileStore, input: PlanInput): Want[] {
     want(left, PREFETCH + (input.motion === 1 ? 30 : 10));
     want(right, PREFETCH + (input.motion === -1 ? 30 : 10));
     for (const tile of [left, first, last, right]) want(parentOf(tile), PREFETCH + (input.zoom === 1 ? 5 : 20));
-    if (level > LEVEL_MIN && input.zoom !== 1) {
-      const under = { level: level - 1, offset: offsetOf(level - 1, instantAt(view, input.pointer)) };
-      want(under, PREFETCH + (input.zoom === -1 ? 5 : 25));
-    }
   }
   return [...wants.values()].filter((w) => w.channels.size > 0).sort((a, b) => a.rank - b.rank);
 }

@@ -1,8 +1,6 @@
 /** Streams on the left, plots on the right; how to send a first point while there is nothing. */
 import type { JSX, RefObject } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Client } from "../api/client";
-import { fetchStorage, type TableUse } from "../api/storage";
 import type { StreamInfo } from "../api/streams";
 import { fetchStreams, isPlottable } from "../api/streams";
 import { FirstSteps } from "../components/FirstSteps";
@@ -11,6 +9,7 @@ import { StreamTree } from "../components/StreamTree";
 import { Toolbar, Trouble } from "../components/Toolbar";
 import { useEmitter, useShared } from "../context";
 import type { Explorer } from "../explore/explorer";
+import { LIST_LIMIT } from "../explore/first";
 import { CHANNELS_MAX } from "../lib/address";
 import { channelOf } from "../lib/channel";
 import { MINUTE, nowInstant } from "../lib/time";
@@ -27,15 +26,15 @@ interface ExploreProps {
 }
 
 export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExploreProps): JSX.Element {
-  const { client, explorer } = useShared();
+  const { client, explorer, first } = useShared();
   useEmitter(explorer.changed);
   const [isEmpty, setEmpty] = useState(false);
   const plots = useRef<HTMLDivElement>(null);
   const wasEmpty = useRef(false);
   // Asked for beside the list of streams, so that a first look waits for one answer only.
   const likely = useMemo(
-    () => (explorer.channels.all.length === 0 ? ofLargestTable(client) : Promise.resolve([])),
-    [client, explorer],
+    () => (explorer.channels.all.length === 0 ? first.takeLikely() : Promise.resolve([])),
+    [first, explorer],
   );
 
   const onStreams = useCallback(
@@ -58,7 +57,7 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
     const control = new AbortController();
     const timer = setInterval(() => {
       if (document.hidden) return;
-      void fetchStreams(client, { limit: 100 }, control.signal).then((outcome) => {
+      void fetchStreams(client, { limit: LIST_LIMIT }, control.signal).then((outcome) => {
         if (outcome.ok && outcome.value.total > 0) onStreams(outcome.value.streams, outcome.value.total);
       });
     }, FIRST_POLL_MS);
@@ -125,15 +124,4 @@ function mostEvents(streams: readonly StreamInfo[]): StreamInfo | undefined {
   return streams
     .filter((info) => info.fields.some((field) => isPlottable(field.type)))
     .sort((a, b) => (b.events ?? 0) - (a.events ?? 0))[0];
-}
-
-/** Some streams of the table that has the most events for each of its streams; none if that is not told. */
-async function ofLargestTable(client: Client): Promise<readonly StreamInfo[]> {
-  const storage = await fetchStorage(client);
-  if (!storage.ok) return [];
-  const share = (table: TableUse): number => (table.events ?? 0) / Math.max(1, table.streams ?? 1);
-  const largest = [...storage.value.tables].sort((a, b) => share(b) - share(a))[0];
-  if (!largest) return [];
-  const found = await fetchStreams(client, { table: largest.table, limit: 20 });
-  return found.ok ? found.value.streams : [];
 }

@@ -26,7 +26,7 @@ export function Storage(): JSX.Element {
     const control = new AbortController();
     const load = (): void => {
       if (document.hidden) return;
-      void fetchStorage(client, control.signal).then((outcome) => {
+      void fetchStorage(client, true, control.signal).then((outcome) => {
         if (control.signal.aborted) return;
         setError(outcome.ok ? undefined : outcome.error);
         if (outcome.ok) setUse(outcome.value);
