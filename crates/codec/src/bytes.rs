@@ -14,6 +14,9 @@ pub struct DecodeError {
     pub offset: usize,
 }
 
+/// Bytes of the longest varint: 64 bits, seven in each.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// A bounds-checked reader over a slice.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
@@ -125,18 +128,24 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// At the end of the bytes, or when it is longer than 64 bits.
     pub fn varint(&mut self, expected: &'static str) -> Result<u64, DecodeError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
         let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8(expected)?;
+        for (place, byte) in rest.iter().take(VARINT_BYTES_MAX).enumerate() {
             let part = u64::from(byte & 0x7f);
-            if shift == 63 && part > 1 {
-                return Err(self.fail(expected));
+            if place + 1 == VARINT_BYTES_MAX && part > 1 {
+                break;
             }
-            value |= part << shift;
+            value |= part << (7 * place);
             if byte & 0x80 == 0 {
+                self.at += place + 1;
                 return Ok(value);
             }
         }
+        // It ends too early, or is longer than 64 bits.
+        self.at += rest.len().min(VARINT_BYTES_MAX);
         Err(self.fail(expected))
     }
 
@@ -283,6 +292,16 @@ mod tests {
         assert!(cursor.u32("four bytes").is_err());
         assert!(cursor.u8("one byte").is_err());
         assert_eq!(cursor.finish().unwrap_err().expected, "four bytes");
+    }
+
+    #[test]
+    fn a_varint_that_does_not_end_is_refused_where_the_bytes_end() {
+        let mut cursor = Cursor::new(&[5, 0x80, 0x80]);
+        assert_eq!(cursor.varint("v").unwrap(), 5);
+        assert_eq!(cursor.varint("v").unwrap_err().offset, 3);
+        assert_eq!(cursor.remaining(), 0);
+        assert!(cursor.varint("more").is_err());
+        assert!(Cursor::new(&[]).varint("v").is_err());
     }
 
     #[test]

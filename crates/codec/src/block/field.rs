@@ -1,5 +1,6 @@
 //! The aggregates of one field in a block, column by column.
 
+use super::cut;
 use super::moments::{Sums, from_ordered, ordered};
 use super::plain::{put_plain, take_plain};
 use super::wide::{put_wide, skip_wide, take_wide};
@@ -8,6 +9,7 @@ use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::decimal::{from_integer, places_of, power, to_integer};
 use crate::pack::{put_integers, skip_integers, take_integers};
 use crate::value::FieldType;
+use std::ops::Range;
 
 /// Bits of the head byte, beside the type in the low three.
 const COUNTS: u8 = 1 << 3;
@@ -169,12 +171,16 @@ fn put_m2_bits(active: &[&Aggregate], out: &mut Vec<u8>) {
     put_integers(&values, out);
 }
 
-fn take_m2_bits(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<f64>, DecodeError> {
+fn take_m2_bits(
+    cursor: &mut Cursor<'_>,
+    count: usize,
+    part: &Range<usize>,
+) -> Result<Vec<f64>, DecodeError> {
     let shift = cursor.u8("a shift of M2")?;
     if shift > 63 {
         return Err(cursor.fail("a shift of M2 below 64"));
     }
-    let values = take_integers(cursor, count)?;
+    let values = cut(take_integers(cursor, count)?, part);
     Ok(values
         .iter()
         .map(|v| f64::from_bits((*v as u64) << shift))
@@ -319,15 +325,29 @@ fn put_numbers(active: &[&Aggregate], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`put`] wrote. Of a field that is not `wanted` only counts and sums of times are true, since those of the next
-/// field may follow from them.
+/// What is known of a block when its fields are read.
+pub(super) struct Shape<'a> {
+    /// Rows of every bucket.
+    pub(super) rows: &'a [u64],
+    /// The buckets that are wanted, by their places.
+    pub(super) part: &'a Range<usize>,
+    /// The middles of those.
+    pub(super) middles: &'a [i128],
+}
+
+/// Reads what [`put`] wrote, and gives the aggregates of the buckets that are wanted. Of a field that is not `wanted` only counts
+/// and sums of times are true, since those of the next field may follow from them. `before` are the same buckets of the field before.
 pub(super) fn take(
     cursor: &mut Cursor<'_>,
-    rows: &[u64],
-    middles: &[i128],
+    shape: &Shape<'_>,
     before: Option<&[Aggregate]>,
     wanted: bool,
 ) -> Result<(FieldType, Vec<Aggregate>), DecodeError> {
+    let Shape {
+        rows,
+        part,
+        middles,
+    } = *shape;
     let head = cursor.u8("the head of a field")?;
     let field_type =
         FieldType::from_number(head & 7).ok_or_else(|| cursor.fail("a field type from 1 to 6"))?;
@@ -335,7 +355,7 @@ pub(super) fn take(
         if head & !(7 | PLAIN) != 0 {
             return Err(cursor.fail("no other flag beside plain"));
         }
-        return Ok((field_type, take_plain(cursor, rows.len())?));
+        return Ok((field_type, cut(take_plain(cursor, rows.len())?, part)));
     }
     if head >> 7 != 0 {
         return Err(cursor.fail("field flags below 128"));
@@ -364,27 +384,37 @@ pub(super) fn take(
             a.negative_infinite = negative as u64;
         }
     }
-    if head & OWN_TIMES != 0 {
-        let offsets = take_wide(cursor, rows.len())?;
-        for ((a, offset), middle) in out.iter_mut().zip(offsets).zip(middles) {
-            let expected = middle.wrapping_mul(i128::from(a.count));
-            a.time_sum = offset.wrapping_add(expected);
+    // The places of a list with a value for each bucket that has finite ones.
+    let filled = |list: &[Aggregate]| list.iter().filter(|a| a.finite() > 0).count();
+    let count = filled(&out);
+    let skipped = filled(out.get(..part.start).unwrap_or_default());
+    let offsets = match head & OWN_TIMES {
+        0 => None,
+        _ => Some(take_wide(cursor, rows.len(), part)?),
+    };
+    let mut out = cut(out, part);
+    match (offsets, before) {
+        (Some(offsets), _) => {
+            for ((a, offset), middle) in out.iter_mut().zip(offsets).zip(middles) {
+                let expected = middle.wrapping_mul(i128::from(a.count));
+                a.time_sum = offset.wrapping_add(expected);
+            }
         }
-    } else {
-        let before = before.ok_or_else(|| cursor.fail("sums of times of the first field"))?;
-        for (a, b) in out.iter_mut().zip(before) {
-            a.time_sum = b.time_sum;
+        (None, Some(before)) => {
+            for (a, b) in out.iter_mut().zip(before) {
+                a.time_sum = b.time_sum;
+            }
         }
+        (None, None) => return Err(cursor.fail("sums of times of the first field")),
     }
-    if field_type.is_numeric() {
-        let mut active: Vec<&mut Aggregate> = out.iter_mut().filter(|a| a.finite() > 0).collect();
-        if active.is_empty() {
-            return Ok((field_type, out));
-        }
+    if field_type.is_numeric() && count > 0 {
         if wanted {
-            take_moments(cursor, field_type, &mut active)?;
+            let mut active: Vec<&mut Aggregate> =
+                out.iter_mut().filter(|a| a.finite() > 0).collect();
+            let part = skipped..skipped + active.len();
+            take_moments(cursor, field_type, count, &part, &mut active)?;
         } else {
-            skip_moments(cursor, field_type, active.len())?;
+            skip_moments(cursor, field_type, count)?;
         }
     }
     Ok((field_type, out))
@@ -438,17 +468,23 @@ fn skip_moments(
     skip_integers(cursor, count)
 }
 
+/// Reads the moments of `count` aggregates, of which those in `part` are the ones given.
 fn take_moments(
     cursor: &mut Cursor<'_>,
     field_type: FieldType,
+    count: usize,
+    part: &Range<usize>,
     active: &mut [&mut Aggregate],
 ) -> Result<(), DecodeError> {
-    let count = active.len();
+    let take = |cursor: &mut Cursor<'_>| {
+        let all = take_integers(cursor, count)?;
+        Ok::<_, DecodeError>(cut(all, part))
+    };
     let float = field_type == FieldType::F64;
     let (flags, power) = take_form(cursor, float)?;
     let decimal = flags & DECIMAL != 0;
-    let lows = take_integers(cursor, count)?;
-    let spreads = take_integers(cursor, count)?;
+    let lows = take(cursor)?;
+    let spreads = take(cursor)?;
     for ((a, low), spread) in active.iter_mut().zip(&lows).zip(&spreads) {
         let high = low.wrapping_add(*spread);
         a.extremes = match field_type {
@@ -460,9 +496,9 @@ fn take_moments(
             _ => Extremes::I64(*low, high),
         };
     }
-    let mut sums = Vec::new();
+    let mut sums = Vec::with_capacity(active.len());
     if !float || flags & MEAN_FROM_SUM != 0 {
-        let differences = take_wide(cursor, count)?;
+        let differences = take_wide(cursor, count, part)?;
         for (((a, low), spread), difference) in
             active.iter().zip(&lows).zip(&spreads).zip(differences)
         {
@@ -480,7 +516,7 @@ fn take_moments(
             a.sum = s.sum.wrapping_add(s.low.wrapping_mul(i128::from(s.finite)));
         }
     } else {
-        let rest = take_integers(cursor, count)?;
+        let rest = take(cursor)?;
         for (index, (a, rest)) in active.iter_mut().zip(rest).enumerate() {
             let base = match sums.get(index) {
                 Some(s) => s.mean(power),
@@ -490,17 +526,17 @@ fn take_moments(
         }
     }
     if flags & M2_FROM_SQUARES == 0 {
-        for (a, m2) in active.iter_mut().zip(take_m2_bits(cursor, count)?) {
+        for (a, m2) in active.iter_mut().zip(take_m2_bits(cursor, count, part)?) {
             a.m2 = m2;
         }
         return Ok(());
     }
-    if sums.len() != count {
+    if sums.len() != active.len() {
         return Err(cursor.fail("sums beside squares"));
     }
     let settle = flags & M2_SETTLED != 0;
-    let ts = take_integers(cursor, count)?;
-    let rest = take_integers(cursor, count)?;
+    let ts = take(cursor)?;
+    let rest = take(cursor)?;
     for (((a, s), t), rest) in active.iter_mut().zip(&sums).zip(ts).zip(rest) {
         let mean = a.mean().unwrap_or_default();
         let base = s.m2(t, power, mean, settle);

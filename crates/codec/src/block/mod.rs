@@ -19,6 +19,7 @@ use crate::checksum::crc32c;
 use crate::level::Level;
 use crate::pack::{put_integers, take_integers};
 use crate::value::{FieldId, FieldType};
+use std::ops::{Range, RangeInclusive};
 
 /// Buckets in a full block.
 pub const BLOCK_BUCKETS: usize = 64;
@@ -27,6 +28,7 @@ pub const BLOCK_BUCKETS_MAX: usize = 256;
 /// Most fields that a block may hold.
 pub const FIELDS_MAX: usize = 4_096;
 
+const ALL_BUCKETS: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 const MAGIC: u8 = 0xb5;
 const VERSION: u8 = 1;
 /// Added to a level, so that it is not negative.
@@ -97,7 +99,7 @@ impl BucketBlock {
     /// # Errors
     /// When the bytes are damaged.
     pub fn decode(bytes: &[u8]) -> Result<BucketBlock, DecodeError> {
-        Self::decode_some(bytes, None)
+        Self::decode_some(bytes, None, ALL_BUCKETS)
     }
 
     /// As [`BucketBlock::decode`], with these fields only: the others are as if no row had a value of them. A reader of one
@@ -120,10 +122,35 @@ impl BucketBlock {
     /// # Errors
     /// When the bytes are damaged.
     pub fn decode_fields(bytes: &[u8], fields: &[FieldId]) -> Result<BucketBlock, DecodeError> {
-        Self::decode_some(bytes, Some(fields))
+        Self::decode_some(bytes, Some(fields), ALL_BUCKETS)
     }
 
-    fn decode_some(bytes: &[u8], only: Option<&[FieldId]>) -> Result<BucketBlock, DecodeError> {
+    /// As [`BucketBlock::decode_fields`], or with all fields for `None`, and with these buckets only. A reader of a few buckets
+    /// saves most of the work.
+    ///
+    /// ```
+    /// use headwater_codec::block::BucketBlock;
+    /// use headwater_codec::Level;
+    /// let block = BucketBlock { level: Level::clamped(0), buckets: vec![3, 4, 9], rows: vec![5, 6, 7], fields: vec![] };
+    /// let part = BucketBlock::decode_part(&block.encode(), None, 4..=8).unwrap();
+    /// assert_eq!((part.buckets, part.rows), (vec![4], vec![6]));
+    /// ```
+    ///
+    /// # Errors
+    /// When the bytes are damaged.
+    pub fn decode_part(
+        bytes: &[u8],
+        fields: Option<&[FieldId]>,
+        buckets: RangeInclusive<i64>,
+    ) -> Result<BucketBlock, DecodeError> {
+        Self::decode_some(bytes, fields, buckets)
+    }
+
+    fn decode_some(
+        bytes: &[u8],
+        only: Option<&[FieldId]>,
+        wanted: RangeInclusive<i64>,
+    ) -> Result<BucketBlock, DecodeError> {
         let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
             return Err(DecodeError {
                 expected: "a block checksum",
@@ -137,12 +164,16 @@ impl BucketBlock {
             });
         }
         let mut cursor = Cursor::new(body);
-        let block = Self::read(&mut cursor, only)?;
+        let block = Self::read(&mut cursor, only, wanted)?;
         cursor.finish()?;
         Ok(block)
     }
 
-    fn read(cursor: &mut Cursor<'_>, only: Option<&[FieldId]>) -> Result<BucketBlock, DecodeError> {
+    fn read(
+        cursor: &mut Cursor<'_>,
+        only: Option<&[FieldId]>,
+        wanted: RangeInclusive<i64>,
+    ) -> Result<BucketBlock, DecodeError> {
         if cursor.u8("the block magic")? != MAGIC {
             return Err(cursor.fail("the block magic 0xb5"));
         }
@@ -157,11 +188,15 @@ impl BucketBlock {
         if !buckets.is_sorted_by(|a, b| a < b) {
             return Err(cursor.fail("rising buckets"));
         }
-        let rows = take_integers(cursor, count)?;
+        let all_rows = take_integers(cursor, count)?;
+        let all_rows: Vec<u64> = all_rows.into_iter().map(|r| r as u64).collect();
+        let from = buckets.partition_point(|b| b < wanted.start());
+        let to = buckets.partition_point(|b| b <= wanted.end()).max(from);
+        let part = from..to;
         let mut block = BucketBlock {
             level,
-            buckets,
-            rows: rows.into_iter().map(|r| r as u64).collect(),
+            buckets: cut(buckets, &part),
+            rows: all_rows.get(part.clone()).unwrap_or_default().to_vec(),
             fields: Vec::with_capacity(only.map_or(fields, |only| only.len().min(fields))),
         };
         let middles = block.middles();
@@ -177,8 +212,12 @@ impl BucketBlock {
             let newest = block.fields.last().map(|(_, _, a)| a.as_slice());
             let before = passed.as_deref().or(newest);
             let wanted = only.is_none_or(|only| only.contains(&FieldId(field)));
-            let (field_type, aggregates) =
-                field::take(cursor, &block.rows, &middles, before, wanted)?;
+            let shape = field::Shape {
+                rows: &all_rows,
+                part: &part,
+                middles: &middles,
+            };
+            let (field_type, aggregates) = field::take(cursor, &shape, before, wanted)?;
             if wanted {
                 block.fields.push((FieldId(field), field_type, aggregates));
                 passed = None;
@@ -200,4 +239,11 @@ impl BucketBlock {
             })
             .collect()
     }
+}
+
+/// The values of a list that stand in `part`, which lies inside of it.
+fn cut<T>(mut values: Vec<T>, part: &Range<usize>) -> Vec<T> {
+    values.truncate(part.end);
+    values.drain(..part.start.min(values.len()));
+    values
 }

@@ -1,19 +1,21 @@
 //! Lists of 128-bit sums, nearly always narrow: a unit and integer blocks, or sixteen bytes each.
 
+use super::cut;
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::pack::{put_integers, skip_integers, take_integers};
+use std::ops::Range;
 
 /// Powers of a thousand that sums of times are divided by when all are multiples.
-const UNITS: [i128; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
+const UNITS: [i64; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
 /// Instead of a unit: sixteen bytes each.
 const WIDE: u8 = 255;
 
 pub(super) fn put_wide(values: &[i128], out: &mut Vec<u8>) {
     let unit = UNITS
         .iter()
-        .rposition(|unit| values.iter().all(|v| v % unit == 0))
+        .rposition(|unit| values.iter().all(|v| v % i128::from(*unit) == 0))
         .unwrap_or(0);
-    let divisor = UNITS.get(unit).copied().unwrap_or(1);
+    let divisor = i128::from(UNITS.get(unit).copied().unwrap_or(1));
     let narrow: Option<Vec<i64>> = values
         .iter()
         .map(|v| i64::try_from(v / divisor).ok())
@@ -48,16 +50,23 @@ pub(super) fn skip_wide(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Dec
     }
 }
 
-pub(super) fn take_wide(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<i128>, DecodeError> {
+/// Reads `count` sums, and gives those in `part`.
+pub(super) fn take_wide(
+    cursor: &mut Cursor<'_>,
+    count: usize,
+    part: &Range<usize>,
+) -> Result<Vec<i128>, DecodeError> {
     let unit = cursor.u8("a unit of sums")?;
     if unit == WIDE {
-        return (0..count)
+        let all: Result<Vec<i128>, DecodeError> = (0..count)
             .map(|_| take_i128(cursor, "a wide sum"))
             .collect();
+        return Ok(cut(all?, part));
     }
     let Some(factor) = UNITS.get(usize::from(unit)) else {
         return Err(cursor.fail("a unit of sums below 4"));
     };
-    let narrow = take_integers(cursor, count)?;
+    let factor = i128::from(*factor);
+    let narrow = cut(take_integers(cursor, count)?, part);
     Ok(narrow.iter().map(|v| i128::from(*v) * factor).collect())
 }

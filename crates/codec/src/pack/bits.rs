@@ -120,12 +120,24 @@ fn pack_stream(values: impl Iterator<Item = u64>, width: u8, out: &mut Vec<u8>) 
 fn unpack_stream(bytes: &[u8], width: u8, out: &mut [i64]) {
     let width = usize::from(width);
     let mask = u64::MAX >> (64 - width);
-    for (i, v) in out.iter_mut().enumerate() {
-        let bit = i * width;
+    // Where eight bytes are left a value is a part of them, unless it is so wide that a ninth may be needed.
+    let whole = match bytes.len().checked_sub(8) {
+        Some(last) if width <= 57 => (last * 8 / width + 1).min(out.len()),
+        _ => 0,
+    };
+    let (fast, slow) = out.split_at_mut(whole);
+    let mut bit = 0;
+    for v in fast {
+        let eight = bytes.get(bit / 8..).and_then(<[u8]>::first_chunk::<8>);
+        *v = (u64::from_le_bytes(*eight.unwrap_or(&[0; 8])) >> (bit % 8) & mask) as i64;
+        bit += width;
+    }
+    for v in slow {
         let (at, shift) = (bit / 8, bit % 8);
         let low = word(bytes.get(at..).unwrap_or_default());
         // Nine bytes hold any width at any shift.
         let high = bytes.get(at + 8).copied().unwrap_or_default();
         *v = (((low >> shift) | ((u64::from(high) << 1) << (63 - shift))) & mask) as i64;
+        bit += width;
     }
 }

@@ -45,6 +45,42 @@ fn check(block: &BucketBlock) -> usize {
         assert_same(&BucketBlock::decode_fields(&bytes, &only).unwrap(), &some);
     }
     assert_eq!(BucketBlock::decode_fields(&bytes, &[]).unwrap().fields, []);
+    // Some of the buckets, and of the fields: the first and the last alone, a few in the middle, all, none.
+    let (first, last) = match (block.buckets.first(), block.buckets.last()) {
+        (Some(first), Some(last)) => (*first, *last),
+        _ => (0, 0),
+    };
+    let middle = block.buckets.get(block.buckets.len() / 2).copied();
+    let middle = middle.unwrap_or_default();
+    let behind = last.saturating_add(1);
+    let parts = [
+        first..=first,
+        last..=last,
+        middle.saturating_sub(2)..=middle.saturating_add(2),
+        i64::MIN..=middle,
+        first..=last,
+        behind..=behind,
+    ];
+    for part in parts {
+        let inside = |at: usize| part.contains(&block.buckets[at]);
+        let places: Vec<usize> = (0..block.buckets.len()).filter(|at| inside(*at)).collect();
+        for step in [1, 2] {
+            let only: Vec<FieldId> = ids.iter().rev().step_by(step).copied().collect();
+            let fields = block.fields.iter().filter(|(f, ..)| only.contains(f));
+            let some = BucketBlock {
+                level: block.level,
+                buckets: places.iter().map(|at| block.buckets[*at]).collect(),
+                rows: places.iter().map(|at| block.rows[*at]).collect(),
+                fields: fields
+                    .map(|(f, t, a)| (*f, *t, places.iter().map(|at| a[*at]).collect()))
+                    .collect(),
+            };
+            let found = BucketBlock::decode_part(&bytes, Some(&only), part.clone()).unwrap();
+            assert_same(&found, &some);
+        }
+        let whole = BucketBlock::decode_part(&bytes, None, part.clone()).unwrap();
+        assert_eq!(whole.fields.len(), block.fields.len());
+    }
     bytes.len()
 }
 

@@ -6,7 +6,7 @@ use super::walk::{Visit, Walk};
 use crate::Result;
 use crate::segment::{LeafEntry, Partition, StreamState};
 use headwater_codec::light::decode_rows;
-use headwater_codec::{ClosedRange, Cursor, FieldId, Level, Rows, Timestamp, Value};
+use headwater_codec::{ClosedRange, Column, Cursor, FieldId, Level, Rows, Timestamp, Value};
 use std::sync::Arc;
 
 /// The newest value of a field.
@@ -35,13 +35,25 @@ impl Best {
         let Some(column) = rows.column(field) else {
             return false;
         };
-        let found = (0..rows.len()).rev().find(|r| column.is_present(*r));
-        if let Some(row) = found
-            && let (Some(time), Some(value)) = (rows.times.get(row), column.get(row))
-        {
-            self.offer(*time, || value.to_owned());
+        self.offer_column(&rows.times, column, 0, |value| value)
+    }
+
+    /// Offers the newest present value of a column, whose rows from `start` on have these times.
+    fn offer_column(
+        &mut self,
+        times: &[i64],
+        column: &Column,
+        start: usize,
+        in_type: impl FnOnce(Value) -> Value,
+    ) -> bool {
+        let mut rows = times.iter().enumerate().rev();
+        let Some((row, time)) = rows.find(|(row, _)| column.is_present(start + row)) else {
+            return false;
+        };
+        if let Some(value) = column.get(start + row) {
+            self.offer(*time, || in_type(value.to_owned()));
         }
-        found.is_some()
+        true
     }
 }
 
@@ -329,8 +341,12 @@ fn backwards(
             let mut found = false;
             for rows in [newest..count, 0..newest] {
                 if !found && !rows.is_empty() {
-                    let rows = store.leaf_rows(id, leaf, rows, Some(&fields), table)?;
-                    found = best.offer_rows(&rows, field);
+                    let rows = store.leaf_columns(id, leaf, rows, &fields)?;
+                    found = rows.column(field).is_some_and(|column| {
+                        best.offer_column(rows.times(), column, rows.rows().start, |value| {
+                            in_table_type(view, field, value)
+                        })
+                    });
                 }
             }
             if found {

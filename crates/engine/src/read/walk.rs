@@ -12,11 +12,12 @@ use super::touched;
 use super::view::{StreamView, run_sources};
 use crate::life::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
-use crate::segment::{BlockEntry, Partition, StreamState};
+use crate::segment::{BlockEntry, BlockPart, Partition, StreamState};
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 /// Blocks that are looked for at a time: a tile at a stored level has 8 or 9.
@@ -100,6 +101,17 @@ impl Seen<'_> {
     }
 }
 
+/// A block decoded last at its level, by its offset: of buckets that are looked into many follow each other in one block.
+struct Decoded {
+    level: Level,
+    offset: u64,
+    /// `None` = only a part was.
+    whole: Option<Rc<BucketBlock>>,
+}
+
+/// A block of which no more than one in so many buckets is wanted is decoded in part, unless it is asked for again.
+const PART: u64 = 4;
+
 pub(crate) struct Walk<'a> {
     view: &'a StreamView,
     partition: &'a Partition,
@@ -119,8 +131,8 @@ pub(crate) struct Walk<'a> {
     to_read: BTreeSet<i64>,
     /// Ranges to read whole, where a block is damaged.
     damaged: Vec<ClosedRange>,
-    /// The block decoded last at each level, by its offset: of buckets that are looked into many follow each other in one block.
-    decoded: Vec<(Level, u64, Rc<BucketBlock>)>,
+    /// The block decoded last at each level.
+    decoded: Vec<Decoded>,
 }
 
 impl<'a> Walk<'a> {
@@ -236,10 +248,15 @@ impl<'a> Walk<'a> {
         }
         for entries in blocks_here.chunks(BLOCKS_AHEAD) {
             for (entry, raw) in entries.iter().zip(store.raw_blocks(id, entries)) {
-                match store.decode_block(id, entry, raw, self.fields) {
+                let (buckets, is_whole) = self.part(level, entry, first, last);
+                let part = BlockPart {
+                    fields: self.fields,
+                    buckets,
+                };
+                match store.decode_block(id, entry, raw, &part) {
                     Ok(block) => {
                         let block = Rc::new(block);
-                        self.remember(level, entry, &block);
+                        self.remember(level, entry, is_whole.then(|| Rc::clone(&block)));
                         self.block(level, &block, &range, &stale, visit)?;
                     }
                     Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -274,14 +291,36 @@ impl<'a> Walk<'a> {
     }
 
     fn decoded_last(&self, level: Level, entry: &BlockEntry) -> Option<Rc<BucketBlock>> {
-        let mut known = self.decoded.iter();
-        let (_, _, block) = known.find(|(l, offset, _)| (*l, *offset) == (level, entry.offset))?;
-        Some(Rc::clone(block))
+        let known = self.decoded.iter().find(|d| d.level == level)?;
+        known.whole.clone().filter(|_| known.offset == entry.offset)
     }
 
-    fn remember(&mut self, level: Level, entry: &BlockEntry, block: &Rc<BucketBlock>) {
-        let newest = (level, entry.offset, Rc::clone(block));
-        match self.decoded.iter_mut().find(|(l, ..)| *l == level) {
+    /// The buckets of a block that are to be decoded where `first` to `last` are wanted, and whether these are all.
+    fn part(
+        &self,
+        level: Level,
+        entry: &BlockEntry,
+        first: i64,
+        last: i64,
+    ) -> (RangeInclusive<i64>, bool) {
+        let all = entry.first_bucket..=entry.last_bucket;
+        let wanted = first.max(*all.start())..=last.min(*all.end());
+        let width = |r: &RangeInclusive<i64>| r.end().abs_diff(*r.start()).saturating_add(1);
+        let is_known =
+            |d: &Decoded| d.level == level && d.offset == entry.offset && d.whole.is_none();
+        if width(&wanted) > width(&all) / PART || self.decoded.iter().any(is_known) {
+            return (i64::MIN..=i64::MAX, true);
+        }
+        (wanted, false)
+    }
+
+    fn remember(&mut self, level: Level, entry: &BlockEntry, whole: Option<Rc<BucketBlock>>) {
+        let newest = Decoded {
+            level,
+            offset: entry.offset,
+            whole,
+        };
+        match self.decoded.iter_mut().find(|d| d.level == level) {
             Some(known) => *known = newest,
             None => self.decoded.push(newest),
         }

@@ -182,6 +182,15 @@ pub(crate) struct StreamDelta {
     pub(crate) last_row: Option<Box<[u8]>>,
 }
 
+/// What is wanted of a stream's change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parts {
+    /// Everything.
+    All,
+    /// What makes the stream's state: neither its key nor covers.
+    State,
+}
+
 /// The footer of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
@@ -258,7 +267,13 @@ impl Footer {
             before = next_stream(before, &mut cursor)?;
             let stream = StreamId(before);
             let (offset, sequence) = (footer.group_offset, footer.sequence);
-            each(StreamDelta::decode(stream, offset, sequence, &mut cursor)?);
+            each(StreamDelta::decode(
+                stream,
+                offset,
+                sequence,
+                Parts::All,
+                &mut cursor,
+            )?);
         }
         cursor.finish()?;
         Ok(footer)
@@ -485,10 +500,12 @@ impl StreamDelta {
         }
     }
 
+    /// Reads what [`StreamDelta::encode`] wrote. All of it must be there, whatever is wanted of it.
     pub(super) fn decode(
         stream: StreamId,
         group_offset: u64,
         footer: Sequence,
+        parts: Parts,
         cursor: &mut Cursor<'_>,
     ) -> Result<StreamDelta, DecodeError> {
         let flags = cursor.u8("stream flags")?;
@@ -501,7 +518,8 @@ impl StreamDelta {
             ..StreamDelta::default()
         };
         if flags & HAS_KEY != 0 {
-            delta.key = Some(cursor.prefixed("stream key")?.into());
+            let key = cursor.prefixed("stream key")?;
+            delta.key = (parts == Parts::All).then(|| key.into());
         }
         if flags & HAS_REMOVED != 0 {
             let count = cursor.varint_up_to(cursor.remaining() as u64, "removed leaves")?;
@@ -560,7 +578,14 @@ impl StreamDelta {
         }
         let count = cursor.varint_up_to(cursor.remaining() as u64 / 3, "covers")?;
         let (first, last) = delta.hull();
-        for _ in 0..count {
+        let wanted = match parts {
+            Parts::All => count,
+            Parts::State => {
+                skip_varints(count * 3, cursor)?;
+                0
+            }
+        };
+        for _ in 0..wanted {
             let sequence = Sequence(footer.0.wrapping_sub(cursor.varint("cover sequence")?));
             let from = first.wrapping_add(cursor.signed("cover from")?);
             let to = last.wrapping_add(cursor.signed("cover to")?);

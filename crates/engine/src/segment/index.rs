@@ -9,7 +9,7 @@
 //! Concurrency: immutable; a group makes a new state that shares what it can.
 //! Failure: a section is checked when the footer is indexed, and again by its own checksum when it is read alone.
 
-use super::format::{Footer, StreamDelta, next_stream};
+use super::format::{Footer, Parts, StreamDelta, next_stream};
 use super::page::Page;
 use super::state::{StreamState, Sums};
 use crate::catalog::Table;
@@ -156,14 +156,16 @@ impl GroupIndex {
         Some((self.footer_offset + u64::from(section.at), section.bytes))
     }
 
-    /// A page's changes from the bytes at [`GroupIndex::place`].
-    pub(super) fn changes(
+    /// Hands out a page's changes, or what is wanted of them, from the bytes at [`GroupIndex::place`].
+    pub(super) fn each_change(
         &self,
         page: PageNumber,
         bytes: &[u8],
-    ) -> std::result::Result<Vec<StreamDelta>, DecodeError> {
+        parts: Parts,
+        mut each: impl FnMut(StreamDelta),
+    ) -> std::result::Result<(), DecodeError> {
         let Some(section) = self.section(page) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         if crc32c(bytes) != section.crc {
             return Err(DecodeError {
@@ -173,19 +175,31 @@ impl GroupIndex {
         }
         let mut cursor = Cursor::new(bytes);
         let mut stream = section.first.0;
-        let mut out = Vec::new();
         loop {
-            out.push(StreamDelta::decode(
+            each(StreamDelta::decode(
                 StreamId(stream),
                 self.group_offset,
                 self.sequence,
+                parts,
                 &mut cursor,
             )?);
             if cursor.remaining() == 0 {
-                return Ok(out);
+                return Ok(());
             }
             stream = next_stream(stream, &mut cursor)?;
         }
+    }
+
+    /// A page's changes as a list: for tests and the fuzz target.
+    #[cfg(any(test, fuzzing))]
+    fn changes(
+        &self,
+        page: PageNumber,
+        bytes: &[u8],
+    ) -> std::result::Result<Vec<StreamDelta>, DecodeError> {
+        let mut out = Vec::new();
+        self.each_change(page, bytes, Parts::All, |delta| out.push(delta))?;
+        Ok(out)
     }
 }
 

@@ -8,7 +8,7 @@
 //! Concurrency: immutable.
 //! Failure: none; what is packed was packed here.
 
-use super::format::{LeafEntry, StreamDelta};
+use super::format::{LeafEntry, Parts, StreamDelta};
 use super::state::{StreamState, Sums};
 use crate::ids::{Sequence, StreamId};
 use headwater_codec::Cursor;
@@ -70,10 +70,10 @@ pub(crate) struct Page {
 
 impl Page {
     /// The streams given, which rise.
-    pub(super) fn of(streams: impl Iterator<Item = (StreamId, StreamState)>) -> Page {
+    pub(super) fn of(streams: impl Iterator<Item = (StreamId, Arc<StreamState>)>) -> Page {
         let mut page = Page::default();
         for (stream, state) in streams {
-            page.push(stream, Arc::new(state));
+            page.push(stream, state);
         }
         page.shrink();
         page
@@ -218,7 +218,8 @@ fn pack(state: &StreamState, origin: Origin, out: &mut Vec<u8>) {
 fn unpack(packed: &[u8], origin: Origin) -> Option<StreamState> {
     let mut cursor = Cursor::new(packed);
     let nothing = Sequence::default();
-    let delta = StreamDelta::decode(StreamId(0), origin.offset, nothing, &mut cursor).ok()?;
+    let (none, parts) = (StreamId(0), Parts::State);
+    let delta = StreamDelta::decode(none, origin.offset, nothing, parts, &mut cursor).ok()?;
     let late = delta.late_runs.into_iter();
     Some(StreamState {
         main: origin.absolute(delta.added),
@@ -301,7 +302,7 @@ mod tests {
             };
             (StreamId(stream), state)
         });
-        let page = Page::of(all.clone());
+        let page = Page::of(all.clone().map(|(stream, state)| (stream, Arc::new(state))));
         assert_eq!(page.large.len(), 1);
         for (stream, state) in all {
             assert_eq!(*page.stream(stream).unwrap(), state);

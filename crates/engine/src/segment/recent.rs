@@ -26,6 +26,8 @@ struct Inner<V> {
     bytes: usize,
     /// Counts uses.
     clock: u64,
+    /// Counts what came while there was no room.
+    in_vain: u64,
 }
 
 #[derive(Debug)]
@@ -37,6 +39,8 @@ struct Kept<V> {
     used: u64,
 }
 
+/// See [`Recent::admits`].
+const SELDOM: u64 = 8;
 /// What a kept thing takes besides itself.
 const OWN_BYTES: usize = 160;
 
@@ -49,6 +53,7 @@ impl<V> Recent<V> {
                 places: HashMap::new(),
                 bytes: 0,
                 clock: 0,
+                in_vain: 0,
             }),
         }
     }
@@ -61,6 +66,23 @@ impl<V> Recent<V> {
         let kept = versions.iter_mut().find(|k| k.version == version)?;
         kept.used = now;
         Some(Arc::clone(&kept.value))
+    }
+
+    /// True when what a reader comes by should be taken in: as long as there is room, and then one of [`SELDOM`]. Of a round that goes
+    /// through more than there is room for, the longest unused would always be what comes next, and nothing would ever be found; so
+    /// a part stays that is (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high performance caching", ISCA 2007).
+    pub(super) fn admits(&self) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.bytes < self.bytes_kept() {
+            return true;
+        }
+        inner.in_vain += 1;
+        inner.in_vain.is_multiple_of(SELDOM)
+    }
+
+    /// What is left when some had to go.
+    fn bytes_kept(&self) -> usize {
+        self.bytes_max / 8 * 7
     }
 
     /// Takes in a version. Older ones of its place are the next to go.
@@ -116,7 +138,7 @@ impl<V> Recent<V> {
         let old = all.iter().take_while(|(used, ..)| *used == 0).count();
         let keep = self.least.min(all.len() - old);
         for (_, place, version) in all.iter().take(all.len() - keep) {
-            if inner.bytes <= self.bytes_max / 8 * 7 {
+            if inner.bytes <= self.bytes_kept() {
                 break;
             }
             let Some(versions) = inner.places.get_mut(place) else {
@@ -164,6 +186,34 @@ mod tests {
         assert!(!is_there(7, 0, 64) && is_there(8, 0, 64));
         put(8, 0, 64);
         assert_eq!(recent.inner.lock().bytes, ONE + OWN_BYTES);
+    }
+
+    #[test]
+    fn of_rounds_through_more_than_there_is_room_for_a_part_is_found() {
+        let fit = 80;
+        let recent = Recent::new(fit * (ONE + OWN_BYTES), 2);
+        let mut found = 0;
+        let rounds = 10;
+        for _ in 0..rounds {
+            for page in 0..2 * fit as u32 {
+                if recent.get((SegmentId(7), page), 64).is_some() {
+                    found += 1;
+                } else if recent.admits() {
+                    recent.put((SegmentId(7), page), 64, Arc::new(()), ONE);
+                }
+            }
+        }
+        // Of each round but the first more than a quarter.
+        assert!(found > (rounds - 1) * fit / 2, "{found}");
+        // What is asked for again and again gets in at last.
+        let asked = (0..).find(|_| {
+            if recent.admits() {
+                recent.put((SegmentId(9), 0), 64, Arc::new(()), ONE);
+            }
+            recent.get((SegmentId(9), 0), 64).is_some()
+        });
+        assert!(asked.is_some_and(|times| times < SELDOM));
+        assert!(recent.inner.lock().bytes <= recent.bytes_max);
     }
 
     #[test]

@@ -107,6 +107,19 @@ impl StreamState {
         }
     }
 
+    /// As [`StreamState::apply`], by value: what a first change brings is not copied.
+    pub(super) fn take(&mut self, mut delta: StreamDelta) {
+        if self.main.is_empty() {
+            // Nothing can be removed, or stand in front.
+            self.main = std::mem::take(&mut delta.added);
+        }
+        let last_row = delta.last_row.take();
+        self.apply(&delta);
+        if let Some(row) = last_row {
+            self.last_row = Some(row).filter(|r| !r.is_empty());
+        }
+    }
+
     pub(crate) fn live_bytes(&self) -> u64 {
         let leaves: u64 = self
             .main

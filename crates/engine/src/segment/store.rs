@@ -6,15 +6,17 @@
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
 
 mod blocks;
+mod pages;
+
+pub(crate) use blocks::Part as BlockPart;
+pub(crate) use pages::PageCursor;
 
 use super::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
-use super::format::{
-    Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader, StreamDelta,
-};
-use super::index::{ChangedPages, GroupIndex, PageNumber, SegmentState};
+use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader};
+use super::index::{ChangedPages, GroupIndex, SegmentState};
 use super::page::Page;
 use super::recent::Recent;
-use super::state::{StreamState, Sums};
+use super::state::Sums;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
@@ -23,10 +25,11 @@ use crate::{Error, Result};
 use headwater_codec::leaf::Leaf;
 use headwater_codec::{Column, FieldId, Rows};
 use headwater_io::{File, Files, OpenMode};
+use pages::FreshPages;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,6 +139,8 @@ pub(crate) struct Store {
     /// Stream numbers of a page, as a power of two: as many as give about [`PAGE_STREAMS`] of a shard.
     page_shift: u32,
     states: Recent<SegmentState>,
+    /// Pages put together last, unpacked; each goes on to `pages` when it has to make room.
+    fresh: FreshPages,
     pages: Recent<Page>,
     leaves: Cache<Place, (Leaf, usize), Weigh>,
     columns: Cache<ColumnKey, Decoded, Weigh>,
@@ -173,7 +178,8 @@ impl Store {
             open_files_max,
             page_shift: (PAGE_STREAMS * shards.max(1)).next_power_of_two().ilog2(),
             states: Recent::new(cache_bytes / 8, 2 * shards.max(1)),
-            pages: Recent::new(cache_bytes / 4, 4 * shards.max(1)),
+            fresh: FreshPages::new(2 * shards.max(1)),
+            pages: Recent::new(cache_bytes / 4, 2 * shards.max(1)),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
             blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, Weigh),
@@ -264,6 +270,7 @@ impl Store {
     pub(crate) fn forget(&self, id: SegmentId) {
         self.open.remove(&id);
         self.states.forget(id);
+        self.fresh.forget(id);
         self.pages.forget(id);
     }
 
@@ -384,70 +391,6 @@ impl Store {
             self.pages
                 .put((id, *page), version, Arc::clone(content), content.weight());
         }
-    }
-
-    /// What a segment holds of the streams of a page.
-    pub(crate) fn page(&self, state: &SegmentState, page: PageNumber) -> Result<Arc<Page>> {
-        let id = state.segment();
-        let Some(version) = state.version(page) else {
-            return Ok(Arc::default());
-        };
-        if let Some(content) = self.pages.get((id, page), version) {
-            return Ok(content);
-        }
-        let mut streams: BTreeMap<StreamId, StreamState> = BTreeMap::new();
-        self.page_changes(state, page, |delta| {
-            streams.entry(delta.stream).or_default().apply(delta);
-        })?;
-        let content = Arc::new(Page::of(streams.into_iter()));
-        self.pages
-            .put((id, page), version, Arc::clone(&content), content.weight());
-        Ok(content)
-    }
-
-    /// What groups changed of the streams of a page, oldest first.
-    fn page_changes(
-        &self,
-        state: &SegmentState,
-        page: PageNumber,
-        mut each: impl FnMut(&StreamDelta),
-    ) -> Result<()> {
-        let id = state.segment();
-        for group in state.groups_of(page) {
-            let Some((offset, bytes)) = group.place(page) else {
-                continue;
-            };
-            let raw = self.read(id, offset, bytes)?;
-            let changes = group
-                .changes(page, &raw)
-                .map_err(|e| Error::decode(&self.path(id), offset, e))?;
-            changes.iter().for_each(&mut each);
-        }
-        Ok(())
-    }
-
-    /// Covers of the streams of a page with a sequence above `after`.
-    pub(crate) fn page_covers(
-        &self,
-        state: &SegmentState,
-        page: PageNumber,
-        after: Sequence,
-    ) -> Result<Vec<(StreamId, Cover)>> {
-        let mut out = Vec::new();
-        self.page_changes(state, page, |delta| {
-            let newer = delta.covers.iter().filter(|c| c.sequence > after);
-            out.extend(newer.map(|c| (delta.stream, *c)));
-        })?;
-        Ok(out)
-    }
-
-    /// What a segment holds of a stream.
-    pub(crate) fn stream(
-        &self,
-        state: &SegmentState,
-        stream: StreamId,
-    ) -> Result<Option<Arc<StreamState>>> {
-        Ok(self.page(state, state.page_of(stream))?.stream(stream))
     }
 
     /// Covers with a sequence above `after`.
@@ -630,41 +573,5 @@ impl Store {
             self.columns.insert(ColumnKey(place, Some(*field)), kept);
         }
         LeafColumns::new(times, columns, range)
-    }
-}
-
-/// Looks up streams of a state one after the other, by number, and remembers their pages as they are before a step.
-pub(crate) struct PageCursor<'a> {
-    store: &'a Store,
-    state: &'a SegmentState,
-    touched: Vec<(PageNumber, Arc<Page>)>,
-}
-
-impl<'a> PageCursor<'a> {
-    pub(crate) fn new(store: &'a Store, state: &'a SegmentState) -> PageCursor<'a> {
-        PageCursor {
-            store,
-            state,
-            touched: Vec::new(),
-        }
-    }
-
-    /// What the segment holds of a stream, whose number is not below that of the one before.
-    pub(crate) fn stream(&mut self, stream: StreamId) -> Result<Option<Arc<StreamState>>> {
-        let number = self.state.page_of(stream);
-        if let Some((last, page)) = self.touched.last()
-            && *last == number
-        {
-            return Ok(page.stream(stream));
-        }
-        let page = self.store.page(self.state, number)?;
-        let found = page.stream(stream);
-        self.touched.push((number, page));
-        Ok(found)
-    }
-
-    /// The pages looked at, rising.
-    pub(crate) fn touched(self) -> Vec<(PageNumber, Arc<Page>)> {
-        self.touched
     }
 }

@@ -10,6 +10,7 @@ use crate::segment::BlockEntry;
 use crate::{Error, Result};
 use headwater_codec::FieldId;
 use headwater_codec::block::BucketBlock;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,11 +20,25 @@ pub(crate) enum RawBlock {
     Read(Arc<[u8]>),
 }
 
+/// What is wanted of a block.
+pub(crate) struct Part<'a> {
+    /// `None` = all.
+    pub(crate) fields: Option<&'a [FieldId]>,
+    pub(crate) buckets: RangeInclusive<i64>,
+}
+
+impl Part<'_> {
+    const ALL: Part<'static> = Part {
+        fields: None,
+        buckets: i64::MIN..=i64::MAX,
+    };
+}
+
 impl Store {
     /// The block at an entry.
     pub(crate) fn block(&self, id: SegmentId, entry: &BlockEntry) -> Result<BucketBlock> {
         let raw = self.raw_block(id, entry);
-        self.decode_block(id, entry, raw, None)
+        self.decode_block(id, entry, raw, &Part::ALL)
     }
 
     fn raw_block(&self, id: SegmentId, entry: &BlockEntry) -> Result<RawBlock> {
@@ -79,22 +94,18 @@ impl Store {
         out
     }
 
-    /// Decodes a block, with these fields or all; one that turns out well is kept.
+    /// Decodes a part of a block; one that turns out well is kept.
     pub(crate) fn decode_block(
         &self,
         id: SegmentId,
         entry: &BlockEntry,
         raw: Result<RawBlock>,
-        fields: Option<&[FieldId]>,
+        part: &Part<'_>,
     ) -> Result<BucketBlock> {
         let raw = raw?;
         let (RawBlock::Cached(bytes) | RawBlock::Read(bytes)) = &raw;
         let place = Place(id, entry.offset);
-        let block = match fields {
-            Some(fields) => BucketBlock::decode_fields(bytes, fields),
-            None => BucketBlock::decode(bytes),
-        };
-        let block = block
+        let block = BucketBlock::decode_part(bytes, part.fields, part.buckets.clone())
             .map_err(|e| Error::decode(&self.path(id), entry.offset, e))
             .inspect_err(|error| self.note_damage(place, error))?;
         if let RawBlock::Read(bytes) = raw {
