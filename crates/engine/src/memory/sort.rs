@@ -225,6 +225,24 @@ impl Sorting<'_> {
         sequence: Sequence,
         mut give: impl FnMut(Stretch),
     ) {
+        if let Sequences::One(written) = chunk.sequences
+            && written <= sequence
+            && first <= chunk.first_time
+            && chunk.last_time <= last
+        {
+            // All of one write: only times tell where a stretch ends.
+            let mut start = 0;
+            let pairs = (1u32..).zip(chunk.rows.times.windows(2));
+            let falls = pairs.filter(|(_, pair)| matches!(pair, [a, b] if b < a));
+            for row in falls.map(|(row, _)| row).chain([chunk.len() as u32]) {
+                give(Stretch {
+                    chunk: index,
+                    rows: start..row,
+                });
+                start = row;
+            }
+            return;
+        }
         let mut from: Option<u32> = None;
         let mut before = (i64::MIN, Sequence::default());
         let mut end = |from: &mut Option<u32>, row: u32| {
