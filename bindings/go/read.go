@@ -259,11 +259,15 @@ func (r *reader) ScanFloats(ctx context.Context, stream *Stream, field string, w
 	if err := r.ready(ctx, stream); err != nil {
 		return err
 	}
-	question, done, err := stream.floats(field)
-	if err != nil {
-		return err
+	question, known := stream.knownFloats(field)
+	if !known {
+		asked, done, err := stream.query([]string{field}, nil)
+		if err != nil {
+			return err
+		}
+		defer done()
+		question = asked
 	}
-	defer done()
 	room := min(cap(into.Times), cap(into.Values))
 	if room == 0 {
 		room = floatsRoom
@@ -327,7 +331,7 @@ func (r *reader) ScanManyFloats(ctx context.Context, streams []*Stream, field st
 		if !known {
 			var done func()
 			var err error
-			if question, done, err = stream.floats(field); err != nil {
+			if question, done, err = stream.query([]string{field}, nil); err != nil {
 				return err
 			}
 			defer done()

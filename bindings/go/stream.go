@@ -280,12 +280,4 @@ func (s *Stream) knownFloats(field string) (C.hw_query, bool) {
 	return 0, false
 }
 
-// floats gives the question for one field, without making a list of it each time.
-func (s *Stream) floats(field string) (C.hw_query, func(), error) {
-	if question, known := s.knownFloats(field); known {
-		return question, nothingToRelease, nil
-	}
-	return s.query([]string{field}, nil)
-}
-
 func nothingToRelease() {}

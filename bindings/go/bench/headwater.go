@@ -18,10 +18,12 @@ const nanosPerMilli = 1_000_000
 type ours struct {
 	db      *headwater.DB
 	streams []*headwater.Stream
-	// What a read asks for, and its answer.
+	// What a read asks for.
 	asked []*headwater.Stream
-	found headwater.SeriesSet
 }
+
+// answers is the memory of answers. Like the slices that the other stores fill again, it outlives the store that was opened anew.
+var answers headwater.SeriesSet
 
 func openHeadwater(dir string) (store, error) {
 	db, err := headwater.Open(filepath.Join(dir, "headwater.db"))
@@ -57,11 +59,11 @@ func (o *ours) read(into []series, from, to int64) error {
 		o.asked = append(o.asked, o.streams[into[i].tag])
 	}
 	within := headwater.BetweenNanos(from, to)
-	if err := o.db.ScanManyFloats(context.Background(), o.asked, "value", within, &o.found); err != nil {
+	if err := o.db.ScanManyFloats(context.Background(), o.asked, "value", within, &answers); err != nil {
 		return err
 	}
 	for i := range into {
-		into[i].times, into[i].values = o.found.Series[i].Times, o.found.Series[i].Values
+		into[i].times, into[i].values = answers.Series[i].Times, answers.Series[i].Values
 	}
 	return nil
 }
