@@ -1,13 +1,13 @@
 //! The aggregates of one field in a block, column by column.
 
-use super::cut;
 use super::moments::{Sums, from_ordered, ordered};
 use super::plain::{put_plain, take_plain};
 use super::wide::{put_wide, skip_wide, take_wide};
+use super::{cut, inside};
 use crate::aggregate::{Aggregate, Carry, Extremes};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::decimal::{from_integer, places_of, power, to_integer};
-use crate::pack::{put_integers, skip_integers, take_integers};
+use crate::pack::{Room, put_integers, skip_integers, take_integers};
 use crate::value::FieldType;
 use std::ops::Range;
 
@@ -171,20 +171,23 @@ fn put_m2_bits(active: &[&Aggregate], out: &mut Vec<u8>) {
     put_integers(&values, out);
 }
 
+/// Reads M2 of `count` aggregates, of which those in `part` are the ones given.
 fn take_m2_bits(
     cursor: &mut Cursor<'_>,
     count: usize,
     part: &Range<usize>,
-) -> Result<Vec<f64>, DecodeError> {
+    active: &mut [&mut Aggregate],
+) -> Result<(), DecodeError> {
     let shift = cursor.u8("a shift of M2")?;
     if shift > 63 {
         return Err(cursor.fail("a shift of M2 below 64"));
     }
-    let values = cut(take_integers(cursor, count)?, part);
-    Ok(values
-        .iter()
-        .map(|v| f64::from_bits((*v as u64) << shift))
-        .collect())
+    let mut room = Room::new();
+    let values = inside(room.take(cursor, count)?, part);
+    for (a, value) in active.iter_mut().zip(values) {
+        a.m2 = f64::from_bits((*value as u64) << shift);
+    }
+    Ok(())
 }
 
 /// The moments of floats whose extremes are decimals; `None` when one is not.
@@ -388,14 +391,15 @@ pub(super) fn take(
     let filled = |list: &[Aggregate]| list.iter().filter(|a| a.finite() > 0).count();
     let count = filled(&out);
     let skipped = filled(out.get(..part.start).unwrap_or_default());
+    let mut room = Room::new();
     let offsets = match head & OWN_TIMES {
         0 => None,
-        _ => Some(take_wide(cursor, rows.len(), part)?),
+        _ => Some(take_wide(cursor, rows.len(), part, &mut room)?),
     };
     let mut out = cut(out, part);
     match (offsets, before) {
         (Some(offsets), _) => {
-            for ((a, offset), middle) in out.iter_mut().zip(offsets).zip(middles) {
+            for ((a, offset), middle) in out.iter_mut().zip(offsets.iter()).zip(middles) {
                 let expected = middle.wrapping_mul(i128::from(a.count));
                 a.time_sum = offset.wrapping_add(expected);
             }
@@ -476,16 +480,13 @@ fn take_moments(
     part: &Range<usize>,
     active: &mut [&mut Aggregate],
 ) -> Result<(), DecodeError> {
-    let take = |cursor: &mut Cursor<'_>| {
-        let all = take_integers(cursor, count)?;
-        Ok::<_, DecodeError>(cut(all, part))
-    };
+    let (mut lows, mut spreads, mut room) = (Room::new(), Room::new(), Room::new());
     let float = field_type == FieldType::F64;
     let (flags, power) = take_form(cursor, float)?;
     let decimal = flags & DECIMAL != 0;
-    let lows = take(cursor)?;
-    let spreads = take(cursor)?;
-    for ((a, low), spread) in active.iter_mut().zip(&lows).zip(&spreads) {
+    let lows = inside(lows.take(cursor, count)?, part);
+    let spreads = inside(spreads.take(cursor, count)?, part);
+    for ((a, low), spread) in active.iter_mut().zip(lows).zip(spreads) {
         let high = low.wrapping_add(*spread);
         a.extremes = match field_type {
             FieldType::F64 if decimal => {
@@ -498,9 +499,9 @@ fn take_moments(
     }
     let mut sums = Vec::with_capacity(active.len());
     if !float || flags & MEAN_FROM_SUM != 0 {
-        let differences = take_wide(cursor, count, part)?;
+        let differences = take_wide(cursor, count, part, &mut room)?;
         for (((a, low), spread), difference) in
-            active.iter().zip(&lows).zip(&spreads).zip(differences)
+            active.iter().zip(lows).zip(spreads).zip(differences.iter())
         {
             let finite = a.finite();
             let low = match field_type {
@@ -516,31 +517,29 @@ fn take_moments(
             a.sum = s.sum.wrapping_add(s.low.wrapping_mul(i128::from(s.finite)));
         }
     } else {
-        let rest = take(cursor)?;
+        let rest = inside(room.take(cursor, count)?, part);
         for (index, (a, rest)) in active.iter_mut().zip(rest).enumerate() {
             let base = match sums.get(index) {
                 Some(s) => s.mean(power),
                 None => extremes_f64(a).0,
             };
-            a.mean = from_ordered(ordered(base).wrapping_add(rest));
+            a.mean = from_ordered(ordered(base).wrapping_add(*rest));
         }
     }
     if flags & M2_FROM_SQUARES == 0 {
-        for (a, m2) in active.iter_mut().zip(take_m2_bits(cursor, count, part)?) {
-            a.m2 = m2;
-        }
-        return Ok(());
+        return take_m2_bits(cursor, count, part, active);
     }
     if sums.len() != active.len() {
         return Err(cursor.fail("sums beside squares"));
     }
     let settle = flags & M2_SETTLED != 0;
-    let ts = take(cursor)?;
-    let rest = take(cursor)?;
+    let mut more = Room::new();
+    let ts = inside(room.take(cursor, count)?, part);
+    let rest = inside(more.take(cursor, count)?, part);
     for (((a, s), t), rest) in active.iter_mut().zip(&sums).zip(ts).zip(rest) {
         let mean = a.mean().unwrap_or_default();
-        let base = s.m2(t, power, mean, settle);
-        a.m2 = from_ordered(ordered(base).wrapping_add(rest));
+        let base = s.m2(*t, power, mean, settle);
+        a.m2 = from_ordered(ordered(base).wrapping_add(*rest));
         a.carry = Carry::NONE;
     }
     Ok(())

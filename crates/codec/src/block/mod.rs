@@ -196,7 +196,7 @@ impl BucketBlock {
         let mut block = BucketBlock {
             level,
             buckets: cut(buckets, &part),
-            rows: all_rows.get(part.clone()).unwrap_or_default().to_vec(),
+            rows: inside(&all_rows, &part).to_vec(),
             fields: Vec::with_capacity(only.map_or(fields, |only| only.len().min(fields))),
         };
         let middles = block.middles();
@@ -246,4 +246,9 @@ fn cut<T>(mut values: Vec<T>, part: &Range<usize>) -> Vec<T> {
     values.truncate(part.end);
     values.drain(..part.start.min(values.len()));
     values
+}
+
+/// As [`cut`], of a list that stays.
+fn inside<'a, T>(values: &'a [T], part: &Range<usize>) -> &'a [T] {
+    values.get(part.clone()).unwrap_or_default()
 }

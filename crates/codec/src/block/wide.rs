@@ -1,8 +1,8 @@
 //! Lists of 128-bit sums, nearly always narrow: a unit and integer blocks, or sixteen bytes each.
 
-use super::cut;
+use super::{cut, inside};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
-use crate::pack::{put_integers, skip_integers, take_integers};
+use crate::pack::{Room, put_integers, skip_integers};
 use std::ops::Range;
 
 /// Powers of a thousand that sums of times are divided by when all are multiples.
@@ -50,23 +50,42 @@ pub(super) fn skip_wide(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Dec
     }
 }
 
+/// Sums as they were read.
+pub(super) enum WideSums<'a> {
+    /// Each is a number times the factor.
+    Narrow(&'a [i64], i64),
+    Wide(Vec<i128>),
+}
+
+impl WideSums<'_> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = i128> + '_ {
+        let (narrow, factor, wide) = match self {
+            WideSums::Narrow(narrow, factor) => (*narrow, *factor, &[][..]),
+            WideSums::Wide(wide) => (&[][..], 1, wide.as_slice()),
+        };
+        let factor = i128::from(factor);
+        let narrow = narrow.iter().map(move |v| i128::from(*v) * factor);
+        narrow.chain(wide.iter().copied())
+    }
+}
+
 /// Reads `count` sums, and gives those in `part`.
-pub(super) fn take_wide(
+pub(super) fn take_wide<'a>(
     cursor: &mut Cursor<'_>,
     count: usize,
     part: &Range<usize>,
-) -> Result<Vec<i128>, DecodeError> {
+    room: &'a mut Room,
+) -> Result<WideSums<'a>, DecodeError> {
     let unit = cursor.u8("a unit of sums")?;
     if unit == WIDE {
         let all: Result<Vec<i128>, DecodeError> = (0..count)
             .map(|_| take_i128(cursor, "a wide sum"))
             .collect();
-        return Ok(cut(all?, part));
+        return Ok(WideSums::Wide(cut(all?, part)));
     }
     let Some(factor) = UNITS.get(usize::from(unit)) else {
         return Err(cursor.fail("a unit of sums below 4"));
     };
-    let factor = i128::from(*factor);
-    let narrow = cut(take_integers(cursor, count)?, part);
-    Ok(narrow.iter().map(|v| i128::from(*v) * factor).collect())
+    let narrow = room.take(cursor, count)?;
+    Ok(WideSums::Narrow(inside(narrow, part), *factor))
 }

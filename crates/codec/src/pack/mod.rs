@@ -209,6 +209,30 @@ pub(crate) fn take_integers(
     Ok(out)
 }
 
+/// Room for a list of at most [`BLOCK`] values that is looked at once: it needs no memory of its own then.
+pub(crate) struct Room([i64; BLOCK]);
+
+impl Room {
+    pub(crate) fn new() -> Room {
+        Room([0; BLOCK])
+    }
+
+    /// As [`take_integers`], for at most [`BLOCK`] values.
+    pub(crate) fn take(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        count: usize,
+    ) -> Result<&[i64], DecodeError> {
+        let Some(out) = self.0.get_mut(..count) else {
+            return Err(cursor.fail("at most 256 integers"));
+        };
+        if count > 0 {
+            take_block(cursor, out)?;
+        }
+        Ok(out)
+    }
+}
+
 /// Goes past `count` values that [`put_integers`] wrote.
 pub(crate) fn skip_integers(cursor: &mut Cursor<'_>, count: usize) -> Result<(), DecodeError> {
     for start in (0..count).step_by(BLOCK) {
@@ -232,6 +256,12 @@ mod tests {
         let mut cursor = Cursor::new(&out);
         assert_eq!(take_integers(&mut cursor, values.len()).unwrap(), values);
         cursor.finish().unwrap();
+        let mut room = Room::new();
+        let found = room.take(&mut Cursor::new(&out), values.len());
+        match values.len() {
+            ..=BLOCK => assert_eq!(found.unwrap(), values),
+            _ => assert!(found.is_err()),
+        }
         let mut cursor = Cursor::new(&out);
         skip_integers(&mut cursor, values.len()).unwrap();
         cursor.finish().unwrap();
