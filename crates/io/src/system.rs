@@ -147,8 +147,22 @@ impl Files for SystemFiles {
     }
 
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
+        Ok(Box::new(SystemLock::take(path, owner_text)?))
+    }
+}
+
+/// Holds the descriptor of a locked file. The lock belongs to what was opened, which a process made by `fork` shares until it runs
+/// another program; so it is released by name, and only by the process that took it.
+#[derive(Debug)]
+struct SystemLock {
+    locked: fs::File,
+    process: u32,
+}
+
+impl SystemLock {
+    fn take(path: &Path, owner_text: &str) -> Result<Self, LockError> {
         // Not truncated on opening: until the lock is ours, the text is that of its owner.
-        let mut file = fs::OpenOptions::new()
+        let file = fs::OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -168,19 +182,26 @@ impl Files for SystemFiles {
                 Err(errno) => return Err(LockError::Io(errno.into())),
             }
         }
-        file.set_len(0)?;
-        file.write_all(owner_text.as_bytes())?;
-        Ok(Box::new(SystemLock { _locked: file }))
+        let mut lock = SystemLock {
+            locked: file,
+            process: std::process::id(),
+        };
+        lock.locked.set_len(0)?;
+        lock.locked.write_all(owner_text.as_bytes())?;
+        Ok(lock)
     }
 }
 
-/// Holds the descriptor, and closing that is what releases the lock.
-#[derive(Debug)]
-struct SystemLock {
-    _locked: fs::File,
-}
-
 impl Lock for SystemLock {}
+
+impl Drop for SystemLock {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Where it cannot be released by name, the closing of the last descriptor does it, at the latest with the process.
+            let _ = rustix::fs::flock(&self.locked, FlockOperation::Unlock);
+        }
+    }
+}
 
 /// Makes the entry of an existing directory durable, which may be the work of a process that died between creation
 /// and sync. Those above it were synced before it was created.
@@ -221,5 +242,33 @@ fn here_if_empty(path: &Path) -> &Path {
         Path::new(".")
     } else {
         path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_owner_though_another_process_still_has_its_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = SystemLock::take(&path, "first").unwrap();
+        // What a child has between `fork` and the program it runs.
+        let in_a_child = first.locked.try_clone().unwrap();
+        assert!(matches!(
+            SystemLock::take(&path, "second"),
+            Err(LockError::Held { .. })
+        ));
+        drop(first);
+        let second = SystemLock::take(&path, "second").unwrap();
+        drop(in_a_child);
+        assert!(matches!(
+            SystemLock::take(&path, "third"),
+            Err(LockError::Held { owner_text }) if owner_text == "second"
+        ));
+        drop(second);
     }
 }

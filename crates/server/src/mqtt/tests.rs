@@ -13,8 +13,11 @@ use tokio::sync::watch;
 #[path = "../../tests/it/broker.rs"]
 #[allow(dead_code, reason = "what other tests need")]
 mod broker;
+#[path = "../../tests/it/wait.rs"]
+mod wait;
 
-use broker::{Broker, is_installed, until};
+use broker::{Broker, is_installed};
+use wait::until;
 
 fn settings(dir: &Path, port: u16) -> Settings {
     let mut settings = Settings::new(dir.join("db"));

@@ -2,14 +2,11 @@
 //!
 //! Where it is not installed, tests that need it say so and pass, unless `TEST_CLIENTS=required`, which CI sets.
 
+use super::wait::until;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-/// How long anything may take that a test waits for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running broker; killed when dropped.
 pub(crate) struct Broker {
@@ -148,14 +145,5 @@ impl Drop for Broker {
         {
             eprintln!("the broker's log:\n{log}");
         }
-    }
-}
-
-/// Waits for something that happens elsewhere.
-pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !happened() {
-        assert!(start.elapsed() < PATIENCE, "waited too long until {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,9 +1,9 @@
 //! What every answer has, whatever its route: ids, headers, the form of errors, who may come in.
 
 use crate::support::{Running, client, json};
+use crate::wait::until;
 use headwater_server::rules::Rule;
 use headwater_server::tokens::{NewToken, TokenFile};
-use std::time::{Duration, Instant};
 
 #[test]
 fn every_answer_has_an_id_a_version_and_security_headers() {
@@ -87,7 +87,7 @@ fn a_first_token_closes_a_running_server_and_a_revoked_one_ends() {
             expires: None,
         })
         .unwrap();
-    until(|| metrics(None) == 401);
+    until("the token is asked for", || metrics(None) == 401);
     assert_eq!(metrics(Some(&token)), 200);
     assert_eq!(metrics(Some("hw_0000")), 401);
     // Health needs none; and any name may be used now.
@@ -96,17 +96,10 @@ fn a_first_token_closes_a_running_server_and_a_revoked_one_ends() {
         .header("Host", "example.org");
     assert_eq!(health.call().unwrap().status(), 200);
     file.revoke("scraper").unwrap();
-    until(|| metrics(Some(&token)) == 401);
+    until("the token is no longer taken", || {
+        metrics(Some(&token)) == 401
+    });
     assert_eq!(metrics(None), 401);
-}
-
-/// Waits for what comes within half a second on a machine that is not busy.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Limits of the server, and an end in order: what is turned away, what is cut off, what may still finish.
 
 use crate::support::{Running, client, json};
+use crate::wait::until;
 use headwater::StreamName;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LINE: &str = "t,d=a v=1i 1700000000000000000";
 
@@ -47,21 +48,13 @@ impl Slow {
     }
 }
 
-fn until(mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn more_requests_than_may_be_are_turned_away_and_health_is_not() {
     let server = Running::start_with(|s| s.requests_max = 1);
     let client = client();
     let slow = Slow::begin(&server);
     let streams = || client.get(server.url("/api/v1/streams")).call().unwrap();
-    until(|| streams().status() == 503);
+    until("the only place is taken", || streams().status() == 503);
     let mut answer = streams();
     assert_eq!(answer.headers()["retry-after"], "1");
     assert_eq!(json(&mut answer)["code"], "E_REQUESTS");
@@ -70,7 +63,7 @@ fn more_requests_than_may_be_are_turned_away_and_health_is_not() {
         assert!(answer.status().is_success(), "{path}");
     }
     assert!(slow.finish().starts_with("HTTP/1.1 204"));
-    until(|| streams().status() == 200);
+    until("the place is free", || streams().status() == 200);
 }
 
 #[test]
@@ -86,7 +79,7 @@ fn a_request_that_takes_too_long_is_answered_and_lets_go_of_its_place() {
         "{head}"
     );
     let client = client();
-    until(|| {
+    until("the place is free", || {
         client
             .get(server.url("/api/v1/streams"))
             .call()
@@ -124,7 +117,7 @@ fn a_request_that_has_begun_is_finished_when_the_server_stops() {
     let slow = Slow::begin(&server);
     // It has begun once it has the only place.
     let client = client();
-    until(|| {
+    until("the place is free", || {
         client
             .get(server.url("/api/v1/streams"))
             .call()
@@ -134,7 +127,7 @@ fn a_request_that_has_begun_is_finished_when_the_server_stops() {
     });
     let finish = std::thread::spawn(move || {
         // No new connection is taken once the stop has begun.
-        until(|| TcpStream::connect(addr).is_err());
+        until("nobody listens", || TcpStream::connect(addr).is_err());
         slow.finish()
     });
     server.stopped(|db| {

@@ -30,4 +30,5 @@ mod settings_page;
 mod sql;
 mod support;
 mod tls;
+mod wait;
 mod write;

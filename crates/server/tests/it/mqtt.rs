@@ -1,8 +1,9 @@
 //! Messages of a real broker: every form of payload, bad ones, a broker that goes away, messages from while the server was away,
 //! TLS and passwords.
 
-use crate::broker::{Broker, is_installed, until};
+use crate::broker::{Broker, is_installed};
 use crate::support::{Running, client};
+use crate::wait::until;
 use headwater::{Database, ScanSpec, StreamName, Value};
 use headwater_server::Settings;
 use headwater_server::settings::{Given, load};

@@ -4,6 +4,7 @@ use headwater_server::{Server, Settings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -96,7 +97,7 @@ impl Drop for Running {
 pub(crate) fn client() -> ureq::Agent {
     ureq::Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_global(Some(std::time::Duration::from_secs(60)))
+        .timeout_global(Some(Duration::from_secs(60)))
         .build()
         .into()
 }

@@ -2,8 +2,8 @@
 
 use super::{SECOND, START, cars, encoded, json, refused, serve, write};
 use crate::support::{Running, client};
+use crate::wait::until;
 use std::io::{BufRead, BufReader};
-use std::time::Duration;
 
 /// Opens a live answer and gives its lines.
 fn follow(server: &Running, channels: &[&str]) -> impl Iterator<Item = String> + use<> {
@@ -70,14 +70,10 @@ fn no_more_follow_than_may() {
     refused(&server, 503, "E_BUSY", &[path]);
     drop(two);
     // The server notices at the next sign of life at the latest.
-    for _ in 0..2_000 {
+    until("there is room for one more", || {
         let answer = client().get(server.url(path)).call().unwrap();
-        if answer.status() == 200 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("nobody made room");
+        answer.status() == 200
+    });
 }
 
 #[test]
