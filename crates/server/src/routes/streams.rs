@@ -14,7 +14,6 @@ use axum::response::Response;
 use headwater::{FieldType, LastValue, Snapshot, StreamInfo, StreamName, Timestamp};
 use headwater_wire::json::{push_integer_text, push_str, push_u64, push_value};
 use headwater_wire::query::QueryError;
-use memchr::memmem::Finder;
 use std::sync::Arc;
 
 /// Streams of a page.
@@ -262,7 +261,7 @@ impl Wanted {
 
 /// Looks for words, which are in lower case, in texts, which may be not.
 struct Search<'a> {
-    words: Vec<Finder<'a>>,
+    words: Vec<&'a str>,
     /// The text at hand, in lower case.
     text: String,
 }
@@ -270,7 +269,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn new(words: Vec<&str>) -> Search<'_> {
         Search {
-            words: words.into_iter().map(Finder::new).collect(),
+            words,
             text: String::new(),
         }
     }
@@ -287,8 +286,7 @@ impl Search<'_> {
         } else {
             self.text = text.to_lowercase();
         }
-        let text = self.text.as_bytes();
-        self.words.iter().all(|word| word.find(text).is_some())
+        self.words.iter().all(|word| self.text.contains(word))
     }
 }
 
