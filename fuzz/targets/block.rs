@@ -16,7 +16,11 @@ fuzz_target!(|data: &[u8]| {
     };
     let Ok(block) = decoded else { return };
     let once = block.encode();
-    let middle = block.buckets.get(block.buckets.len() / 2).copied().unwrap_or_default();
+    let middle = block
+        .buckets
+        .get(block.buckets.len() / 2)
+        .copied()
+        .unwrap_or_default();
     let part = BucketBlock::decode_part(&once, None, middle..=middle).expect("a part of a block");
     assert_eq!(part.buckets.len(), block.buckets.len().min(1));
     let again = BucketBlock::decode(&once).expect("a block that was just encoded");
