@@ -25,7 +25,7 @@ impl Sums {
             .sum
             .wrapping_add(self.low.wrapping_mul(i128::from(self.finite)));
         // The conversion of 128 bits is a call.
-        let total = i64::try_from(total).map_or(total as f64, |narrow| narrow as f64);
+        let total = i64::try_from(total).map_or_else(|_| total as f64, |narrow| narrow as f64);
         total / (self.finite as f64 * power)
     }
 
