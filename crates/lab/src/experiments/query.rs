@@ -11,6 +11,7 @@ use crate::table;
 use headwater::{Batch, Database, Options, StreamName, StreamRows, Values};
 use headwater_query::{Limits, Parameters, Query, Session, Unrestricted};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
@@ -25,6 +26,12 @@ pub(crate) struct Arguments {
     /// Devices of the fleet.
     #[arg(long, default_value_t = 100)]
     devices: u64,
+    /// Keep both stores in this folder, and use those that are there: for profiles of what reads them.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// Only the statements with this in their names.
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
 /// Fields of a device.
@@ -297,26 +304,40 @@ fn judge(measured: &[Measured], targets: &mut Targets) {
     }
 }
 
+/// The store of that name, which is made if it is not there.
+fn store(
+    bench: &Bench,
+    arguments: &Arguments,
+    name: &str,
+    make: impl FnOnce(&std::path::Path) -> Result<Database, Failure>,
+) -> Result<Database, Failure> {
+    match arguments.keep.as_ref().map(|folder| folder.join(name)) {
+        Some(kept) if kept.exists() => Ok(Database::open(Options::new(kept))?),
+        Some(kept) => make(&kept),
+        None => make(&bench.path(name)),
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("query", &arguments.common)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let mut statements = Vec::new();
-    let db = channel(&bench.path("channel"), arguments.values)?;
-    measure(
-        &bench,
-        &runtime,
-        &db,
-        of_channel(arguments.values),
-        &mut statements,
-    )?;
+    let (values, devices) = (arguments.values, arguments.devices);
+    let mut ask_all = |db: &Database, mut asked: Vec<Asked>| {
+        asked.retain(|one| one.name.contains(&arguments.only));
+        measure(&bench, &runtime, db, asked, &mut statements)
+    };
+    let db = store(&bench, arguments, "channel", |dir| channel(dir, values))?;
+    ask_all(&db, of_channel(values))?;
     db.close()?;
-    let db = fleet(&bench.path("fleet"), arguments.values, arguments.devices)?;
+    let db = store(&bench, arguments, "fleet", |dir| {
+        fleet(dir, values, devices)
+    })?;
     let (high, above) = high(&db)?;
-    let rows = (arguments.values / arguments.devices / FIELDS).max(1);
-    let asked = of_fleet(rows, arguments.devices, high, above);
-    measure(&bench, &runtime, &db, asked, &mut statements)?;
+    let rows = (values / devices / FIELDS).max(1);
+    ask_all(&db, of_fleet(rows, devices, high, above))?;
     db.close()?;
     let mut lines = Vec::new();
     for one in &statements {
