@@ -1,7 +1,7 @@
 //! Reads rows of streams into Arrow batches, forwards or from the end.
 //!
 //! Invariants: the rows of a stretch come by time, or backwards; what a condition leaves out is never handed on.
-//! Concurrency: it runs on a thread for blocking work, and ends at the next batch when nobody takes them any more.
+//! Concurrency: it runs on a thread for blocking work, and ends at the next leaf when nobody takes its batches any more.
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
 use super::scan::Piece;
@@ -9,11 +9,11 @@ use crate::columns;
 use crate::error::{Error, external};
 use crate::view::{Role, TableView, View};
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
-use headwater::{ClosedRange, Filter, ScanChunk, ScanSpec, Touched};
+use headwater::{ClosedRange, Column, Filter, ScanChunk, ScanSpec, Touched};
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
@@ -74,19 +74,71 @@ pub(super) struct Reader {
 /// Rows that a step backwards should find.
 const STEP_ROWS: u64 = 2_048;
 
+/// Rows of a batch, about: operators and threads that hand batches on have their costs per batch.
+const BATCH_ROWS: usize = 8_192;
+/// A batch with more bytes than this is not made larger.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Rows that have been read and not handed on.
+#[derive(Default)]
+struct Gathered {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+    /// Something was handed on before.
+    begun: bool,
+}
+
+impl Gathered {
+    fn is_enough(&self, left: usize) -> bool {
+        // Whoever waits gets the first rows soon.
+        !self.begun || self.rows >= BATCH_ROWS.min(left) || self.bytes >= BATCH_BYTES
+    }
+
+    fn take(&mut self, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
+        let mut batches = std::mem::take(&mut self.batches);
+        *self = Gathered {
+            begun: true,
+            ..Gathered::default()
+        };
+        Ok(match batches.len() {
+            0 | 1 => batches.pop(),
+            _ => Some(concat_batches(schema, &batches)?),
+        })
+    }
+}
+
 impl Reader {
     pub(super) fn run(mut self, pieces: &[Piece], out: &Sender<Result<RecordBatch>>) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let mut gathered = Gathered::default();
         for piece in pieces {
             let more = if self.backwards {
                 self.read_backwards(*piece, out)?
             } else {
-                self.read(*piece, out)?
+                self.read(*piece, &mut gathered, out)?
             };
             if !more {
-                break;
+                return Ok(());
             }
         }
+        self.hand_on(&mut gathered, out)?;
         Ok(())
+    }
+
+    /// Hands on what has been gathered; false when no more is wanted.
+    fn hand_on(
+        &mut self,
+        gathered: &mut Gathered,
+        out: &Sender<Result<RecordBatch>>,
+    ) -> Result<bool> {
+        let batch = self.metrics.measure(|| gathered.take(&self.schema))?;
+        Ok(match batch {
+            Some(batch) => self.give(batch, out),
+            None => true,
+        })
     }
 
     /// Hands a batch on; false when no more is wanted.
@@ -101,30 +153,34 @@ impl Reader {
         out.blocking_send(Ok(batch)).is_ok() && self.left > 0
     }
 
-    /// False when no more is wanted.
-    fn read(&mut self, piece: Piece, out: &Sender<Result<RecordBatch>>) -> Result<bool> {
+    /// Reads a stretch. False when no more is wanted; what is left in `gathered` else is handed on with what follows.
+    fn read(
+        &mut self,
+        piece: Piece,
+        gathered: &mut Gathered,
+        out: &Sender<Result<RecordBatch>>,
+    ) -> Result<bool> {
         let scan = self
             .metrics
             .measure(|| self.scan(piece.stream, piece.range));
         let Some(mut scan) = scan? else {
             return Ok(true);
         };
-        while self.left > 0 {
-            let batch = self.metrics.measure(|| {
-                let chunk = scan.next()?;
-                Some(chunk.map_err(external).and_then(|chunk| {
-                    self.batch(chunk, piece.stream)
-                        .map_err(DataFusionError::from)
-                }))
-            });
-            let Some(batch) = batch else {
-                return Ok(true);
-            };
-            if !self.give(batch?, out) {
+        while let Some(chunk) = self.metrics.measure(|| scan.next()) {
+            let chunk = chunk.map_err(external)?;
+            gathered.rows += chunk.times.len();
+            gathered.bytes += chunk.columns.iter().map(Column::heap_bytes).sum::<usize>();
+            let batch = self.metrics.measure(|| self.batch(chunk, piece.stream))?;
+            gathered.batches.push(batch);
+            if gathered.is_enough(self.left) {
+                if !self.hand_on(gathered, out)? {
+                    return Ok(false);
+                }
+            } else if out.is_closed() {
                 return Ok(false);
             }
         }
-        Ok(false)
+        Ok(true)
     }
 
     /// Reads a stretch from its end, in steps of some rows each. False when no more is wanted.

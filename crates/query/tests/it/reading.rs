@@ -1,6 +1,7 @@
 //! Statements that read.
 
-use crate::support::{Lake, batches, block_on, text};
+use crate::support::{Lake, SECOND, batches, block_on, text};
+use headwater::{Batch, StreamName, Value};
 use headwater_query::arrow::datatypes::DataType;
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::{Done, Parameters, tag_type, time_type};
@@ -129,6 +130,42 @@ fn what_is_pushed_down_is_told() {
 }
 
 #[test]
+fn few_rows_of_many_streams_come_in_few_batches() {
+    block_on(async {
+        let lake = Lake::new();
+        let mut batch = Batch::new();
+        let mut wanted = Vec::new();
+        for stream in 0..300i64 {
+            let id = format!("{stream:03}");
+            let rows = batch.stream(&StreamName::new("small", [("id", &*id)]));
+            for i in 0..10 {
+                let mut values = vec![("x", (stream * 10 + i).into())];
+                if i % 3 == 0 {
+                    values.push(("note", Value::String(format!("note {i}"))));
+                    wanted.push(format!("{id}|{}|note {i}", stream * 10 + i));
+                }
+                rows.row(i * SECOND, values).unwrap();
+            }
+        }
+        lake.db.commit(batch).unwrap();
+        lake.db.flush().unwrap();
+        let sql = "SELECT id, x, note FROM small WHERE note >= ''";
+        let found = batches(&lake.session, sql).await.unwrap();
+        // Statements are computed by two threads unless asked otherwise: of each comes a batch soon, and one with the others.
+        assert!(found.len() <= 4, "{} batches", found.len());
+        let mut rows = text(&found);
+        rows.sort();
+        assert_eq!(rows, wanted);
+        for limit in [0, 1, 9, 11, 2_999, 5_000] {
+            let rows = lake
+                .rows(&format!("SELECT x FROM small LIMIT {limit}"))
+                .await;
+            assert_eq!(rows.len(), limit.min(3_000));
+        }
+    });
+}
+
+#[test]
 fn rows_of_streams_come_in_the_order_of_their_tags() {
     block_on(async {
         let lake = Lake::pumps();
@@ -159,8 +196,8 @@ fn the_newest_rows_are_read_from_the_end() {
         let lake = Lake::new();
         let mut expected = Vec::new();
         for id in 0..3i64 {
-            let mut batch = headwater::Batch::new();
-            let rows = batch.stream(&headwater::StreamName::new("t", [("id", id.to_string())]));
+            let mut batch = Batch::new();
+            let rows = batch.stream(&StreamName::new("t", [("id", id.to_string())]));
             for i in 0..20_000i64 {
                 // A gap in the middle, and dense and sparse stretches.
                 let time = if i < 10_000 {
