@@ -222,13 +222,10 @@ impl Checker<'_> {
             format!("a leaf inside {span:?}"),
             format!("{:?}", entry.range()),
         );
-        let rows = self.core.store.leaf_rows(
-            self.partition.id(),
-            entry,
-            0..entry.count as usize,
-            None,
-            &table,
-        );
+        let rows =
+            self.core
+                .store
+                .leaf_rows(self.partition.id(), entry, 0..entry.count as usize, &table);
         let Some(rows) = self.note(rows)? else {
             return Ok(());
         };

@@ -118,7 +118,7 @@ fn guess(times: &[i64], time: i64) -> usize {
 
 /// The first of sorted times for which `before` does not hold, looked for from `guess` on in growing steps: a good guess
 /// touches few lines of memory beside those that are read anyway, where halving would touch one for each step.
-fn search(times: &[i64], guess: usize, before: impl Fn(i64) -> bool) -> usize {
+pub(crate) fn search(times: &[i64], guess: usize, before: impl Fn(i64) -> bool) -> usize {
     let is_before = |at: usize| times.get(at).is_some_and(|t| before(*t));
     let (mut low, mut high) = (0, times.len());
     let mut step = 8;

@@ -2,33 +2,16 @@
 //!
 //! Source: EVENT paper, section 2 (temporal aggregation on the TAB+-tree); RESPAWN paper, section III-A (tiles).
 
+use super::bins::Bins;
 use super::gather::{self, Sink};
 use super::view::StreamView;
 use super::walk::{Seen, Visit, Walk};
 use crate::Result;
-use headwater_codec::{
-    Aggregate, ClosedRange, FieldId, Level, Rows, TILE_BUCKETS, Timestamp, Value,
-};
+use headwater_codec::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
 
 /// Bins that room is made for before they are found: those of a tile.
 const BINS_AHEAD: i128 = TILE_BUCKETS as i128;
-
-/// How a range is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bins {
-    /// Not at all: one bin.
-    Whole,
-    /// Bins of equal width; one begins at `origin_ns`.
-    Every {
-        /// Width, above 0.
-        width_ns: i64,
-        /// An instant at which a bin begins.
-        origin_ns: i64,
-    },
-    /// Buckets of a level of the pyramid.
-    Level(Level),
-}
 
 /// What to aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,61 +36,6 @@ pub struct Bin {
     pub first: Option<(Timestamp, Value)>,
     /// Time and value of the latest event, if asked for.
     pub last: Option<(Timestamp, Value)>,
-}
-
-impl Bins {
-    /// The number of the bin; narrow bins far from their origin need more than 64 bits.
-    pub(super) fn of(&self, time: i64) -> i128 {
-        match self {
-            Bins::Whole => 0,
-            Bins::Every {
-                width_ns,
-                origin_ns,
-            } => match time.checked_sub(*origin_ns) {
-                // A division of 128 bits costs several times as much.
-                Some(distance) => i128::from(distance.div_euclid(*width_ns)),
-                None => {
-                    let distance = i128::from(time) - i128::from(*origin_ns);
-                    distance.div_euclid(i128::from(*width_ns))
-                }
-            },
-            Bins::Level(level) => i128::from(level.bucket_of(Timestamp::from_nanos(time))),
-        }
-    }
-
-    fn start(&self, bin: i128, range: &ClosedRange) -> Timestamp {
-        let start = match self {
-            Bins::Whole => i128::from(range.first.as_nanos()),
-            Bins::Every {
-                width_ns,
-                origin_ns,
-            } => bin * i128::from(*width_ns) + i128::from(*origin_ns),
-            Bins::Level(level) => level.bucket_start_wide(bin as i64),
-        };
-        let least = i128::from(range.first.as_nanos());
-        Timestamp::from_nanos(start.max(least) as i64)
-    }
-
-    /// The last instant of a bin.
-    pub(super) fn end(&self, bin: i128) -> i64 {
-        let end = match self {
-            Bins::Whole => i128::from(i64::MAX),
-            Bins::Every {
-                width_ns,
-                origin_ns,
-            } => (bin + 1) * i128::from(*width_ns) + i128::from(*origin_ns) - 1,
-            Bins::Level(level) => level.bucket_start_wide(bin as i64 + 1) - 1,
-        };
-        end.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-    }
-
-    pub(super) fn width_ns(&self) -> i128 {
-        match self {
-            Bins::Whole => i128::MAX,
-            Bins::Every { width_ns, .. } => i128::from(*width_ns),
-            Bins::Level(level) => level.bucket_start_wide(1),
-        }
-    }
 }
 
 pub(crate) fn aggregate(
@@ -256,21 +184,11 @@ impl Sink for Collector {
         let Some(column) = rows.column(self.field) else {
             return;
         };
-        let mut start = 0;
-        while let Some(time) = rows.times.get(start) {
-            let bin = self.spec.of(*time);
-            let last = self.spec.end(bin);
-            let end = start
-                + rows
-                    .times
-                    .get(start..)
-                    .unwrap_or_default()
-                    .partition_point(|t| *t <= last);
-            let aggregate = Aggregate::of(&rows.times, column, start..end);
+        for (bin, range) in self.spec.stretches(&rows.times) {
+            let aggregate = Aggregate::of(&rows.times, column, range);
             if aggregate.count > 0 {
                 self.merge(bin, &aggregate);
             }
-            start = end;
         }
     }
 }

@@ -7,6 +7,7 @@ use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{Seen, Visit, Walk};
 use crate::Result;
+use crate::segment::Keep;
 use headwater_codec::{ClosedRange, FieldId, Rows};
 
 /// Takes buckets and rows.
@@ -60,7 +61,7 @@ fn merged(
     view: &StreamView,
     read: &[FieldId],
     span: ClosedRange,
-    mut sources: Vec<Source>,
+    (mut sources, keep): (Vec<Source>, Keep),
     memory: &Rows,
     each: &mut impl FnMut(&Rows),
 ) -> Result<()> {
@@ -69,7 +70,8 @@ fn merged(
     if from < to {
         sources.push(Source::rows(memory.slice(from..to)));
     }
-    let mut merge = Merge::new(&view.core.store, &view.table, span, Some(read), sources);
+    let merge = Merge::new(&view.core.store, &view.table, span, Some(read), sources);
+    let mut merge = merge.keeping(keep);
     while let Some(rows) = merge.next_rows()? {
         each(&view.settled(&rows));
     }
@@ -92,7 +94,7 @@ pub(super) fn rows(
             Some(state) => run_sources(view, &partition, &state, &span),
             None => Vec::new(),
         };
-        merged(view, read, span, sources, &memory, each)?;
+        merged(view, read, span, (sources, Keep::ReadAgain), &memory, each)?;
     }
     outside.memory_before(&memory, None, &mut |rows| each(&view.settled(rows)));
     Ok(())
@@ -114,7 +116,8 @@ pub(super) fn buckets_and_rows(
             sink.add(&view.settled(rows))
         });
         let Some(state) = view.state(&partition)? else {
-            merged(view, read, span, Vec::new(), &memory, &mut |rows| {
+            let nothing = (Vec::new(), Keep::ReadAgain);
+            merged(view, read, span, nothing, &memory, &mut |rows| {
                 sink.add(rows)
             })?;
             continue;
@@ -130,6 +133,8 @@ pub(super) fn buckets_and_rows(
         };
         for part in to_read {
             let sources = run_sources(view, &partition, &state, &part);
+            // Mostly buckets that a bin cuts: some rows of a leaf.
+            let sources = (sources, Keep::UnlessSmall);
             merged(view, read, part, sources, &memory, &mut |rows| {
                 sink.add(rows)
             })?;

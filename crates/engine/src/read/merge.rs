@@ -10,10 +10,9 @@ use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::life::{holds, overlapping, swallows};
 use crate::memory::merge_equal_times;
-use crate::segment::{LeafEntry, Store};
+use crate::segment::{Keep, LeafEntry, Store};
 use headwater_codec::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows handed out at once, about.
@@ -101,6 +100,7 @@ pub(crate) struct Merge<'a> {
     table: &'a Table,
     range: ClosedRange,
     fields: Option<&'a [FieldId]>,
+    keep: Keep,
     sources: Vec<Source>,
 }
 
@@ -117,8 +117,14 @@ impl<'a> Merge<'a> {
             table,
             range,
             fields,
+            keep: Keep::default(),
             sources,
         }
+    }
+
+    /// What becomes of the leaves that it decodes.
+    pub(crate) fn keeping(self, keep: Keep) -> Merge<'a> {
+        Merge { keep, ..self }
     }
 
     /// Gives the sources back, with what was not yet handed out.
@@ -144,7 +150,7 @@ impl<'a> Merge<'a> {
                 segment,
                 &entry,
                 &self.range,
-                self.fields,
+                self.fields.map(|fields| (fields, self.keep)),
                 self.table,
             )?;
             source.rows = source.hidden.remaining(rows);
@@ -237,11 +243,15 @@ fn read_leaf(
     segment: SegmentId,
     entry: &LeafEntry,
     range: &ClosedRange,
-    fields: Option<&[FieldId]>,
+    fields: Option<(&[FieldId], Keep)>,
     table: &Table,
 ) -> Result<Rows> {
-    let to_read = rows_to_read(store, segment, entry, range)?;
-    let rows = store.leaf_rows(segment, entry, to_read, fields, table)?;
+    if let Some((fields, keep)) = fields {
+        let columns = store.leaf_columns_in(segment, entry, range, fields, keep)?;
+        return Ok(columns.into_rows(table));
+    }
+    let to_read = store.rows_about(segment, entry, range)?;
+    let rows = store.leaf_rows(segment, entry, to_read, table)?;
     let a = rows.times.partition_point(|t| *t < range.first.as_nanos());
     let b = rows.times.partition_point(|t| *t <= range.last.as_nanos());
     Ok(if a == 0 && b == rows.len() {
@@ -249,42 +259,4 @@ fn read_leaf(
     } else {
         rows.slice(a..b)
     })
-}
-
-/// The rows of the pages of a leaf, or all, among which are those that lie in a range.
-pub(super) fn rows_to_read(
-    store: &Store,
-    segment: SegmentId,
-    entry: &LeafEntry,
-    range: &ClosedRange,
-) -> Result<Range<usize>> {
-    let count = entry.count as usize;
-    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    if first <= entry.first && entry.last <= last {
-        return Ok(0..count);
-    }
-    // Only some pages: their first times say which. In a shared leaf the stream's part need not begin with a page.
-    let leaf = store.leaf(segment, entry)?;
-    let page = headwater_codec::leaf::PAGE_ROWS;
-    let start = entry.row_start as usize;
-    let pages = leaf.page_first_times();
-    let page_from = start.div_ceil(page);
-    let page_to = (start + count).div_ceil(page);
-    let inside = pages
-        .get(page_from..page_to.max(page_from))
-        .unwrap_or_default();
-    // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal times may begin there.)
-    let skip = inside.partition_point(|t| *t < first);
-    let from = if skip == 0 {
-        0
-    } else {
-        (page_from + skip - 1) * page - start
-    };
-    let keep = inside.partition_point(|t| *t <= last);
-    let to = if page_from + keep >= page_to {
-        count
-    } else {
-        ((page_from + keep) * page - start).min(count)
-    };
-    Ok(from..to)
 }

@@ -7,6 +7,7 @@
 //! replaced by reading rows.
 
 mod aggregate;
+mod bins;
 pub(crate) mod describe;
 mod filter;
 mod gather;
@@ -22,7 +23,8 @@ mod view;
 mod visit;
 mod walk;
 
-pub use aggregate::{AggregateSpec, Bin, Bins};
+pub use aggregate::{AggregateSpec, Bin};
+pub use bins::Bins;
 pub use describe::{PartitionInfo, StreamInfo, StreamPage};
 pub use filter::{Comparison, Filter};
 pub use handle::StreamHandle;

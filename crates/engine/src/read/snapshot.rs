@@ -1,6 +1,7 @@
 //! A consistent view of the database.
 
-use super::aggregate::{self, AggregateSpec, Bin, Bins};
+use super::aggregate::{self, AggregateSpec, Bin};
+use super::bins::Bins;
 use super::handle::StreamHandle;
 use super::last::{self, LastValue};
 use super::scan::{Scan, ScanSpec};

@@ -3,14 +3,14 @@
 //! Invariants: a bin is there when it holds a row, also one without any of the fields asked for; its rows are counted as a scan
 //! would count them. Where rows have been aged away they count as they did when they were.
 
-use super::aggregate::Bins;
+use super::bins::Bins;
 use super::gather::{Sink, buckets_and_rows};
 use super::merge::{Merge, Source};
 use super::snapshot::Snapshot;
 use super::view::StreamView;
 use super::walk::{Seen, Visit};
-use crate::{Error, Result};
-use headwater_codec::{Aggregate, ClosedRange, FieldId, Rows, StreamName, Timestamp};
+use crate::Result;
+use headwater_codec::{Aggregate, ClosedRange, FieldId, Rows, StreamName};
 use std::collections::BTreeMap;
 
 /// What to summarize.
@@ -131,23 +131,17 @@ impl Sink for Collector<'_> {
 
     fn add(&mut self, rows: &Rows) {
         let (bins, fields) = (self.spec.bins, self.fields);
-        let mut start = 0;
-        while let Some(time) = rows.times.get(start) {
-            let number = bins.of(*time);
-            let last = bins.end(number);
-            let rest = rows.times.get(start..).unwrap_or_default();
-            let end = start + rest.partition_point(|t| *t <= last);
+        for (number, range) in bins.stretches(&rows.times) {
             let bin = self.bin(number);
-            bin.rows += (end - start) as u64;
+            bin.rows += range.len() as u64;
             for (field, into) in fields.iter().zip(&mut bin.aggregates) {
                 if let Some(column) = rows.column(*field) {
-                    let aggregate = Aggregate::of(&rows.times, column, start..end);
+                    let aggregate = Aggregate::of(&rows.times, column, range.clone());
                     if aggregate.count > 0 {
                         into.merge(&aggregate);
                     }
                 }
             }
-            start = end;
         }
     }
 }
@@ -273,29 +267,5 @@ impl Snapshot {
         let fields = spec.fields.iter().map(|f| Self::field(&view.table, f));
         let fields: Vec<FieldId> = fields.collect::<Result<_>>()?;
         summary(&view, &fields, spec)
-    }
-}
-
-impl Bins {
-    pub(super) fn check(&self) -> Result<()> {
-        match self {
-            Bins::Every { width_ns, .. } if *width_ns <= 0 => Err(Error::invalid(format!(
-                "a bin must be wider than 0 ns, found {width_ns}"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Where bin `number` begins, also where that lies before the first instant there is.
-    #[must_use]
-    pub fn begin(&self, number: i128) -> i128 {
-        match self {
-            Bins::Whole => i128::from(Timestamp::MIN.as_nanos()),
-            Bins::Every {
-                width_ns,
-                origin_ns,
-            } => number * i128::from(*width_ns) + i128::from(*origin_ns),
-            Bins::Level(level) => level.bucket_start_wide(number as i64),
-        }
     }
 }

@@ -9,16 +9,13 @@
 //! Concurrency: chunks and decoded columns are held by reference count; no lock is held while the reader's code runs.
 //! Failure: the first error ends the read.
 
-use super::merge::rows_to_read;
 use super::scan::{ScanSpec, wanted_field, wanted_fields};
 use super::snapshot::{Found, Snapshot};
-use super::touched;
 use crate::Result;
 use crate::catalog::Table;
-use crate::core::Core;
 use crate::ids::SegmentId;
 use crate::memory::{Chunk, lie_in_order, rows_in};
-use crate::segment::{LeafColumns, LeafEntry, pages_of};
+use crate::segment::{Keep, LeafColumns, LeafEntry};
 use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -265,8 +262,9 @@ impl Lying {
             fields.sort_unstable();
             fields.dedup();
         }
+        let store = &snapshot.core().store;
         for (segment, leaf) in &self.leaves {
-            let columns = leaf_columns(snapshot.core(), *segment, leaf, range, &read)?;
+            let columns = store.leaf_columns_in(*segment, leaf, range, &read, Keep::ReadAgain)?;
             if columns.times().is_empty() {
                 continue;
             }
@@ -299,23 +297,4 @@ impl Lying {
         }
         Ok(())
     }
-}
-
-/// The rows of a leaf that lie in a range.
-fn leaf_columns(
-    core: &Core,
-    segment: SegmentId,
-    leaf: &LeafEntry,
-    range: &ClosedRange,
-    fields: &[FieldId],
-) -> Result<LeafColumns> {
-    let store = &core.store;
-    if let Some(known) = store.decoded(segment, leaf, 0..leaf.count as usize, fields) {
-        let known = known.within(range);
-        touched::leaf(pages_of(known.rows()));
-        return Ok(known);
-    }
-    let rows = rows_to_read(store, segment, leaf, range)?;
-    let columns = store.leaf_columns(segment, leaf, rows, fields)?;
-    Ok(columns.within(range))
 }

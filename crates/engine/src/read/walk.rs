@@ -6,7 +6,7 @@
 //! buckets are shown as they are, also those that are only partly asked for.
 //! Failure: a damaged block is replaced by reading the rows behind it.
 
-use super::aggregate::Bins;
+use super::bins::Bins;
 use super::merge::{Hidden, Merge};
 use super::touched;
 use super::view::{StreamView, run_sources};
@@ -64,7 +64,7 @@ impl Seen<'_> {
             return Some(self.block.level.parent_bucket(self.number, *level).into());
         }
         let bin = bins.of(self.span.first.as_nanos());
-        (bins.of(self.span.last.as_nanos()) == bin).then_some(bin)
+        (self.span.last.as_nanos() <= bins.end(bin)).then_some(bin)
     }
 
     /// True when events of this instant are asked for and exist.

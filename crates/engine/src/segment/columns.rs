@@ -108,7 +108,7 @@ pub(super) fn rows_in_leaf(entry: &LeafEntry, rows: &Range<usize>) -> Range<usiz
 }
 
 /// Pages that rows of a leaf lie in.
-pub(crate) fn pages_of(rows: &Range<usize>) -> u64 {
+pub(super) fn pages_of(rows: &Range<usize>) -> u64 {
     let first = rows.start / headwater_codec::leaf::PAGE_ROWS;
     let end = rows.end.div_ceil(headwater_codec::leaf::PAGE_ROWS);
     end.saturating_sub(first) as u64

@@ -15,7 +15,7 @@ mod recent;
 mod state;
 mod store;
 
-pub(crate) use columns::{LeafColumns, pages_of};
+pub(crate) use columns::LeafColumns;
 pub(crate) use covers::Covers;
 pub(crate) use format::{
     BlockEntry, Cover, FOOTER_MAGIC, Footer, GROUP_STREAMS, HEADER_BYTES, LeafEntry, Replaces,
@@ -26,4 +26,4 @@ pub(crate) use group::{FinishedGroup, GroupWriter};
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};
 pub(crate) use state::{Fold, StreamState, Sums};
-pub(crate) use store::{BlockPart, PageCursor, Partition, SegmentFile, Store};
+pub(crate) use store::{BlockPart, Keep, PageCursor, Partition, SegmentFile, Store};

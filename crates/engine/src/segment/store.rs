@@ -6,31 +6,30 @@
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
 
 mod blocks;
+mod leaves;
 mod pages;
 
 pub(crate) use blocks::Part as BlockPart;
+pub(crate) use leaves::Keep;
 pub(crate) use pages::PageCursor;
 
-use super::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
-use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader};
+use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, SegmentHeader};
 use super::index::{ChangedPages, GroupIndex, SegmentState};
 use super::page::Page;
 use super::recent::Recent;
 use super::state::Sums;
-use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
 use crate::read::touched;
 use crate::{Error, Result};
 use headwater_codec::leaf::Leaf;
-use headwater_codec::{Column, FieldId, Rows};
+use headwater_codec::{Column, FieldId};
 use headwater_io::{File, Files, OpenMode};
 use pages::FreshPages;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -275,9 +274,15 @@ impl Store {
     }
 
     fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
-        let file = self.open_file(id)?;
         let mut out = vec![0u8; bytes as usize];
-        file.read_exact_at(offset, &mut out).map_err(|e| {
+        self.read_into(id, offset, &mut out)?;
+        Ok(out)
+    }
+
+    fn read_into(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> Result<()> {
+        let file = self.open_file(id)?;
+        let bytes = out.len() as u64;
+        file.read_exact_at(offset, out).map_err(|e| {
             let path = self.path(id);
             if e.kind() == std::io::ErrorKind::UnexpectedEof {
                 Error::damage(crate::error::Damage {
@@ -290,10 +295,18 @@ impl Store {
                 Error::io("read", &path, e)
             }
         })?;
-        self.counters
-            .bytes
-            .fetch_add(u64::from(bytes), Ordering::Relaxed);
-        touched::bytes(u64::from(bytes));
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        touched::bytes(bytes);
+        Ok(())
+    }
+
+    /// Bytes that are shared from then on.
+    fn read_shared(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Arc<[u8]>> {
+        // Of a known number, so that they are made where they stay.
+        let mut out: Arc<[u8]> = std::iter::repeat_n(0, bytes as usize).collect();
+        if let Some(out) = Arc::get_mut(&mut out) {
+            self.read_into(id, offset, out)?;
+        }
         Ok(out)
     }
 
@@ -422,156 +435,5 @@ impl Store {
             self.counters.damaged.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, "damaged part quarantined: everything else stays readable");
         }
-    }
-
-    /// The leaf at an entry, header checked.
-    pub(crate) fn leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<Leaf> {
-        Ok(self.leaf_with_hit(id, entry)?.0)
-    }
-
-    fn leaf_with_hit(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, bool)> {
-        let place = Place(id, entry.offset);
-        if let Some((leaf, _)) = self.leaves.get(&place) {
-            return Ok((leaf, true));
-        }
-        let bytes = self.read(id, entry.offset, entry.bytes)?;
-        let len = bytes.len();
-        let leaf =
-            Leaf::open(bytes.into()).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
-        let leaf = leaf.and_then(|leaf| {
-            if leaf.rows() == entry.leaf_rows as usize {
-                return Ok(leaf);
-            }
-            Err(Error::damage(crate::error::Damage {
-                file: self.path(id),
-                offset: entry.offset,
-                expected: format!("a leaf of {} rows", entry.leaf_rows),
-                found: format!("a leaf of {} rows", leaf.rows()),
-            }))
-        });
-        let leaf = leaf.inspect_err(|error| self.note_damage(place, error))?;
-        self.counters.leaves.fetch_add(1, Ordering::Relaxed);
-        self.leaves.insert(place, (leaf.clone(), len));
-        Ok((leaf, false))
-    }
-
-    /// Rows `rows` of a stream's entry, counted from the entry's first, in the types the table has now.
-    pub(crate) fn leaf_rows(
-        &self,
-        id: SegmentId,
-        entry: &LeafEntry,
-        rows: Range<usize>,
-        fields: Option<&[FieldId]>,
-        table: &Table,
-    ) -> Result<Rows> {
-        if let Some(fields) = fields {
-            let columns = self.leaf_columns(id, entry, rows, fields)?;
-            return Ok(columns.into_rows(table));
-        }
-        // Merges and exports read whole leaves once: they are not worth the room in the cache.
-        let range = rows_in_leaf(entry, &rows);
-        let pages = pages_of(&range);
-        touched::leaf(pages);
-        let leaf = self.leaf(id, entry)?;
-        let decoded = if range.len() * 2 >= leaf.rows() {
-            let all = leaf.read(0..leaf.rows(), None);
-            all.map(|all| match range == (0..all.len()) {
-                true => all,
-                false => all.slice(range),
-            })
-        } else {
-            leaf.read(range, None)
-        };
-        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
-        let rows = decoded.map_err(|e| self.damaged_leaf(id, entry, e))?;
-        Ok(in_table_types(rows, table))
-    }
-
-    /// As [`Store::leaf_rows`], in the types they were written with, and shared with the cache where they stand in it.
-    ///
-    /// A first, small read decodes only its pages; a leaf that is read again or for the most part is decoded whole and kept.
-    pub(crate) fn leaf_columns(
-        &self,
-        id: SegmentId,
-        entry: &LeafEntry,
-        rows: Range<usize>,
-        fields: &[FieldId],
-    ) -> Result<LeafColumns> {
-        let range = rows_in_leaf(entry, &rows);
-        let pages = pages_of(&range);
-        touched::leaf(pages);
-        if let Some(decoded) = self.decoded(id, entry, rows, fields) {
-            return Ok(decoded);
-        }
-        let (leaf, hit) = self.leaf_with_hit(id, entry)?;
-        let decoded = if hit || range.len() * 2 >= leaf.rows() {
-            let all = leaf.read(0..leaf.rows(), Some(fields));
-            all.map(|all| self.keep(Place(id, entry.offset), all, fields, range))
-        } else {
-            leaf.read(range, Some(fields)).map(LeafColumns::of)
-        };
-        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
-        decoded.map_err(|e| self.damaged_leaf(id, entry, e))
-    }
-
-    fn damaged_leaf(
-        &self,
-        id: SegmentId,
-        entry: &LeafEntry,
-        error: headwater_codec::DecodeError,
-    ) -> Error {
-        let error = Error::decode(&self.path(id), entry.offset, error);
-        self.note_damage(Place(id, entry.offset), &error);
-        error
-    }
-
-    /// As [`Store::leaf_columns`], if all of it is decoded.
-    pub(crate) fn decoded(
-        &self,
-        id: SegmentId,
-        entry: &LeafEntry,
-        rows: Range<usize>,
-        fields: &[FieldId],
-    ) -> Option<LeafColumns> {
-        let place = Place(id, entry.offset);
-        let Decoded::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
-            return None;
-        };
-        let mut columns = Vec::with_capacity(fields.len());
-        for field in fields {
-            match self.columns.get(&ColumnKey(place, Some(*field)))? {
-                Decoded::Column(column) => columns.push((*field, column)),
-                Decoded::Missing => {}
-                Decoded::Times(_) => return None,
-            }
-        }
-        Some(LeafColumns::new(times, columns, rows_in_leaf(entry, &rows)))
-    }
-
-    /// Keeps the decoded rows of a whole leaf.
-    fn keep(
-        &self,
-        place: Place,
-        all: Rows,
-        fields: &[FieldId],
-        range: Range<usize>,
-    ) -> LeafColumns {
-        let times = Arc::new(all.times);
-        let key = ColumnKey(place, None);
-        self.columns.insert(key, Decoded::Times(Arc::clone(&times)));
-        let mut columns = Vec::with_capacity(all.columns.len());
-        let mut decoded = all.columns;
-        for field in fields {
-            let kept = match decoded.iter().position(|(f, _)| f == field) {
-                Some(at) => {
-                    let column = Arc::new(decoded.swap_remove(at).1);
-                    columns.push((*field, Arc::clone(&column)));
-                    Decoded::Column(column)
-                }
-                None => Decoded::Missing,
-            };
-            self.columns.insert(ColumnKey(place, Some(*field)), kept);
-        }
-        LeafColumns::new(times, columns, range)
     }
 }

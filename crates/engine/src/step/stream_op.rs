@@ -58,8 +58,7 @@ impl OpContext<'_> {
     /// All rows of a stream's leaf, every field.
     pub(super) fn rows_of(&self, leaf: &LeafEntry) -> Result<Rows> {
         let all = 0..leaf.count as usize;
-        self.store
-            .leaf_rows(self.segment, leaf, all, None, self.table)
+        self.store.leaf_rows(self.segment, leaf, all, self.table)
     }
 
     pub(super) fn target(&self) -> PyramidTarget<'_> {

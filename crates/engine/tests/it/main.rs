@@ -15,6 +15,7 @@ mod faults;
 mod handles;
 mod late;
 mod laws;
+mod leaf_cache;
 mod life;
 mod limits;
 mod model;

@@ -36,7 +36,7 @@ pub(super) fn newest_is_readable(store: &Store, id: SegmentId, whole: &Whole) ->
     for delta in &footer.streams {
         for entry in delta.added.iter().chain(delta.late_runs.iter().flatten()) {
             let rows = 0..entry.count as usize;
-            if !good(store.leaf_rows(id, entry, rows, None, table).map(drop))? {
+            if !good(store.leaf_rows(id, entry, rows, table).map(drop))? {
                 return Ok(false);
             }
         }
@@ -124,7 +124,7 @@ fn mend_stream(
     mended: &mut Mended,
 ) -> Result<Option<StreamDelta>> {
     let mut is_good = |entry: &LeafEntry| -> Result<bool> {
-        let rows = store.leaf_rows(id, entry, 0..entry.count as usize, None, table);
+        let rows = store.leaf_rows(id, entry, 0..entry.count as usize, table);
         let good = match rows {
             Ok(rows) => {
                 rows.len() == entry.count as usize

@@ -45,8 +45,8 @@ impl Store {
         if let Some(bytes) = self.blocks.get(&Place(id, entry.offset)) {
             return Ok(RawBlock::Cached(bytes));
         }
-        let bytes = self.read(id, entry.offset, entry.bytes)?;
-        Ok(RawBlock::Read(bytes.into()))
+        let bytes = self.read_shared(id, entry.offset, entry.bytes)?;
+        Ok(RawBlock::Read(bytes))
     }
 
     /// Blocks as they are stored, in the order of their entries, which are a few. Those that have to be read and stand beside

@@ -1,0 +1,266 @@
+//! Reading leaves, and keeping their decoded columns.
+//!
+//! A leaf that is read for the first time is decoded as far as it is asked for, and only its bytes are kept; one that is read again
+//! is decoded whole, and its columns are kept ([`Keep::ReadAgain`]). So a read of more than the cache holds neither copies its
+//! columns nor drives others out. Who reads small parts of many leaves decodes their pages each time ([`Keep::UnlessSmall`]): to
+//! decode whole leaves takes several times as long, and there would be no room for them.
+//!
+//! Invariants: a decoded column in the cache is that of a whole leaf, as it was written.
+//! Concurrency, failure: as in [`super`].
+
+use super::{ColumnKey, Decoded, Place, Store};
+use crate::catalog::Table;
+use crate::ids::SegmentId;
+use crate::read::touched;
+use crate::segment::LeafEntry;
+use crate::segment::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
+use crate::{Error, Result};
+use headwater_codec::leaf::{Leaf, PAGE_ROWS};
+use headwater_codec::{ClosedRange, FieldId, Rows};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What becomes of what is decoded of a leaf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// A leaf that is read again is decoded whole, and kept.
+    #[default]
+    ReadAgain,
+    /// The same if at least half of it is asked for; of another only that is decoded, however often.
+    UnlessSmall,
+}
+
+impl Store {
+    /// The leaf at an entry, header checked.
+    pub(crate) fn leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<Leaf> {
+        Ok(self.leaf_again(id, entry)?.0)
+    }
+
+    /// The leaf, and whether its bytes had been read already.
+    fn leaf_again(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, bool)> {
+        let place = Place(id, entry.offset);
+        if let Some((leaf, _)) = self.leaves.get(&place) {
+            return Ok((leaf, true));
+        }
+        let bytes = self.read_shared(id, entry.offset, entry.bytes)?;
+        let len = bytes.len();
+        let leaf = Leaf::open(bytes).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
+        let leaf = leaf.and_then(|leaf| {
+            if leaf.rows() == entry.leaf_rows as usize {
+                return Ok(leaf);
+            }
+            Err(Error::damage(crate::error::Damage {
+                file: self.path(id),
+                offset: entry.offset,
+                expected: format!("a leaf of {} rows", entry.leaf_rows),
+                found: format!("a leaf of {} rows", leaf.rows()),
+            }))
+        });
+        let leaf = leaf.inspect_err(|error| self.note_damage(place, error))?;
+        self.counters.leaves.fetch_add(1, Ordering::Relaxed);
+        self.leaves.insert(place, (leaf.clone(), len));
+        Ok((leaf, false))
+    }
+
+    /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the types the table has now. Merges and
+    /// exports read whole leaves once: they are not worth the room in the cache.
+    pub(crate) fn leaf_rows(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        table: &Table,
+    ) -> Result<Rows> {
+        let range = rows_in_leaf(entry, &rows);
+        let pages = pages_of(&range);
+        touched::leaf(pages);
+        let leaf = self.leaf(id, entry)?;
+        let decoded = if range.len() * 2 >= leaf.rows() {
+            let all = leaf.read(0..leaf.rows(), None);
+            all.map(|all| match range == (0..all.len()) {
+                true => all,
+                false => all.slice(range),
+            })
+        } else {
+            leaf.read(range, None)
+        };
+        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
+        let rows = decoded.map_err(|e| self.damaged_leaf(id, entry, e))?;
+        Ok(in_table_types(rows, table))
+    }
+
+    /// Rows `rows` of a stream's entry, counted from the entry's first, in the types they were written with, and shared with the
+    /// cache where they stand in it.
+    pub(crate) fn leaf_columns(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        fields: &[FieldId],
+    ) -> Result<LeafColumns> {
+        let rows = rows_in_leaf(entry, &rows);
+        if let Some(decoded) = self.decoded(id, entry, rows.clone(), fields) {
+            touched::leaf(pages_of(&rows));
+            return Ok(decoded);
+        }
+        let (leaf, again) = self.leaf_again(id, entry)?;
+        self.read_columns(id, entry, &leaf, again, rows, fields)
+    }
+
+    /// As [`Store::leaf_columns`], the rows of the entry that lie in a range.
+    pub(crate) fn leaf_columns_in(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        range: &ClosedRange,
+        fields: &[FieldId],
+        keep: Keep,
+    ) -> Result<LeafColumns> {
+        let all = rows_in_leaf(entry, &(0..entry.count as usize));
+        if let Some(decoded) = self.decoded(id, entry, all, fields) {
+            let inside = decoded.within(range);
+            touched::leaf(pages_of(inside.rows()));
+            return Ok(inside);
+        }
+        let (leaf, again) = self.leaf_again(id, entry)?;
+        let rows = rows_in_leaf(entry, &rows_about(&leaf, entry, range));
+        let again = again && (keep == Keep::ReadAgain || rows.len() * 2 >= leaf.rows());
+        let columns = self.read_columns(id, entry, &leaf, again, rows, fields)?;
+        Ok(columns.within(range))
+    }
+
+    /// The rows of the pages of an entry's leaf, or all, among which are those that lie in a range; counted from the entry's first.
+    pub(crate) fn rows_about(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        range: &ClosedRange,
+    ) -> Result<Range<usize>> {
+        Ok(match is_inside(entry, range) {
+            true => 0..entry.count as usize,
+            false => rows_about(&self.leaf(id, entry)?, entry, range),
+        })
+    }
+
+    /// Rows of a leaf, of which all are kept if it is read again.
+    fn read_columns(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        leaf: &Leaf,
+        again: bool,
+        rows: Range<usize>,
+        fields: &[FieldId],
+    ) -> Result<LeafColumns> {
+        touched::leaf(pages_of(&rows));
+        let to_decode = match again {
+            true => 0..leaf.rows(),
+            false => rows.clone(),
+        };
+        let pages = pages_of(&to_decode);
+        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
+        let decoded = leaf.read(to_decode, Some(fields));
+        let decoded = decoded.map(|decoded| match again {
+            true => self.keep(Place(id, entry.offset), decoded, fields, rows),
+            false => LeafColumns::of(decoded),
+        });
+        decoded.map_err(|e| self.damaged_leaf(id, entry, e))
+    }
+
+    fn damaged_leaf(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        error: headwater_codec::DecodeError,
+    ) -> Error {
+        let error = Error::decode(&self.path(id), entry.offset, error);
+        self.note_damage(Place(id, entry.offset), &error);
+        error
+    }
+
+    /// Rows of an entry's leaf, if they are all decoded.
+    fn decoded(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        fields: &[FieldId],
+    ) -> Option<LeafColumns> {
+        let place = Place(id, entry.offset);
+        let Decoded::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
+            return None;
+        };
+        let mut columns = Vec::with_capacity(fields.len());
+        for field in fields {
+            match self.columns.get(&ColumnKey(place, Some(*field)))? {
+                Decoded::Column(column) => columns.push((*field, column)),
+                Decoded::Missing => {}
+                Decoded::Times(_) => return None,
+            }
+        }
+        Some(LeafColumns::new(times, columns, rows))
+    }
+
+    /// Keeps the decoded rows of a whole leaf.
+    fn keep(
+        &self,
+        place: Place,
+        all: Rows,
+        fields: &[FieldId],
+        range: Range<usize>,
+    ) -> LeafColumns {
+        let times = Arc::new(all.times);
+        let key = ColumnKey(place, None);
+        self.columns.insert(key, Decoded::Times(Arc::clone(&times)));
+        let mut columns = Vec::with_capacity(all.columns.len());
+        let mut decoded = all.columns;
+        for field in fields {
+            let kept = match decoded.iter().position(|(f, _)| f == field) {
+                Some(at) => {
+                    let column = Arc::new(decoded.swap_remove(at).1);
+                    columns.push((*field, Arc::clone(&column)));
+                    Decoded::Column(column)
+                }
+                None => Decoded::Missing,
+            };
+            self.columns.insert(ColumnKey(place, Some(*field)), kept);
+        }
+        LeafColumns::new(times, columns, range)
+    }
+}
+
+fn is_inside(entry: &LeafEntry, range: &ClosedRange) -> bool {
+    range.first.as_nanos() <= entry.first && entry.last <= range.last.as_nanos()
+}
+
+/// As [`Store::rows_about`].
+fn rows_about(leaf: &Leaf, entry: &LeafEntry, range: &ClosedRange) -> Range<usize> {
+    let count = entry.count as usize;
+    if is_inside(entry, range) {
+        return 0..count;
+    }
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    // Only some pages: their first times say which. In a shared leaf the stream's part need not begin with a page.
+    let start = entry.row_start as usize;
+    let pages = leaf.page_first_times();
+    let page_from = start.div_ceil(PAGE_ROWS);
+    let page_to = (start + count).div_ceil(PAGE_ROWS);
+    let inside = pages
+        .get(page_from..page_to.max(page_from))
+        .unwrap_or_default();
+    // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal times may begin there.)
+    let skip = inside.partition_point(|t| *t < first);
+    let from = if skip == 0 {
+        0
+    } else {
+        (page_from + skip - 1) * PAGE_ROWS - start
+    };
+    let keep = inside.partition_point(|t| *t <= last);
+    let to = if page_from + keep >= page_to {
+        count
+    } else {
+        ((page_from + keep) * PAGE_ROWS - start).min(count)
+    };
+    from..to
+}
