@@ -40,7 +40,9 @@ impl Listening {
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_timeout)
-            .pipeline_flush(true);
+            // Heads and bodies in one piece. Not `pipeline_flush`, which does the same and never sends what it has while
+            // bytes are left to be read, as they are behind what is no request.
+            .writev(false);
         http.http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)

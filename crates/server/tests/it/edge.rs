@@ -4,6 +4,9 @@ use crate::support::{Running, client, json};
 use crate::wait::until;
 use headwater_server::rules::Rule;
 use headwater_server::tokens::{NewToken, TokenFile};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 
 #[test]
 fn every_answer_has_an_id_a_version_and_security_headers() {
@@ -153,4 +156,50 @@ fn metrics_tell_requests_sizes_and_the_process() {
             assert!(known, "{line}");
         }
     }
+}
+
+/// All that comes back for these bytes until the server closes the connection.
+fn exchanged(server: &Running, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.addr).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    // An end that is not in order is one too: bytes may be left that nobody has read.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn what_is_no_request_is_answered_too() {
+    let server = Running::start();
+    let get = |rest: &str| format!("GET /ping{rest}\r\n\r\n");
+    let host = "Host: 127.0.0.1";
+    for (request, status) in [
+        ("GARBAGE\r\n\r\n".to_owned(), "400"),
+        (get(&format!(" HTTP/1.1\r\n{host}\r\nno header")), "400"),
+        (
+            get(&format!("?{} HTTP/1.1\r\n{host}", "a".repeat(70_000))),
+            "414",
+        ),
+        (
+            get(&format!(" HTTP/1.1\r\n{host}{}", "\r\na: b".repeat(200))),
+            "431",
+        ),
+    ] {
+        let answer = exchanged(&server, request.as_bytes());
+        let shown = answer.get(..60).unwrap_or(&answer);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{shown}"
+        );
+    }
+    // What was asked before it is answered.
+    let both = get(&format!(" HTTP/1.1\r\n{host}")) + "GARBAGE\r\n\r\n";
+    let answer = exchanged(&server, both.as_bytes());
+    assert!(
+        answer.starts_with("HTTP/1.1 204 ") && answer.contains("HTTP/1.1 400 "),
+        "{answer}"
+    );
 }
