@@ -1,10 +1,13 @@
 //! Values for the parameters `$1`, `$2`, … of a statement.
 
 use crate::error::{Error, Result};
+use crate::output::type_name;
 use crate::zones::cast_in;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use headwater_wire::zone::Zone;
 
 /// Values for `$1`, `$2`, …
@@ -49,6 +52,9 @@ impl Parameters {
             if value.data_type() == *wanted {
                 return Ok(value);
             }
+            if wanted.is_list() {
+                check_list(at, &value)?;
+            }
             in_type(&value, wanted, zone).map_err(|error| {
                 Error::parameters(format!(
                     "parameter ${} is wanted as {wanted}: {}",
@@ -73,6 +79,13 @@ impl Parameters {
         }
         if wanted == 0 {
             return Ok(plan);
+        }
+        let mut told = vec![None; wanted];
+        lists(&plan, &mut told)?;
+        for (at, value) in self.values.iter().enumerate() {
+            if told.get(at).is_some_and(Option::is_some) {
+                check_list(at, value)?;
+            }
         }
         Ok(plan.replace_params_with_values(&ParamValues::from(self.values))?)
     }
@@ -103,7 +116,64 @@ pub(crate) fn types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>>> {
             *slot = data_type;
         }
     }
+    lists(plan, &mut out)?;
     Ok(out)
+}
+
+/// A text where a list is wanted would become a list of itself.
+fn check_list(at: usize, value: &ScalarValue) -> Result<()> {
+    if value.data_type().is_list() || value.is_null() {
+        return Ok(());
+    }
+    Err(Error::parameters(format!(
+        "parameter ${} is wanted as a list, found a value of type {}",
+        at + 1,
+        type_name(&value.data_type())
+    ))
+    .with_hint("write a parameter for each value: = ANY(make_array($1, $2)), or IN ($1, $2)"))
+}
+
+/// Parameters that must be lists: `$1::text[]`, and `x = ANY($1)`.
+fn lists(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
+    if out.iter().all(Option::is_some) {
+        return Ok(());
+    }
+    let mut told = |placeholder: &Expr, list: DataType| -> datafusion::common::Result<()> {
+        if let Expr::Placeholder(placeholder) = placeholder {
+            let at = position(&placeholder.id)?;
+            if let Some(slot) = out.get_mut(at - 1) {
+                slot.get_or_insert(list);
+            }
+        }
+        Ok(())
+    };
+    plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                match part {
+                    Expr::Cast(cast) if cast.field.data_type().is_list() => {
+                        told(&cast.expr, cast.field.data_type().clone())?;
+                    }
+                    Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
+                        if let [list @ Expr::Placeholder(_), element] = function.args.as_slice() {
+                            let element = match element.get_type(&schema)? {
+                                DataType::Dictionary(_, of) => *of,
+                                of => of,
+                            };
+                            told(
+                                list,
+                                DataType::List(Field::new_list_field(element, true).into()),
+                            )?;
+                        }
+                    }
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(())
 }
 
 /// The number of parameters: that of the highest.

@@ -1,6 +1,7 @@
 //! Plans that are kept: what they save never shows in an answer.
 
 use crate::support::{Lake, block_on, done, rows, text};
+use headwater_query::arrow::datatypes::DataType;
 use headwater_query::datafusion::catalog::SchemaProvider;
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::datafusion::logical_expr::ScalarUDF;
@@ -118,5 +119,42 @@ fn the_clock_goes_on_in_prepared_statements() {
         let again = lake.session.prepare(sql, &[]).await.unwrap();
         assert_ne!(run(&again, vec![ScalarValue::from("a")]).await, first);
         assert_eq!(lake.query.plans(), 0);
+    });
+}
+
+#[test]
+fn a_parameter_that_must_be_a_list_is_no_text() {
+    block_on(async {
+        let lake = Lake::pumps();
+        let texts = |values: &[&str]| {
+            let values: Vec<ScalarValue> = values.iter().map(|v| ScalarValue::from(*v)).collect();
+            ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Utf8))
+        };
+        for condition in ["id = ANY($1)", "id = ANY($1::text[])"] {
+            let sql = format!("SELECT count(*) FROM pump WHERE {condition}");
+            let prepared = lake.session.prepare(&sql, &[]).await.unwrap();
+            assert!(prepared.parameters()[0].is_list(), "{sql}");
+            assert_eq!(
+                run(&prepared, vec![texts(&["a", "c", "z"])]).await,
+                ["200"],
+                "{sql}"
+            );
+            let text = Parameters::positional(vec!["{a,c}".into()]);
+            for ran in [
+                prepared.run(text.clone()).await,
+                lake.session.run(&sql, text).await,
+            ] {
+                let error = ran.err().unwrap();
+                assert_eq!(error.code, "invalid_parameters", "{sql}: {error}");
+            }
+        }
+        let sql = "SELECT count(*) FROM pump WHERE rpm = ANY($1)";
+        let prepared = lake.session.prepare(sql, &[]).await.unwrap();
+        let numbers: Vec<ScalarValue> = vec![10i64.into(), 20i64.into()];
+        let numbers = ScalarValue::new_list_nullable(&numbers, &DataType::Int64);
+        assert_eq!(
+            run(&prepared, vec![ScalarValue::List(numbers)]).await,
+            ["6"]
+        );
     });
 }

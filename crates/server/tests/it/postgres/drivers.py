@@ -40,6 +40,11 @@ for binary in (False, True):
         check(cur.fetchone(), (1,))
         cur.execute("SELECT time FROM cars ORDER BY time LIMIT %s", [1])
         check(len(cur.fetchall()), 1)
+        # A list of texts, of which the driver does not tell the type.
+        cur.execute("SELECT count(*) FROM cars WHERE id = ANY(%s)", [["seen", "nowhere"]])
+        check(cur.fetchone(), (1,))
+        cur.execute("SELECT count(*) FROM cars WHERE id = ANY(%s::text[])", [["seen", "other"]])
+        check(cur.fetchone(), (2,))
         # The same statement again and again is prepared by the driver.
         for n in range(8):
             cur.execute("SELECT speed FROM cars WHERE n = %s", [n])
