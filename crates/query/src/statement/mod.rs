@@ -7,6 +7,7 @@ mod copy;
 mod create;
 mod delete;
 mod insert;
+mod refuse;
 mod select;
 mod setting;
 mod show;
@@ -234,6 +235,7 @@ fn kind(statement: Parse) -> Result<Kind> {
         Parse::Explain(ref explain) => {
             return match &*explain.statement {
                 Parse::Statement(inner) if matches!(**inner, ast::Statement::Query(_)) => {
+                    refuse::left_out(inner)?;
                     Ok(Kind::Explain(statement))
                 }
                 other => Err(unsupported(format!("EXPLAIN of {}", beginning(other)))),
@@ -252,11 +254,9 @@ fn kind(statement: Parse) -> Result<Kind> {
                 .with_hint("read files in with `headwater import`"));
         }
     };
+    refuse::left_out(&sql)?;
     Ok(match *sql {
-        ast::Statement::Query(ref query) => {
-            refuse_locks(query)?;
-            Kind::Select(Parse::Statement(sql))
-        }
+        ast::Statement::Query(_) => Kind::Select(Parse::Statement(sql)),
         ast::Statement::ExplainTable { table_name, .. } => Kind::Describe(table_name),
         ast::Statement::ShowTables { show_options, .. } => {
             Kind::ShowTables(show_options.filter_position)
@@ -284,14 +284,6 @@ fn kind(statement: Parse) -> Result<Kind> {
         }
         other => return Err(unsupported(beginning(&other))),
     })
-}
-
-/// `FOR UPDATE` promises what is not kept.
-fn refuse_locks(query: &ast::Query) -> Result<()> {
-    if query.locks.is_empty() {
-        return Ok(());
-    }
-    Err(unsupported("SELECT … FOR UPDATE"))
 }
 
 /// Runs a statement.
@@ -510,6 +502,42 @@ mod tests {
             let error = parse(sql, None).unwrap_err();
             assert_eq!(error.code, "unsupported_statement", "{sql}");
             assert!(error.message.starts_with(name), "{sql}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn what_would_be_left_out_is_refused() {
+        for (sql, name) in [
+            ("SELECT * FROM t FOR UPDATE", "SELECT … FOR UPDATE"),
+            (
+                "SELECT * FROM (SELECT * FROM t FOR UPDATE) s",
+                "SELECT … FOR UPDATE",
+            ),
+            ("SELECT a FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
+            (
+                "EXPLAIN SELECT a FROM t TABLESAMPLE BERNOULLI (1)",
+                "TABLESAMPLE",
+            ),
+            (
+                "INSERT INTO u SELECT * FROM t TABLESAMPLE SYSTEM (10)",
+                "TABLESAMPLE",
+            ),
+            ("SELECT a FROM t CONNECT BY PRIOR a = b", "CONNECT BY"),
+        ] {
+            let error = parse(sql, None).unwrap_err();
+            assert_eq!(error.code, "unsupported_statement", "{sql}");
+            assert!(error.message.starts_with(name), "{sql}: {}", error.message);
+        }
+        // PostgreSQL's patterns would come back as they are.
+        let error = parse("SELECT a, To_Char(time, 'YYYY-MM-DD') FROM t", None).unwrap_err();
+        assert_eq!(error.code, "invalid_value");
+        assert!(error.message.contains("found 'YYYY-MM-DD'"), "{error}");
+        for sql in [
+            "SELECT to_char(time, '%Y-%m-%d') FROM t",
+            "SELECT to_char(time, pattern) FROM t",
+            "SELECT 'YYYY' FROM t AS final",
+        ] {
+            assert!(parse(sql, None).is_ok(), "{sql}");
         }
     }
 }

@@ -1,0 +1,93 @@
+//! Parts of statements that the SQL library reads and then leaves out, or means otherwise than whoever wrote them.
+//!
+//! Invariant: no statement is answered as if a part of it had not been written.
+
+use super::unsupported;
+use crate::error::{Error, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select, Statement, TableFactor,
+    Value, Visit, Visitor,
+};
+use std::ops::ControlFlow;
+
+/// Refuses what would be left out.
+pub(super) fn left_out(statement: &Statement) -> Result<()> {
+    match statement.visit(&mut LeftOut) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct LeftOut;
+
+impl Visitor for LeftOut {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
+        // A promise that is not kept.
+        if !query.locks.is_empty() {
+            return ControlFlow::Break(unsupported("SELECT … FOR UPDATE"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Error> {
+        if !select.connect_by.is_empty() {
+            let error = unsupported("CONNECT BY");
+            return ControlFlow::Break(error.with_hint("WITH RECURSIVE does the same"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::Table {
+            sample: Some(_), ..
+        }
+        | TableFactor::Derived {
+            sample: Some(_), ..
+        } = table
+        {
+            let error = unsupported("TABLESAMPLE");
+            return ControlFlow::Break(error.with_hint("WHERE random() < 0.1 takes a tenth"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Error> {
+        if let Some(pattern) = pattern_of_to_char(expr)
+            && !pattern.contains('%')
+        {
+            let error = Error::invalid_value(format!(
+                "to_char: expected a pattern with directives such as %Y-%m-%d %H:%M:%S, found '{pattern}'"
+            ));
+            return ControlFlow::Break(
+                error.with_hint("the patterns are those of strftime, not PostgreSQL's"),
+            );
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The pattern of `to_char(…, 'pattern')`, where it is written in the statement.
+fn pattern_of_to_char(expr: &Expr) -> Option<&str> {
+    let Expr::Function(function) = expr else {
+        return None;
+    };
+    let name = function.name.0.last()?.as_ident()?;
+    if !["to_char", "date_format"]
+        .iter()
+        .any(|n| name.value.eq_ignore_ascii_case(n))
+    {
+        return None;
+    }
+    let FunctionArguments::List(arguments) = &function.args else {
+        return None;
+    };
+    match arguments.args.get(1)? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
