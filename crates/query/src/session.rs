@@ -8,6 +8,7 @@ use crate::access::Access;
 use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::deep;
+use crate::epoch::EpochBins;
 use crate::error::{Error, Result, nearest};
 use crate::hex::HexTexts;
 use crate::lengths::Lengths;
@@ -246,8 +247,11 @@ fn base_state(limits: &Limits) -> SessionState {
     options.execution.time_zone = Some("+00:00".to_owned());
     let runtime = Arc::new(RuntimeEnv::default());
     // Before the rule that gives both sides of a comparison one type.
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(Lengths), Arc::new(CompareInZone)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(Lengths),
+        Arc::new(EpochBins),
+        Arc::new(CompareInZone),
+    ];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(HexTexts));
     rules.push(Arc::new(InZone));

@@ -63,7 +63,8 @@ const UNITS: [(&[&str], i64); 8] = [
     (&["w", "week", "weeks"], 604_800_000_000_000),
 ];
 
-/// A duration written as `5m`, `1h30m`, `250ms`, `1 day`: whole numbers, each with a unit. `None` for anything else.
+/// A duration written as `5m`, `1h30m`, `250ms`, `1 day`, `300.000s`: numbers, each with a unit, that are whole nanoseconds. `None` for
+/// anything else.
 pub(crate) fn duration_ns(text: &str) -> Option<i64> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -73,6 +74,10 @@ pub(crate) fn duration_ns(text: &str) -> Option<i64> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
         let (number, behind) = rest.split_at_checked(digits)?;
+        let (fraction, behind) = match behind.strip_prefix('.') {
+            Some(behind) => behind.split_at_checked(behind.find(|c: char| !c.is_ascii_digit())?)?,
+            None => ("", behind),
+        };
         let behind = behind.trim_start();
         let letters = behind
             .find(|c: char| !c.is_alphabetic())
@@ -83,9 +88,23 @@ pub(crate) fn duration_ns(text: &str) -> Option<i64> {
             .iter()
             .find(|(names, _)| names.contains(&unit.as_str()))?;
         sum = sum.checked_add(number.parse::<i64>().ok()?.checked_mul(*ns)?)?;
+        sum = sum.checked_add(part_ns(fraction, *ns)?)?;
         rest = behind.trim_start();
     }
     Some(sum)
+}
+
+/// The nanoseconds of a fraction of a unit, by its digits; `None` = they are not whole.
+fn part_ns(digits: &str, unit_ns: i64) -> Option<i64> {
+    let digits = digits.trim_end_matches('0');
+    if digits.is_empty() {
+        return Some(0);
+    }
+    let tenths = 10i128.checked_pow(u32::try_from(digits.len()).ok()?)?;
+    let parts = digits.parse::<i128>().ok()?.checked_mul(unit_ns.into())?;
+    (parts % tenths == 0)
+        .then_some(parts / tenths)
+        .and_then(|ns| i64::try_from(ns).ok())
 }
 
 #[cfg(test)]
@@ -105,7 +124,15 @@ mod tests {
             ("", None),
             ("5", None),
             ("m", None),
-            ("1.5h", None),
+            ("1.5h", Some(90 * minute)),
+            ("300.000s", Some(5 * minute)),
+            ("0.100s", Some(100_000_000)),
+            ("0.0000000010s", Some(1)),
+            ("0.00000000010s", None),
+            ("1.5ns", None),
+            ("1.s", Some(1_000_000_000)),
+            (".5s", None),
+            ("1.5.5s", None),
             ("-5m", None),
             ("5 months", None),
             ("9999999w", None),

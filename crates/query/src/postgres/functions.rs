@@ -5,11 +5,12 @@
 
 use super::catalog::describe;
 use super::columns::{self, CATALOG, INFORMATION};
-use super::names::{oids, quote_ident, quote_literal, read_name};
+use super::names::{oids, parts_of_name, quote_ident, quote_literal, read_name};
 use super::schema::Listing;
 use super::types::{PgType, format_type};
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, StringArray, StructArray,
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, ListBuilder, StringArray,
+    StringBuilder, StructArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields};
@@ -257,6 +258,7 @@ pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
         regnamespace_oid(),
         regproc_oid(),
         expand_array(),
+        parse_ident(),
     ]);
     all.extend(of_tables(listing));
     all.extend([col_description(listing), current_setting(listing)]);
@@ -443,6 +445,18 @@ fn regproc_oid() -> Arc<ScalarUDF> {
             })
             .collect::<Result<Int64Array>>()?;
         Ok(Arc::new(made) as ArrayRef)
+    })
+}
+
+/// The parts of a name, which may be quoted.
+fn parse_ident() -> Arc<ScalarUDF> {
+    let returns = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));
+    function("parse_ident", returns, |arrays, rows| {
+        let mut made = ListBuilder::new(StringBuilder::new());
+        for text in &texts(arrays, 0, rows)? {
+            made.append_option(text.map(|text| parts_of_name(text).into_iter().map(Some)));
+        }
+        Ok(Arc::new(made.finish()) as ArrayRef)
     })
 }
 

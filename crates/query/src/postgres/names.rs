@@ -54,6 +54,13 @@ pub(super) fn quote_literal(text: &str) -> String {
 
 /// Reads a name of a table as it stands in SQL: its schema, if that is said, and itself.
 pub(super) fn read_name(text: &str) -> (Option<String>, String) {
+    let mut parts = parts_of_name(text);
+    let name = parts.pop().unwrap_or_default();
+    (parts.pop(), name)
+}
+
+/// The parts of a name as it stands in SQL.
+pub(super) fn parts_of_name(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut quoted = false;
     let mut chars = text.trim().chars().peekable();
@@ -70,8 +77,7 @@ pub(super) fn read_name(text: &str) -> (Option<String>, String) {
             c => parts[part].extend(c.to_lowercase()),
         }
     }
-    let name = parts.pop().unwrap_or_default();
-    (parts.pop(), name)
+    parts
 }
 
 /// Words that are no names unless quoted.

@@ -112,6 +112,9 @@ impl VisitorMut for Rewriter<'_> {
         if let Some(number) = expressions::function_number(expr) {
             self.put(expr, number);
         }
+        if let Expr::Case { .. } = expr {
+            self.changed |= expressions::look_in_arrays(expr);
+        }
         if let Some(nothing) = empty::instead_of(expr) {
             self.put(expr, nothing);
         }

@@ -3,12 +3,12 @@
 use super::functions::convert;
 use super::of_session;
 use super::read::{WALL, is_wall};
+use crate::renamed::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::{Between, Cast, InList};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
@@ -30,11 +30,8 @@ impl AnalyzerRule for CompareInZone {
         };
         let plan = plan.transform_up_with_subqueries(|plan| {
             let schema = merge_schema(&plan.inputs());
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let expr = expr.transform_up(|part| Ok(rewrite(part, &schema, &zone)))?;
-                Ok(expr.update_data(|expr| name.restore(expr)))
+            map_expressions(plan, &mut |expr| {
+                expr.transform_up(|part| Ok(rewrite(part, &schema, &zone)))
             })
         })?;
         Ok(plan.data)

@@ -4,13 +4,13 @@ use super::functions::{begin, convert, read, write};
 use super::of_session;
 use super::read::{As, WALL, is_text, is_wall};
 use crate::columns::time_type;
+use crate::renamed::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::datetime::now::NowFunc;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
@@ -39,11 +39,8 @@ impl AnalyzerRule for InZone {
                 )?;
                 schema.merge(&own);
             }
-            let names = NamePreserver::new(&plan);
-            let plan = plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let expr = expr.transform_up(|part| rewrite(part, &schema, &zone, options))?;
-                Ok(expr.update_data(|expr| name.restore(expr)))
+            let plan = map_expressions(plan, &mut |expr| {
+                expr.transform_up(|part| rewrite(part, &schema, &zone, options))
             })?;
             changed |= plan.transformed;
             match changed {

@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod epoch;
 mod errors;
 mod functions;
 mod lengths;

@@ -242,6 +242,16 @@ fn days_parts_and_text_are_those_of_the_clocks() {
         ] {
             assert_eq!(one(of).await, [wanted], "{of}");
         }
+        assert_eq!(
+            lake.rows("SELECT date_trunc('month', time) AS m, time::date AS d, count(*) FROM clock WHERE time < '2024-10-01' GROUP BY ROLLUP (m, d) ORDER BY m, d")
+                .await,
+            [
+                "2024-02-29T23:00:00Z|2024-03-30|2",
+                "2024-02-29T23:00:00Z|2024-03-31|6",
+                "2024-02-29T23:00:00Z|-|8",
+                "-|-|8"
+            ]
+        );
         // Hours that do not begin with those of UTC.
         lake.done("SET TIME ZONE 'Asia/Kolkata'").await;
         assert_eq!(

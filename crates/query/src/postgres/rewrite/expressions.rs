@@ -5,11 +5,12 @@ use crate::postgres::names::quote_literal;
 use crate::postgres::variables::SERVER_VERSION;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Value,
-    ValueWithSpan,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, TableFactor, Value,
+    ValueWithSpan, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use std::ops::ControlFlow;
 
 /// What becomes of a cast.
 enum Target {
@@ -41,6 +42,43 @@ pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
     let name = of_type(&inner, "regproc").or_else(|| of_type(&inner, "regprocedure"))?;
     string(&name)?;
     super::expression_of(&format!("pg_regproc_oid({name})"))
+}
+
+/// Within `CASE`, `x IN (SELECT …)` over nothing but functions becomes a look into the array of what they give, which the planner takes
+/// there. Where `IN` is null since it is not known, this is false; a condition of `CASE` takes both alike.
+pub(super) fn look_in_arrays(case: &mut Expr) -> bool {
+    let mut changed = false;
+    let walked: ControlFlow<()> = visit_expressions_mut(case, |expr| {
+        if let Expr::InSubquery {
+            expr: sought,
+            subquery,
+            negated: false,
+        } = expr
+            && reads_functions(subquery)
+            && let Some(array) = array_of_query(subquery)
+            && let Some(made) = super::expression_of(&format!("array_has({array}, {sought})"))
+        {
+            *expr = made;
+            changed = true;
+        }
+        ControlFlow::Continue(())
+    });
+    changed && walked.is_continue()
+}
+
+/// Whether a query reads functions alone.
+fn reads_functions(query: &datafusion::sql::sqlparser::ast::Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return false;
+    };
+    !select.from.is_empty()
+        && select.from.iter().all(|from| {
+            from.joins.is_empty()
+                && matches!(
+                    from.relation,
+                    TableFactor::Table { args: Some(_), .. } | TableFactor::Function { .. }
+                )
+        })
 }
 
 impl Rewriter<'_> {
