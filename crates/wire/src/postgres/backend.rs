@@ -267,25 +267,26 @@ impl Writer {
         self.message(b's', |_| {});
     }
 
-    /// Data of a copy follow: `columns` of them, as text.
-    pub fn copy_out(&mut self, columns: usize) {
-        self.copy(b'H', columns);
+    /// Data of a copy follow: so many columns, all in this format.
+    pub fn copy_out(&mut self, columns: usize, format: Format) {
+        self.copy(b'H', columns, format);
     }
 
-    /// Data of a copy are wanted: `columns` of them, as text.
-    pub fn copy_in(&mut self, columns: usize) {
-        self.copy(b'G', columns);
+    /// Data of a copy are wanted: so many columns, all in this format.
+    pub fn copy_in(&mut self, columns: usize, format: Format) {
+        self.copy(b'G', columns, format);
     }
 
-    fn copy(&mut self, kind: u8, columns: usize) {
+    fn copy(&mut self, kind: u8, columns: usize, format: Format) {
+        let code = u8::from(format == Format::Binary);
         self.message(kind, |b| {
-            b.push(0);
+            b.push(code);
             b.extend((columns as u16).to_be_bytes());
-            b.extend(std::iter::repeat_n(0, 2 * columns));
+            b.extend([0, code].repeat(columns));
         });
     }
 
-    /// A line of a copy.
+    /// A row of a copy, or another part of its data.
     pub fn copy_data(&mut self, line: &[u8]) {
         self.message(b'd', |b| b.extend(line));
     }

@@ -1,4 +1,4 @@
-//! The data of `COPY`: rows as lines of text or of CSV, in both directions.
+//! The data of `COPY` as text: rows as lines of text or of CSV, in both directions.
 //!
 //! Invariants: what [`CopyFormat::put_row`] writes, [`CopyRows`] reads back as it was, nulls included. A row is read only when all of it
 //! is there. Reading takes time in proportion to the bytes, however they are cut into messages.

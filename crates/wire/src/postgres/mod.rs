@@ -1,6 +1,6 @@
 //! PostgreSQL's protocol, version 3: messages of clients in, messages of servers out, and where statements end.
 //!
-//! Purpose: framing, and the lines of `COPY`. What a statement means, types of values and sockets are the server's.
+//! Purpose: framing, and the data of `COPY`. What a statement means, types of values and sockets are the server's.
 //!
 //! Invariants: a message is read only when all of it is there, and only from its own bytes; every count in it is checked
 //! against what is left of it. No input makes a reader panic, or hold more than a few times the message's length.
@@ -10,11 +10,16 @@
 
 mod backend;
 mod copy;
+mod copy_binary;
 mod frontend;
 mod statements;
 
 pub use backend::{Column, Format, Notice, Severity, TransactionStatus, Writer};
 pub use copy::{CopyError, CopyFault, CopyFormat, CopyRow, CopyRows};
+pub use copy_binary::{
+    BinaryError, BinaryFault, BinaryRow, BinaryRows, put_binary_end, put_binary_header,
+    put_binary_row,
+};
 pub use frontend::{First, Message, Target, first, message};
 pub use statements::{Piece, split, words};
 

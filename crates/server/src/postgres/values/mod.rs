@@ -9,7 +9,8 @@ mod numeric;
 mod parameters;
 mod text;
 
-pub(super) use parameters::parameter;
+pub(super) use numeric::read as numeric_of_binary;
+pub(super) use parameters::{instant_of_binary, parameter};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;

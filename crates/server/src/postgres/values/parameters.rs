@@ -93,6 +93,22 @@ fn array(values: Vec<ScalarValue>, oid: u32) -> ScalarValue {
     ScalarValue::List(ScalarValue::new_list_nullable(&typed, &data_type))
 }
 
+fn far() -> Unreadable {
+    (
+        "22008",
+        "date or time out of range: it must be from 1677 to 2262".to_owned(),
+    )
+}
+
+/// The nanoseconds since 1970 of an instant in the binary form: microseconds since 2000.
+///
+/// # Errors
+/// When they do not fit 64 bits; infinity does not.
+pub(in crate::postgres) fn instant_of_binary(us: i64) -> Result<i64, Unreadable> {
+    let us = us.checked_add(EPOCH_US);
+    us.and_then(|us| us.checked_mul(1_000)).ok_or_else(far)
+}
+
 fn from_binary(bytes: &[u8], oid: u32) -> Result<ScalarValue, Unreadable> {
     let wrong = || {
         (
@@ -108,22 +124,11 @@ fn from_binary(bytes: &[u8], oid: u32) -> Result<ScalarValue, Unreadable> {
             <$kind>::from_be_bytes(bytes.try_into().map_err(|_| wrong())?)
         };
     }
-    let far = || {
-        (
-            "22008",
-            "date or time out of range: it must be from 1677 to 2262".to_owned(),
-        )
-    };
     let text = || {
         String::from_utf8(bytes.to_vec())
             .map_err(|_| ("22021", "a text parameter is not UTF-8".to_owned()))
     };
-    let instant = || -> Result<i64, Unreadable> {
-        let us = number!(i64);
-        us.checked_add(EPOCH_US)
-            .and_then(|us| us.checked_mul(1_000))
-            .ok_or_else(far)
-    };
+    let instant = || -> Result<i64, Unreadable> { instant_of_binary(number!(i64)) };
     Ok(match oid {
         16 => match bytes {
             [0] => ScalarValue::Boolean(Some(false)),

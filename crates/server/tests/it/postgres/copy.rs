@@ -78,7 +78,7 @@ fn rows_go_out_as_text_and_as_csv() {
         ("COPY cars (nope) TO STDOUT", "E 42703"),
         ("COPY (DELETE FROM cars) TO STDOUT", "E 42601"),
         ("COPY cars TO '/tmp/x'", "E 0A000"),
-        ("COPY cars TO STDOUT BINARY", "E 0A000"),
+        ("COPY cars TO STDOUT (FORMAT xml)", "E 0A000"),
     ] {
         let answer = client.query(sql);
         assert!(answer[0].starts_with(error), "{sql}: {answer:?}");

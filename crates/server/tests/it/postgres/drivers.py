@@ -101,6 +101,29 @@ for binary in (False, True):
             assert "column `v`" in str(e), e
         cur.execute("DELETE FROM written")
 
+# The same in the binary form, whose types must be told.
+with psycopg.connect(where, autocommit=True) as c:
+    cur = c.cursor()
+    start = dt.datetime(2023, 1, 1, tzinfo=utc)
+    with cur.copy("COPY written (time, id, v) FROM STDIN (FORMAT binary)") as copy:
+        copy.set_types(["timestamptz", "text", "float8"])
+        for n in range(3000):
+            copy.write_row((start + dt.timedelta(microseconds=n), "binary\t", None if n == 7 else n / 4))
+    check(cur.rowcount, 3000)
+    with cur.copy("COPY (SELECT time, id, v FROM written WHERE id LIKE 'binary%' ORDER BY time LIMIT 9) TO STDOUT (FORMAT binary)") as copy:
+        copy.set_types(["timestamptz", "text", "float8"])
+        rows = list(copy.rows())
+    check(rows[1], (start + dt.timedelta(microseconds=1), "binary\t", 0.25))
+    check([row[2] for row in rows[6:9]], [1.5, None, 2.0])
+    try:
+        with cur.copy("COPY written (time, id, v) FROM STDIN (FORMAT binary)") as copy:
+            copy.write_row((start, "x", 1))
+        raise AssertionError("it must fail")
+    except psycopg.errors.InvalidBinaryRepresentation as e:
+        assert "row 1: column v" in str(e), e
+    cur.execute("DELETE FROM written WHERE id LIKE 'binary%'")
+    check(cur.rowcount, 3000)
+
 # Instants of nanoseconds fit the binary form, which cuts them, and not the driver's reading of text.
 with psycopg.connect(where, autocommit=True) as c:
     cur = c.cursor(binary=True)

@@ -2,6 +2,7 @@
 
 mod clients;
 mod copy;
+mod copy_binary;
 mod grafana;
 mod protocol;
 mod raw;

@@ -47,6 +47,7 @@ func main() {
 		through(ctx, driver, where)
 	}
 	zone(ctx, where)
+	copies(ctx, where)
 	series(ctx, where)
 	fmt.Println("done")
 }
@@ -153,6 +154,58 @@ func through(ctx context.Context, driver, where string) {
 		code = string(told.Code)
 	}
 	check(code, "42P01")
+}
+
+// Rows in the binary form, as pgx sends them.
+func copies(ctx context.Context, where string) {
+	conn := must(pgx.Connect(ctx, where))
+	defer conn.Close(ctx)
+	must(conn.Exec(ctx, "CREATE TABLE copied (time TIMESTAMP, id TAG, v DOUBLE, n BIGINT, u BIGINT UNSIGNED, ok BOOLEAN, note TEXT, raw BYTEA)"))
+	columns := []string{"time", "id", "v", "n", "u", "ok", "note", "raw"}
+	row := func(i int) []any {
+		row := []any{first.Add(time.Duration(i) * time.Second), "go", float64(i) / 4, int64(-i), int64(i), i%2 == 0, "ä\t", []byte{0, 255}}
+		if i == 7 {
+			for column := 2; column < len(row); column++ {
+				row[column] = nil
+			}
+		}
+		return row
+	}
+	const count = 3000
+	copied := must(conn.CopyFrom(ctx, pgx.Identifier{"public", "copied"}, columns, pgx.CopyFromSlice(count, func(i int) ([]any, error) { return row(i), nil })))
+	check(copied, int64(count))
+	rows := must(conn.Query(ctx, "SELECT time, v, n, u::bigint, ok, note, raw FROM copied ORDER BY time LIMIT 9"))
+	i := 0
+	for rows.Next() {
+		var at time.Time
+		var v *float64
+		var n, u *int64
+		var ok *bool
+		var note *string
+		var raw []byte
+		check(rows.Scan(&at, &v, &n, &u, &ok, &note, &raw), nil)
+		check(at.UTC(), first.Add(time.Duration(i)*time.Second))
+		if i == 7 {
+			check(v == nil && n == nil && u == nil && ok == nil && note == nil && raw == nil, true)
+		} else {
+			check([]any{*v, *n, *u, *ok, *note, raw}, []any{float64(i) / 4, int64(-i), int64(i), i%2 == 0, "ä\t", []byte{0, 255}})
+		}
+		i++
+	}
+	check(rows.Err(), nil)
+	check(i, 9)
+	// A row that does not fit: nothing of the copy is stored, and the session goes on.
+	_, err := conn.CopyFrom(ctx, pgx.Identifier{"copied"}, []string{"id", "v"}, pgx.CopyFromSlice(2, func(i int) ([]any, error) {
+		if i == 1 {
+			return nil, errors.New("no more")
+		}
+		return []any{"late", 1.0}, nil
+	}))
+	check(err != nil, true)
+	var n int64
+	check(conn.QueryRow(ctx, "SELECT count(*) FROM copied").Scan(&n), nil)
+	check(n, int64(count))
+	must(conn.Exec(ctx, "DROP TABLE copied"))
 }
 
 // By the clocks of the client's zone.
