@@ -5,7 +5,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LIMIT } from "../src/lib/loader";
 import { nowInstant } from "../src/lib/time";
-import { counters, launch, open, settled, shoot } from "./browser";
+import { counters, launch, open, settled, shoot, type Counters } from "./browser";
 import { Headwater, sample, type Sample } from "./headwater";
 import { drawnColumns, middle, seconds, state } from "./look";
 
@@ -41,6 +41,14 @@ async function pointAt(page: Page, at: bigint): Promise<void> {
   if (!box || !span) throw new Error("no plot");
   const fraction = Number(at - span.from) / Number(span.to - span.from);
   await page.mouse.move(box.x + 62 + fraction * (box.width - 62 - 16), box.y + box.height / 2);
+}
+
+function tellSteps(how: string, { explorer, loader }: Counters): void {
+  const { steps, stepMsSum, stepMsMax } = explorer;
+  console.log(
+    `${how}, ${steps} steps: until all tiles were there ${(stepMsSum / steps).toFixed(1)} ms on average, ${stepMsMax.toFixed(1)} ms at most; ` +
+      `${loader.requests} requests, ${loader.inFlightMax} at once`,
+  );
 }
 
 test("the first plot comes by itself, soon, with no request to elsewhere", async () => {
@@ -84,14 +92,32 @@ test("zooming from ten years to ten milliseconds by wheel keeps the picture whol
   const values = [10_000, 10_001].map((k) => (20 + 5 * Math.sin(k / 40) + Math.sin(k * 7.3)).toFixed(3));
   const reading = (await page.locator(".reading").first().textContent()) ?? "";
   expect(values.map(Number)).toContain(Number(reading.replace("−", "-")));
-  const { steps, stepMsSum, stepMsMax } = seen.explorer;
-  console.log(
-    `${steps} steps: until all tiles were there ${(stepMsSum / steps).toFixed(1)} ms on average, ${stepMsMax.toFixed(1)} ms at most; ` +
-      `${seen.loader.requests} requests, ${seen.loader.inFlightMax} at once`,
-  );
+  tellSteps("a step whenever the page is at rest", seen);
   expect(problems).toEqual([]);
   await close();
 }, 180_000);
+
+test("zooming by wheel without waiting for anything keeps the picture whole too", async () => {
+  const { page, problems, close } = await open(browser, view([NORTH]));
+  await settled(page);
+  const at = await middle(page);
+  await page.mouse.move(at.x, at.y);
+  const before = seconds(page);
+  for (let step = 0; step < 26; step++) {
+    await page.mouse.wheel(0, -400);
+    await page.waitForTimeout(200);
+  }
+  await settled(page);
+  // How far depends on how many turns of the wheel a busy browser takes for one.
+  expect(seconds(page)).toBeLessThan(before / 2);
+  const seen = await counters(page);
+  expect(seen.explorer.blankFrames).toBe(0);
+  expect(seen.loader.inFlightMax).toBeLessThanOrEqual(LIMIT);
+  expect(seen.loader.failed).toBe(0);
+  tellSteps("a step every 200 ms", seen);
+  expect(problems).toEqual([]);
+  await close();
+}, 60_000);
 
 test("zooming by keys, fast and back, never shows a blank frame", async () => {
   const { page, problems, close } = await open(browser, view([NORTH, WIND]));
