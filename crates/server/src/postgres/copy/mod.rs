@@ -321,7 +321,7 @@ mod tests {
             "WITH (FORMAT 'binary')",
         ];
         for options in binary {
-            let copy = Copy::read(&format!("copy \"t\" (\"a\") from stdin {options};")).unwrap();
+            let copy = Copy::read(&format!("copy \"t\" (\"a\") from stdin {options}")).unwrap();
             let what = table("\"t\"", &["a"]);
             let form = Form::Binary;
             assert_eq!(
