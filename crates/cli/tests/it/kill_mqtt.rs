@@ -9,8 +9,11 @@ use headwater::{ScanSpec, StreamName, ValueRef};
 #[path = "../../../server/tests/it/broker.rs"]
 #[allow(dead_code, reason = "what other tests need")]
 mod broker;
+#[path = "../../../server/tests/it/wait.rs"]
+mod wait;
 
-use broker::{Broker, is_installed, until};
+use broker::{Broker, is_installed};
+use wait::until;
 
 const ROUNDS: u64 = 5;
 const MESSAGES: u64 = 3_000;
