@@ -234,7 +234,7 @@ fn check_ended(table: &Table, times: &[i64], accepting: &mut Accepting) {
                 "the stretch of which only aggregates are kept in table"
             };
             format!(
-                "timestamp {time} lies before {floor}, where {what} `{}` ended: raise the setting before sending older data",
+                "timestamp {time} lies before {floor}, where {what} `{}` ended: what has ended stays so when the setting is raised, so older data need another table",
                 table.name
             )
         });

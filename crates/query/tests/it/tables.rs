@@ -14,12 +14,13 @@ fn a_table_is_made_filled_changed_and_dropped() {
         let lake = Lake::new();
         let create = "CREATE TABLE weather (time TIMESTAMP NOT NULL, station TAG, temp DOUBLE, rain BIGINT, \
                       dry BOOLEAN, note TEXT, raw BYTEA, n BIGINT UNSIGNED) \
-                      WITH (retention = '30d', raw_for = '7d', duplicates = 'keep', leaf_events = 512)";
+                      WITH (retention = '30000d', raw_for = '7000d', duplicates = 'keep', leaf_events = 512)";
+        // What a retention has ended is ended: those of this table end nothing that is inserted below, whenever they are looked at.
         assert_eq!(lake.done(create).await, Done::Created);
         let info = lake.db.tables().remove(0);
         assert_eq!(info.tags, ["station"]);
-        assert_eq!(info.retention, Some(Duration::from_secs(30 * DAY)));
-        assert_eq!(info.raw_for, Some(Duration::from_secs(7 * DAY)));
+        assert_eq!(info.retention, Some(Duration::from_secs(30_000 * DAY)));
+        assert_eq!(info.raw_for, Some(Duration::from_secs(7_000 * DAY)));
         assert_eq!((info.duplicates, info.leaf_events), (Duplicates::Keep, 512));
         assert_eq!(
             lake.rows("DESCRIBE weather").await,
