@@ -8,11 +8,11 @@
 //! Failure: digits that are none, or an odd number of them, are an error of the statement.
 
 use crate::error::Error;
+use crate::renamed::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
@@ -39,12 +39,7 @@ impl AnalyzerRule for HexTexts {
             if !any {
                 return Ok(Transformed::no(plan));
             }
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let expr = expr.transform_up(rewrite)?;
-                Ok(expr.update_data(|expr| name.restore(expr)))
-            })
+            map_expressions(plan, &mut |expr| expr.transform_up(rewrite))
         })?;
         Ok(plan.data)
     }

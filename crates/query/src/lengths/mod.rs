@@ -12,4 +12,4 @@
 mod functions;
 mod rule;
 
-pub(crate) use rule::Lengths;
+pub(crate) use rule::{Lengths, is_comparison};

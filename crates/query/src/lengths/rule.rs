@@ -56,7 +56,8 @@ fn may_be(expr: &Expr) -> bool {
     }
 }
 
-fn is_comparison(operator: Operator) -> bool {
+/// Whether both sides are compared, and nothing else is done with them.
+pub(crate) fn is_comparison(operator: Operator) -> bool {
     matches!(
         operator,
         Operator::Eq

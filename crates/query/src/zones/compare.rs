@@ -3,6 +3,7 @@
 use super::functions::convert;
 use super::of_session;
 use super::read::{WALL, is_wall};
+use crate::lengths::is_comparison;
 use crate::renamed::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -10,7 +11,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::{Between, Cast, InList};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use headwater_wire::zone::Zone;
 
@@ -86,18 +87,4 @@ fn rewrite(mut expr: Expr, schema: &DFSchema, zone: &Zone) -> Transformed<Expr> 
         true => Transformed::yes(expr),
         false => Transformed::no(expr),
     }
-}
-
-fn is_comparison(operator: Operator) -> bool {
-    matches!(
-        operator,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
