@@ -3,6 +3,18 @@
 
 use super::{session, start};
 
+/// Whether a table is in a schema of the search path, as the editor asks.
+const IN_PATH: &str = r#"quote_ident(table_schema) IN (
+          SELECT
+            CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END
+          FROM
+            generate_series(
+              array_lower(string_to_array(current_setting('search_path'),','),1),
+              array_upper(string_to_array(current_setting('search_path'),','),1)
+            ) as i,
+            string_to_array(current_setting('search_path'),',') s
+          )"#;
+
 #[test]
 fn grafana_finds_tables_and_columns() {
     let server = start(|_| {});
@@ -16,27 +28,17 @@ fn grafana_finds_tables_and_columns() {
             .rows("SELECT extversion FROM pg_extension WHERE extname = 'timescaledb'")
             .is_empty()
     );
-    let schema = r#"quote_ident(table_schema) IN (
-          SELECT
-            CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END
-          FROM
-            generate_series(
-              array_lower(string_to_array(current_setting('search_path'),','),1),
-              array_upper(string_to_array(current_setting('search_path'),','),1)
-            ) as i,
-            string_to_array(current_setting('search_path'),',') s
-          )"#;
     let tables = format!(
         "select quote_ident(table_name) as \"table\" from information_schema.tables
     where quote_ident(table_schema) not in ('information_schema', 'pg_catalog', '_timescaledb_cache', '_timescaledb_catalog', '_timescaledb_internal', '_timescaledb_config', 'timescaledb_information', 'timescaledb_experimental')
-      and table_type in ('BASE TABLE', 'VIEW') and {schema}"
+      and table_type in ('BASE TABLE', 'VIEW') and {IN_PATH}"
     );
     let mut found = client.rows(&tables);
     found.sort();
     assert_eq!(found, ["\\\"Odd Name\\\"", "cars"]);
     let columns = format!(
         "select quote_ident(column_name) as \"column\", data_type as \"type\" from information_schema.columns
-    where quote_ident(table_name) = 'cars' and {schema}"
+    where quote_ident(table_name) = 'cars' and {IN_PATH}"
     );
     let found = client.rows(&columns);
     assert!(
@@ -57,22 +59,12 @@ fn grafana_finds_tables_and_columns() {
 fn grafanas_editor_finds_tables_and_columns() {
     let server = start(|_| {});
     let mut client = session(&server);
-    let in_path = r#"quote_ident(table_schema) IN (
-          SELECT
-            CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END
-          FROM
-            generate_series(
-              array_lower(string_to_array(current_setting('search_path'),','),1),
-              array_upper(string_to_array(current_setting('search_path'),','),1)
-            ) as i,
-            string_to_array(current_setting('search_path'),',') s
-          )"#;
     let tables = format!(
-        "SELECT CASE WHEN {in_path} THEN quote_ident(table_name)
+        "SELECT CASE WHEN {IN_PATH} THEN quote_ident(table_name)
            ELSE quote_ident(table_schema) || '.' || quote_ident(table_name) END AS \"table\"
          FROM information_schema.tables
          WHERE quote_ident(table_schema) NOT IN ('information_schema', 'pg_catalog', 'timescaledb_information')
-         ORDER BY CASE WHEN {in_path} THEN 0 ELSE 1 END, 1"
+         ORDER BY CASE WHEN {IN_PATH} THEN 0 ELSE 1 END, 1"
     );
     assert_eq!(client.rows(&tables), ["\\\"Odd Name\\\"", "cars"]);
     for (table, wanted) in [
@@ -87,7 +79,7 @@ fn grafanas_editor_finds_tables_and_columns() {
              WHERE CASE WHEN array_length(parse_ident('{table}'),1) = 2
                THEN quote_ident(table_schema) = (parse_ident('{table}'))[1]
                  AND quote_ident(table_name) = (parse_ident('{table}'))[2]
-               ELSE quote_ident(table_name) = '{table}' AND {in_path}
+               ELSE quote_ident(table_name) = '{table}' AND {IN_PATH}
              END"
         );
         let found = client.rows(&columns);
