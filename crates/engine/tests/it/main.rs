@@ -20,6 +20,7 @@ mod life;
 mod limits;
 mod model;
 mod papers;
+mod pins;
 mod producers;
 mod reader;
 mod repair;
