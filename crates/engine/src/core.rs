@@ -61,6 +61,10 @@ pub(crate) struct Core {
     pub(crate) pin_files: Mutex<PinFiles>,
     /// Partitions with damage, which a rewrite would lose.
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
+    /// Partitions that a rewriting did not change, with the footer they had then.
+    pub(crate) settled: Mutex<std::collections::HashMap<crate::ids::SegmentId, u64>>,
+    /// Nothing is compacted in the background before this moment of the monotonic clock: there was no space for it.
+    pub(crate) compact_from: Mutex<std::time::Duration>,
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }
 

@@ -252,6 +252,8 @@ pub(crate) fn load(
         deletes: AtomicU64::new(0),
         pin_files: Mutex::new(pin_files),
         uncompactable: Mutex::new(HashSet::new()),
+        settled: Mutex::default(),
+        compact_from: Mutex::default(),
         _lock: lock,
         env,
         options,

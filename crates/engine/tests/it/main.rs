@@ -24,5 +24,6 @@ mod pins;
 mod producers;
 mod reader;
 mod repair;
+mod settled;
 mod support;
 mod versions;
