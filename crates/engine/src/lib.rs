@@ -25,6 +25,7 @@ mod memory;
 mod meta;
 mod options;
 mod partitions;
+mod pins;
 mod policy;
 mod read;
 mod recover;

@@ -17,6 +17,7 @@ use crate::life::{ClockGuard, DeleteRecord};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::partitions::PartitionSet;
+use crate::pins::{PinFiles, remove_left_over};
 use crate::policy::{first_analyzer, kept_analyzer};
 use crate::segment::{Cover, Covers, Partition, Store};
 use crate::shard::Shard;
@@ -197,7 +198,11 @@ pub(crate) fn load(
     let (memory, events) = (replayer.memory, replayer.events);
     if is_owner {
         settle_files(&env, &store, &partitions, &mut recovery)?;
+        remove_left_over(&*env.files, &dir)?;
     }
+    // What snapshots keep must not take the space that is reserved for what was acknowledged.
+    let unreserved = reserve.as_ref().map_or(&env.files, |r| r.files());
+    let pin_files = PinFiles::new(Arc::clone(unreserved), &dir);
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
@@ -245,7 +250,10 @@ pub(crate) fn load(
         compacting: Mutex::new(()),
         door: RwLock::new(()),
         deletes: AtomicU64::new(0),
+        pin_files: Mutex::new(pin_files),
         uncompactable: Mutex::new(HashSet::new()),
+        settled: Mutex::default(),
+        compact_from: Mutex::default(),
         _lock: lock,
         env,
         options,

@@ -105,6 +105,11 @@ impl Reserve {
         }
     }
 
+    /// The files without the reserve: for what is not worth its space.
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.files
+    }
+
     /// Gives the space up. False when it is given up already.
     fn release(&self) -> bool {
         let _alone = self.tried.lock();
