@@ -7,7 +7,7 @@
 use crate::care::Reserve;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
-use crate::ids::{Sequence, ShardIndex};
+use crate::ids::{SegmentId, Sequence, ShardIndex, TableId};
 use crate::life::ClockGuard;
 use crate::log::Log;
 use crate::meta::Meta;
@@ -18,9 +18,11 @@ use crate::write::Producers;
 use crate::{Options, Result};
 use headwater_io::{Env, Lock};
 use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 pub(crate) struct Core {
     pub(crate) env: Env,
@@ -57,14 +59,18 @@ pub(crate) struct Core {
     pub(crate) door: RwLock<()>,
     /// Rises when a delete has been put before every shard, and before its record is published.
     pub(crate) deletes: AtomicU64,
-    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock but a shard's `state`.
+    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock but
+    /// a shard's `state`.
     pub(crate) pin_files: Mutex<PinFiles>,
-    /// Partitions with damage, which a rewrite would lose.
-    pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
     /// Partitions that a rewriting did not change, with the footer they had then.
-    pub(crate) settled: Mutex<std::collections::HashMap<crate::ids::SegmentId, u64>>,
-    /// Nothing is compacted in the background before this moment of the monotonic clock: there was no space for it.
-    pub(crate) compact_from: Mutex<std::time::Duration>,
+    pub(crate) settled: Mutex<HashMap<SegmentId, u64>>,
+    /// Nothing is compacted in the background before this moment of the monotonic clock: there was
+    /// no space for it.
+    pub(crate) compact_from: Mutex<Duration>,
+    /// Partitions that are due for aging while rows for them are in memory, and since when (monotonic time).
+    pub(crate) filling: Mutex<HashMap<(TableId, SegmentId), Duration>>,
+    /// Partitions with damage, which a rewrite would lose.
+    pub(crate) uncompactable: Mutex<HashSet<SegmentId>>,
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }
 

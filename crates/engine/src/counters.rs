@@ -37,9 +37,7 @@ const NAMES: [&str; 14] = [
     "flushes",
 ];
 
-/// Kept beside the counters: the wall clock at the last commit, ns since 1970.
-pub(crate) const CLOCK: &str = "clock_ns";
-/// … the day since 1970 UTC of the newest compaction.
+/// Kept beside the counters: the day since 1970 UTC of the newest compaction.
 pub(crate) const COMPACTION_DAY: &str = "compaction_day";
 /// … the bytes written for compaction on that day.
 pub(crate) const COMPACTION_DAY_BYTES: &str = "compaction_day_bytes";

@@ -196,6 +196,7 @@ impl Database {
         };
         // When one cannot be started, dropping `inner` ends the others.
         spawn_workers(&inner.core, &mut inner.threads.lock())?;
+        inner.core.review_all_horizons();
         Ok(Database {
             inner: Arc::new(inner),
         })
@@ -387,7 +388,18 @@ impl Database {
             }
             Ok(table)
         };
-        self.define(name, alter)
+        let info = self.define(name, alter)?;
+        if change.retention.is_none() && change.raw_for.is_none() {
+            return Ok(info);
+        }
+        let Some(table) = core.catalog.table_named(name) else {
+            return Ok(info);
+        };
+        core.apply_life(&table)?;
+        Ok(core
+            .catalog
+            .table_named(name)
+            .map_or(info, |table| table_info(core, &table)))
     }
 
     /// Deletes the events of a range: those written before this call. Later writes to the range stay. It is in force for every
@@ -536,7 +548,8 @@ pub struct TableChange {
     pub leaf_events: Option<u32>,
     /// Another treatment of equal timestamps; only before the first write.
     pub duplicates: Option<Duplicates>,
-    /// Another retention; `Some(None)` = rows are kept for ever. What is gone does not come back.
+    /// Another retention; `Some(None)` = rows are kept for ever. What is removed does not come back; what was left out and is not
+    /// removed yet does.
     pub retention: Option<Option<Duration>>,
     /// Another life of rows before only their aggregates are kept; `Some(None)` = for ever.
     pub raw_for: Option<Option<Duration>>,

@@ -54,6 +54,7 @@ fn table() -> Table {
             raw_ns: None,
             cut: 1_700_000_000_000_000_000,
             aged_to: i64::MIN,
+            aged_most: i64::MIN,
             expires: true,
             dropped: false,
         },
@@ -146,6 +147,31 @@ fn a_table_definition_with_tags() {
     tagged.encode(&mut bytes);
     check("table_with_tags", &bytes);
     assert_eq!(Table::decode(&mut Cursor::new(&bytes)), Ok(tagged));
+}
+
+#[test]
+fn a_definition_of_which_aging_went_back_keeps_how_far_it_was() {
+    for tags in [Vec::new(), vec!["site".to_owned()]] {
+        let back = Table {
+            life: Life {
+                raw_ns: Some(86_400_000_000_000),
+                aged_to: 1_600_000_000_000_000_000,
+                aged_most: 1_900_000_000_000_000_000,
+                ..table().life
+            },
+            tags,
+            ..table()
+        };
+        let mut bytes = Vec::new();
+        back.encode(&mut bytes);
+        if back.tags.is_empty() {
+            check("table_aged_back", &bytes);
+        }
+        assert_eq!(Table::decode(&mut Cursor::new(&bytes)), Ok(back));
+        for len in 0..bytes.len() {
+            assert!(Table::decode(&mut Cursor::new(&bytes[..len])).is_err());
+        }
+    }
 }
 
 #[test]

@@ -320,6 +320,13 @@ impl Core {
                 tracing::warn!(%error, "retention or aging could not go on; it will be tried again");
                 self.wait_for_work();
             }
+            if self.log.check_failure().is_ok()
+                && self.clock_guard.is_to_be_kept(&*self.env.clock)
+                && let Err(error) = step::commit_log_cut(self)
+            {
+                tracing::warn!(%error, "the time could not be committed; it will be tried again");
+                self.wait_for_work();
+            }
             match self.compaction_due_now() {
                 Some((index, id)) if self.log.check_failure().is_ok() => {
                     if !self.compact(index, id) {

@@ -57,7 +57,7 @@ pub struct Options {
     /// A clock that jumps forward by more than this is not believed for a while: retention, aging and expiry wait. Default
     /// 1 day.
     pub clock_jump_max: Duration,
-    /// How long a clock that jumped must be steady before it is believed. Default 1 hour.
+    /// A clock that jumped is believed when new rows bear it out in several stretches of time of this length. Default 1 hour.
     pub clock_settle: Duration,
     /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
     pub log_file_bytes: u64,

@@ -10,7 +10,7 @@
 use crate::care::{Reserve, ReservedFiles};
 use crate::catalog::{Catalog, Definition, StreamRecord, Table};
 use crate::core::{CommitState, Core, Work};
-use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
+use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::life::{ClockGuard, DeleteRecord};
@@ -148,11 +148,9 @@ pub(crate) fn load(
     let saved = meta.counters()?;
     counters.load(&saved);
     let remembered = |name: &str| saved.get(name).copied();
-    let clock_guard = ClockGuard::new(
-        options.clock_jump_max,
-        options.clock_settle,
-        remembered(CLOCK).and_then(|ns| i64::try_from(ns).ok()),
-    );
+    let records: Vec<&PartitionRecord> = partitions.iter().map(|(_, r)| r).collect();
+    let (jump_max, settle) = (options.clock_jump_max, options.clock_settle);
+    let clock_guard = ClockGuard::new(jump_max, settle, &saved, &records);
     let compacted = (
         remembered(COMPACTION_DAY).unwrap_or(0),
         remembered(COMPACTION_DAY_BYTES).unwrap_or(0),
@@ -251,6 +249,7 @@ pub(crate) fn load(
         door: RwLock::new(()),
         deletes: AtomicU64::new(0),
         pin_files: Mutex::new(pin_files),
+        filling: Mutex::new(HashMap::new()),
         uncompactable: Mutex::new(HashSet::new()),
         settled: Mutex::default(),
         compact_from: Mutex::default(),

@@ -12,8 +12,8 @@ use crate::life::Tombstone;
 use crate::memory::{Chunk, StreamMemory};
 use crate::partitions::PartitionSet;
 use crate::pins::{Held, OpenSnapshots, PIN_BYTES, PinFile, Place, Seen};
-use headwater_codec::ClosedRange;
 use headwater_codec::leaf::EncodeHints;
+use headwater_codec::{ClosedRange, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -205,6 +205,18 @@ impl ShardState {
     pub(crate) fn active(&self) -> impl Iterator<Item = (StreamId, &ShardStream)> {
         let all = self.streams.iter().map(|(stream, slot)| (*stream, &**slot));
         all.filter(|(_, slot)| slot.memory.rows() > 0)
+    }
+
+    /// True when memory holds rows of a table in a range.
+    pub(crate) fn has_rows_in(&self, table: TableId, range: &ClosedRange) -> bool {
+        let of_table = self.active().filter(|(_, slot)| slot.table == table);
+        let mut chunks =
+            of_table.flat_map(|(_, slot)| slot.memory.flank.iter().chain(&slot.memory.late));
+        let inside = |time: &i64| range.contains(Timestamp::from_nanos(*time));
+        chunks.any(|chunk| {
+            let times = ClosedRange::nanos(chunk.first_time, chunk.last_time);
+            range.overlaps(&times) && chunk.rows.times.iter().any(inside)
+        })
     }
 
     /// The smallest sequence of an event in memory.

@@ -272,7 +272,7 @@ typedef struct hw_options {
   uint64_t reserve_bytes;
   // A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
   int64_t clock_jump_max_ns;
-  // How long a clock that jumped must be steady before it is believed, ns. Default 1 hour.
+  // A clock that jumped is believed when new rows bear it out in several stretches of this length, ns. Default 1 hour.
   int64_t clock_settle_ns;
 } hw_options;
 

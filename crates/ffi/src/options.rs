@@ -75,7 +75,7 @@ pub struct hw_options {
     pub reserve_bytes: u64,
     /// A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
     pub clock_jump_max_ns: i64,
-    /// How long a clock that jumped must be steady before it is believed, ns. Default 1 hour.
+    /// A clock that jumped is believed when new rows bear it out in several stretches of this length, ns. Default 1 hour.
     pub clock_settle_ns: i64,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Table {
     pub(crate) life: Life,
 }
 
-/// How long a table's rows live, and how far that has gone. Horizons never move back.
+/// How long a table's rows live, and how far that has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     /// Rows older than this go, ns.
@@ -59,6 +59,8 @@ pub(crate) struct Life {
     pub(crate) cut: i64,
     /// Rows before this instant are or will be only aggregates; no more come there.
     pub(crate) aged_to: i64,
+    /// The furthest that "aged to" ever was: what lies before it may be aged, even where rows may come again.
+    pub(crate) aged_most: i64,
     /// Some write carried an expiry.
     pub(crate) expires: bool,
     /// The table is gone; only its number is still taken.
@@ -72,6 +74,7 @@ impl Life {
         raw_ns: None,
         cut: i64::MIN,
         aged_to: i64::MIN,
+        aged_most: i64::MIN,
         expires: false,
         dropped: false,
     };
@@ -79,6 +82,16 @@ impl Life {
     /// The earliest instant at which a row may be written.
     pub(crate) fn floor(&self) -> i64 {
         self.cut.max(self.aged_to)
+    }
+
+    /// There may be aged stretches where rows may be written again.
+    pub(crate) fn aging_went_back(&self) -> bool {
+        self.aged_most > self.aged_to
+    }
+
+    /// Rows of the table are aged, or were.
+    pub(crate) fn ages(&self) -> bool {
+        self.raw_ns.is_some() || self.aged_most > i64::MIN
     }
 
     /// The largest level of a partition: at most an eighth of the shortest life, so that whole partitions can go.
@@ -108,11 +121,15 @@ impl Life {
             let ns = i64::try_from(ns).map_err(|_| cursor.fail("a duration below 2^63 ns"))?;
             Ok(Some(ns).filter(|n| *n > 0))
         };
+        let (retention_ns, raw_ns) = (duration("retention")?, duration("raw life")?);
+        let cut = cursor.i64("retention cut")?;
+        let aged_to = cursor.i64("aged to")?;
         Ok(Life {
-            retention_ns: duration("retention")?,
-            raw_ns: duration("raw life")?,
-            cut: cursor.i64("retention cut")?,
-            aged_to: cursor.i64("aged to")?,
+            retention_ns,
+            raw_ns,
+            cut,
+            aged_to,
+            aged_most: aged_to,
             expires: flags & 1 != 0,
             dropped: flags & 2 != 0,
         })
@@ -148,7 +165,7 @@ pub struct TableInfo {
     pub retention: Option<Duration>,
     /// Rows older than this are removed and leave their aggregates; `None` = never.
     pub raw_for: Option<Duration>,
-    /// Nothing before this instant exists any more, and nothing can be written there.
+    /// Nothing before this instant is found, and nothing can be written there. It goes back when the retention is raised.
     pub cut: Option<Timestamp>,
     /// No rows can be written before this instant: it is, or will shortly be, known by its aggregates only.
     pub aged_to: Option<Timestamp>,
@@ -197,9 +214,10 @@ impl TableSpec {
     }
 }
 
-/// Version 1 had no lives; version 3 is written where tags are declared.
+/// Version 1 had no lives; version 3 is written where tags are declared, version 4 where aging has gone back.
 const VERSION: u8 = 2;
 const VERSION_WITH_TAGS: u8 = 3;
+const VERSION_AGED_BACK: u8 = 4;
 
 impl Table {
     pub(crate) fn field_id(&self, name: &str) -> Option<FieldId> {
@@ -216,11 +234,13 @@ impl Table {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(if self.tags.is_empty() {
-            VERSION
-        } else {
-            VERSION_WITH_TAGS
-        });
+        let went_back = self.life.aging_went_back();
+        let version = match (went_back, self.tags.is_empty()) {
+            (true, _) => VERSION_AGED_BACK,
+            (false, true) => VERSION,
+            (false, false) => VERSION_WITH_TAGS,
+        };
+        out.put_u8(version);
         out.put_varint(u64::from(self.id.0));
         out.put_prefixed(self.name.as_bytes());
         out.put_u8(match self.duplicates {
@@ -234,11 +254,14 @@ impl Table {
             out.put_prefixed(field.name.as_bytes());
         }
         self.life.encode(out);
-        if !self.tags.is_empty() {
+        if version >= VERSION_WITH_TAGS {
             out.put_varint(self.tags.len() as u64);
             for tag in &self.tags {
                 out.put_prefixed(tag.as_bytes());
             }
+        }
+        if went_back {
+            out.put_i64(self.life.aged_most);
         }
     }
 
@@ -255,8 +278,8 @@ impl Table {
 
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Table, DecodeError> {
         let version = cursor.u8("table version")?;
-        if !(1..=VERSION_WITH_TAGS).contains(&version) {
-            return Err(cursor.fail("table definition version 1 to 3"));
+        if !(1..=VERSION_AGED_BACK).contains(&version) {
+            return Err(cursor.fail("table definition version 1 to 4"));
         }
         let id = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
         let name = cursor.text("table name")?.to_owned();
@@ -278,17 +301,20 @@ impl Table {
                 field_type,
             });
         }
-        let life = if version == 1 {
+        let mut life = if version == 1 {
             Life::FOREVER
         } else {
             Life::decode(cursor)?
         };
         let mut tags = Vec::new();
-        if version == VERSION_WITH_TAGS {
+        if version >= VERSION_WITH_TAGS {
             let count = cursor.varint_up_to(cursor.remaining() as u64, "tag count")?;
             for _ in 0..count {
                 tags.push(cursor.text("tag name")?.to_owned());
             }
+        }
+        if version == VERSION_AGED_BACK {
+            life.aged_most = cursor.i64("furthest aged to")?.max(life.aged_to);
         }
         Ok(Table {
             id: TableId(id as u32),

@@ -1,17 +1,17 @@
-//! Retention and aging: moves the horizons of tables as time goes by.
+//! Retention and aging: moves the horizons of tables as time goes by, and back when they went too far.
 //!
-//! Invariants: a horizon is in the log before anything is removed; it never moves back; rows are removed by whole partitions,
-//! and until then readers leave those before the cut out themselves.
-//! A clock that jumps is not believed at once ([`ClockGuard`]), since what it would remove cannot be brought back.
+//! Invariants: a horizon is in the log before anything is removed or aged behind it; it lies where the believed instant and the
+//! table's setting put it, or before, and goes back to there when either has changed; rows are removed by whole partitions, and
+//! until then readers leave those before the cut out themselves, so that they are there again when it goes back. A partition is
+//! aged only while all of it lies before "aged to", and "aged to" goes back only while no partition is being rewritten.
+//! What time it is for this says [`super::ClockGuard`].
 
-use crate::Result;
 use crate::catalog::{Life, Table, level_below};
 use crate::core::Core;
 use crate::ids::{SegmentId, ShardIndex};
 use crate::step;
+use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Level, Timestamp};
-use headwater_io::Clock;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,75 +19,35 @@ use std::time::Duration;
 /// The cut moves in steps of at most this part of the retention.
 const STEPS_PER_RETENTION: i64 = 32;
 
-/// Says what time it is once the clock has not jumped forward for a while.
-#[derive(Debug)]
-pub(crate) struct ClockGuard {
-    jump_max: Duration,
-    settle: Duration,
-    state: Mutex<GuardState>,
+/// A partition that is due for aging waits so long at most while rows for it come.
+const FILLING_MAX: Duration = Duration::from_secs(3600);
+
+/// Where the cut of a table belongs: the instant itself, and the last step at or before it.
+fn cut_at(life: &Life, now: i64) -> (i64, i64) {
+    let Some(retention) = life.retention_ns else {
+        return (i64::MIN, i64::MIN);
+    };
+    let oldest = now.saturating_sub(retention);
+    let level = Level::clamped(level_below(retention / STEPS_PER_RETENTION));
+    let bucket = level.bucket_of(Timestamp::from_nanos(oldest));
+    (oldest, level.bucket_span(bucket).first.as_nanos())
 }
 
-#[derive(Debug, Default)]
-struct GuardState {
-    /// Wall clock at the last look, and monotonic time then; before the first look, what the metadata remember.
-    wall: Option<i64>,
-    monotonic: Option<Duration>,
-    believed: Option<i64>,
-    /// Not believed before this monotonic time.
-    distrusted_until: Duration,
+/// How far a table's rows may be aged.
+fn age_at(life: &Life, now: i64) -> i64 {
+    life.raw_ns.map_or(i64::MIN, |raw| now.saturating_sub(raw))
 }
 
-impl ClockGuard {
-    /// `remembered` is the wall clock when the database was last written to.
-    pub(crate) fn new(jump_max: Duration, settle: Duration, remembered: Option<i64>) -> ClockGuard {
-        ClockGuard {
-            jump_max,
-            settle,
-            state: Mutex::new(GuardState {
-                wall: remembered,
-                ..GuardState::default()
-            }),
-        }
+/// Puts horizons back that lie after where they belong.
+fn take_back(life: &mut Life, now: i64) {
+    let (oldest, cut) = cut_at(life, now);
+    if life.cut > oldest {
+        life.cut = cut;
     }
-
-    /// The newest instant that was believed; before there was one, the clock's.
-    pub(crate) fn believed(&self, clock: &dyn Clock) -> Timestamp {
-        if let Some(now) = self.now(clock) {
-            return now;
-        }
-        let state = self.state.lock();
-        state
-            .believed
-            .map_or_else(|| clock.now(), Timestamp::from_nanos)
-    }
-
-    /// The time, unless the clock has jumped forward lately.
-    pub(crate) fn now(&self, clock: &dyn Clock) -> Option<Timestamp> {
-        let (wall, monotonic) = (clock.now(), clock.monotonic());
-        let mut state = self.state.lock();
-        let passed = state
-            .monotonic
-            .map_or(Duration::ZERO, |m| monotonic.saturating_sub(m));
-        if let Some(before) = state.wall {
-            let moved = i128::from(wall.as_nanos()) - i128::from(before);
-            let jumped = moved - passed.as_nanos() as i128;
-            if jumped > self.jump_max.as_nanos() as i128 {
-                tracing::warn!(
-                    seconds = (jumped / 1_000_000_000) as i64,
-                    "the clock jumped forward: nothing is outlived until it has been steady for {:?}",
-                    self.settle
-                );
-                state.distrusted_until = monotonic + self.settle;
-                state.believed = state.believed.max(Some(before));
-            }
-        }
-        state.wall = Some(wall.as_nanos());
-        state.monotonic = Some(monotonic);
-        let believed = monotonic >= state.distrusted_until;
-        if believed {
-            state.believed = Some(wall.as_nanos());
-        }
-        believed.then_some(wall)
+    let aged = age_at(life, now);
+    if life.aged_to > aged {
+        life.aged_most = life.aged_most.max(life.aged_to);
+        life.aged_to = aged;
     }
 }
 
@@ -95,18 +55,29 @@ impl Core {
     /// Moves the horizons of all tables to where they belong now, and ages what is due. True when anything changed.
     pub(crate) fn move_horizons(&self) -> Result<bool> {
         let lives = |t: &Arc<Table>| {
-            t.life.retention_ns.is_some() || t.life.raw_ns.is_some() || t.life.expires
+            let life = &t.life;
+            life.retention_ns.is_some()
+                || life.raw_ns.is_some()
+                || life.expires
+                || life.floor() > i64::MIN
         };
         let all = self.catalog.tables();
         let tables: Vec<&Arc<Table>> = all.iter().filter(|t| lives(t)).collect();
         if tables.is_empty() {
             return Ok(false);
         }
-        let Some(now) = self.clock_guard.now(&*self.env.clock) else {
-            return Ok(false);
-        };
+        let moment = self.clock_guard.look(&*self.env.clock);
+        if moment.is_doubted() {
+            let holds = |t: &&Arc<Table>| self.holds_anything(t);
+            let mut holding = tables.iter().copied().filter(holds).peekable();
+            if holding.peek().is_some() && holding.all(|t| moment.is_borne_out(t.id)) {
+                self.clock_guard.settle(&*self.env.clock);
+            }
+        }
         let mut changed = false;
         for table in tables {
+            let now = moment.of(table.id);
+            changed |= self.take_horizons_back(table, now)?;
             changed |= self.move_cut(table, now)?;
             changed |= self.age(table, now)?;
             changed |= self.remove_expired(table, now)?;
@@ -114,44 +85,113 @@ impl Core {
         Ok(changed)
     }
 
-    fn move_cut(&self, table: &Table, now: Timestamp) -> Result<bool> {
-        let Some(retention) = table.life.retention_ns else {
-            return Ok(false);
-        };
-        let oldest = Timestamp::from_nanos(now.as_nanos().saturating_sub(retention));
-        let level = Level::clamped(level_below(retention / STEPS_PER_RETENTION));
-        let cut = level.bucket_span(level.bucket_of(oldest)).first.as_nanos();
-        if cut <= table.life.cut {
+    fn holds_anything(&self, table: &Table) -> bool {
+        self.shards.iter().any(|shard| {
+            let state = shard.state.lock();
+            !state.partitions.of(table.id).is_empty()
+                || state.active().any(|(_, slot)| slot.table == table.id)
+        })
+    }
+
+    fn move_cut(&self, table: &Table, now: i64) -> Result<bool> {
+        let moved = self.set_cut(table, now)?;
+        if moved {
+            self.sweep_all()?;
+        }
+        Ok(moved)
+    }
+
+    /// Moves the cut ahead to where it belongs; what lies before it is left out by readers from then on, and waits to be removed.
+    fn set_cut(&self, table: &Table, now: i64) -> Result<bool> {
+        if cut_at(&table.life, now).1 <= table.life.cut {
             return Ok(false);
         }
-        self.set_horizon(table, |life| life.cut = life.cut.max(cut))?;
-        tracing::debug!(table = table.name, cut, "moved the retention cut");
+        // By the retention that is in force then: it may be longer by now.
+        self.set_horizon(table, |life| life.cut = life.cut.max(cut_at(life, now).1))?;
+        tracing::debug!(table = table.name, "moved the retention cut");
         for shard in &self.shards {
             shard.state.lock().ending = true;
         }
-        self.sweep_all()?;
         Ok(true)
+    }
+
+    /// Moves the horizons of a table back to where they belong, if they lie after it. True when they did.
+    fn take_horizons_back(&self, table: &Table, now: i64) -> Result<bool> {
+        let mut life = table.life;
+        take_back(&mut life, now);
+        if life == table.life {
+            return Ok(false);
+        }
+        // A partition that is being aged just now was before "aged to" when that began, and nothing may come to it meanwhile.
+        let aging = if life.aged_to < table.life.aged_to {
+            let held = self.compacting.try_lock_for(self.options.busy_timeout);
+            Some(held.ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Busy,
+                    format!(
+                        "rows of table `{}` are being aged just now: try again",
+                        table.name
+                    ),
+                )
+            })?)
+        } else {
+            None
+        };
+        self.set_horizon(table, |life| take_back(life, now))?;
+        drop(aging);
+        tracing::info!(
+            table = table.name,
+            "retention or aging went back to where the clock and the settings put it"
+        );
+        Ok(true)
+    }
+
+    /// Puts a changed retention or aging into force for readers and writers; what it removes waits for workers.
+    pub(crate) fn apply_life(&self, table: &Table) -> Result<()> {
+        let now = self.clock_guard.look(&*self.env.clock).of(table.id);
+        self.take_horizons_back(table, now)?;
+        if self.set_cut(table, now)? {
+            let _held = self.work.lock.lock();
+            self.work.wanted.notify_all();
+        }
+        Ok(())
+    }
+
+    /// At an opening: the clock may have been put right meanwhile.
+    pub(crate) fn review_all_horizons(&self) {
+        for table in self.catalog.tables().iter() {
+            if table.life.floor() > i64::MIN
+                && let Err(error) = self.review_horizons(table)
+            {
+                tracing::warn!(table = table.name, %error, "retention and aging stay as they were");
+            }
+        }
+    }
+
+    /// As the clock and the settings are now: for whoever would be refused otherwise. True when horizons went back.
+    pub(crate) fn review_horizons(&self, table: &Table) -> Result<bool> {
+        let now = self.clock_guard.look(&*self.env.clock).of(table.id);
+        self.take_horizons_back(table, now)
     }
 
     /// Puts a moved horizon into the log and waits until it is as durable as the database promises.
     fn set_horizon(&self, table: &Table, set: impl FnOnce(&mut Life)) -> Result<()> {
         let defined = {
             let _door = self.door.write();
-            let change = |_, old: Option<&Table>| {
-                let mut new = old.unwrap_or(table).clone();
-                // Dropped and made again meanwhile: its successor has a life of its own.
-                if new.id == table.id && !new.life.dropped {
-                    set(&mut new.life);
-                }
-                Ok(new)
+            // Dropped, and perhaps made again: its successor has a life of its own.
+            let Some(known) = self.catalog.table_named(&table.name) else {
+                return Ok(());
             };
-            if self
-                .catalog
-                .table_named(&table.name)
-                .is_none_or(|t| t.id != table.id)
-            {
+            if known.id != table.id || known.life.dropped {
                 return Ok(());
             }
+            let change = |_, old: Option<&Table>| {
+                let mut new = old.filter(|t| t.id == table.id).cloned().ok_or_else(|| {
+                    Error::internal("a table was dropped while the door was held")
+                })?;
+                set(&mut new.life);
+                Ok(new)
+            };
             self.catalog
                 .define_table(&table.name, change, |t| self.log_table(t))?
         };
@@ -161,21 +201,19 @@ impl Core {
         }
     }
 
-    /// The time, as far as the clock is believed.
-    pub(crate) fn trusted_now(&self) -> Option<i64> {
-        self.clock_guard
-            .now(&*self.env.clock)
-            .map(Timestamp::as_nanos)
+    /// The instant by which a table's data end.
+    pub(crate) fn now_for(&self, table: crate::ids::TableId) -> i64 {
+        self.clock_guard.look(&*self.env.clock).of(table)
     }
 
     /// Removes partitions in which every value has expired.
-    fn remove_expired(&self, table: &Table, now: Timestamp) -> Result<bool> {
+    fn remove_expired(&self, table: &Table, now: i64) -> Result<bool> {
         let mut found = false;
         for shard in &self.shards {
             let mut state = shard.state.lock();
             let expired = state.partitions.of(table.id).iter().any(|p| {
                 let end = p.record.expires_last;
-                end.is_some_and(|end| end <= now.as_nanos()) && !state.busy.contains(&p.id())
+                end.is_some_and(|end| end <= now) && !state.busy.contains(&p.id())
             });
             state.ending |= expired;
             found |= expired;
@@ -186,25 +224,26 @@ impl Core {
         Ok(found)
     }
 
-    fn age(&self, table: &Table, now: Timestamp) -> Result<bool> {
-        let Some(raw) = table.life.raw_ns else {
-            return Ok(false);
-        };
-        let horizon = now.as_nanos().saturating_sub(raw);
-        let due = self.to_age(table, horizon);
+    /// Ages the partitions that are due. What is aged is decided once: partitions that come to be meanwhile are due the next time.
+    fn age(&self, table: &Table, now: i64) -> Result<bool> {
+        let due = self.to_age(table, age_at(&table.life, now));
         let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
             return Ok(false);
         };
         if aged_to > table.life.aged_to {
-            self.set_horizon(table, |life| life.aged_to = life.aged_to.max(aged_to))?;
+            self.set_horizon(table, |life| {
+                let aged_to = aged_to.min(age_at(life, now));
+                life.aged_to = life.aged_to.max(aged_to);
+                life.aged_most = life.aged_most.max(life.aged_to);
+            })?;
         }
         // What is in memory belongs to the rows that are aged; no more of it can come.
         self.store_all()?;
         let mut aged = false;
-        for (index, id, _) in self.to_age(table, horizon) {
+        for (index, id, _) in due {
             match step::age_partition(self, index, id) {
                 Ok(done) => aged |= done,
-                Err(error) if error.kind() == crate::ErrorKind::Corrupt => {
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
                     tracing::warn!(segment = id.0, %error, "a damaged partition keeps its rows");
                     self.uncompactable.lock().insert(id);
                 }
@@ -214,10 +253,14 @@ impl Core {
         Ok(aged)
     }
 
-    /// Partitions that end before an instant and still hold rows, each with the first instant behind it.
+    /// Partitions that end before an instant and still hold rows, each with the first instant behind it; without those that old
+    /// data are being brought into, which would be refused from then on, for a while.
     fn to_age(&self, table: &Table, horizon: i64) -> Vec<(ShardIndex, SegmentId, i64)> {
         let mut out = Vec::new();
         let uncompactable = self.uncompactable.lock().clone();
+        let monotonic = self.env.clock.monotonic();
+        let mut filling = self.filling.lock();
+        let mut still = Vec::new();
         for (index, shard) in (0u16..).zip(&self.shards) {
             let state = shard.state.lock();
             for partition in state.partitions.of(table.id) {
@@ -225,11 +268,22 @@ impl Core {
                 let last = record.span().last.as_nanos();
                 let idle = !state.busy.contains(&partition.id())
                     && !uncompactable.contains(&partition.id());
-                if last < horizon && !record.aged && idle {
-                    out.push((ShardIndex(index), partition.id(), last.saturating_add(1)));
+                if last >= horizon || record.events == 0 || !idle {
+                    continue;
                 }
+                if state.has_rows_in(table.id, &record.span()) {
+                    let key = (table.id, partition.id());
+                    let since = filling.get(&key).copied().unwrap_or(monotonic);
+                    still.push((key, since));
+                    if monotonic.saturating_sub(since) < FILLING_MAX {
+                        continue;
+                    }
+                }
+                out.push((ShardIndex(index), partition.id(), last.saturating_add(1)));
             }
         }
+        filling.retain(|(of, _), _| *of != table.id);
+        filling.extend(still);
         out
     }
 
@@ -278,46 +332,5 @@ impl Core {
                     .wait_for(&mut held, left.min(Duration::from_millis(500)));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use headwater_io::ManualClock;
-
-    #[test]
-    fn a_clock_that_jumps_is_not_believed_until_it_is_steady() {
-        let day = Duration::from_secs(86_400);
-        let clock = ManualClock::new(Timestamp::from_nanos(1_700_000_000_000_000_000));
-        let guard = ClockGuard::new(day, Duration::from_secs(3600), None);
-        assert_eq!(guard.now(&clock), Some(clock.now()));
-        clock.advance(day * 3);
-        assert_eq!(
-            guard.now(&clock),
-            Some(clock.now()),
-            "time passed, nothing jumped"
-        );
-        clock.set(Timestamp::from_nanos(4_000_000_000_000_000_000));
-        assert_eq!(guard.now(&clock), None);
-        clock.advance(Duration::from_secs(3000));
-        assert_eq!(guard.now(&clock), None);
-        clock.set(Timestamp::from_nanos(1_700_300_000_000_000_000));
-        clock.advance(Duration::from_secs(700));
-        assert_eq!(guard.now(&clock), Some(clock.now()), "put right again");
-    }
-
-    #[test]
-    fn a_jump_while_nobody_looked_is_noticed_too() {
-        let clock = ManualClock::new(Timestamp::from_nanos(4_000_000_000_000_000_000));
-        let remembered = Some(1_700_000_000_000_000_000);
-        let guard = ClockGuard::new(
-            Duration::from_secs(86_400),
-            Duration::from_secs(60),
-            remembered,
-        );
-        assert_eq!(guard.now(&clock), None);
-        clock.advance(Duration::from_secs(61));
-        assert_eq!(guard.now(&clock), Some(clock.now()));
     }
 }

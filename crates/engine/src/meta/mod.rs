@@ -65,7 +65,7 @@ pub(crate) struct MetaChange {
     pub(crate) removed: Vec<SegmentId>,
     pub(crate) next_segment: u64,
     pub(crate) log_first_generation: u64,
-    pub(crate) counters: Vec<(&'static str, u64)>,
+    pub(crate) counters: Vec<(String, u64)>,
     pub(crate) producers: Vec<crate::write::SavedProducer>,
     /// What shards know of late events.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
@@ -557,7 +557,9 @@ impl Meta {
             }
             let mut counters = transaction.open_table(COUNTERS).map_err(Error::meta)?;
             for (name, value) in &change.counters {
-                counters.insert(*name, *value).map_err(Error::meta)?;
+                counters
+                    .insert(name.as_str(), *value)
+                    .map_err(Error::meta)?;
             }
         }
         if !change.analyzers.is_empty() {

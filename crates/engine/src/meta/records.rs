@@ -45,6 +45,28 @@ impl PartitionRecord {
         self.events == 0 && !self.aged
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_nothing() -> PartitionRecord {
+        PartitionRecord {
+            table: TableId(0),
+            shard: ShardIndex(0),
+            level: Level::MIN,
+            bucket: 0,
+            committed_bytes: 0,
+            footer_offset: 0,
+            footer_bytes: 0,
+            sequence: Sequence(0),
+            events: 0,
+            live_bytes: 0,
+            groups: 0,
+            leaves: 0,
+            late_runs: 0,
+            aged: false,
+            expires_first: None,
+            expires_last: None,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         out.put_varint(u64::from(self.table.0));

@@ -273,7 +273,6 @@ fn info(view: &StreamView) -> Result<StreamInfo> {
                     extent.add(span.intersect(&partition.record.span()), 0);
                 }
             }
-            continue;
         }
         for leaf in state.main.iter().chain(state.late.iter().flatten()) {
             if !hidden.swallows(&leaf.range()) {

@@ -10,6 +10,7 @@ use super::visit::{self, RowBlock};
 use crate::catalog::{Table, Tables, decode_stream_key, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId};
+use crate::life::Moment;
 use crate::memory::Chunk;
 use crate::pins::{Held, Seen};
 use crate::shard::{Shard, ShardSnapshot};
@@ -26,8 +27,8 @@ pub struct Snapshot {
     sequence: Sequence,
     shards: Vec<ShardSnapshot>,
     tables: Arc<Tables>,
-    /// What expires up to this instant is gone.
-    now: i64,
+    /// When values of tables expire: which have. `None` = none does.
+    now: Option<Moment>,
     /// The number of changes to definitions that it sees; `None` when there was one while it was opened.
     definitions: Option<u64>,
 }
@@ -63,11 +64,9 @@ impl Snapshot {
                 state.snapshots.tell(seen.version, sequence);
             }
             let tables = core.catalog.tables();
-            let now = if tables.expire {
-                core.clock_guard.believed(&*core.env.clock).as_nanos()
-            } else {
-                i64::MIN
-            };
+            let now = tables
+                .expire
+                .then(|| core.clock_guard.look(&*core.env.clock));
             let snapshot = Snapshot {
                 core: Arc::clone(&core),
                 sequence,
@@ -233,7 +232,10 @@ impl Snapshot {
             sequence: self.sequence,
             partitions: Arc::clone(&seen.partitions),
             chunks: remaining(chunks, table, &deletes),
-            now: table.life.expires.then_some(self.now),
+            now: match &self.now {
+                Some(now) if table.life.expires => Some(now.of(table.id)),
+                _ => None,
+            },
             table: Arc::clone(table),
             stream,
             deletes,

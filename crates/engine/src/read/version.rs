@@ -22,7 +22,8 @@ use std::sync::atomic::Ordering;
 pub struct DataVersion {
     /// A keyed hash of what the range is made of.
     pub number: u64,
-    /// No write can change the range any more: it lies before what the table takes. Deletes, retention and drops still can.
+    /// No write can change the range: it lies before what the table takes. Deletes, retention and drops still can, and writes can
+    /// again when retention or aging goes back.
     pub is_closed: bool,
 }
 

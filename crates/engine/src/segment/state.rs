@@ -38,9 +38,10 @@ impl StreamState {
                 .sum::<u64>()
     }
 
-    /// True when the rows have gone and left their buckets.
+    /// True when the rows have gone and left their buckets. What comes beside them is in late runs only: it is counted in no
+    /// bucket.
     pub(crate) fn is_aged(&self) -> bool {
-        self.main.is_empty() && self.late.is_empty() && !self.blocks.is_empty()
+        self.main.is_empty() && !self.blocks.is_empty()
     }
 
     /// Newest time in the main run.
@@ -189,7 +190,7 @@ impl Sums {
         self.events == 0 && self.live_bytes == 0
     }
 
-    /// True when the rows have gone and left their buckets.
+    /// True when all rows have gone and some left their buckets.
     pub(crate) fn is_aged(&self) -> bool {
         self.events == 0 && self.live_bytes > 0
     }

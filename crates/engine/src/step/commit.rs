@@ -6,7 +6,7 @@
 
 use super::write::Written;
 use crate::core::Core;
-use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES};
+use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::MetaChange;
 use crate::shard::Shard;
@@ -33,7 +33,7 @@ impl Core {
     }
 
     /// The counters as of a step: events still in memory are counted again when the log is replayed.
-    fn saved_counters(&self, written: &[Written]) -> Vec<(&'static str, u64)> {
+    fn saved_counters(&self, written: &[Written]) -> Vec<(String, u64)> {
         let in_memory: usize = self
             .shards
             .iter()
@@ -49,13 +49,10 @@ impl Core {
             *accepted = accepted.saturating_sub(waiting);
         }
         let (day, bytes) = *self.compacted.lock();
-        let now = self.env.clock.now().as_nanos().max(0).unsigned_abs();
-        saved.extend([
-            (CLOCK, now),
-            (COMPACTION_DAY, day),
-            (COMPACTION_DAY_BYTES, bytes),
-        ]);
-        saved
+        saved.extend([(COMPACTION_DAY, day), (COMPACTION_DAY_BYTES, bytes)]);
+        let counters = saved.into_iter().map(|(name, n)| (name.to_owned(), n));
+        let clock = self.clock_guard.to_keep(&*self.env.clock);
+        counters.chain(clock).collect()
     }
 }
 

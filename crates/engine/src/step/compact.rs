@@ -1,18 +1,21 @@
 //! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it outgrew its size.
 //!
-//! Invariants: the new segments hold exactly the old one's rows; covers that replay may still need go with them; while it
-//! runs the partition takes no groups (it is marked busy), and the swap is one commit. Every reason for a rewriting is gone when
-//! it is done, by what the new records say: a split narrows spans, the other reasons need more than one group or an expiry that
-//! has passed. So nothing is rewritten twice without new groups, also over restarts; should it come otherwise, [`settle`] notes it.
+//! Invariants: the new segments hold exactly the old one's rows, and the buckets of rows that have gone
+//! ([`super::carried`]); covers that replay may still need go with them; while it runs the partition takes no
+//! groups (it is marked busy), and the swap is one commit. Every reason for a rewriting is gone when it is done,
+//! by what the new records say: a split narrows spans, the other reasons need more than one group or an expiry
+//! that has passed. So nothing is rewritten twice without new groups, also over restarts; should it come
+//! otherwise, [`settle`] notes it.
 //! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the partition stays as it is.
 
+use super::carried;
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::{Destination, LeafCutter, SharedLeaves};
-use super::stream_op::last_row;
+use super::stream_op::{OpOutput, last_row};
 use super::write::{
     RemoveUnlessKept, Written, attach_keys, attach_shared, discard, expiry, open_group, record,
 };
-use crate::catalog::Table;
+use crate::catalog::{Life, Table};
 use crate::core::Core;
 use crate::counters::{Cause, Counters};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
@@ -26,7 +29,7 @@ use crate::segment::{
     ChangedPages, Cover, Covers, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces,
     SegmentHeader, SegmentState, StreamDelta, StreamState,
 };
-use crate::shard::Shard;
+use crate::shard::{Shard, ShardState};
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
 use headwater_codec::{ClosedRange, Level, Rows};
@@ -56,7 +59,8 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
         return true;
     }
     if thorough {
-        return record.groups > 1 || record.late_runs > 0;
+        // One group has late runs only beside buckets whose rows have gone, where they stay.
+        return record.groups > 1;
     }
     let leaf_events = u64::from(table.leaf_events);
     let dead = record.committed_bytes.saturating_sub(record.live_bytes);
@@ -92,12 +96,12 @@ fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
         Some(last) => first.saturating_add(last.saturating_sub(first) / 2),
         None => return false,
     };
-    core.trusted_now().is_some_and(|now| due <= now)
+    due <= core.now_for(record.table)
 }
 
 /// What a rewriting is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Purpose {
+pub(super) enum Purpose {
     Compaction,
     /// The rows go, their buckets stay.
     Aging,
@@ -123,12 +127,19 @@ fn rewrite_partition(
     let shard = core.shard(index)?;
     let partition = {
         let _step = shard.stepping.lock();
-        let mut state = shard.state.lock();
-        let found = state.partitions.all().find(|p| p.id() == id).cloned();
+        let found = {
+            let state = shard.state.lock();
+            state.partitions.all().find(|p| p.id() == id).cloned()
+        };
         // Of what is empty a sweep takes care: there is nothing to rewrite.
         let Some(partition) = found.filter(|p| !p.record.is_empty()) else {
             return Ok(false);
         };
+        let life = core.catalog.table(partition.record.table).map(|t| t.life);
+        let mut state = shard.state.lock();
+        if purpose == Purpose::Aging && !life.is_some_and(|l| may_age(&l, &state, &partition)) {
+            return Ok(false);
+        }
         if !state.busy.insert(id) {
             return Ok(false);
         }
@@ -137,6 +148,13 @@ fn rewrite_partition(
     let result = rewrite(core, index, &partition, purpose);
     shard.state.lock().busy.remove(&id);
     result.map(|()| true)
+}
+
+/// True when no rows can come to a partition any more, and none wait for it in memory. "Aged to" goes back only while nothing is
+/// rewritten.
+fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
+    let span = partition.record.span();
+    span.last.as_nanos() < life.aged_to && !state.has_rows_in(partition.record.table, &span)
 }
 
 fn rewrite(
@@ -154,7 +172,21 @@ fn rewrite(
     let committed_generation = core.commit.lock().log_generation;
     let still_in_log = core.log.sequence_before(committed_generation);
     let spans = match purpose {
-        Purpose::Compaction => target_spans(core, &table, partition, &state)?,
+        Purpose::Compaction => {
+            let spans = target_spans(core, &table, partition, &state)?;
+            if let [_, part, ..] | [part] = &*spans
+                && part.level < partition.record.level
+                && carried::is_wider_than(core, &table, partition, &state, part.level)?
+            {
+                tracing::info!(
+                    segment = partition.id().0,
+                    "a partition stays whole: buckets whose rows have gone are wider than its parts would be"
+                );
+                core.uncompactable.lock().insert(partition.id());
+                return Ok(());
+            }
+            spans
+        }
         Purpose::Aging => vec![Span {
             level: partition.record.level,
             bucket: partition.record.bucket,
@@ -268,7 +300,11 @@ fn target_spans(
     if !too_large && !is_too_wide(table, own.level) {
         return Ok(vec![own]);
     }
+    let gone = carried::spans(core, table, partition, state)?;
     let holds = |range: &ClosedRange| -> Result<bool> {
+        if gone.iter().any(|span| span.overlaps(range)) {
+            return Ok(true);
+        }
         for number in state.pages() {
             let found = core.store.page(state, number)?.iter().any(|(_, s)| {
                 let mut leaves = s.main.iter().chain(s.late.iter().flatten());
@@ -325,13 +361,14 @@ impl Job<'_> {
             level: span.level,
             bucket: span.bucket,
         };
-        let now = table.life.expires.then(|| core.trusted_now()).flatten();
+        let now = table.life.expires.then(|| core.now_for(table.id));
         let (mut group, file) = open_group(core, id, None, &header)?;
         let guard = RemoveUnlessKept::new(&file, true);
         let mut hints = EncodeHints::thorough();
         let mut shared = SharedLeaves::new(table.leaf_events as usize);
         let range = span.range();
         let mut deltas: Vec<StreamDelta> = Vec::new();
+        let mut carries = false;
         let sequence: Sequence = old.record.sequence;
         let mut next = core.store.new_state(id);
         let mut finished: Option<FinishedGroup> = None;
@@ -371,13 +408,19 @@ impl Job<'_> {
                     purpose,
                     now,
                 };
-                let rows = rewriting.stream(
-                    &stream_state,
-                    &mut group,
-                    &mut hints,
-                    &mut shared,
-                    &mut delta,
-                )?;
+                let mut out = OpOutput {
+                    group: &mut group,
+                    hints: &mut hints,
+                    shared: &mut shared,
+                };
+                let carried = rewriting.carried(&stream_state)?;
+                carries |= carried.is_some();
+                let rows = match carried {
+                    Some(buckets) => {
+                        rewriting.beside(&stream_state, buckets, &mut out, &mut delta)?
+                    }
+                    None => rewriting.stream(&stream_state, &mut out, &mut delta)?,
+                };
                 let kept = covers.of_stream(stream);
                 delta.covers.extend(kept.filter_map(|c| {
                     let cut = c.range.intersect(&range);
@@ -386,7 +429,7 @@ impl Job<'_> {
                         range: cut,
                     })
                 }));
-                if rows > 0 || !delta.covers.is_empty() {
+                if rows > 0 || !delta.covers.is_empty() || delta.base.is_some() {
                     deltas.push(delta);
                 }
                 if deltas.len() >= GROUP_STREAMS {
@@ -397,17 +440,24 @@ impl Job<'_> {
         }
         let finished = close(&mut group, &mut hints, &mut shared, deltas)?;
         // Buckets do not say when their rows would have expired.
-        let before = (purpose == Purpose::Aging).then_some(&old.record);
+        let expiry = match purpose {
+            Purpose::Aging => expiry(Some(&old.record), &group),
+            Purpose::Compaction if carries => {
+                let (first, end) = expiry(None, &group);
+                let no_rows = group.expiry.is_none();
+                (
+                    first,
+                    old.record
+                        .expires_last
+                        .filter(|o| no_rows || end.is_some_and(|e| e <= *o)),
+                )
+            }
+            Purpose::Compaction => expiry(None, &group),
+        };
         // To the policy it is one group, however many it took.
         let record = PartitionRecord {
             groups: 1,
-            ..record(
-                &header,
-                sequence,
-                &next.sums,
-                finished,
-                expiry(before, &group),
-            )
+            ..record(&header, sequence, &next.sums, finished, expiry)
         };
         core.counters
             .bytes(0, group.bytes.leaf, group.bytes.index, 0);
@@ -428,50 +478,61 @@ impl Job<'_> {
     }
 }
 
-struct Rewriting<'a> {
-    core: &'a Core,
-    old: &'a Partition,
-    table: &'a Table,
-    range: ClosedRange,
-    top: Level,
-    purpose: Purpose,
+/// The rewriting of a partition, or of a part of it, stream by stream.
+pub(super) struct Rewriting<'a> {
+    pub(super) core: &'a Core,
+    pub(super) old: &'a Partition,
+    pub(super) table: &'a Table,
+    pub(super) range: ClosedRange,
+    pub(super) top: Level,
+    pub(super) purpose: Purpose,
     /// What has expired by now is left out.
     now: Option<i64>,
 }
 
 impl Rewriting<'_> {
+    /// A stream's rows in the range, by time.
+    pub(super) fn merged(&self, state: &StreamState) -> Merge<'_> {
+        let segment = self.old.id();
+        let runs = std::iter::once(&state.main).chain(&state.late);
+        let sources = runs
+            .map(|run| Source::leaves(segment, run.iter().copied()))
+            .collect();
+        Merge::new(&self.core.store, self.table, self.range, None, sources)
+    }
+
+    /// Rows without those that have ended.
+    pub(super) fn living(&self, mut rows: Rows) -> Rows {
+        let gone = rows.times.partition_point(|t| *t < self.table.life.cut);
+        if gone > 0 {
+            rows = rows.slice(gone..rows.len());
+        }
+        match self.now {
+            Some(now) => without_expired(rows, now),
+            None => rows,
+        }
+    }
+
     /// Writes one stream's rows; returns how many.
     fn stream(
         &self,
         state: &StreamState,
-        group: &mut GroupWriter,
-        hints: &mut EncodeHints,
-        shared: &mut SharedLeaves,
+        out: &mut OpOutput<'_>,
         delta: &mut StreamDelta,
     ) -> Result<u64> {
-        let segment = self.old.id();
-        let mut sources = vec![Source::leaves(segment, state.main.iter().copied())];
-        sources.extend(
-            state
-                .late
-                .iter()
-                .map(|run| Source::leaves(segment, run.iter().copied())),
-        );
-        let mut merge = Merge::new(&self.core.store, self.table, self.range, None, sources);
+        let OpOutput {
+            group,
+            hints,
+            shared,
+        } = out;
+        let mut merge = self.merged(state);
         let mut count = 0u64;
         let mut pyramid: Option<PyramidWriter> = None;
         let mut held = Rows::default();
         let mut cutter = LeafCutter::new(self.table.leaf_events as usize);
-        let cut = self.table.life.cut;
         let ages = self.purpose == Purpose::Aging;
-        while let Some(mut rows) = merge.next_rows()? {
-            let gone = rows.times.partition_point(|t| *t < cut);
-            if gone > 0 {
-                rows = rows.slice(gone..rows.len());
-            }
-            if let Some(now) = self.now {
-                rows = without_expired(rows, now);
-            }
+        while let Some(rows) = merge.next_rows()? {
+            let rows = self.living(rows);
             if rows.is_empty() {
                 continue;
             }

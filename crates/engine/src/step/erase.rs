@@ -21,9 +21,10 @@ pub(super) fn is_touched(state: &StreamState, ranges: &[ClosedRange]) -> bool {
     let touches = |range: &ClosedRange| !overlapping(ranges, range).is_empty();
     if state.is_aged() {
         let blocks = state.blocks.iter();
-        return blocks
-            .map(|b| b.level.span(b.first_bucket, b.last_bucket))
-            .any(|span| touches(&span));
+        let mut spans = blocks.map(|b| b.level.span(b.first_bucket, b.last_bucket));
+        if spans.any(|span| touches(&span)) {
+            return true;
+        }
     }
     leaves.map(LeafEntry::range).any(|range| touches(&range))
 }
@@ -45,6 +46,7 @@ pub(super) fn erase(
     delta: &mut StreamDelta,
 ) -> Result<()> {
     if state.is_aged() {
+        erase_late(context, out, state, ranges, delta)?;
         return pyramid::erase(&context.target(), out.group, state, ranges, None, delta);
     }
     let mut cuts: Vec<Cut> = Vec::new();

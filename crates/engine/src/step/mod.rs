@@ -10,6 +10,7 @@
 //! reported by the writer that waits for memory; any other failure latches the database. A transaction that failed may be on
 //! the medium all the same: the database latches, and every file stays until the next opening knows.
 
+mod carried;
 mod commit;
 mod compact;
 mod cutter;

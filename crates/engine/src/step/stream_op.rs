@@ -81,6 +81,9 @@ pub(crate) fn store_rows(
     rows: &Rows,
     delta: &mut StreamDelta,
 ) -> Result<()> {
+    if state.is_aged() {
+        return beside_buckets(context, out, stream, state, rows, delta);
+    }
     let late_count = state
         .watermark()
         .map_or(0, |w| rows.times.partition_point(|t| *t <= w));
@@ -113,6 +116,46 @@ pub(crate) fn store_rows(
         cause,
         delta,
     )
+}
+
+/// Stores rows of a stream whose older rows here have gone and left their buckets: as a late run, which no bucket counts.
+fn beside_buckets(
+    context: &OpContext<'_>,
+    out: &mut OpOutput<'_>,
+    stream: StreamId,
+    state: &StreamState,
+    rows: &Rows,
+    delta: &mut StreamDelta,
+) -> Result<()> {
+    if state.late.len() < context.late_runs_max.max(1) {
+        return write_late_run(context, out, stream, rows, delta);
+    }
+    let runs = state.late.iter();
+    let mut sources: Vec<Source> = runs
+        .map(|run| Source::leaves(context.segment, run.iter().copied()))
+        .collect();
+    sources.push(Source::rows(rows.clone()));
+    let mut merge = Merge::new(
+        context.store,
+        context.table,
+        ClosedRange::ALL,
+        None,
+        sources,
+    );
+    let mut all = Rows::default();
+    loop {
+        match merge.next_rows() {
+            Ok(Some(merged)) => all.extend_from(&merged, 0..merged.len()),
+            Ok(None) => break,
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                return write_late_run(context, out, stream, rows, delta);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    delta.clear_late = true;
+    context.counters.count_merge();
+    write_late_run(context, out, stream, &all, delta)
 }
 
 fn plan_late(context: &OpContext<'_>, state: &StreamState, late: &Rows, appends: bool) -> LatePlan {

@@ -96,7 +96,7 @@ impl Plan {
         };
         // Replay reads nothing up to here, so that nobody needs the covers of what is empty.
         let replayed_from = core.log.sequence_before(core.commit.lock().log_generation);
-        let now = core.trusted_now();
+        let now = core.clock_guard.look(&*core.env.clock);
         let mut plan = Plan::default();
         for partition in partitions.all().filter(|p| !busy.contains(&p.id())) {
             if plan.gone.len() + plan.touched.len() >= PARTITIONS_MAX {
@@ -108,7 +108,8 @@ impl Plan {
                 .table(record.table)
                 .ok_or_else(|| Error::internal("a partition of no table"))?;
             let empty = record.is_empty() && record.sequence <= replayed_from;
-            let expired = now.is_some_and(|now| record.expires_last.is_some_and(|end| end <= now));
+            let now = now.of(record.table);
+            let expired = record.expires_last.is_some_and(|end| end <= now);
             if empty
                 || expired
                 || table.life.dropped

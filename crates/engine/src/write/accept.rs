@@ -109,8 +109,8 @@ pub(super) fn check_entry(
     }
     check_times(core, &times, &mut accepting);
     check_strings(core, &fields, &mut accepting);
-    if let Some(table) = &table {
-        check_ended(table, &times, &mut accepting);
+    if let Some(known) = &mut table {
+        check_ended(core, known, &times, &mut accepting)?;
     }
     let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
     if accepting.any_good() {
@@ -220,12 +220,23 @@ fn check_times(core: &Core, times: &[i64], accepting: &mut Accepting) {
 }
 
 /// Nothing can be added to what retention or aging has ended.
-fn check_ended(table: &Table, times: &[i64], accepting: &mut Accepting) {
-    let life = &table.life;
-    let floor = life.floor();
-    if floor == i64::MIN {
-        return;
+fn check_ended(
+    core: &Core,
+    table: &mut Arc<Table>,
+    times: &[i64],
+    accepting: &mut Accepting,
+) -> Result<()> {
+    let is_before = |floor: i64| floor > i64::MIN && times.iter().any(|time| *time < floor);
+    if !is_before(table.life.floor()) {
+        return Ok(());
     }
+    // The clock may have been put right, or the setting raised, since they were looked at.
+    if core.review_horizons(table)?
+        && let Some(reviewed) = core.catalog.table(table.id)
+    {
+        *table = reviewed;
+    }
+    let (life, floor) = (&table.life, table.life.floor());
     for (row, time) in times.iter().enumerate().filter(|(_, t)| **t < floor) {
         accepting.refuse(row, REFUSED_ENDED, || {
             let what = if *time < life.cut {
@@ -234,11 +245,12 @@ fn check_ended(table: &Table, times: &[i64], accepting: &mut Accepting) {
                 "the stretch of which only aggregates are kept in table"
             };
             format!(
-                "timestamp {time} lies before {floor}, where {what} `{}` ended: what has ended stays so when the setting is raised, so older data need another table",
+                "timestamp {time} lies before {floor}, where {what} `{}` ended: check the clock of the device, raise the setting, or write older data into another table",
                 table.name
             )
         });
     }
+    Ok(())
 }
 
 fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Accepting) {

@@ -14,12 +14,12 @@ pub(crate) use producers::{Producers, SavedProducer};
 use crate::catalog::{StreamRecord, Table, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::life::{add_expiry, owner_of};
+use crate::life::{add_expiry, holds, owner_of};
 use crate::log::RecordKind;
 use crate::{Error, ErrorKind, Result};
 use accept::{Checked, check_entry};
 use headwater_codec::light::encode_rows;
-use headwater_codec::{Batch, PutBytes, Rows, Values};
+use headwater_codec::{Batch, ClosedRange, PutBytes, Rows, Values};
 use pressure::{wait_for_memory, wake_workers};
 use producers::check_producer;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub struct Refused {
 
 /// The value has another type than the field.
 pub const REFUSED_TYPE: &str = "E_TYPE";
-/// The timestamp lies before what the table keeps: its retention or its aging has passed it.
+/// The timestamp lies before what the table keeps: its retention or its aging has passed it, or only aggregates are kept there.
 pub const REFUSED_ENDED: &str = "E_TIME_ENDED";
 /// The timestamp lies too far in the future.
 pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
@@ -145,6 +145,9 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         )));
     }
     for one in &prepared {
+        let clock = &*core.env.clock;
+        core.clock_guard
+            .hear(clock, one.table, one.stream, &one.rows.times);
         core.ensure_watermark(one.shard, one.stream, one.table)?;
     }
     wait_for_memory(core)?;
@@ -216,8 +219,13 @@ fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
             }
         };
         let floor = life.floor();
-        let ended =
-            life.dropped || (floor > i64::MIN && one.rows.times.iter().any(|time| *time < floor));
+        let times = &one.rows.times;
+        let ended = life.dropped
+            || (floor > i64::MIN && times.iter().any(|time| *time < floor))
+            || (life.aging_went_back()
+                && !core
+                    .aged_stretches(one.table, one.stream, times)?
+                    .is_empty());
         if ended {
             return Err(Error::new(
                 ErrorKind::Busy,
@@ -265,7 +273,19 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
         }
         stream_key(table.id, name.tags(), &mut key);
         match core.catalog.find_stream(&core.meta, &key)? {
-            Some(stream) => gathered.add(stream, table.id, &key, rows),
+            Some(stream) => {
+                let stretches = match table.life.aging_went_back() {
+                    true => core.aged_stretches(table.id, stream, &rows.times)?,
+                    false => Vec::new(),
+                };
+                if !stretches.is_empty() {
+                    let name = &table.name;
+                    rows = without_aged(name, entry, rows, kept.as_deref(), &stretches, refused);
+                }
+                if !rows.is_empty() {
+                    gathered.add(stream, table.id, &key, rows);
+                }
+            }
             None => unresolved.push(Unresolved {
                 table,
                 key: key.clone(),
@@ -284,6 +304,34 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
         gathered.add(stream, new.table.id, &new.key, new.rows);
     }
     Ok(gathered.prepared)
+}
+
+/// The rows of an entry that lie in no stretch of which only aggregates are kept: nobody could say which rows the others replace.
+fn without_aged(
+    table: &str,
+    entry: usize,
+    rows: Rows,
+    kept: Option<&[usize]>,
+    stretches: &[ClosedRange],
+    refused: &mut Vec<Refused>,
+) -> Rows {
+    let mut stay = Vec::with_capacity(rows.len());
+    for (row, time) in (0u32..).zip(&rows.times) {
+        if !holds(stretches, *time) {
+            stay.push(row);
+            continue;
+        }
+        let row = row as usize;
+        refused.push(Refused {
+            entry,
+            row: kept.and_then(|k| k.get(row).copied()).unwrap_or(row),
+            code: REFUSED_ENDED,
+            message: format!(
+                "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell                  which of them it would replace: write newer rows, or older data into another table"
+            ),
+        });
+    }
+    rows.gather(&stay)
 }
 
 /// Values that a program handed in.
@@ -399,10 +447,20 @@ impl Core {
         self.log.enqueue(RecordKind::Table, payload, false)
     }
 
-    /// Notes that values of a table may expire, before the first one is written.
+    /// Notes that values of a table may expire, before the first one is written. `busy` when the table was dropped, also when
+    /// there is another of its name: what was checked against the one does not fit the other.
     fn let_expire(&self, table: &Table) -> Result<Arc<Table>> {
         let change = |_, old: Option<&Table>| {
-            let mut new = old.unwrap_or(table).clone();
+            let known = old.filter(|t| t.id == table.id && !t.life.dropped);
+            let mut new = known.cloned().ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Busy,
+                    format!(
+                        "table `{}` was dropped while the batch was checked: write it again",
+                        table.name
+                    ),
+                )
+            })?;
             new.life.expires = true;
             Ok(new)
         };

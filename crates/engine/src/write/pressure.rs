@@ -2,7 +2,9 @@
 
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
+use crate::life::{holds, union};
 use crate::{Error, ErrorKind, Result};
+use headwater_codec::{ClosedRange, Level};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -92,6 +94,53 @@ impl Core {
                 return Ok(());
             }
         }
+    }
+}
+
+impl Core {
+    /// Where rows of a stream have been aged away and rows may come again, since aging went back, in a table in which a row would
+    /// replace another one: by time, apart. Empty when none of the times (in any order) can lie there.
+    pub(super) fn aged_stretches(
+        &self,
+        table: TableId,
+        stream: StreamId,
+        times: &[i64],
+    ) -> Result<Vec<ClosedRange>> {
+        let Some(definition) = self.catalog.table(table) else {
+            return Ok(Vec::new());
+        };
+        let life = &definition.life;
+        if !life.aging_went_back() || definition.keeps_duplicates() {
+            return Ok(Vec::new());
+        }
+        let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else {
+            return Ok(Vec::new());
+        };
+        let range = ClosedRange::nanos(*first, (*last).min(life.aged_most.saturating_sub(1)));
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            let partitions = Arc::clone(&shard.state.lock().partitions);
+            for partition in partitions.overlapping(table, &range) {
+                let segment = self.store.state(partition)?;
+                let held = self.store.stream(&segment, stream)?;
+                let Some(state) = held.filter(|s| s.is_aged()) else {
+                    continue;
+                };
+                let base = state.base.unwrap_or(Level::MAX);
+                let blocks = state.blocks_of(base).iter();
+                out.extend(blocks.map(|b| base.span(b.first_bucket, b.last_bucket)));
+            }
+        }
+        let mut out = union(out);
+        out.retain(|stretch| {
+            times
+                .iter()
+                .any(|t| holds(std::slice::from_ref(stretch), *t))
+        });
+        Ok(out)
     }
 }
 

@@ -9,9 +9,10 @@ use headwater_engine::{
     AggregateSpec, Bins, Database, Duplicates, ErrorKind, FlushRule, LatePolicy, Options,
     REFUSED_TYPE, ScanSpec, Snapshot, Stats, TableSpec, check,
 };
-use headwater_io::{Env, FaultyFiles, MemoryFiles, NoThreads};
+use headwater_io::{Clock, Env, FaultyFiles, ManualClock, MemoryFiles, NoThreads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn options() -> Options {
     Options {
@@ -459,6 +460,167 @@ fn law_9_a_held_snapshot_costs_writers_nothing_and_at_most_the_memory_in_use_whe
     law_9_run(1 << 20, 1000);
     law_9_run(1 << 20, 7);
     law_9_run(4 << 20, 100);
+}
+
+/// What a table under [`law_7_run`] must hold of each stream, by time: the values of all its rows there.
+type Acknowledged = [BTreeMap<i64, Vec<f64>>; 3];
+
+/// Count and sum of each stream, over all time and in one bin.
+fn counted(db: &Database) -> Vec<(u64, f64)> {
+    let snapshot = db.snapshot().unwrap();
+    let spec = AggregateSpec {
+        range: ClosedRange::ALL,
+        bins: Bins::Whole,
+        first_last: false,
+    };
+    (0..3)
+        .map(|id| {
+            let bins = match snapshot.aggregate(&sensor(id), "v", &spec) {
+                Ok(bins) => bins,
+                Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+                Err(error) => panic!("{error}"),
+            };
+            let sum = |bin: &headwater_engine::Bin| {
+                bin.aggregate.mean().unwrap() * bin.aggregate.count as f64
+            };
+            let count = bins.iter().map(|b| b.aggregate.count).sum();
+            (count, bins.iter().map(sum).sum())
+        })
+        .collect()
+}
+
+fn assert_counted(db: &Database, expected: &Acknowledged, what: &str) {
+    for (id, (count, sum)) in counted(db).into_iter().enumerate() {
+        let values: Vec<f64> = expected[id].values().flatten().copied().collect();
+        let wanted: f64 = values.iter().sum();
+        assert_eq!(count, values.len() as u64, "{what}: stream {id}");
+        assert!(
+            (sum - wanted).abs() <= 1e-9 * wanted.abs().max(1.0),
+            "{what}: stream {id}: {sum}, expected {wanted}"
+        );
+    }
+}
+
+/// In-order and late writes into a table whose rows are aged after a day, with power cuts and openings between them. Everything
+/// that was accepted must be counted at every moment.
+fn law_7_run(seed: u64, duplicates: Duplicates) {
+    const SECOND: i64 = 1_000_000_000;
+    const DAY: i64 = 86_400 * SECOND;
+    let start = 19_000 * DAY;
+    let clock = Arc::new(ManualClock::new(Timestamp::from_nanos(start)));
+    let mut files = FaultyFiles::new(seed);
+    let mut random = Random::new(seed * 2 + u64::from(duplicates == Duplicates::Keep));
+    let options = Options {
+        clock_jump_max: Duration::from_secs(20 * 86_400),
+        partition_target_bytes: 16 << 10,
+        partition_bytes_max: 32 << 10,
+        reserve_bytes: 0,
+        ..options()
+    };
+    let mut expected = Acknowledged::default();
+    let mut newest = start - 30 * DAY;
+    let mut accepted = 0;
+    for life in 0..4 {
+        let env = Env {
+            files: Arc::new(files.clone()),
+            threads: Arc::new(NoThreads),
+            clock: Arc::clone(&clock) as Arc<_>,
+            ..Env::memory()
+        };
+        let what = |at: &str| format!("seed {seed}, {duplicates:?}, life {life}, {at}");
+        let db = Database::open_in(env, options.clone()).unwrap();
+        if life == 0 {
+            let spec = TableSpec {
+                duplicates,
+                raw_for: Some(Duration::from_secs(86_400)),
+                ..TableSpec::new("sensors")
+            };
+            db.create_table(&spec).unwrap();
+        }
+        assert_counted(&db, &expected, &what("opened"));
+        for round in 0..16 {
+            // A stretch in order, which an import or a slow device brings, and now and then what comes late, even by weeks.
+            let late = random.chance(40);
+            let from = match random.below(4) {
+                _ if !late => newest,
+                0 => newest - (random.below(3 * 86_400) as i64) * SECOND,
+                _ => newest - (random.below(20_000) as i64) * SECOND,
+            };
+            let (count, step) = (random.below(900) as i64 + 1, random.below(120) as i64 + 1);
+            for (id, written) in expected.iter_mut().enumerate() {
+                if id > 0 && random.chance(40) {
+                    continue;
+                }
+                let rows: Vec<(i64, f64)> = (0..count)
+                    .map(|i| (from + i * step * SECOND, random.below(1000) as f64))
+                    .collect();
+                let result = db.commit(floats(&sensor(id), &rows)).unwrap();
+                accepted += result.accepted;
+                let refused: Vec<usize> = result.refused.iter().map(|r| r.row).collect();
+                for (_, (time, value)) in (0..).zip(&rows).filter(|(i, _)| !refused.contains(i)) {
+                    let values = written.entry(*time).or_default();
+                    if duplicates == Duplicates::Last {
+                        values.clear();
+                    }
+                    values.push(*value);
+                }
+            }
+            if !late {
+                newest += count * step * SECOND;
+                let ahead = newest - clock.now().as_nanos();
+                clock.advance(Duration::from_nanos(ahead.max(0).unsigned_abs()));
+            }
+            match random.below(8) {
+                0 => db.flush().unwrap(),
+                1 => db.compact().unwrap(),
+                2 => clock.advance(Duration::from_secs(random.below(86_400))),
+                _ => {}
+            }
+            assert_counted(&db, &expected, &what(&format!("round {round}")));
+        }
+        if random.chance(50) {
+            files.crash_now();
+        } else {
+            db.close().unwrap();
+            files.crash_now();
+        }
+        drop(db);
+        files = files.after_crash(seed + life);
+    }
+    let env = Env {
+        files: Arc::new(files),
+        threads: Arc::new(NoThreads),
+        clock: Arc::clone(&clock) as Arc<_>,
+        ..Env::memory()
+    };
+    let db = Database::open_in(env.clone(), options.clone()).unwrap();
+    clock.advance(Duration::from_secs(3 * 86_400));
+    db.compact().unwrap();
+    assert_counted(
+        &db,
+        &expected,
+        &format!("seed {seed}, {duplicates:?}, all aged"),
+    );
+    assert!(
+        scan(&db, &sensor(0)).is_empty(),
+        "everything was to be aged"
+    );
+    assert!(
+        accepted > 3_000,
+        "seed {seed}: only {accepted} rows came in"
+    );
+    db.close().unwrap();
+    drop(db);
+    let report = check(env, options).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.damages);
+}
+
+#[test]
+fn law_7_whatever_was_acknowledged_and_not_ended_is_counted_aged_or_not() {
+    for seed in 0..5 {
+        law_7_run(seed, Duplicates::Keep);
+        law_7_run(seed, Duplicates::Last);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! How data ends: deletes, drops, retention, aging; and how much compaction may write.
 
+mod clock;
 mod crash;
+mod ended;
 
 use crate::support::{START, small_options};
 use headwater_codec::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};
@@ -191,7 +193,7 @@ fn a_dropped_table_frees_its_name_and_its_space() {
 }
 
 #[test]
-fn what_retention_has_ended_is_gone_and_cannot_come_back() {
+fn what_retention_has_ended_is_gone_and_its_cut_follows_the_setting() {
     let mut world = World::new(small_options());
     world
         .db()
@@ -254,25 +256,34 @@ fn what_retention_has_ended_is_gone_and_cannot_come_back() {
     let late = minutes(&world, 0, 2);
     assert_eq!(late.accepted, 0);
     assert_eq!(late.refused[0].code, REFUSED_ENDED);
-    // A shorter retention moves the cut at once, a longer one never back.
+    // A shorter retention moves the cut at once, a longer one back: what is gone stays so, and older rows can be written again.
     let set = |world: &World, retention| {
         let change = TableChange {
             retention: Some(retention),
             ..TableChange::default()
         };
-        world.db().alter_table("m", &change).unwrap();
+        let altered = world.db().alter_table("m", &change).unwrap();
         world.db().compact().unwrap();
-        world.db().tables()[0].cut.unwrap().as_nanos()
+        let cut = world.db().tables()[0].cut;
+        assert_eq!(altered.cut, cut, "in force when the call returns");
+        cut.map(Timestamp::as_nanos)
     };
-    let shorter = set(&world, Some(DAY / 4));
-    assert!(shorter > cut);
-    assert_eq!(set(&world, Some(DAY * 100)), shorter);
-    assert_eq!(set(&world, None), shorter);
+    assert!(set(&world, Some(DAY / 4)).unwrap() > cut);
+    let left = times(&world.db().snapshot().unwrap(), &name).len();
+    assert!(left < 1440);
+    let now = START + 36 * 3600 * SECOND;
+    let hundred_days = 100 * 86_400 * SECOND;
+    let longer = set(&world, Some(DAY * 100)).unwrap();
+    assert!(longer <= now - hundred_days && longer > now - hundred_days / 10 * 11);
+    assert!(times(&world.db().snapshot().unwrap(), &name).len() < 1440);
+    assert_eq!(minutes(&world, 0, 2).accepted, 2);
+    assert_eq!(set(&world, None), None);
+    assert_eq!(minutes(&world, -1_000_000, 2).accepted, 2);
     world.assert_sound();
 }
 
 #[test]
-fn a_clock_far_in_the_future_ends_nothing_before_it_has_been_steady() {
+fn a_clock_far_in_the_future_ends_nothing_by_being_steady_alone() {
     let world = World::new(small_options());
     let spec = TableSpec {
         retention: Some(DAY),
@@ -290,6 +301,13 @@ fn a_clock_far_in_the_future_ends_nothing_before_it_has_been_steady() {
         100
     );
     world.clock.advance(Duration::from_secs(3601));
+    world.db().compact().unwrap();
+    assert_eq!(
+        times(&world.db().snapshot().unwrap(), &stream(1)).len(),
+        100
+    );
+    // A day that has passed is a day, whatever the clock says.
+    world.clock.advance(DAY * 2);
     world.db().compact().unwrap();
     assert!(times(&world.db().snapshot().unwrap(), &stream(1)).is_empty());
     world.assert_sound();

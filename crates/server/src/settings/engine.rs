@@ -250,12 +250,12 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "clock.jump_max",
         kind: "DURATION",
-        allowed: "1s to 366d",
+        allowed: "1s to 36500d",
         about: "A clock that jumps forward by more than this is not believed for a while: retention, aging and expiry wait.",
         set: |s, text| {
             duration_within(
                 text,
-                Duration::from_secs(1)..=Duration::from_secs(366 * 86_400),
+                Duration::from_secs(1)..=Duration::from_secs(36_500 * 86_400),
             )
             .map(|d| s.engine.clock_jump_max = d)
         },
@@ -265,7 +265,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "clock.settle",
         kind: "DURATION",
         allowed: "1s to 1d",
-        about: "How long a clock that jumped must be steady before it is believed.",
+        about: "A clock that jumped is believed when new rows bear it out in several stretches of time of this length.",
         set: |s, text| duration_within(text, UP_TO_A_DAY).map(|d| s.engine.clock_settle = d),
         show: |s| show_duration(s.engine.clock_settle),
     },

@@ -5,6 +5,7 @@
 use super::scan::Whole;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, StreamId};
+use crate::life::union;
 use crate::meta::PartitionRecord;
 use crate::segment::pyramid::give_up;
 use crate::segment::{Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState};
@@ -170,19 +171,32 @@ fn mend_stream(
         delta.clear_late = true;
         delta.late_runs = late_runs;
     }
-    let mut blocks_bad = distrusted && !state.blocks.is_empty();
+    let mut bad = Vec::new();
     for entry in &state.blocks {
         match store.block(id, entry) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 mended.damages.extend(error.damaged().cloned());
-                blocks_bad = true;
+                bad.push(entry);
             }
             Err(error) => return Err(error),
         }
     }
-    // The aggregates count the rows that are lost.
-    if !state.blocks.is_empty() && (blocks_bad || !delta.removed.is_empty()) {
+    let blocks_bad = !bad.is_empty() || (distrusted && !state.blocks.is_empty());
+    // The aggregates count the rows that are lost. Where rows have gone, the other blocks are all that is left of them.
+    if state.is_aged() {
+        if !bad.is_empty() {
+            delta.base = state.base;
+            delta.removed_blocks = bad.iter().map(|b| b.offset).collect();
+            let spans = bad
+                .iter()
+                .map(|b| b.level.span(b.first_bucket, b.last_bucket));
+            let mut stale = state.stale.clone();
+            stale.extend(spans);
+            delta.stale = Some(union(stale));
+            mended.without_pyramid.push((stream, false));
+        }
+    } else if !state.blocks.is_empty() && (blocks_bad || !delta.removed.is_empty()) {
         give_up(state, &mut delta);
         let has_rows = !state.main.is_empty() || !state.late.is_empty();
         mended.without_pyramid.push((stream, has_rows));

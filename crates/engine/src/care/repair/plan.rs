@@ -345,7 +345,7 @@ impl Planning<'_> {
             if !has_rows {
                 let name = self.name(stream, table)?;
                 self.lost.push(format!(
-                    "aggregates of {name}, whose rows had been aged away"
+                    "damaged aggregates of {name}, whose rows had been aged away"
                 ));
             }
         }

@@ -210,7 +210,7 @@ pub(super) fn rebuild(
         }
     }
     let events: u64 = change.partitions.iter().map(|(_, r)| r.events).sum();
-    change.counters.push(("events_accepted", events));
+    change.counters.push(("events_accepted".to_owned(), events));
     meta.commit(&change)?;
     drop(meta);
     Ok(Rebuilt {

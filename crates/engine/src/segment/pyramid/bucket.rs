@@ -2,7 +2,7 @@
 
 use crate::catalog::Table;
 use headwater_codec::block::{BLOCK_BUCKETS, BucketBlock};
-use headwater_codec::{Aggregate, FieldId, FieldType, Level, Rows, Timestamp};
+use headwater_codec::{Aggregate, Extremes, FieldId, FieldType, Level, Rows, Timestamp};
 use std::collections::BTreeMap;
 
 /// One bucket of one stream: its rows and an aggregate for each field that has a value.
@@ -22,6 +22,25 @@ impl Bucket {
         self.rows += other.rows;
         for (field, field_type, aggregate) in &other.fields {
             self.merge_field(*field, *field_type, aggregate);
+        }
+    }
+
+    /// What is left when events are taken away again that it has taken in. The extremes stay: whose they were is not known.
+    pub(crate) fn without(&self, taken: &Bucket) -> Bucket {
+        let rest = |field: &FieldId, aggregate: &Aggregate| {
+            let at = taken.fields.binary_search_by_key(field, |(f, ..)| *f);
+            match at.ok().and_then(|at| taken.fields.get(at)) {
+                Some((.., gone)) => difference(aggregate, gone),
+                None => *aggregate,
+            }
+        };
+        let fields = self.fields.iter();
+        Bucket {
+            rows: self.rows.saturating_sub(taken.rows),
+            fields: fields
+                .map(|(field, field_type, a)| (*field, *field_type, rest(field, a)))
+                .filter(|(.., aggregate)| aggregate.count > 0)
+                .collect(),
         }
     }
 
@@ -49,6 +68,29 @@ impl Bucket {
             }
         }
     }
+}
+
+fn difference(all: &Aggregate, gone: &Aggregate) -> Aggregate {
+    let mut left = Aggregate {
+        count: all.count.saturating_sub(gone.count),
+        nan: all.nan.saturating_sub(gone.nan),
+        positive_infinite: all.positive_infinite.saturating_sub(gone.positive_infinite),
+        negative_infinite: all.negative_infinite.saturating_sub(gone.negative_infinite),
+        sum: all.sum.saturating_sub(gone.sum),
+        time_sum: all.time_sum.saturating_sub(gone.time_sum),
+        ..*all
+    };
+    let (n, n_gone) = (left.finite() as f64, gone.finite() as f64);
+    if n > 0.0 && n_gone > 0.0 {
+        let mean = (all.mean * (n + n_gone) - gone.mean * n_gone) / n;
+        left.mean = match all.extremes {
+            Extremes::F64(low, high) => mean.clamp(low, high),
+            _ => mean,
+        };
+        let apart = left.mean - gone.mean;
+        left.m2 = (all.m2 - gone.m2 - apart * apart * n * n_gone / (n + n_gone)).max(0.0);
+    }
+    left.settled()
 }
 
 /// Adds rows, sorted by time, to the buckets of a level.

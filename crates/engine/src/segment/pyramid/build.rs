@@ -134,6 +134,19 @@ impl PyramidWriter {
         Ok(())
     }
 
+    /// Takes whole buckets of the base level, before anything else.
+    pub(crate) fn push_buckets(
+        &mut self,
+        buckets: Buckets,
+        group: &mut GroupWriter,
+        delta: &mut StreamDelta,
+    ) -> Result<()> {
+        for (number, bucket) in buckets {
+            self.push(0, number, bucket, group, delta)?;
+        }
+        Ok(())
+    }
+
     fn push(
         &mut self,
         index: usize,

@@ -72,7 +72,15 @@ fn erase_blocks(
             delta.removed_blocks.push(entry.offset);
             continue;
         }
-        let block = target.store.block(target.segment, entry)?;
+        let block = match target.store.block(target.segment, entry) {
+            Err(error) if error.kind() == ErrorKind::Corrupt && edges.is_none() => {
+                tracing::warn!(%error, "a damaged block keeps the buckets that a delete names: they cannot be read");
+                left += 1;
+                end = Some(entry.last_bucket);
+                continue;
+            }
+            other => other?,
+        };
         let mut buckets = from_block(&block, target.table);
         let before = buckets.len();
         let mut changed = false;
