@@ -339,7 +339,7 @@ impl Job<'_> {
                          hints: &mut EncodeHints,
                          shared: &mut SharedLeaves,
                          mut deltas: Vec<StreamDelta>| {
-            attach_shared(shared.finish(group, hints)?, &mut deltas);
+            attach_shared(shared.finish(group, hints)?, &mut deltas)?;
             let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
             attach_keys(core, &new, &mut deltas)?;
             let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
