@@ -1,7 +1,7 @@
 //! What every part of an open database shares.
 //!
-//! Lock order (`producers` stands before the log's state): `compacting`, then a shard's `stepping`, then `commit`, then `door`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
-//! `stepping` and `commit` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
+//! Lock order (`producers` stands before the log's state): `compacting`, then a shard's `stepping`, then `commit` or `pin_files`, then `door`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
+//! `stepping`, `commit` and `pin_files` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
 //! while streams are defined; no other lock is held over I/O.
 
 use crate::care::Reserve;
@@ -57,7 +57,7 @@ pub(crate) struct Core {
     pub(crate) door: RwLock<()>,
     /// Rises when a delete has been put before every shard, and before its record is published.
     pub(crate) deletes: AtomicU64,
-    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock but a shard's `state`.
+    /// Where pinned memory goes when it is much; held while it goes there.
     pub(crate) pin_files: Mutex<PinFiles>,
     /// Partitions with damage, which a rewrite would lose.
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,

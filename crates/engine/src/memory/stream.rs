@@ -21,6 +21,8 @@ pub(crate) struct StreamMemory {
     pub(crate) flank: Vec<Arc<Chunk>>,
     pub(crate) late: Vec<Arc<Chunk>>,
     pinned: Vec<Pinned>,
+    /// Bytes of those in memory.
+    pinned_bytes: usize,
     /// Newest time in the main runs; `None` = nothing is stored.
     pub(crate) watermark: Option<i64>,
     /// The watermark was looked up (or the stream is new).
@@ -219,7 +221,7 @@ impl StreamMemory {
             } else if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s)) {
                 self.push(part, true);
             }
-            self.pinned.extend(pinned);
+            self.pin(pinned);
         }
     }
 
@@ -261,7 +263,7 @@ impl StreamMemory {
                 self.bytes += part.as_ref().map_or(0, |p| p.bytes);
                 left.extend(part);
                 self.bytes -= chunk.bytes;
-                self.pinned.extend(pinned);
+                self.pin(pinned);
             }
             if in_order {
                 self.flank = left;
@@ -270,6 +272,11 @@ impl StreamMemory {
             }
         }
         removed
+    }
+
+    fn pin(&mut self, pinned: Option<Pinned>) {
+        self.pinned_bytes += pinned.as_ref().map_or(0, Pinned::bytes);
+        self.pinned.extend(pinned);
     }
 
     /// Lets go of what only a snapshot saw that was closed; `files` are to be let go of without a lock.
@@ -282,11 +289,12 @@ impl StreamMemory {
         let gone = self.pinned.extract_if(.., |p| !p.keep(open, closed));
         files.extend(gone.filter_map(Pinned::into_file));
         self.pinned.shrink_to(self.pinned.len() * 2);
+        self.pinned_bytes = self.pinned.iter().map(Pinned::bytes).sum();
     }
 
     /// Bytes of pinned chunks in memory.
     pub(crate) fn pinned_bytes(&self) -> usize {
-        self.pinned.iter().map(Pinned::bytes).sum()
+        self.pinned_bytes
     }
 
     /// How many chunks are pinned, in memory or in files.
@@ -301,7 +309,9 @@ impl StreamMemory {
     /// The rows of a pinned chunk are in a file now.
     pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &Place) {
         for pinned in &mut self.pinned {
+            let bytes = pinned.bytes();
             pinned.moved(chunk, place);
+            self.pinned_bytes -= bytes - pinned.bytes();
         }
     }
 }

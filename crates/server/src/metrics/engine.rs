@@ -124,6 +124,16 @@ const GAUGES: [Figure; 12] = [
     ("memory_bytes", "Bytes of memory that events occupy", |s| {
         s.memory_bytes
     }),
+    (
+        "pinned_bytes",
+        "Bytes of memory that hold what only open snapshots still see",
+        |s| s.pinned_bytes,
+    ),
+    (
+        "pinned_file_bytes",
+        "Bytes of files that hold what only open snapshots still see",
+        |s| s.pinned_file_bytes,
+    ),
 ];
 
 impl Collector for EngineFigures {
