@@ -1,6 +1,6 @@
 //! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
 
-use crate::catalog::{Duplicates, Field, Life, StreamRecord, Table};
+use crate::catalog::{AddedFields, Duplicates, Field, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::life::DeleteRecord;
 use crate::log::{FileHeader, RecordHeader};
@@ -146,6 +146,23 @@ fn a_table_definition_with_tags() {
     tagged.encode(&mut bytes);
     check("table_with_tags", &bytes);
     assert_eq!(Table::decode(&mut Cursor::new(&bytes)), Ok(tagged));
+}
+
+#[test]
+fn fields_added_to_a_table() {
+    let added = AddedFields {
+        table: TableId(3),
+        first: 300,
+        fields: table().fields,
+    };
+    let mut bytes = Vec::new();
+    added.encode(&mut bytes);
+    check("added_fields", &bytes);
+    assert_eq!(AddedFields::decode(&mut Cursor::new(&bytes)), Ok(added));
+    for end in 0..bytes.len() {
+        let cut = &bytes[..end];
+        assert!(AddedFields::decode(&mut Cursor::new(cut)).is_err());
+    }
 }
 
 #[test]

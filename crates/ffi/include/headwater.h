@@ -274,6 +274,8 @@ typedef struct hw_options {
   int64_t clock_jump_max_ns;
   // How long a clock that jumped must be steady before it is believed, ns. Default 1 hour.
   int64_t clock_settle_ns;
+  // Most tables. Default 10,000.
+  size_t tables_max;
 } hw_options;
 
 // A database. To end with hw_close.
