@@ -95,7 +95,7 @@ const COUNTERS: [Figure; 12] = [
     ),
 ];
 
-const GAUGES: [Figure; 12] = [
+const GAUGES: [Figure; 14] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
