@@ -207,7 +207,7 @@ mod tests {
         assert!(all.len() <= 1);
         match all.pop()? {
             (s, Definition::Table(table)) => Some((s.0, (*table).clone())),
-            other => panic!("{other:?}"),
+            other => unreachable!("{other:?}"),
         }
     }
 

@@ -257,7 +257,7 @@ mod tests {
         let mut places = files.write(chunks.iter().map(|c| &**c)).unwrap();
         let bits = |chunk: &Chunk| match chunk.rows.columns[0].1.values() {
             Values::F64(values) => values.iter().map(|v| v.to_bits()).collect::<Vec<u64>>(),
-            other => panic!("{other:?}"),
+            other => unreachable!("{other:?}"),
         };
         for (place, chunk) in places.iter().zip(&chunks) {
             let read = place.as_ref().unwrap().read().unwrap();
