@@ -1,8 +1,10 @@
 //! What every part of an open database shares.
 //!
-//! Lock order (`producers` stands before the log's state): `compacting`, then a shard's `stepping`, then `commit` or `pin_files`, then `door`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
-//! `stepping`, `commit` and `pin_files` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
-//! while streams are defined; no other lock is held over I/O.
+//! Lock order (`producers` stands before the log's state): `compacting`, then a shard's `stepping`,
+//! then `commit` or `pin_files`, then `door`, then the catalog, then a shard's `state`, then the
+//! log's state. `compacting`, `stepping`, `commit` and `pin_files` are held over I/O, but only
+//! steps take them; the catalog's lock is held over look-ups in the metadata while streams are
+//! defined; no other lock is held over I/O.
 
 use crate::care::Reserve;
 use crate::catalog::Catalog;
@@ -63,7 +65,8 @@ pub(crate) struct Core {
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
     /// Partitions that a rewriting did not change, with the footer they had then.
     pub(crate) settled: Mutex<std::collections::HashMap<crate::ids::SegmentId, u64>>,
-    /// Nothing is compacted in the background before this moment of the monotonic clock: there was no space for it.
+    /// Nothing is compacted in the background before this moment of the monotonic clock: there was
+    /// no space for it.
     pub(crate) compact_from: Mutex<std::time::Duration>,
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }

@@ -68,7 +68,8 @@ pub struct Options {
     pub batch_bytes_max: usize,
     /// Longest string or byte value. Default 1 MiB.
     pub string_bytes_max: usize,
-    /// Most tables. Default 10,000. The definitions of all tables, with their fields, may take a quarter of the memory budget.
+    /// Most tables. Default 10,000. The definitions of all tables, with their fields, may take a
+    /// quarter of the memory budget.
     pub tables_max: usize,
     /// Most fields of a table. Default 1,024.
     pub fields_max: usize,

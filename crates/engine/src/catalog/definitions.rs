@@ -512,8 +512,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Applies fields read back from the log. False when the table they were added to is not known, or has fewer fields than it
-    /// had then.
+    /// Applies fields read back from the log. False when the table they were added to is not known,
+    /// or has fewer fields than it had then.
     pub(crate) fn replay_fields(&self, sequence: Sequence, added: AddedFields) -> Result<bool> {
         let mut state = self.writing();
         let known = state.tables.get(added.table.0 as usize).cloned();
@@ -541,7 +541,8 @@ impl Catalog {
         self.state.read().next_stream
     }
 
-    /// Forgets pending definitions up to `sequence`: the metadata hold them now. Gives the bytes that they took.
+    /// Forgets pending definitions up to `sequence`: the metadata hold them now. Gives the bytes
+    /// that they took.
     pub(crate) fn applied_up_to(&self, sequence: Sequence) -> Result<usize> {
         let mut guard = self.writing();
         let State {

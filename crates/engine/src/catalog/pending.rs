@@ -1,7 +1,8 @@
 //! Definitions that the metadata do not hold yet.
 //!
-//! Invariants: by sequence. Of a table to which fields were added only those are kept, and the table as it was before the first of
-//! them, so that adding fields one by one takes memory for the fields and not for a table each.
+//! Invariants: by sequence. Of a table to which fields were added only those are kept, and the
+//! table as it was before the first of them, so that adding fields one by one takes memory for the
+//! fields and not for a table each.
 
 use super::streams::StreamRecord;
 use super::table::{AddedFields, Table, TableRecord};
@@ -113,7 +114,8 @@ impl Pending {
         Ok(tables.chain(others).collect())
     }
 
-    /// Forgets what the metadata hold now. Gives the bytes that it took; `each` is told of every stream.
+    /// Forgets what the metadata hold now. Gives the bytes that it took; `each` is told of every
+    /// stream.
     pub(super) fn applied_up_to(
         &mut self,
         sequence: Sequence,

@@ -13,9 +13,9 @@ const APPEND_ROWS: usize = 2048;
 
 /// What one stream holds in memory.
 ///
-/// Invariants: flank times are above the watermark, late times at or below it (policy `separate`); under `conventional`
-/// everything is in the flank. `pinned` holds chunks that a step took, for readers with an older version; `bytes` are those of
-/// the others.
+/// Invariants: flank times are above the watermark, late times at or below it (policy `separate`);
+/// under `conventional` everything is in the flank. `pinned` holds chunks that a step took, for
+/// readers with an older version; `bytes` are those of the others.
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(crate) flank: Vec<Arc<Chunk>>,
@@ -172,8 +172,9 @@ impl StreamMemory {
         all.filter(move |c| c.first_time <= last && c.last_time >= first)
     }
 
-    /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is left and now at or below
-    /// the watermark is late. `version` is the shard's new one; `open` snapshots, all of older ones, still see what was removed.
+    /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is
+    /// left and now at or below the watermark is late. `version` is the shard's new one; `open`
+    /// snapshots, all of older ones, still see what was removed.
     pub(crate) fn remove_stored(
         &mut self,
         taken: &[ClosedRange],
@@ -225,8 +226,8 @@ impl StreamMemory {
         }
     }
 
-    /// Removes the events for which `stays` says no. `version` is the shard's new one; `open` snapshots, all of older ones,
-    /// still see what was removed. False when nothing was removed.
+    /// Removes the events for which `stays` says no. `version` is the shard's new one; `open`
+    /// snapshots, all of older ones, still see what was removed. False when nothing was removed.
     pub(crate) fn remove_deleted(
         &mut self,
         stays: &impl Fn(i64, Sequence) -> bool,
@@ -279,7 +280,8 @@ impl StreamMemory {
         self.pinned.extend(pinned);
     }
 
-    /// Lets go of what only a snapshot saw that was closed; `files` are to be let go of without a lock.
+    /// Lets go of what only a snapshot saw that was closed; `files` are to be let go of without a
+    /// lock.
     pub(crate) fn unpin(
         &mut self,
         open: &OpenSnapshots,
@@ -316,8 +318,8 @@ impl StreamMemory {
     }
 }
 
-/// From which version on readers see what is left of a chunk: those that see the pinned one must not see both. Where nobody is
-/// there who could, it may grow again.
+/// From which version on readers see what is left of a chunk: those that see the pinned one must
+/// not see both. Where nobody is there who could, it may grow again.
 fn born_anew(chunk: &Chunk, pinned: Option<&Pinned>, version: u64, open: &OpenSnapshots) -> u64 {
     match pinned {
         Some(_) => version,

@@ -268,7 +268,8 @@ fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Accep
     }
 }
 
-/// Makes the table and its missing fields, as far as there is room for them, and widens i64 fields that now get floats.
+/// Makes the table and its missing fields, as far as there is room for them, and widens i64 fields
+/// that now get floats.
 fn define_fields(
     core: &Core,
     name: &str,

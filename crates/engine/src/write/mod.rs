@@ -164,7 +164,8 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     let sequence = {
         let _door = core.door.read();
         check_still_there(core, &prepared)?;
-        // Before the record has its number: it is acknowledged only if all of it can be put into memory.
+        // Before the record has its number: it is acknowledged only if all of it can be put into
+        // memory.
         let by_shard = by_shard(core, prepared)?;
         let sequence = match &producer {
             None => core.log.enqueue(RecordKind::Write, payload, true)?,

@@ -67,7 +67,8 @@ fn fields_added_one_by_one_take_log_and_memory_for_themselves_only() {
     assert_eq!(last.unwrap().len(), 2_000);
 }
 
-/// Fields that are widened, added and declared between flushes, and openings with and without a close.
+/// Fields that are widened, added and declared between flushes, and openings with and without a
+/// close.
 #[test]
 fn added_fields_are_found_after_every_opening() {
     for close in [false, true] {

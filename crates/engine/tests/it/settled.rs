@@ -1,4 +1,5 @@
-//! An idle database settles: what is due is done in a bounded number of rounds, and then nothing is written.
+//! An idle database settles: what is due is done in a bounded number of rounds, and then nothing is
+//! written.
 
 use crate::model::Random;
 use headwater_codec::{Batch, ClosedRange, StreamName, StreamRows, Timestamp, Values};
@@ -46,9 +47,11 @@ impl World {
         self.files.operations() > before
     }
 
-    /// What is due is done within some rounds, and afterwards nothing is, however much time goes by.
+    /// What is due is done within some rounds, and afterwards nothing is, however much time goes
+    /// by.
     fn settles(&self, db: &Database, what: &str) {
-        // Late events wait ten minutes for their merge, and what expires or ages here does so within an hour and some minutes.
+        // Late events wait ten minutes for their merge, and what expires or ages here does so
+        // within an hour and some minutes.
         let (mut quiet, mut rounds) = (0, 0);
         while quiet < 15 {
             quiet = if self.round(db) { 0 } else { quiet + 1 };
