@@ -27,9 +27,12 @@ type Stats struct {
 	// DeadBytes of segments are referred to by nothing any more.
 	DeadBytes uint64 `json:"dead_bytes"`
 	// MemoryBytes that events occupy.
-	MemoryBytes    uint64 `json:"memory_bytes"`
-	EventsAccepted uint64 `json:"events_accepted"`
-	BytesAccepted  uint64 `json:"bytes_accepted"`
+	MemoryBytes uint64 `json:"memory_bytes"`
+	// PinnedBytes of memory hold what only open snapshots still see, and PinnedFileBytes of files.
+	PinnedBytes     uint64 `json:"pinned_bytes"`
+	PinnedFileBytes uint64 `json:"pinned_file_bytes"`
+	EventsAccepted  uint64 `json:"events_accepted"`
+	BytesAccepted   uint64 `json:"bytes_accepted"`
 	// EventsWritten to files, for any cause.
 	EventsWritten uint64 `json:"events_written"`
 	// WriteAmplification is EventsWritten per event accepted; that of bytes counts all that is written to the medium.

@@ -66,6 +66,7 @@ pub(crate) fn options(path: PathBuf, settings: Option<&Bound<'_, PyDict>>) -> Ou
             }
             "batch_bytes_max" => options.batch_bytes_max = value.extract()?,
             "string_bytes_max" => options.string_bytes_max = value.extract()?,
+            "tables_max" => options.tables_max = value.extract()?,
             "fields_max" => options.fields_max = value.extract()?,
             "streams_max" => options.streams_max = value.extract()?,
             "max_future" => options.max_future = optional_seconds()?,

@@ -1,8 +1,10 @@
 //! What every part of an open database shares.
 //!
-//! Lock order (`producers` stands before the log's state): `compacting`, then a shard's `stepping`, then `commit`, then `door`, then the catalog, then a shard's `state`, then the log's state. `compacting`,
-//! `stepping` and `commit` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
-//! while streams are defined; no other lock is held over I/O.
+//! Lock order (`producers` stands before the log's state): `compacting`, then a shard's `stepping`,
+//! then `commit` or `pin_files`, then `door`, then the catalog, then a shard's `state`, then the
+//! log's state. `compacting`, `stepping`, `commit` and `pin_files` are held over I/O, but only
+//! steps take them; the catalog's lock is held over look-ups in the metadata while streams are
+//! defined; no other lock is held over I/O.
 
 use crate::care::Reserve;
 use crate::catalog::Catalog;

@@ -1,6 +1,8 @@
 //! The open database, as embedders hold it.
 
-use crate::catalog::{Duplicates, Field, Life, Table, TableInfo, TableSpec, check_name};
+use crate::catalog::{
+    Defined, Duplicates, Field, Life, Table, TableInfo, TableRecord, TableSpec, check_name,
+};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex};
 use crate::late::{FlushRule, PolicyChoice};
@@ -377,7 +379,7 @@ impl Database {
             }
             for field in &change.add_fields {
                 check_name("field", &field.name)?;
-                add_field(&mut table, field)?;
+                table.add_field(field)?;
             }
             table.add_tags(&change.add_tags)?;
             if table.fields.len() > core.options.fields_max {
@@ -449,13 +451,18 @@ impl Database {
         change: impl FnOnce(crate::ids::TableId, Option<&Table>) -> Result<Table>,
     ) -> Result<TableInfo> {
         let core = self.core();
-        let (table, sequence) = core
+        let limits = core.options.table_limits();
+        let log = |record: &TableRecord| core.log_table(record);
+        match core
             .catalog
-            .define_table(name, change, |t| core.log_table(t))?;
-        if let Some(sequence) = sequence {
-            core.log.wait_published(sequence)?;
+            .define_table_within(name, limits, change, log)?
+        {
+            Defined::As(table, sequence) => {
+                sequence.map_or(Ok(()), |s| core.log.wait_published(s))?;
+                Ok(table_info(core, &table))
+            }
+            Defined::Not(beyond) => Err(Error::invalid(format!("table `{name}`: {beyond}"))),
         }
-        Ok(table_info(core, &table))
     }
 
     /// Stores every event in memory in segments.
@@ -557,25 +564,6 @@ pub struct TableChange {
     pub add_fields: Vec<crate::FieldSpec>,
     /// Tag keys to declare.
     pub add_tags: Vec<String>,
-}
-
-fn add_field(table: &mut Table, field: &crate::FieldSpec) -> Result<()> {
-    use headwater_codec::FieldType::{F64, I64};
-    match table.fields.iter_mut().find(|f| f.name == field.name) {
-        None => table.fields.push(Field {
-            name: field.name.clone(),
-            field_type: field.field_type,
-        }),
-        Some(known) if known.field_type == field.field_type => {}
-        Some(known) if known.field_type == I64 && field.field_type == F64 => known.field_type = F64,
-        Some(known) => {
-            return Err(Error::invalid(format!(
-                "field `{}` is {}, it cannot become {}",
-                known.name, known.field_type, field.field_type
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {

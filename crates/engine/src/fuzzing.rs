@@ -1,6 +1,6 @@
 //! Decoders of file formats, for the fuzz targets only.
 
-use crate::catalog::Table;
+use crate::catalog::{AddedFields, Table};
 use crate::life::DeleteRecord;
 use crate::meta::PartitionRecord;
 use crate::segment::{Footer, SegmentHeader};
@@ -28,8 +28,13 @@ pub fn partition_record(bytes: &[u8]) {
     }
 }
 
-/// A table's definition.
+/// A table's definition, or fields added to one.
 pub fn table_definition(bytes: &[u8]) {
+    if let Ok(added) = AddedFields::decode(&mut Cursor::new(bytes)) {
+        let mut out = Vec::new();
+        added.encode(&mut out);
+        assert_eq!(AddedFields::decode(&mut Cursor::new(&out)), Ok(added));
+    }
     if let Ok(table) = Table::decode(&mut Cursor::new(bytes)) {
         let mut out = Vec::new();
         table.encode(&mut out);

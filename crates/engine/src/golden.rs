@@ -1,6 +1,6 @@
 //! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
 
-use crate::catalog::{Duplicates, Field, Life, StreamRecord, Table};
+use crate::catalog::{AddedFields, Duplicates, Field, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::life::DeleteRecord;
 use crate::log::{FileHeader, RecordHeader};
@@ -150,6 +150,7 @@ fn a_table_definition_with_tags() {
 }
 
 #[test]
+<<<<<<< HEAD
 fn a_definition_of_which_aging_went_back_keeps_how_far_it_was() {
     for tags in [Vec::new(), vec!["site".to_owned()]] {
         let back = Table {
@@ -171,6 +172,21 @@ fn a_definition_of_which_aging_went_back_keeps_how_far_it_was() {
         for len in 0..bytes.len() {
             assert!(Table::decode(&mut Cursor::new(&bytes[..len])).is_err());
         }
+=======
+fn fields_added_to_a_table() {
+    let added = AddedFields {
+        table: TableId(3),
+        first: 300,
+        fields: table().fields,
+    };
+    let mut bytes = Vec::new();
+    added.encode(&mut bytes);
+    check("added_fields", &bytes);
+    assert_eq!(AddedFields::decode(&mut Cursor::new(&bytes)), Ok(added));
+    for end in 0..bytes.len() {
+        let cut = &bytes[..end];
+        assert!(AddedFields::decode(&mut Cursor::new(cut)).is_err());
+>>>>>>> pins
     }
 }
 

@@ -56,5 +56,5 @@ pub use recover::Recovery;
 pub use stats::Stats;
 pub use write::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
-    REFUSED_TYPE, Refused,
+    REFUSED_TABLES, REFUSED_TYPE, Refused,
 };

@@ -1,10 +1,11 @@
 //! What workers do, or writers where there are no threads: flush when memory is used up or the log is too long, compact.
 //!
-//! Concurrency: one worker per shard flushes; one more compacts. Without threads [`Core::maintain`] does it all on the caller.
-//! Every loop here ends: one that stores goes on while there is something of before it began, and one that rewrites while there
-//! are partitions with a reason ([`step::compaction_wanted`]), which a rewriting takes away.
-//! Failure: a step that failed for want of space is tried again when asked, a rewriting after a while; other failures have latched
-//! the database.
+//! Concurrency: one worker per shard flushes; one more compacts. Without threads [`Core::maintain`]
+//! does it all on the caller. Every loop here ends: one that stores goes on while there is
+//! something of before it began, and one that rewrites while there are partitions with a reason
+//! ([`step::compaction_wanted`]), which a rewriting takes away.
+//! Failure: a step that failed for want of space is tried again when asked, a rewriting after a
+//! while; other failures have latched the database.
 
 use crate::Database;
 use crate::core::Core;
@@ -21,9 +22,10 @@ const SPACE_PATIENCE: Duration = Duration::from_secs(60);
 const LOG_BUDGETS_MAX: u64 = 4;
 
 impl Database {
-    /// Does what is due now, on the caller: stores, merges, rewrites, and ends what retention, aging and expiry have reached.
-    /// Workers do so by themselves; a database without threads ([`headwater_io::NoThreads`]) does it with writes, and a program
-    /// may call this when none come.
+    /// Does what is due now, on the caller: stores, merges, rewrites, and ends what retention,
+    /// aging and expiry have reached. Workers do so by themselves; a database without threads
+    /// ([`headwater_io::NoThreads`]) does it with writes, and a program may call this when none
+    /// come.
     ///
     /// # Errors
     /// `full`, `io`, `closed`.
@@ -197,8 +199,8 @@ impl Core {
         Ok(state.first_sequence().is_some_and(|first| first <= newest))
     }
 
-    /// A partition that should be rewritten, among those that there were when `made_before` was the next segment, and what
-    /// became of them.
+    /// A partition that should be rewritten, among those that there were when `made_before` was the
+    /// next segment, and what became of them.
     fn compaction_due(
         &self,
         thorough: bool,

@@ -1,5 +1,6 @@
 //! Settings of a database: plain data.
 
+use crate::catalog::TableLimits;
 use crate::late::{FlushRule, PolicyChoice};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,6 +68,9 @@ pub struct Options {
     pub batch_bytes_max: usize,
     /// Longest string or byte value. Default 1 MiB.
     pub string_bytes_max: usize,
+    /// Most tables. Default 10,000. The definitions of all tables, with their fields, may take a
+    /// quarter of the memory budget.
+    pub tables_max: usize,
     /// Most fields of a table. Default 1,024.
     pub fields_max: usize,
     /// Most streams of a table. Default 10,000,000.
@@ -107,6 +111,7 @@ impl Options {
             busy_timeout: Duration::from_secs(5),
             batch_bytes_max: 16 << 20,
             string_bytes_max: 1 << 20,
+            tables_max: 10_000,
             fields_max: 1024,
             streams_max: 10_000_000,
             max_future: None,
@@ -151,6 +156,14 @@ impl Options {
             "compaction_bytes_per_second must be at least 1024",
         )?;
         crate::policy::validate(self)
+    }
+
+    /// How much there may be of definitions.
+    pub(crate) fn table_limits(&self) -> TableLimits {
+        TableLimits {
+            tables: self.tables_max,
+            bytes: self.memory_budget_bytes / 4,
+        }
     }
 
     /// Bytes of one log file.

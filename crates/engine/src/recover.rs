@@ -8,7 +8,7 @@
 //! does not open keeps all that it might be repaired from.
 
 use crate::care::{Reserve, ReservedFiles};
-use crate::catalog::{Catalog, Definition, StreamRecord, Table};
+use crate::catalog::{AddedFields, Catalog, Definition, StreamRecord, Table};
 use crate::core::{CommitState, Core, Work};
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
@@ -206,7 +206,7 @@ pub(crate) fn load(
     recovery.events_replayed = events;
     report(&dir, &replayed, &mut recovery);
     let after = replayed.last.max(step_sequence);
-    let first_new_stream = catalog.pending_up_to(after).1;
+    let first_new_stream = catalog.next_stream();
     let memory = memory + catalog.pending_bytes();
     let log = Log::new(replayed, after, options.durability, Arc::clone(&env.clock));
     if is_owner {
@@ -454,6 +454,19 @@ impl Replayer<'_> {
                 let table = Table::decode(&mut cursor).map_err(damaged)?;
                 self.catalog
                     .replay(self.meta, sequence, Definition::Table(Arc::new(table)))
+            }
+            Some(RecordKind::Fields) => {
+                let added = AddedFields::decode(&mut cursor).map_err(damaged)?;
+                let found = format!("fields from {} on for table {}", added.first, added.table.0);
+                if self.catalog.replay_fields(sequence, added)? {
+                    return Ok(());
+                }
+                Err(Error::damage(Damage {
+                    file: path.to_owned(),
+                    offset,
+                    expected: "fields for a table that is there with all fields before".into(),
+                    found,
+                }))
             }
             Some(RecordKind::Streams) => {
                 let count = cursor

@@ -1,9 +1,10 @@
 //! A shard: streams that share memory and one flush worker.
 //!
-//! Invariants: a stream stays in its shard; `version` rises with every published step; `partitions` is the set as of
-//! `version`; snapshots are registered under the same lock that publishes, so a step knows which older versions are read;
-//! `bytes` are those of events not yet stored, and what only older snapshots see of memory counts in `pinned`;
-//! a stream with nothing in memory but a watermark takes 16 bytes and its place in a map, nothing else.
+//! Invariants: a stream stays in its shard; `version` rises with every published step; `partitions`
+//! is the set as of `version`; snapshots are registered under the same lock that publishes, so a
+//! step knows which older versions are read; `bytes` are those of events not yet stored, and what
+//! only older snapshots see of memory counts in `pinned`; a stream with nothing in memory but a
+//! watermark takes 16 bytes and its place in a map, nothing else.
 //! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
 
 use crate::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
@@ -236,7 +237,8 @@ impl ShardState {
         }
     }
 
-    /// Forgets a snapshot, and what nobody else sees. Gives the files of that, to be let go of without the lock.
+    /// Forgets a snapshot, and what nobody else sees. Gives the files of that, to be let go of
+    /// without the lock.
     pub(crate) fn close_snapshot(&mut self, closed: Seen) -> Vec<Arc<PinFile>> {
         self.snapshots.close(closed);
         let mut files = Vec::new();
@@ -292,7 +294,8 @@ impl ShardState {
         }
     }
 
-    /// The chunks of a stream that a snapshot of this version sees and that may hold something in a range.
+    /// The chunks of a stream that a snapshot of this version sees and that may hold something in a
+    /// range.
     pub(crate) fn visible(&self, stream: StreamId, version: u64, range: &ClosedRange) -> Vec<Held> {
         let memory = self.memory(stream);
         memory.map_or_else(Vec::new, |m| m.visible(version, range))

@@ -35,7 +35,8 @@ pub struct Stats {
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
     pub memory_bytes: u64,
-    /// Bytes of memory that hold what only open snapshots still see. They take no room from writers.
+    /// Bytes of memory that hold what only open snapshots still see. They take no room from
+    /// writers.
     pub pinned_bytes: u64,
     /// Bytes of files that do (`DIR/pins`).
     pub pinned_file_bytes: u64,

@@ -274,6 +274,8 @@ typedef struct hw_options {
   int64_t clock_jump_max_ns;
   // A clock that jumped is believed when new rows bear it out in several stretches of this length, ns. Default 1 hour.
   int64_t clock_settle_ns;
+  // Most tables. Default 10,000.
+  size_t tables_max;
 } hw_options;
 
 // A database. To end with hw_close.

@@ -26,6 +26,8 @@ pub(crate) fn stats(s: &Stats) -> Value {
         "log_bytes": s.log_bytes,
         "dead_bytes": s.dead_bytes,
         "memory_bytes": s.memory_bytes,
+        "pinned_bytes": s.pinned_bytes,
+        "pinned_file_bytes": s.pinned_file_bytes,
         "events_accepted": s.events_accepted,
         "bytes_accepted": s.bytes_accepted,
         "events_written": s.events_written(),

@@ -77,6 +77,8 @@ pub struct hw_options {
     pub clock_jump_max_ns: i64,
     /// A clock that jumped is believed when new rows bear it out in several stretches of this length, ns. Default 1 hour.
     pub clock_settle_ns: i64,
+    /// Most tables. Default 10,000.
+    pub tables_max: usize,
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -142,6 +144,7 @@ impl hw_options {
             reserve_bytes: options.reserve_bytes,
             clock_jump_max_ns: nanos(options.clock_jump_max),
             clock_settle_ns: nanos(options.clock_settle),
+            tables_max: options.tables_max,
         }
     }
 
@@ -210,6 +213,7 @@ impl hw_options {
         options.reserve_bytes = self.reserve_bytes;
         options.clock_jump_max = duration(self.clock_jump_max_ns, "clock_jump_max_ns")?;
         options.clock_settle = duration(self.clock_settle_ns, "clock_settle_ns")?;
+        options.tables_max = self.tables_max;
         Ok((options, flag(self.read_only, "read_only")?))
     }
 }

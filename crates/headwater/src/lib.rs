@@ -25,10 +25,10 @@ pub use headwater_engine::{
     DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field, FieldSpec,
     Filter, FlushRule, Knobs, LastValue, LatePolicy, LateReport, MergeScope, Options,
     PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
-    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TYPE, Reader, Recovery, Refused, RepairFinding,
-    RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport,
-    Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
-    TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
+    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, Reader, Recovery, Refused,
+    RepairFinding, RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk, ScanSpec,
+    ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin,
+    SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
 
 /// The program of the README is compiled with the tests, so that it stays one.

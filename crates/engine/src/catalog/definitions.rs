@@ -2,8 +2,10 @@
 
 mod listing;
 
+use super::limits::{Beyond, Defined, TableLimits};
+use super::pending::{Definition, Pending};
 use super::streams::{ByKey, StreamRecord};
-use super::table::{Table, check_name};
+use super::table::{AddedFields, Table, TableRecord, check_name};
 use crate::ids::{NumberMap, Sequence, ShardIndex, StreamId, TableId};
 use crate::meta::Meta;
 use crate::{Error, Result};
@@ -14,25 +16,6 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// A definition on its way from the log to the metadata.
-#[derive(Clone, Debug)]
-pub(crate) enum Definition {
-    Table(Arc<Table>),
-    Stream(Arc<StreamRecord>),
-    /// The stream is gone; its number is never given again.
-    Dropped(Arc<StreamRecord>),
-}
-
-impl Definition {
-    /// Bytes of memory that a stream's definition takes until the metadata hold it.
-    fn stream_bytes(&self) -> usize {
-        match self {
-            Definition::Stream(record) => record.pending_bytes(),
-            Definition::Table(_) | Definition::Dropped(_) => 0,
-        }
-    }
-}
 
 /// All definitions.
 ///
@@ -84,6 +67,8 @@ impl Tables {
 #[derive(Debug, Default)]
 struct State {
     tables: Vec<Arc<Table>>,
+    /// Bytes of the definitions of those that there are.
+    table_bytes: usize,
     /// Those that there are; `None` = to be made again.
     alive: Option<Arc<Tables>>,
     table_ids: HashMap<String, TableId>,
@@ -91,7 +76,7 @@ struct State {
     stream_counts: Vec<u64>,
     next_stream: u32,
     known: NumberMap<KeyHash, StreamId>,
-    pending: Vec<(Sequence, Definition)>,
+    pending: Pending,
     pending_keys: HashSet<ByKey>,
     /// Streams dropped since opening, or before and still in the log.
     dropped_ids: HashSet<StreamId>,
@@ -251,8 +236,26 @@ impl Catalog {
         &self,
         name: &str,
         change: impl FnOnce(TableId, Option<&Table>) -> Result<Table>,
-        enqueue: impl FnOnce(&Table) -> Result<Sequence>,
+        enqueue: impl FnOnce(&TableRecord) -> Result<Sequence>,
     ) -> Result<(Arc<Table>, Option<Sequence>)> {
+        let unlimited = TableLimits {
+            tables: usize::MAX,
+            bytes: usize::MAX,
+        };
+        match self.define_table_within(name, unlimited, change, enqueue)? {
+            Defined::As(table, sequence) => Ok((table, sequence)),
+            Defined::Not(beyond) => Err(Error::internal(format!("no limit, and yet: {beyond}"))),
+        }
+    }
+
+    /// As [`Catalog::define_table`], if there is room for what is added.
+    pub(crate) fn define_table_within(
+        &self,
+        name: &str,
+        limits: TableLimits,
+        change: impl FnOnce(TableId, Option<&Table>) -> Result<Table>,
+        enqueue: impl FnOnce(&TableRecord) -> Result<Sequence>,
+    ) -> Result<Defined> {
         check_name("table", name)?;
         let mut state = self.writing();
         let old = state
@@ -267,18 +270,26 @@ impl Catalog {
             ),
         };
         let table = change(id, old.as_deref())?;
-        if let Some(old) = old
-            && *old == table
+        if let Some(old) = &old
+            && **old == table
         {
-            return Ok((old, None));
+            return Ok(Defined::As(Arc::clone(old), None));
         }
-        let sequence = enqueue(&table)?;
+        if old.is_none() && state.table_ids.len() >= limits.tables {
+            return Ok(Defined::Not(Beyond::Tables(limits.tables)));
+        }
+        let added = table
+            .heap_bytes()
+            .saturating_sub(old.as_ref().map_or(0, |t| t.heap_bytes()));
+        if added > 0 && state.table_bytes.saturating_add(added) > limits.bytes {
+            return Ok(Defined::Not(Beyond::Bytes(limits.bytes)));
+        }
         let table = Arc::new(table);
+        let record = TableRecord::of(old.as_ref(), &table);
+        let sequence = enqueue(&record)?;
         state.put_table(Arc::clone(&table));
-        state
-            .pending
-            .push((sequence, Definition::Table(Arc::clone(&table))));
-        Ok((table, Some(sequence)))
+        state.pending.push_table(sequence, old, record);
+        Ok(Defined::As(table, Some(sequence)))
     }
 
     /// The stream behind key bytes, if it is defined.
@@ -389,12 +400,7 @@ impl Catalog {
 
     /// Keys of dropped streams not yet in the metadata.
     pub(crate) fn pending_dropped(&self) -> Vec<StreamRecord> {
-        let state = self.state.read();
-        let records = state.pending.iter().filter_map(|(_, d)| match d {
-            Definition::Dropped(record) => Some((**record).clone()),
-            _ => None,
-        });
-        records.collect()
+        self.state.read().pending.dropped()
     }
 
     /// Forgets what only snapshots could still ask for, when there are none.
@@ -455,7 +461,9 @@ impl Catalog {
         for record in records {
             let record = Arc::new(record);
             state.put_stream(self.hash(&record.key), &record);
-            state.pending.push((sequence, Definition::Stream(record)));
+            state
+                .pending
+                .push_stream(sequence, Definition::Stream(record));
         }
         Ok(())
     }
@@ -470,15 +478,18 @@ impl Catalog {
         let mut state = self.writing();
         match &definition {
             Definition::Table(table) => {
-                let known = state.tables.get(table.id.0 as usize);
+                let known = state.tables.get(table.id.0 as usize).cloned();
                 // Fields are only added and types only widened, so the definition with more of them is the newer one;
                 // the log is replayed in order, so an older record than the metadata's is followed by the newer ones.
-                if known.is_some_and(|known| {
+                if known.as_ref().is_some_and(|known| {
                     known.fields.len() > table.fields.len() || known.life.dropped
                 }) {
                     return Ok(());
                 }
                 state.put_table(Arc::clone(table));
+                let record = TableRecord::Whole(Arc::clone(table));
+                state.pending.push_table(sequence, known, record);
+                return Ok(());
             }
             Definition::Stream(record) => {
                 let known = state.pending_keys.contains(&*record.key)
@@ -497,72 +508,74 @@ impl Catalog {
                 return Ok(());
             }
         }
-        state.pending.push((sequence, definition));
+        state.pending.push_stream(sequence, definition);
         Ok(())
     }
 
-    /// Definitions up to `sequence` that the metadata does not hold yet, and the next free stream number.
-    pub(crate) fn pending_up_to(&self, sequence: Sequence) -> (Vec<(Sequence, Definition)>, u32) {
-        let state = self.state.read();
-        let pending = state
-            .pending
-            .iter()
-            .filter(|(s, _)| *s <= sequence)
-            .cloned()
-            .collect();
-        (pending, state.next_stream)
+    /// Applies fields read back from the log. False when the table they were added to is not known,
+    /// or has fewer fields than it had then.
+    pub(crate) fn replay_fields(&self, sequence: Sequence, added: AddedFields) -> Result<bool> {
+        let mut state = self.writing();
+        let known = state.tables.get(added.table.0 as usize).cloned();
+        let Some(known) = known.filter(|t| added.first as usize <= t.fields.len()) else {
+            return Ok(false);
+        };
+        if known.life.dropped || known.fields.len() >= added.end() {
+            return Ok(true);
+        }
+        let mut table = (*known).clone();
+        added.add_to(&mut table)?;
+        state.put_table(Arc::new(table));
+        let record = TableRecord::Fields(added);
+        state.pending.push_table(sequence, Some(known), record);
+        Ok(true)
     }
 
-    /// Forgets pending definitions up to `sequence`: the metadata hold them now. Gives the bytes that streams
-    /// among them took.
-    pub(crate) fn applied_up_to(&self, sequence: Sequence) -> usize {
+    /// Definitions up to `sequence` that the metadata does not hold yet.
+    pub(crate) fn pending_up_to(&self, sequence: Sequence) -> Result<Vec<(Sequence, Definition)>> {
+        self.state.read().pending.up_to(sequence)
+    }
+
+    /// The next free stream number.
+    pub(crate) fn next_stream(&self) -> u32 {
+        self.state.read().next_stream
+    }
+
+    /// Forgets pending definitions up to `sequence`: the metadata hold them now. Gives the bytes
+    /// that they took.
+    pub(crate) fn applied_up_to(&self, sequence: Sequence) -> Result<usize> {
         let mut guard = self.writing();
         let State {
             pending,
             pending_keys,
             ..
         } = &mut *guard;
-        let mut bytes = 0;
-        pending.retain(|(s, definition)| {
-            if *s > sequence {
-                return true;
+        let bytes = pending.applied_up_to(sequence, |record| {
+            let held = pending_keys.get(&*record.key);
+            if held.is_some_and(|p| p.0.id == record.id) {
+                pending_keys.remove(&*record.key);
             }
-            bytes += definition.stream_bytes();
-            if let Definition::Stream(record) = definition {
-                let held = pending_keys.get(&*record.key);
-                if held.is_some_and(|p| p.0.id == record.id) {
-                    pending_keys.remove(&*record.key);
-                }
-            }
-            false
-        });
+        })?;
         // What was needed for many new streams at once is not kept.
-        pending.shrink_to(pending.len() * 2);
         if pending_keys.len() < pending_keys.capacity() / 8 {
             pending_keys.shrink_to(pending_keys.len() * 2);
         }
-        bytes
+        Ok(bytes)
     }
 
-    /// Bytes of memory taken by streams whose definitions are on their way to the metadata.
+    /// Bytes of memory taken by definitions that are on their way to the metadata.
     pub(crate) fn pending_bytes(&self) -> usize {
-        let state = self.state.read();
-        state.pending.iter().map(|(_, d)| d.stream_bytes()).sum()
+        self.state.read().pending.bytes()
     }
 
     /// The smallest sequence of a definition not yet in the metadata.
     pub(crate) fn first_pending(&self) -> Option<Sequence> {
-        self.state.read().pending.iter().map(|(s, _)| *s).min()
+        self.state.read().pending.first()
     }
 
     /// The largest sequence of a table's definition not yet in the metadata.
     pub(crate) fn newest_pending_table(&self) -> Option<Sequence> {
-        let state = self.state.read();
-        let tables = state
-            .pending
-            .iter()
-            .filter(|(_, d)| matches!(d, Definition::Table(_)));
-        tables.map(|(s, _)| *s).max()
+        self.state.read().pending.newest_table()
     }
 
     /// Streams of a table not yet in the metadata.
@@ -612,13 +625,16 @@ impl State {
             self.dropped.push((sequence, record.clone()));
         }
         let dropped = Definition::Dropped(Arc::new(record));
-        self.pending.push((sequence, dropped));
+        self.pending.push_stream(sequence, dropped);
     }
 
     fn put_table(&mut self, table: Arc<Table>) {
         self.changes += 1;
         self.alive = None;
         let at = table.id.0 as usize;
+        let alive = |t: &Arc<Table>| if t.life.dropped { 0 } else { t.heap_bytes() };
+        let before = self.tables.get(at).map_or(0, alive);
+        self.table_bytes = self.table_bytes + alive(&table) - before;
         if !table.life.dropped {
             self.table_ids.insert(table.name.clone(), table.id);
         } else if self.table_ids.get(&table.name) == Some(&table.id) {

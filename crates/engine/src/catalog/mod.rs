@@ -7,10 +7,14 @@
 //! metadata is asked whether a new stream is known; no other I/O.
 
 mod definitions;
+mod limits;
+mod pending;
 mod streams;
 mod table;
 
-pub(crate) use definitions::{Catalog, Definition, Tables};
+pub(crate) use definitions::{Catalog, Tables};
+pub(crate) use limits::{Beyond, Defined, TableLimits};
+pub(crate) use pending::Definition;
 pub(crate) use streams::{StreamRecord, decode_stream_key, push_tags_text, stream_key};
+pub(crate) use table::{AddedFields, Life, Table, TableRecord, check_name, level_below};
 pub use table::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
-pub(crate) use table::{Life, Table, check_name, level_below};

@@ -2,7 +2,9 @@
 
 use crate::Error;
 use crate::ids::TableId;
+use crate::log::RecordKind;
 use headwater_codec::{Cursor, DecodeError, FieldId, FieldType, PutBytes, Timestamp};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What happens when a stream gets two events with one timestamp.
@@ -248,11 +250,7 @@ impl Table {
             Duplicates::Keep => 1,
         });
         out.put_varint(u64::from(self.leaf_events));
-        out.put_varint(self.fields.len() as u64);
-        for field in &self.fields {
-            out.put_u8(field.field_type as u8);
-            out.put_prefixed(field.name.as_bytes());
-        }
+        encode_fields(&self.fields, out);
         self.life.encode(out);
         if version >= VERSION_WITH_TAGS {
             out.put_varint(self.tags.len() as u64);
@@ -263,6 +261,40 @@ impl Table {
         if went_back {
             out.put_i64(self.life.aged_most);
         }
+    }
+
+    /// Bytes of memory that the definition takes, about.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<Table>()
+            + self.name.len()
+            + fields_bytes(&self.fields)
+            + self
+                .tags
+                .iter()
+                .map(|t| TEXT_BYTES + t.len())
+                .sum::<usize>()
+    }
+
+    /// Adds a field, if it is not there; one of integers becomes one of floats.
+    pub(crate) fn add_field(&mut self, field: &FieldSpec) -> crate::Result<()> {
+        use FieldType::{F64, I64};
+        match self.fields.iter_mut().find(|f| f.name == field.name) {
+            None => self.fields.push(Field {
+                name: field.name.clone(),
+                field_type: field.field_type,
+            }),
+            Some(known) if known.field_type == field.field_type => {}
+            Some(known) if known.field_type == I64 && field.field_type == F64 => {
+                known.field_type = F64;
+            }
+            Some(known) => {
+                return Err(Error::invalid(format!(
+                    "field `{}` is {}, it cannot become {}",
+                    known.name, known.field_type, field.field_type
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Declares tag keys.
@@ -289,18 +321,7 @@ impl Table {
             _ => return Err(cursor.fail("duplicates 0 or 1")),
         };
         let leaf_events = cursor.varint_up_to(65_536, "leaf events")?.max(1) as u32;
-        let count = cursor.varint_up_to(cursor.remaining() as u64, "field count")?;
-        let mut fields = Vec::with_capacity(count);
-        for _ in 0..count {
-            let number = cursor.u8("field type")?;
-            let Some(field_type) = FieldType::from_number(number) else {
-                return Err(cursor.fail("a field type 1 to 6"));
-            };
-            fields.push(Field {
-                name: cursor.text("field name")?.to_owned(),
-                field_type,
-            });
-        }
+        let fields = decode_fields(cursor)?;
         let mut life = if version == 1 {
             Life::FOREVER
         } else {
@@ -326,6 +347,149 @@ impl Table {
             life,
         })
     }
+}
+
+/// What a name takes besides its bytes, with the allocator's share.
+const TEXT_BYTES: usize = size_of::<String>() + 16;
+
+/// Bytes of memory that fields take, with their names in what finds them.
+fn fields_bytes(fields: &[Field]) -> usize {
+    let name_bytes = |f: &Field| size_of::<Field>() + TEXT_BYTES + f.name.len();
+    fields.iter().map(name_bytes).sum()
+}
+
+/// Fields added at the end of a table: what the log says of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AddedFields {
+    pub(crate) table: TableId,
+    /// How many fields the table had before.
+    pub(crate) first: u32,
+    pub(crate) fields: Vec<Field>,
+}
+
+impl AddedFields {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(u64::from(self.table.0));
+        out.put_varint(u64::from(self.first));
+        encode_fields(&self.fields, out);
+    }
+
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<AddedFields, DecodeError> {
+        let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
+        let first = cursor.varint_up_to(u64::from(u32::MAX), "number of the first field")?;
+        Ok(AddedFields {
+            table: TableId(table as u32),
+            first: first as u32,
+            fields: decode_fields(cursor)?,
+        })
+    }
+
+    /// How many fields the table has then.
+    pub(crate) fn end(&self) -> usize {
+        self.first as usize + self.fields.len()
+    }
+
+    /// Adds those that the table has not yet.
+    pub(crate) fn add_to(&self, table: &mut Table) -> crate::Result<()> {
+        let known = table.fields.len().checked_sub(self.first as usize);
+        let Some(known) = known.filter(|_| table.id == self.table) else {
+            return Err(Error::internal(format!(
+                "fields from {} on for table `{}` ({}), which has {}, and not for table {}",
+                self.first,
+                table.name,
+                table.id.0,
+                table.fields.len(),
+                self.table.0
+            )));
+        };
+        let new = self.fields.get(known..).unwrap_or_default();
+        table.fields.extend_from_slice(new);
+        Ok(())
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<AddedFields>() + fields_bytes(&self.fields)
+    }
+}
+
+/// What a change of a table puts into the log.
+#[derive(Clone, Debug)]
+pub(crate) enum TableRecord {
+    Whole(Arc<Table>),
+    Fields(AddedFields),
+}
+
+impl TableRecord {
+    /// The least that leads from one definition to the other.
+    pub(crate) fn of(old: Option<&Arc<Table>>, new: &Arc<Table>) -> TableRecord {
+        let whole = || TableRecord::Whole(Arc::clone(new));
+        let Some(old) = old else {
+            return whole();
+        };
+        let (count, as_before) = (old.fields.len(), new.fields.get(..old.fields.len()));
+        let Ok(first) = u32::try_from(count) else {
+            return whole();
+        };
+        let only_fields = (old.id, &old.name, old.duplicates, old.leaf_events)
+            == (new.id, &new.name, new.duplicates, new.leaf_events)
+            && (&old.tags, old.life) == (&new.tags, new.life);
+        match new.fields.get(count..) {
+            Some(added) if only_fields && as_before == Some(&*old.fields) => {
+                TableRecord::Fields(AddedFields {
+                    table: new.id,
+                    first,
+                    fields: added.to_vec(),
+                })
+            }
+            _ => whole(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> RecordKind {
+        match self {
+            TableRecord::Whole(_) => RecordKind::Table,
+            TableRecord::Fields(_) => RecordKind::Fields,
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            TableRecord::Whole(table) => table.encode(out),
+            TableRecord::Fields(added) => added.encode(out),
+        }
+    }
+
+    /// Bytes of memory that it takes until the metadata hold it.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            TableRecord::Whole(table) => table.heap_bytes(),
+            TableRecord::Fields(added) => added.heap_bytes(),
+        }
+    }
+}
+
+fn encode_fields(fields: &[Field], out: &mut Vec<u8>) {
+    out.put_varint(fields.len() as u64);
+    for field in fields {
+        out.put_u8(field.field_type as u8);
+        out.put_prefixed(field.name.as_bytes());
+    }
+}
+
+fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Vec<Field>, DecodeError> {
+    let count = cursor.varint_up_to(cursor.remaining() as u64, "field count")?;
+    let mut fields = Vec::with_capacity(count);
+    for _ in 0..count {
+        let number = cursor.u8("field type")?;
+        let Some(field_type) = FieldType::from_number(number) else {
+            return Err(cursor.fail("a field type 1 to 6"));
+        };
+        fields.push(Field {
+            name: cursor.text("field name")?.to_owned(),
+            field_type,
+        });
+    }
+    Ok(fields)
 }
 
 /// Characters of a name that is refused which its message shows.

@@ -26,6 +26,8 @@ pub(crate) enum RecordKind {
     Delete = 4,
     /// Events: a batch with its producer and number.
     NumberedWrite = 5,
+    /// Fields added to a table.
+    Fields = 6,
 }
 
 impl RecordKind {
@@ -36,6 +38,7 @@ impl RecordKind {
             RecordKind::Streams,
             RecordKind::Delete,
             RecordKind::NumberedWrite,
+            RecordKind::Fields,
         ]
         .into_iter()
         .find(|k| *k as u8 == number)

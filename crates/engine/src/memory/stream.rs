@@ -13,14 +13,16 @@ const APPEND_ROWS: usize = 2048;
 
 /// What one stream holds in memory.
 ///
-/// Invariants: flank times are above the watermark, late times at or below it (policy `separate`); under `conventional`
-/// everything is in the flank. `pinned` holds chunks that a step took, for readers with an older version; `bytes` are those of
-/// the others.
+/// Invariants: flank times are above the watermark, late times at or below it (policy `separate`);
+/// under `conventional` everything is in the flank. `pinned` holds chunks that a step took, for
+/// readers with an older version; `bytes` are those of the others.
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(crate) flank: Vec<Arc<Chunk>>,
     pub(crate) late: Vec<Arc<Chunk>>,
     pinned: Vec<Pinned>,
+    /// Bytes of those in memory.
+    pinned_bytes: usize,
     /// Newest time in the main runs; `None` = nothing is stored.
     pub(crate) watermark: Option<i64>,
     /// The watermark was looked up (or the stream is new).
@@ -170,8 +172,9 @@ impl StreamMemory {
         all.filter(move |c| c.first_time <= last && c.last_time >= first)
     }
 
-    /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is left and now at or below
-    /// the watermark is late. `version` is the shard's new one; `open` snapshots, all of older ones, still see what was removed.
+    /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is
+    /// left and now at or below the watermark is late. `version` is the shard's new one; `open`
+    /// snapshots, all of older ones, still see what was removed.
     pub(crate) fn remove_stored(
         &mut self,
         taken: &[ClosedRange],
@@ -219,12 +222,12 @@ impl StreamMemory {
             } else if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s)) {
                 self.push(part, true);
             }
-            self.pinned.extend(pinned);
+            self.pin(pinned);
         }
     }
 
-    /// Removes the events for which `stays` says no. `version` is the shard's new one; `open` snapshots, all of older ones,
-    /// still see what was removed. False when nothing was removed.
+    /// Removes the events for which `stays` says no. `version` is the shard's new one; `open`
+    /// snapshots, all of older ones, still see what was removed. False when nothing was removed.
     pub(crate) fn remove_deleted(
         &mut self,
         stays: &impl Fn(i64, Sequence) -> bool,
@@ -261,7 +264,7 @@ impl StreamMemory {
                 self.bytes += part.as_ref().map_or(0, |p| p.bytes);
                 left.extend(part);
                 self.bytes -= chunk.bytes;
-                self.pinned.extend(pinned);
+                self.pin(pinned);
             }
             if in_order {
                 self.flank = left;
@@ -272,7 +275,13 @@ impl StreamMemory {
         removed
     }
 
-    /// Lets go of what only a snapshot saw that was closed; `files` are to be let go of without a lock.
+    fn pin(&mut self, pinned: Option<Pinned>) {
+        self.pinned_bytes += pinned.as_ref().map_or(0, Pinned::bytes);
+        self.pinned.extend(pinned);
+    }
+
+    /// Lets go of what only a snapshot saw that was closed; `files` are to be let go of without a
+    /// lock.
     pub(crate) fn unpin(
         &mut self,
         open: &OpenSnapshots,
@@ -282,11 +291,12 @@ impl StreamMemory {
         let gone = self.pinned.extract_if(.., |p| !p.keep(open, closed));
         files.extend(gone.filter_map(Pinned::into_file));
         self.pinned.shrink_to(self.pinned.len() * 2);
+        self.pinned_bytes = self.pinned.iter().map(Pinned::bytes).sum();
     }
 
     /// Bytes of pinned chunks in memory.
     pub(crate) fn pinned_bytes(&self) -> usize {
-        self.pinned.iter().map(Pinned::bytes).sum()
+        self.pinned_bytes
     }
 
     /// How many chunks are pinned, in memory or in files.
@@ -301,13 +311,15 @@ impl StreamMemory {
     /// The rows of a pinned chunk are in a file now.
     pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &Place) {
         for pinned in &mut self.pinned {
+            let bytes = pinned.bytes();
             pinned.moved(chunk, place);
+            self.pinned_bytes -= bytes - pinned.bytes();
         }
     }
 }
 
-/// From which version on readers see what is left of a chunk: those that see the pinned one must not see both. Where nobody is
-/// there who could, it may grow again.
+/// From which version on readers see what is left of a chunk: those that see the pinned one must
+/// not see both. Where nobody is there who could, it may grow again.
 fn born_anew(chunk: &Chunk, pinned: Option<&Pinned>, version: u64, open: &OpenSnapshots) -> u64 {
     match pinned {
         Some(_) => version,

@@ -1,7 +1,8 @@
 //! Files for pinned chunks: `DIR/pins/N`.
 //!
-//! They belong to the process that wrote them: nothing reads them after it, so they have no format of their own, are never
-//! synced, and are removed by the next opening if a crash left them behind. Rows are stored as in the log.
+//! They belong to the process that wrote them: nothing reads them after it, so they have no format
+//! of their own, are never synced, and are removed by the next opening if a crash left them behind.
+//! Rows are stored as in the log.
 //!
 //! Invariants: a file is written once, and removed with the last chunk that is in it.
 //! Failure: bytes that changed are damage, by a checksum that is kept in memory.
@@ -67,7 +68,8 @@ impl PinFiles {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Writes chunks into a new file and says where each is; `None` for one that is too large for the codec.
+    /// Writes chunks into a new file and says where each is; `None` for one that is too large for
+    /// the codec.
     pub(crate) fn write<'a>(
         &mut self,
         chunks: impl Iterator<Item = &'a Chunk>,
@@ -257,7 +259,7 @@ mod tests {
         let mut places = files.write(chunks.iter().map(|c| &**c)).unwrap();
         let bits = |chunk: &Chunk| match chunk.rows.columns[0].1.values() {
             Values::F64(values) => values.iter().map(|v| v.to_bits()).collect::<Vec<u64>>(),
-            other => panic!("{other:?}"),
+            other => unreachable!("{other:?}"),
         };
         for (place, chunk) in places.iter().zip(&chunks) {
             let read = place.as_ref().unwrap().read().unwrap();

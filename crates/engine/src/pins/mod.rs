@@ -1,12 +1,16 @@
-//! What open snapshots keep of memory that was stored meanwhile ("pins"), and where it goes when that is much.
+//! What open snapshots keep of memory that was stored meanwhile ("pins"), and where it goes when
+//! that is much.
 //!
-//! Invariants: a chunk that a step took out of memory is kept only for a snapshot that sees it, and of it only the rows with
-//! sequences that some snapshot sees; so a snapshot keeps at most what was in memory when it was taken. What is kept counts
-//! apart from memory for events: writers never wait for a snapshot. Beyond a share of the budget it goes to files, which are
-//! removed with the last snapshot that needs them.
-//! Concurrency: what is kept is listed under the shard's lock; files are written and read without it.
-//! Failure: without space the chunks stay in memory, and writers are told `full` by what they write themselves; another error
-//! of writing latches. A file that cannot be read, or holds other bytes, is an error of that read.
+//! Invariants: a chunk that a step took out of memory is kept only for a snapshot that sees it, and
+//! of it only the rows with sequences that some snapshot sees; so a snapshot keeps at most what was
+//! in memory when it was taken. What is kept counts apart from memory for events: writers never
+//! wait for a snapshot. Beyond a share of the budget it goes to files, which are removed with the
+//! last snapshot that needs them.
+//! Concurrency: what is kept is listed under the shard's lock; files are written and read without
+//! it.
+//! Failure: without space the chunks stay in memory, and writers are told `full` by what they write
+//! themselves; another error of writing latches. A file that cannot be read, or holds other bytes,
+//! is an error of that read.
 
 mod file;
 
@@ -75,8 +79,8 @@ impl OpenSnapshots {
         }
     }
 
-    /// The newest sequence that is seen by a snapshot to which a chunk is there, if it sees any of the chunk: one of a version
-    /// from `born` on, below `gone`.
+    /// The newest sequence that is seen by a snapshot to which a chunk is there, if it sees any of
+    /// the chunk: one of a version from `born` on, below `gone`.
     pub(crate) fn newest(&self, born: u64, gone: u64, first: Sequence) -> Option<Sequence> {
         let see = self.0.iter().filter(|o| o.version < gone);
         see.filter(|o| o.version >= born && o.sequence >= first)
@@ -119,7 +123,8 @@ pub(crate) struct Pinned {
 pub(crate) const PIN_BYTES: usize = size_of::<Pinned>();
 
 impl Pinned {
-    /// What the open snapshots see of a chunk that is taken out of memory by version `gone`; `None` when that is nothing.
+    /// What the open snapshots see of a chunk that is taken out of memory by version `gone`; `None`
+    /// when that is nothing.
     pub(crate) fn new(chunk: &Arc<Chunk>, gone: u64, open: &OpenSnapshots) -> Option<Pinned> {
         let newest = open.newest(chunk.born, gone, chunk.first_sequence)?;
         let chunk = seen_part(chunk, newest)?;
@@ -148,7 +153,8 @@ impl Pinned {
         (meets && self.born <= version && version < self.gone).then_some(&self.held)
     }
 
-    /// Lets go of what no open snapshot sees any more, after `closed` was closed. False when that is all of it.
+    /// Lets go of what no open snapshot sees any more, after `closed` was closed. False when that
+    /// is all of it.
     pub(crate) fn keep(&mut self, open: &OpenSnapshots, closed: Seen) -> bool {
         let saw = self.born <= closed.version
             && closed.version < self.gone
@@ -190,7 +196,8 @@ impl Pinned {
     }
 }
 
-/// The rows of a chunk up to a sequence. What came later does not count for those who do not see it.
+/// The rows of a chunk up to a sequence. What came later does not count for those who do not see
+/// it.
 fn seen_part(chunk: &Arc<Chunk>, newest: Sequence) -> Option<Arc<Chunk>> {
     if chunk.last_sequence <= newest {
         return Some(Arc::clone(chunk));

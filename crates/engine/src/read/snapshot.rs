@@ -19,8 +19,9 @@ use headwater_codec::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamN
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A consistent view of everything acknowledged before it was opened, over all shards; it never changes. While it is open the
-/// files and the memory it sees are kept, so hold it for a query, not for a day.
+/// A consistent view of everything acknowledged before it was opened, over all shards; it never
+/// changes. While it is open the files it sees are kept, and what it sees of memory, which goes to
+/// files where snapshots together keep much: it costs space on the disk, and writers nothing.
 #[derive(Debug)]
 pub struct Snapshot {
     core: Arc<Core>,

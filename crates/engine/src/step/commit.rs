@@ -83,7 +83,11 @@ pub(super) fn commit(
     removed: &[SegmentId],
 ) -> Result<()> {
     let mut commit = core.commit.lock();
-    let (definitions, next_stream) = core.catalog.pending_up_to(sequence);
+    let definitions = core
+        .catalog
+        .pending_up_to(sequence)
+        .inspect_err(|error| core.log.latch(error.clone()))?;
+    let next_stream = core.catalog.next_stream();
     let log = core.log.stats();
     core.counters
         .bytes(log.bytes_written - commit.log_bytes_counted, 0, 0, 0);
@@ -112,7 +116,10 @@ pub(super) fn commit(
     core.counters
         .bytes(0, 0, 0, meta_bytes - commit.meta_bytes_counted);
     commit.meta_bytes_counted = meta_bytes;
-    let freed = core.catalog.applied_up_to(sequence);
+    let freed = core
+        .catalog
+        .applied_up_to(sequence)
+        .inspect_err(|error| core.log.latch(error.clone()))?;
     if freed > 0 {
         core.memory_changed(-freed.cast_signed());
     }

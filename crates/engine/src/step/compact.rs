@@ -1,11 +1,20 @@
 //! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it outgrew its size.
 //!
+<<<<<<< HEAD
 //! Invariants: the new segments hold exactly the old one's rows, and the buckets of rows that have gone
 //! ([`super::carried`]); covers that replay may still need go with them; while it runs the partition takes no
 //! groups (it is marked busy), and the swap is one commit. Every reason for a rewriting is gone when it is done,
 //! by what the new records say: a split narrows spans, the other reasons need more than one group or an expiry
 //! that has passed. So nothing is rewritten twice without new groups, also over restarts; should it come
 //! otherwise, [`settle`] notes it.
+=======
+//! Invariants: the new segments hold exactly the old one's rows; covers that replay may still need
+//! go with them; while it runs the partition takes no groups (it is marked busy), and the swap is
+//! one commit. Every reason for a rewriting is gone when it is done, by what the new records say: a
+//! split narrows spans, the other reasons need more than one group or an expiry that has passed. So
+//! nothing is rewritten twice without new groups, also over restarts; should it come otherwise,
+//! [`settle`] notes it.
+>>>>>>> pins
 //! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the partition stays as it is.
 
 use super::carried;
@@ -72,8 +81,8 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
         || (record.groups >= SMALL_LEAF_GROUPS && record.events < record.leaves * leaf_events / 8)
 }
 
-/// True when a partition has outgrown its size. Bytes in use count: those that a rewriting would leave out do not become fewer by
-/// a split.
+/// True when a partition has outgrown its size. Bytes in use count: those that a rewriting would
+/// leave out do not become fewer by a split.
 fn is_too_large(core: &Core, record: &PartitionRecord) -> bool {
     record.live_bytes > core.options.partition_bytes_max
 }
@@ -284,8 +293,9 @@ fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
     })
 }
 
-/// The partition's own span, or the parts it is split into: the first halves that both hold something. What cannot be split,
-/// since all of it lies in one smallest span, gets that one, and is not looked at again.
+/// The partition's own span, or the parts it is split into: the first halves that both hold
+/// something. What cannot be split, since all of it lies in one smallest span, gets that one, and
+/// is not looked at again.
 fn target_spans(
     core: &Core,
     table: &Table,
@@ -376,7 +386,7 @@ impl Job<'_> {
                          hints: &mut EncodeHints,
                          shared: &mut SharedLeaves,
                          mut deltas: Vec<StreamDelta>| {
-            attach_shared(shared.finish(group, hints)?, &mut deltas);
+            attach_shared(shared.finish(group, hints)?, &mut deltas)?;
             let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
             attach_keys(core, &new, &mut deltas)?;
             let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));

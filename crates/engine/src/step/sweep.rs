@@ -254,7 +254,7 @@ fn write(
         erase(&context, &mut out, *stream, &state, ranges, &mut delta)?;
         deltas.push(delta);
     }
-    attach_shared(shared.finish(&mut group, hints)?, &mut deltas);
+    attach_shared(shared.finish(&mut group, hints)?, &mut deltas)?;
     let previous = Some((old.record.footer_offset, old.record.footer_bytes));
     let table =
         (touched.state.table.as_deref() != Some(&*touched.table)).then(|| (*touched.table).clone());

@@ -97,7 +97,11 @@ pub(super) fn write_group(
     let mut new = Vec::new();
     for part in &work.parts {
         let Some(one) = taken.get(part.taken) else {
-            continue;
+            return Err(Error::internal(format!(
+                "a part of stream {} of {} that a step took",
+                part.taken,
+                taken.len()
+            )));
         };
         let known = cursor.stream(one.stream)?;
         if known.is_none() {
@@ -141,7 +145,7 @@ pub(super) fn write_group(
         streams.push((one.stream, work.table.id, covered, None));
         deltas.push(delta);
     }
-    attach_shared(shared.finish(&mut group, hints)?, &mut deltas);
+    attach_shared(shared.finish(&mut group, hints)?, &mut deltas)?;
     attach_keys(core, &new, &mut deltas)?;
     let table = (state.table.as_deref() != Some(&*work.table)).then(|| (*work.table).clone());
     let previous = old
@@ -257,18 +261,23 @@ pub(crate) fn record(
 pub(super) fn attach_shared(
     entries: Vec<(StreamId, Destination, crate::segment::LeafEntry)>,
     deltas: &mut [StreamDelta],
-) {
+) -> Result<()> {
     for (stream, destination, entry) in entries {
-        let Ok(at) = deltas.binary_search_by_key(&stream, |d| d.stream) else {
-            continue;
+        let at = deltas.binary_search_by_key(&stream, |d| d.stream);
+        let Some(delta) = at.ok().and_then(|at| deltas.get_mut(at)) else {
+            // Its rows would be in the file, and nobody would find them.
+            return Err(Error::internal(format!(
+                "a shared leaf holds rows of stream {}, which is none of the group's {}",
+                stream.0,
+                deltas.len()
+            )));
         };
-        if let Some(delta) = deltas.get_mut(at) {
-            match destination {
-                Destination::Main => delta.added.push(entry),
-                Destination::LateRun => delta.late_runs.push(vec![entry]),
-            }
+        match destination {
+            Destination::Main => delta.added.push(entry),
+            Destination::LateRun => delta.late_runs.push(vec![entry]),
         }
     }
+    Ok(())
 }
 
 /// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone: `new` are those it did not.

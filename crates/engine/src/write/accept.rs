@@ -3,10 +3,10 @@
 //! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now.
 
 use super::{
-    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TYPE,
-    Refused,
+    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TABLES,
+    REFUSED_TYPE, Refused,
 };
-use crate::catalog::{Field, Life, Table, check_name};
+use crate::catalog::{Beyond, Defined, Field, Life, Table, check_name};
 use crate::core::Core;
 use crate::ids::TableId;
 use crate::{Error, Result};
@@ -115,7 +115,16 @@ pub(super) fn check_entry(
     let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
     if accepting.any_good() {
         if !fits {
-            table = Some(define_fields(core, name.table(), &fields, &accepting)?);
+            match define_fields(core, name.table(), &fields, &accepting)? {
+                Ok(defined) => table = Some(defined),
+                Err(beyond) => {
+                    for row in 0..accepting.rows {
+                        accepting.refuse(row, REFUSED_TABLES, || {
+                            format!("table `{}`: {beyond}", name.table())
+                        });
+                    }
+                }
+            }
         }
         if let Some(table) = &table {
             for (at, (field, column)) in fields.into_iter().enumerate() {
@@ -271,13 +280,14 @@ fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Accep
     }
 }
 
-/// Makes the table and its missing fields, and widens i64 fields that now get floats.
+/// Makes the table and its missing fields, as far as there is room for them, and widens i64 fields
+/// that now get floats.
 fn define_fields(
     core: &Core,
     name: &str,
     fields: &[(String, Column)],
     accepting: &Accepting,
-) -> Result<Arc<Table>> {
+) -> Result<std::result::Result<Arc<Table>, Beyond>> {
     let wanted: Vec<(&String, FieldType)> = fields
         .iter()
         .filter(|(n, c)| {
@@ -286,7 +296,7 @@ fn define_fields(
         })
         .map(|(n, c)| (n, c.field_type()))
         .collect();
-    let change = |id: TableId, old: Option<&Table>| {
+    let change = |adds: bool, id: TableId, old: Option<&Table>| {
         let mut table = old.cloned().unwrap_or_else(|| Table {
             id,
             name: name.to_owned(),
@@ -297,7 +307,7 @@ fn define_fields(
             life: Life::FOREVER,
         });
         for (field, field_type) in &wanted {
-            let room = table.fields.len() < core.options.fields_max;
+            let room = adds && table.fields.len() < core.options.fields_max;
             match table.fields.iter_mut().find(|f| f.name == **field) {
                 Some(known)
                     if known.field_type == FieldType::I64 && *field_type == FieldType::F64 =>
@@ -316,10 +326,23 @@ fn define_fields(
         }
         Ok(table)
     };
-    let (table, _) = core
-        .catalog
-        .define_table(name, change, |table| core.log_table(table))?;
-    Ok(table)
+    let define = |adds: bool| {
+        core.catalog.define_table_within(
+            name,
+            core.options.table_limits(),
+            |id, old| change(adds, id, old),
+            |record| core.log_table(record),
+        )
+    };
+    match define(true)? {
+        Defined::As(table, _) => Ok(Ok(table)),
+        Defined::Not(beyond) if core.catalog.table_named(name).is_none() => Ok(Err(beyond)),
+        // The rows that have no new fields are good all the same.
+        Defined::Not(_) => match define(false)? {
+            Defined::As(table, _) => Ok(Ok(table)),
+            Defined::Not(beyond) => Ok(Err(beyond)),
+        },
+    }
 }
 
 /// The column in the type of its field; rows that do not fit are refused.
@@ -333,6 +356,10 @@ fn fit_column(
 ) -> Option<(FieldId, Column)> {
     let Some((id, field)) = place.and_then(|id| Some((id, table.field(id)?))) else {
         accepting.refuse_present(&column, REFUSED_FIELDS, || {
+            if table.fields.len() < core.options.fields_max {
+                let beyond = Beyond::Bytes(core.options.table_limits().bytes);
+                return format!("field `{name}`: {beyond}");
+            }
             format!(
                 "field `{name}`: the table has {} fields already, the most allowed",
                 core.options.fields_max

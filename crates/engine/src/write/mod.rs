@@ -11,7 +11,7 @@ mod producers;
 pub(crate) use pressure::stored_watermark;
 pub(crate) use producers::{Producers, SavedProducer};
 
-use crate::catalog::{StreamRecord, Table, stream_key};
+use crate::catalog::{StreamRecord, Table, TableRecord, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::life::{add_expiry, holds, owner_of};
@@ -49,6 +49,8 @@ pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
 pub const REFUSED_STRING: &str = "E_LIMIT_STRING";
 /// The table would have more fields than allowed.
 pub const REFUSED_FIELDS: &str = "E_LIMIT_FIELDS";
+/// The database would have more tables than allowed, or more to remember of them.
+pub const REFUSED_TABLES: &str = "E_LIMIT_TABLES";
 /// The table would have more streams than allowed.
 pub const REFUSED_STREAMS: &str = "E_LIMIT_STREAMS";
 /// A name of a table, tag or field is not allowed.
@@ -151,12 +153,13 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         core.ensure_watermark(one.shard, one.stream, one.table)?;
     }
     wait_for_memory(core)?;
+    let streams = prepared.len() as u64;
     let mut payload = Vec::with_capacity(raw_bytes / 2 + 64);
     if let Some(producer) = &producer {
         payload.put_prefixed(producer.name.as_bytes());
         payload.put_varint(producer.number);
     }
-    payload.put_varint(prepared.len() as u64);
+    payload.put_varint(streams);
     for one in &prepared {
         payload.put_varint(u64::from(one.stream.0));
         encode_rows(&one.rows, &mut payload);
@@ -164,6 +167,9 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     let sequence = {
         let _door = core.door.read();
         check_still_there(core, &prepared)?;
+        // Before the record has its number: it is acknowledged only if all of it can be put into
+        // memory.
+        let by_shard = by_shard(core, prepared)?;
         let sequence = match &producer {
             None => core.log.enqueue(RecordKind::Write, payload, true)?,
             Some(producer) => {
@@ -177,7 +183,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
                 sequence
             }
         };
-        insert(core, sequence, prepared);
+        insert(core, sequence, by_shard);
         sequence
     };
     core.log.inserted(sequence);
@@ -408,15 +414,28 @@ fn define_streams(
     Ok(())
 }
 
-/// Puts the events of a record into memory. Cannot fail: the record has its number.
-fn insert(core: &Core, sequence: Sequence, prepared: Vec<Prepared>) {
+/// The rows by shard.
+fn by_shard(core: &Core, prepared: Vec<Prepared>) -> Result<Vec<Vec<Prepared>>> {
     let mut by_shard: Vec<Vec<Prepared>> = Vec::new();
     by_shard.resize_with(core.shards.len(), Vec::new);
     for one in prepared {
-        if let Some(list) = by_shard.get_mut(usize::from(one.shard.0)) {
-            list.push(one);
-        }
+        let Some(list) = by_shard.get_mut(usize::from(one.shard.0)) else {
+            let error = Error::internal(format!(
+                "stream {} in shard {} of {}",
+                one.stream.0,
+                one.shard.0,
+                core.shards.len()
+            ));
+            core.log.latch(error.clone());
+            return Err(error);
+        };
+        list.push(one);
     }
+    Ok(by_shard)
+}
+
+/// Puts the events of a record into memory. Cannot fail: the record has its number.
+fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<Prepared>>) {
     let mut change = 0;
     for (shard, list) in core
         .shards
@@ -441,10 +460,13 @@ fn insert(core: &Core, sequence: Sequence, prepared: Vec<Prepared>) {
 }
 
 impl Core {
-    pub(crate) fn log_table(&self, table: &Table) -> Result<Sequence> {
+    pub(crate) fn log_table(&self, record: &TableRecord) -> Result<Sequence> {
         let mut payload = Vec::new();
-        table.encode(&mut payload);
-        self.log.enqueue(RecordKind::Table, payload, false)
+        record.encode(&mut payload);
+        let sequence = self.log.enqueue(record.kind(), payload, false)?;
+        // Until the metadata hold it, it takes memory, which the commit that stores it frees.
+        self.memory_changed_quietly(record.heap_bytes().cast_signed());
+        Ok(sequence)
     }
 
     /// Notes that values of a table may expire, before the first one is written. `busy` when the table was dropped, also when

@@ -401,7 +401,8 @@ fn law_6_a_wild_clock_and_a_bad_line_hurt_only_themselves() {
     );
 }
 
-/// Writes ten budgets while a snapshot is held that was taken in the middle of small writes, so that it sees parts of chunks.
+/// Writes ten budgets while a snapshot is held that was taken in the middle of small writes, so
+/// that it sees parts of chunks.
 fn law_9_run(budget: usize, rows_of_a_write: i64) {
     let options = Options {
         memory_budget_bytes: budget,

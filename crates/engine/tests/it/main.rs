@@ -11,6 +11,7 @@ mod backup;
 mod compat;
 mod crash;
 mod damage;
+mod definitions;
 mod faults;
 mod handles;
 mod late;

@@ -1,4 +1,5 @@
-//! What open snapshots keep of memory, and what that costs: files, but no room of writers; and when writers are busy.
+//! What open snapshots keep of memory, and what that costs: files, but no room of writers; and when
+//! writers are busy.
 
 use crate::model::Random;
 use headwater_codec::{Batch, ClosedRange, StreamName, StreamRows, Value, Values};
@@ -95,7 +96,8 @@ fn compare(snapshot: &Snapshot, content: &Content, what: &str) {
     }
 }
 
-/// Random writes and deletes, with snapshots that are taken, held and let go of at random. Gives the most that was in files.
+/// Random writes and deletes, with snapshots that are taken, held and let go of at random. Gives
+/// the most that was in files.
 fn random_snapshots(seed: u64, steps: usize) -> u64 {
     let files = Arc::new(MemoryFiles::new());
     let db = Database::open_in(without_threads(&files), options()).unwrap();

@@ -1,4 +1,5 @@
-//! An idle database settles: what is due is done in a bounded number of rounds, and then nothing is written.
+//! An idle database settles: what is due is done in a bounded number of rounds, and then nothing is
+//! written.
 
 use crate::model::Random;
 use headwater_codec::{Batch, ClosedRange, StreamName, StreamRows, Timestamp, Values};
@@ -46,14 +47,16 @@ impl World {
         self.files.operations() > before
     }
 
-    /// What is due is done within some rounds, and afterwards nothing is, however much time goes by.
+    /// What is due is done within some rounds, and afterwards nothing is, however much time goes
+    /// by.
     fn settles(&self, db: &Database, what: &str) {
-        // Late events wait ten minutes for their merge.
+        // Late events wait ten minutes for their merge, and what expires or ages here does so
+        // within an hour and some minutes.
         let (mut quiet, mut rounds) = (0, 0);
-        while quiet < 5 {
+        while quiet < 15 {
             quiet = if self.round(db) { 0 } else { quiet + 1 };
             rounds += 1;
-            assert!(rounds < 60, "{what}: {:?}", db.stats().unwrap());
+            assert!(rounds < 100, "{what}: {:?}", db.stats().unwrap());
         }
         let before = db.stats().unwrap();
         for round in 0..200 {
@@ -76,9 +79,7 @@ impl World {
         let stats = db.stats().unwrap();
         assert_eq!(stats.events_compaction, rewritten, "{what}: {stats:?}");
         db.compact().unwrap();
-        let before = self.files.operations();
         self.settles(&db, &format!("{what}, compacted"));
-        assert_eq!(self.files.operations(), before, "{what}, compacted");
         drop(db);
         let report = check(self.env(), self.options.clone()).unwrap();
         assert!(report.is_sound(), "{what}: {:#?}", report.damages);

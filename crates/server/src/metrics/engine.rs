@@ -95,7 +95,7 @@ const COUNTERS: [Figure; 12] = [
     ),
 ];
 
-const GAUGES: [Figure; 12] = [
+const GAUGES: [Figure; 14] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
@@ -124,6 +124,16 @@ const GAUGES: [Figure; 12] = [
     ("memory_bytes", "Bytes of memory that events occupy", |s| {
         s.memory_bytes
     }),
+    (
+        "pinned_bytes",
+        "Bytes of memory that hold what only open snapshots still see",
+        |s| s.pinned_bytes,
+    ),
+    (
+        "pinned_file_bytes",
+        "Bytes of files that hold what only open snapshots still see",
+        |s| s.pinned_file_bytes,
+    ),
 ];
 
 impl Collector for EngineFigures {

@@ -125,6 +125,14 @@ pub(super) static TABLE: &[Setting] = &[
         show: |s| show_size(s.engine.string_bytes_max as u64),
     },
     Setting {
+        key: "tables_max",
+        kind: "N",
+        allowed: "1 to 1000000",
+        about: "Most tables. The definitions of all, with their fields, may take a quarter of the memory budget.",
+        set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.engine.tables_max = n),
+        show: |s| s.engine.tables_max.to_string(),
+    },
+    Setting {
         key: "fields_max",
         kind: "N",
         allowed: "1 to 65535",

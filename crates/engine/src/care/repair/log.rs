@@ -3,7 +3,7 @@
 //! Invariants: sequences stay what they were, since covers refer to them; where a record is lost, an empty one takes its
 //! number. A record that uses a definition that is lost is kept without what it cannot mean any more.
 
-use crate::catalog::{StreamRecord, Table};
+use crate::catalog::{AddedFields, StreamRecord, Table};
 use crate::ids::{Sequence, StreamId};
 use crate::life::DeleteRecord;
 use crate::log::{
@@ -151,14 +151,21 @@ impl LogScan {
         }
     }
 
-    /// Definitions of tables and streams, by sequence.
-    pub(super) fn definitions(&self) -> (Vec<(Sequence, Table)>, Vec<StreamRecord>) {
-        let (mut tables, mut streams) = (Vec::new(), Vec::new());
+    /// Definitions of tables, fields added to them, and definitions of streams, by sequence.
+    pub(super) fn definitions(&self) -> LoggedDefinitions {
+        let (mut tables, mut added, mut streams) = (Vec::new(), Vec::new(), Vec::new());
         for (sequence, record) in &self.records {
             let mut cursor = Cursor::new(&record.payload);
             match RecordKind::from_number(record.kind) {
                 Some(RecordKind::Table) => {
                     tables.extend(Table::decode(&mut cursor).ok().map(|t| (*sequence, t)));
+                }
+                Some(RecordKind::Fields) => {
+                    added.extend(
+                        AddedFields::decode(&mut cursor)
+                            .ok()
+                            .map(|f| (*sequence, f)),
+                    );
                 }
                 Some(RecordKind::Streams) => {
                     streams.extend(stream_records(&record.payload).unwrap_or_default());
@@ -166,8 +173,19 @@ impl LogScan {
                 _ => {}
             }
         }
-        (tables, streams)
+        LoggedDefinitions {
+            tables,
+            added,
+            streams,
+        }
     }
+}
+
+/// What the log says of tables and streams, by sequence.
+pub(super) struct LoggedDefinitions {
+    pub(super) tables: Vec<(Sequence, Table)>,
+    pub(super) added: Vec<(Sequence, AddedFields)>,
+    pub(super) streams: Vec<StreamRecord>,
 }
 
 fn stream_records(payload: &[u8]) -> Option<Vec<StreamRecord>> {
@@ -369,6 +387,24 @@ impl<'a> Known<'a> {
                     }
                 }
                 Ok((kind, payload.to_vec()))
+            }
+            RecordKind::Fields => {
+                let Ok(added) = AddedFields::decode(&mut Cursor::new(payload)) else {
+                    return Ok(nothing);
+                };
+                match self.tables.get_mut(added.table.0 as usize) {
+                    Some(fields) if added.first as usize <= *fields => {
+                        *fields = added.end().max(*fields);
+                        Ok((kind, payload.to_vec()))
+                    }
+                    _ => {
+                        lost.push(format!(
+                            "fields of table {} (log record {}): what they were added to is lost",
+                            added.table.0, sequence.0
+                        ));
+                        Ok(nothing)
+                    }
+                }
             }
             RecordKind::Streams => {
                 let records = stream_records(payload).unwrap_or_default();

@@ -227,8 +227,8 @@ fn definitions(
     all: &[Segment],
     log: &LogScan,
 ) -> (BTreeMap<TableId, Table>, BTreeMap<StreamId, StreamRecord>) {
-    let (logged_tables, logged_streams) = log.definitions();
-    let mut versions: Vec<(Sequence, Table)> = logged_tables;
+    let logged = log.definitions();
+    let mut versions: Vec<(Sequence, Table)> = logged.tables;
     let mut streams: BTreeMap<StreamId, StreamRecord> = BTreeMap::new();
     for segment in all {
         let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
@@ -249,13 +249,22 @@ fn definitions(
             }
         }
     }
-    for record in logged_streams {
+    for record in logged.streams {
         streams.entry(record.id).or_insert(record);
     }
     // Fields are only added: of two versions the one with more of them is newer.
     versions.sort_by_key(|(sequence, table)| (table.fields.len(), *sequence));
     let mut tables: BTreeMap<TableId, Table> =
         versions.into_iter().map(|(_, t)| (t.id, t)).collect();
+    for (_, added) in logged.added {
+        // Where fields between are lost, what follows cannot be told by number.
+        if let Some(table) = tables.get_mut(&added.table)
+            && added.first as usize <= table.fields.len()
+            && added.add_to(table).is_err()
+        {
+            tracing::warn!(table = table.name, "fields added to a table do not fit it");
+        }
+    }
     let count = tables
         .keys()
         .map(|t| t.0 + 1)
