@@ -4,7 +4,7 @@
 //! `stepping` and `commit` are held over I/O, but only steps take them; the catalog's lock is held over look-ups in the metadata
 //! while streams are defined; no other lock is held over I/O.
 
-use crate::care::Reserve;
+use crate::care::{Guard, Reserve};
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::ids::{Sequence, ShardIndex};
@@ -25,7 +25,7 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) options: Options,
     pub(crate) catalog: Catalog,
-    pub(crate) meta: Meta,
+    pub(crate) meta: Arc<Meta>,
     pub(crate) log: Log,
     pub(crate) store: Store,
     pub(crate) shards: Vec<Shard>,
@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) deletes: AtomicU64,
     /// Partitions with damage, which a rewrite would lose.
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
+    /// What must hold for files to be changed.
+    pub(crate) guard: Arc<Guard>,
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }
 

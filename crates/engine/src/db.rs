@@ -102,6 +102,7 @@ impl Ticket {
     /// When the log could not be written; the rows may or may not survive then.
     pub fn wait(self) -> Result<Written> {
         if let Some(sequence) = self.sequence {
+            self.core.guard.check()?;
             self.core.log.wait_published(sequence)?;
             self.core.after_write();
         }
@@ -119,6 +120,9 @@ impl Future for Ticket {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Written>> {
         let ticket = self.get_mut();
         if let Some(sequence) = ticket.sequence {
+            if let Err(error) = ticket.core.guard.check() {
+                return Poll::Ready(Err(error));
+            }
             let log = &ticket.core.log;
             let done = if ticket.core.work.threads.load(Ordering::Acquire) {
                 log.poll_published(sequence, context.waker())
@@ -205,6 +209,13 @@ impl Database {
         &self.inner.core
     }
 
+    /// As [`Database::core`], for what writes or waits; fails in a process that was forked from the one that opened it.
+    fn own_core(&self) -> Result<&Arc<Core>> {
+        let core = self.core();
+        core.guard.check()?;
+        Ok(core)
+    }
+
     /// What opening had to put right.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
@@ -234,7 +245,7 @@ impl Database {
     }
 
     fn submit(&self, batch: Batch) -> Result<Ticket> {
-        let submitted = write::submit(self.core(), batch)?;
+        let submitted = write::submit(self.own_core()?, batch)?;
         Ok(Ticket {
             core: Arc::clone(self.core()),
             sequence: submitted.sequence,
@@ -250,6 +261,7 @@ impl Database {
     /// # Errors
     /// `closed` after [`Database::close`].
     pub fn snapshot(&self) -> Result<Snapshot> {
+        self.own_core()?;
         if self.inner.closed.load(Ordering::Acquire) {
             return Err(Error::new(
                 crate::ErrorKind::Closed,
@@ -289,7 +301,7 @@ impl Database {
     /// # Errors
     /// `invalid` when there is one of that name, or for a bad name, a field twice, a leaf size out of range.
     pub fn create_table(&self, spec: &TableSpec) -> Result<TableInfo> {
-        let core = self.core();
+        let core = self.own_core()?;
         core.log.check()?;
         let leaf_events = leaf_events(spec.leaf_events, core.options.leaf_events)?;
         let mut fields: Vec<Field> = Vec::new();
@@ -344,7 +356,7 @@ impl Database {
     /// `not_found` without such a table; `invalid` for a field that is there with another type (i64 may become f64), or for
     /// another setting of `duplicates` once the table has streams.
     pub fn alter_table(&self, name: &str, change: &TableChange) -> Result<TableInfo> {
-        let core = self.core();
+        let core = self.own_core()?;
         core.log.check()?;
         let streams = core
             .catalog
@@ -398,7 +410,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
     pub fn delete(&self, spec: &DeleteSpec) -> Result<u64> {
-        self.core().delete(spec)
+        self.own_core()?.delete(spec)
     }
 
     /// As [`Database::delete`], of these streams and of no others. Gives the number of those that exist.
@@ -411,7 +423,7 @@ impl Database {
         streams: &[StreamName],
         range: ClosedRange,
     ) -> Result<u64> {
-        self.core().delete_streams(table, streams, range)
+        self.own_core()?.delete_streams(table, streams, range)
     }
 
     /// Drops the streams of a table that have these tags, and all their events. A later write with the same tags makes a new
@@ -420,7 +432,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `invalid` without tags, `full`, `io`, `closed`.
     pub fn drop_streams(&self, table: &str, tags: &[(String, String)]) -> Result<u64> {
-        self.core().drop_streams(table, tags)
+        self.own_core()?.drop_streams(table, tags)
     }
 
     /// Drops a table with all its streams and events. Its name is free then.
@@ -428,7 +440,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `full`, `io`, `closed`.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.core().drop_table(name)
+        self.own_core()?.drop_table(name)
     }
 
     fn define(
@@ -451,8 +463,9 @@ impl Database {
     /// # Errors
     /// `full`, `io`, `closed`.
     pub fn flush(&self) -> Result<()> {
-        self.core().log.check()?;
-        self.core().flush_all()
+        let core = self.own_core()?;
+        core.log.check()?;
+        core.flush_all()
     }
 
     /// Stores every event in memory, then rewrites every partition that would become smaller or tidier.
@@ -470,7 +483,8 @@ impl Database {
     /// # Errors
     /// As [`crate::backup`].
     pub fn backup(&self, to: &std::path::Path) -> Result<crate::BackupReport> {
-        crate::backup(&self.core().env, &self.core().options, to)
+        let core = self.own_core()?;
+        crate::backup(&core.env, &core.options, to)
     }
 
     /// The partitions, by table and time; those of different shards may have the same span.
@@ -490,7 +504,7 @@ impl Database {
     /// # Errors
     /// When a file cannot be looked at.
     pub fn stats(&self) -> Result<Stats> {
-        Stats::collect(self.core())
+        Stats::collect(self.own_core()?)
     }
 
     /// What is known of late events: the policy in force in each shard, every candidate with its prediction, the newest
@@ -516,7 +530,7 @@ impl Database {
     /// # Errors
     /// `invalid` when the policy is out of range.
     pub fn set_late_policy(&self, choice: PolicyChoice) -> Result<()> {
-        self.core().set_late_policy(choice)
+        self.own_core()?.set_late_policy(choice)
     }
 
     /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots stay readable.
@@ -666,6 +680,7 @@ impl Drop for LatchOnPanic {
 
 impl Inner {
     fn close(&self) -> Result<()> {
+        self.core.guard.check()?;
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -691,6 +706,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.core.guard.is_forked() {
+            // The parent's: nothing is written, no thread can be waited for, and a lock may be held by one that is not here.
+            std::mem::forget(Arc::clone(&self.core));
+            std::mem::forget(std::mem::take(self.threads.get_mut()));
+            return;
+        }
         if let Err(error) = self.close() {
             tracing::error!(%error, "closing the database failed; its log is replayed at the next opening");
         }

@@ -13,9 +13,10 @@ pub(crate) use records::PartitionRecord;
 
 use crate::catalog::{Definition, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::log::Needed;
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, PutBytes};
-use headwater_io::File;
+use headwater_io::{File, Lock};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 /// The version of the whole set of formats that this build reads and writes.
 pub(crate) const FORMAT_VERSION: u64 = 1;
 
+/// The state that says which log files were begun.
+const LOG_NEWEST: &str = "log_newest_generation";
 const CACHE_BYTES: usize = 1 << 20;
 /// redb's own, part of its file format.
 const PAGE_BYTES: u64 = 4096;
@@ -53,6 +56,8 @@ pub(crate) struct Meta {
     db: Database,
     path: PathBuf,
     written: Arc<AtomicU64>,
+    /// The owner's lock of the file itself. Released after redb has closed it, as the order of the fields says.
+    lock: Option<Box<dyn Lock>>,
 }
 
 /// What a step changes, committed at once.
@@ -65,10 +70,22 @@ pub(crate) struct MetaChange {
     pub(crate) removed: Vec<SegmentId>,
     pub(crate) next_segment: u64,
     pub(crate) log_first_generation: u64,
+    /// Generations of log files up to this one have been begun; 0 = nothing new is known.
+    pub(crate) log_newest_generation: u64,
     pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) producers: Vec<crate::write::SavedProducer>,
     /// What shards know of late events.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
+}
+
+/// Sets a number of the state that never falls.
+fn raise(state: &mut redb::Table<'_, &str, u64>, key: &str, value: u64) -> Result<()> {
+    let old = state
+        .get(key)
+        .map_err(Error::meta)?
+        .map_or(0, |v| v.value());
+    state.insert(key, old.max(value)).map_err(Error::meta)?;
+    Ok(())
 }
 
 /// Writes a file again as it is, and syncs it.
@@ -105,8 +122,9 @@ impl Meta {
             db,
             path: path.to_owned(),
             written,
+            lock: None,
         };
-        let transaction = meta.db.begin_write().map_err(Error::meta)?;
+        let transaction = meta.begin_write()?;
         {
             let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
             state
@@ -192,6 +210,7 @@ impl Meta {
             db,
             path: path.to_owned(),
             written,
+            lock: None,
         };
         match meta.state("format_version")? {
             None => Ok(None),
@@ -206,8 +225,36 @@ impl Meta {
         }
     }
 
+    /// The metadata as those of an owner, with the lock of their file.
+    pub(crate) fn owned(self, lock: Box<dyn Lock>) -> Meta {
+        Meta {
+            lock: Some(lock),
+            ..self
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Begins a transaction, if the file is still the one that its name stands for. Whoever finds another file there owns that
+    /// one: what both commit, one of them loses.
+    fn begin_write(&self) -> Result<redb::WriteTransaction> {
+        if let Some(lock) = &self.lock
+            && !lock
+                .is_current()
+                .map_err(|e| Error::io("look for", &self.path, e))?
+        {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "{} was removed or replaced while the database is open, which may have another owner now: \
+                     nothing more is written; close the database, and see what is in the folder",
+                    self.path.display()
+                ),
+            ));
+        }
+        self.db.begin_write().map_err(Error::meta)
     }
 
     /// Bytes written to the metadata file since opening.
@@ -245,6 +292,25 @@ impl Meta {
 
     pub(crate) fn log_first_generation(&self) -> Result<u64> {
         Ok(self.state("log_first_generation")?.unwrap_or(0))
+    }
+
+    /// What the log has to hold.
+    pub(crate) fn log_needed(&self) -> Result<Needed> {
+        Ok(Needed {
+            first_generation: self.log_first_generation()?,
+            newest_generation: self.state(LOG_NEWEST)?.unwrap_or(0),
+            sequence: self.step_sequence()?,
+        })
+    }
+
+    /// Says that a log file of this generation was begun: from now on it must be there for as long as it is needed.
+    pub(crate) fn log_begun(&self, generation: u64) -> Result<()> {
+        let transaction = self.begin_write()?;
+        {
+            let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+            raise(&mut state, LOG_NEWEST, generation)?;
+        }
+        transaction.commit().map_err(Error::meta)
     }
 
     pub(crate) fn next_stream(&self) -> Result<u32> {
@@ -478,7 +544,7 @@ impl Meta {
         if gone.is_empty() {
             return Ok(());
         }
-        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        let transaction = self.begin_write()?;
         {
             let mut table = transaction.open_table(DROPPED).map_err(Error::meta)?;
             for id in gone {
@@ -494,7 +560,7 @@ impl Meta {
         if records.is_empty() {
             return Ok(());
         }
-        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        let transaction = self.begin_write()?;
         {
             let mut ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
             let mut streams = transaction.open_table(STREAMS).map_err(Error::meta)?;
@@ -510,7 +576,7 @@ impl Meta {
 
     /// Commits a step: all of it, or nothing.
     pub(crate) fn commit(&self, change: &MetaChange) -> Result<()> {
-        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        let transaction = self.begin_write()?;
         {
             let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
             let old = state
@@ -527,13 +593,14 @@ impl Meta {
             state
                 .insert("next_segment", old.max(change.next_segment))
                 .map_err(Error::meta)?;
-            let old = state
-                .get("log_first_generation")
-                .map_err(Error::meta)?
-                .map_or(0, |v| v.value());
-            state
-                .insert("log_first_generation", old.max(change.log_first_generation))
-                .map_err(Error::meta)?;
+            raise(
+                &mut state,
+                "log_first_generation",
+                change.log_first_generation,
+            )?;
+            if change.log_newest_generation > 0 {
+                raise(&mut state, LOG_NEWEST, change.log_newest_generation)?;
+            }
             if !change.definitions.is_empty() {
                 let old = state
                     .get("next_stream")
