@@ -9,10 +9,12 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/headwater/target
 export CARGO_TERM_COLOR ?= auto
 
 CARGO ?= cargo
-# Seconds each fuzz target runs.
+# Seconds each fuzz target runs by `make fuzz`; `make test` counts inputs instead.
 SECONDS ?= 60
-# Seconds of requests from the OpenAPI page.
-HTTP_SECONDS ?= 25
+# Requests made from each operation of the OpenAPI page by `make http-fuzz`, beside those that its examples and bounds ask for.
+HTTP_EXAMPLES ?= 10
+# Where set, `make http-fuzz` ends by the clock instead, after so many seconds.
+HTTP_SECONDS ?=
 # Begins the fuzzing of `make fuzz` and `make http-fuzz`; empty = another each time.
 SEED ?=
 # The fuzz targets to run; empty = all.
@@ -147,10 +149,11 @@ go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARG
 	cd bindings/go && go test -run '^$$' -bench . -benchtime 1s .
 	cd bindings/go/bench && go test -tags rivals -run '^$$' -timeout 3600s -benchtime $(ROUNDS)x $(if $(ARGS),$(ARGS),-bench .) .
 
-# The same change is judged by the same inputs; SEED=2 for others.
+# The same change is judged by the same inputs and requests, as many on every machine; SEED=2 for others.
 test: SEED := 1
 test: web fmt-check web-test lint unit go-test python doc browser http-fuzz ## Everything a change must pass; what CI runs
-	@$(MAKE) --no-print-directory fuzz SEED=$(SEED) SECONDS=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),5)
+	$(call section,'Fuzzing: the inputs of fuzz/inputs')
+	@fuzz/run --seed $(SEED)
 	$(call section,'All checks passed')
 
 fmt: $(WEB_PACKAGES) ## Format the sources
@@ -199,10 +202,10 @@ page-bench: quick ## Time the page in Chromium with the server of `make run`: it
 	$(call section,'Timing the page')
 	cd web && TESTED_BINARY='$(abspath $(HEADWATER))' npm run --silent browser -- server -t 'first plot|by wheel'
 
-http-fuzz: web ## Send the server requests made from its OpenAPI page
+http-fuzz: web ## Send the server requests made from its OpenAPI page: HTTP_EXAMPLES=100 for more, HTTP_SECONDS=600 by the clock
 	$(call section,'Requests from the OpenAPI page')
 	$(BUILD_TESTED)
-	@fuzz/http $(CARGO_TARGET_DIR)/debug/headwater $(HTTP_SECONDS) $(SEED)
+	@fuzz/http $(CARGO_TARGET_DIR)/debug/headwater $(if $(HTTP_SECONDS),--seconds $(HTTP_SECONDS),--examples $(HTTP_EXAMPLES)) $(if $(SEED),--seed $(SEED))
 
 python: ## Build the Python package unoptimised, run its tests and mypy; PYTEST='-k frames' for some
 	$(call section,'Python package')
@@ -223,9 +226,9 @@ doc: ## Build the API documentation, every warning an error
 	$(call section,'Documentation')
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
-fuzz: ## Run the fuzz targets: SECONDS=60 for each, TARGETS='leaf csv' for some, SEED=1 for the same inputs each time
+fuzz: ## Run the fuzz targets by the clock, from fresh seeds: SECONDS=600 for each, TARGETS='leaf csv' for some
 	$(call section,'Fuzzing: $(SECONDS) s for each target')
-	@fuzz/run $(if $(SEED),--seed $(SEED)) $(SECONDS) $(TARGETS)
+	@fuzz/run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(TARGETS)
 
 bench: ## Run the measurements of crates/lab: ARGS='--help' says which
 	$(CARGO) run --release --locked --package lab -- $(ARGS)

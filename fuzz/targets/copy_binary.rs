@@ -3,6 +3,7 @@
 //! The first three bytes say how many columns there are and where the bytes are cut.
 #![no_main]
 
+use headwater_fuzz as _;
 use headwater_wire::postgres::{
     BinaryError, BinaryRows, put_binary_end, put_binary_header, put_binary_row,
 };

@@ -3,6 +3,7 @@
 //! The first four bytes say how the rows are written and where the bytes are cut.
 #![no_main]
 
+use headwater_fuzz as _;
 use headwater_wire::postgres::{CopyError, CopyFormat, CopyRow, CopyRows};
 use libfuzzer_sys::fuzz_target;
 

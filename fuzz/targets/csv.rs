@@ -2,6 +2,7 @@
 #![no_main]
 
 use headwater_codec::{Batch, FieldType, Timestamp, Value};
+use headwater_fuzz as _;
 use headwater_wire::csv::{CsvOptions, CsvParser, CsvWriter, CsvWriterOptions};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,6 +1,7 @@
 //! Statements of InfluxQL: what is read prints as text that reads back to the same; mistakes lie within the text.
 #![no_main]
 
+use headwater_fuzz as _;
 use headwater_wire::influxql::{Expression, Parameters, Statement, parse};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,6 +2,7 @@
 #![no_main]
 
 use headwater_codec::Timestamp;
+use headwater_fuzz as _;
 use headwater_wire::opentsdb::{
     Question, parse_metric, parse_points, parse_question, parse_time, points,
 };

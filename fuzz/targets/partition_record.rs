@@ -2,6 +2,7 @@
 #![no_main]
 
 use headwater_engine::fuzzing;
+use headwater_fuzz as _;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

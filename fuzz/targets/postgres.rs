@@ -1,6 +1,7 @@
 //! Messages of PostgreSQL's clients: any bytes are read, waited for or refused, and what is read took its own bytes only.
 #![no_main]
 
+use headwater_fuzz as _;
 use headwater_wire::postgres::{first, message, split, words};
 use libfuzzer_sys::fuzz_target;
 

@@ -3,6 +3,7 @@
 //! The first byte: even, the rest is packed; odd, it is the message.
 #![no_main]
 
+use headwater_fuzz as _;
 use headwater_wire::prometheus::{read, unpack};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,6 +2,7 @@
 #![no_main]
 
 use headwater_codec::{Level, Timestamp};
+use headwater_fuzz as _;
 use headwater_wire::channel::{Channel, TileName};
 use headwater_wire::query::{PAIRS_MAX, Query, parse_instant_at, percent_decode};
 use libfuzzer_sys::fuzz_target;

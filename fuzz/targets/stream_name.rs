@@ -2,6 +2,7 @@
 #![no_main]
 
 use headwater_codec::StreamName;
+use headwater_fuzz as _;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

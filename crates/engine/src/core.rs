@@ -11,6 +11,7 @@ use crate::ids::{Sequence, ShardIndex};
 use crate::life::ClockGuard;
 use crate::log::Log;
 use crate::meta::Meta;
+use crate::pins::PinFiles;
 use crate::segment::Store;
 use crate::shard::Shard;
 use crate::write::Producers;
@@ -34,7 +35,7 @@ pub(crate) struct Core {
     pub(crate) reserve: Option<Arc<Reserve>>,
     /// Who numbers batches.
     pub(crate) producers: Producers,
-    /// Bytes of events in memory, over all shards.
+    /// Bytes of events in memory, over all shards, without what is pinned.
     pub(crate) memory_bytes: AtomicUsize,
     pub(crate) next_segment: AtomicU64,
     /// Streams with this number or a higher one were defined since opening: nothing of them was stored before.
@@ -56,10 +57,16 @@ pub(crate) struct Core {
     pub(crate) door: RwLock<()>,
     /// Rises when a delete has been put before every shard, and before its record is published.
     pub(crate) deletes: AtomicU64,
+    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock but a shard's `state`.
+    pub(crate) pin_files: Mutex<PinFiles>,
     /// Partitions with damage, which a rewrite would lose.
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
     /// What must hold for files to be changed.
     pub(crate) guard: Arc<Guard>,
+    /// Partitions that a rewriting did not change, with the footer they had then.
+    pub(crate) settled: Mutex<std::collections::HashMap<crate::ids::SegmentId, u64>>,
+    /// Nothing is compacted in the background before this moment of the monotonic clock: there was no space for it.
+    pub(crate) compact_from: Mutex<std::time::Duration>,
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }
 

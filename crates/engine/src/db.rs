@@ -2,13 +2,14 @@
 
 use crate::catalog::{Duplicates, Field, Life, Table, TableInfo, TableSpec, check_name};
 use crate::core::Core;
-use crate::ids::{Sequence, ShardIndex};
+use crate::ids::Sequence;
 use crate::late::{FlushRule, PolicyChoice};
 use crate::life::DeleteSpec;
 use crate::policy::LateReport;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::stats::Stats;
+use crate::workers::spawn_workers;
 use crate::write::{self, Refused};
 use crate::{Error, Options, Result};
 use headwater_codec::{Batch, ClosedRange, StreamName, Timestamp};
@@ -205,7 +206,7 @@ impl Database {
         })
     }
 
-    fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.inner.core
     }
 
@@ -630,51 +631,6 @@ pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
         raw_for: table.life.raw_ns.map(duration),
         cut: horizon(table.life.cut),
         aged_to: horizon(table.life.aged_to),
-    }
-}
-
-fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>) -> Result<()> {
-    let mut spawn = |name: String, body: Box<dyn FnOnce(&Core) + Send>| -> Result<()> {
-        let shared = Arc::clone(core);
-        let guarded = Box::new(move || {
-            let latch = LatchOnPanic(Arc::clone(&shared));
-            body(&shared);
-            drop(latch);
-        });
-        let joiner = core.env.threads.spawn(&name, guarded).map_err(|e| {
-            Error::new(
-                crate::ErrorKind::Io,
-                format!("cannot start thread {name}: {e}"),
-            )
-        })?;
-        threads.extend(joiner);
-        Ok(())
-    };
-    for index in 0..core.shards.len() {
-        let index = ShardIndex(index as u16);
-        spawn(
-            format!("hw-flush-{}", index.0),
-            Box::new(move |core| core.flush_worker(index)),
-        )?;
-    }
-    spawn("hw-compact".into(), Box::new(Core::compaction_worker))?;
-    spawn("hw-log".into(), Box::new(Core::log_worker))?;
-    core.work
-        .threads
-        .store(!threads.is_empty(), Ordering::Release);
-    Ok(())
-}
-
-/// A worker that panics must not leave writers waiting for it.
-struct LatchOnPanic(Arc<Core>);
-
-impl Drop for LatchOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0
-                .log
-                .latch(Error::internal("a worker thread panicked"));
-        }
     }
 }
 

@@ -24,7 +24,9 @@ mod maintain;
 mod memory;
 mod meta;
 mod options;
+mod owner;
 mod partitions;
+mod pins;
 mod policy;
 mod read;
 mod recover;
@@ -32,6 +34,7 @@ mod segment;
 mod shard;
 mod stats;
 mod step;
+mod workers;
 mod write;
 
 pub use care::{

@@ -1,18 +1,37 @@
 //! What workers do, or writers where there are no threads: flush when memory is used up or the log is too long, compact.
 //!
 //! Concurrency: one worker per shard flushes; one more compacts. Without threads [`Core::maintain`] does it all on the caller.
-//! Failure: a step that failed for want of space is tried again when asked; other failures have latched the database.
+//! Every loop here ends: one that stores goes on while there is something of before it began, and one that rewrites while there
+//! are partitions with a reason ([`step::compaction_wanted`]), which a rewriting takes away.
+//! Failure: a step that failed for want of space is tried again when asked, a rewriting after a while; other failures have latched
+//! the database.
 
+use crate::Database;
 use crate::core::Core;
-use crate::ids::{SegmentId, ShardIndex};
+use crate::ids::{SegmentId, Sequence, ShardIndex};
 use crate::late::FlushRule;
 use crate::step::{self, Buffers, ShardView, Urgency};
 use crate::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// How long compaction waits when there was no space for it.
+const SPACE_PATIENCE: Duration = Duration::from_secs(60);
 /// The log may grow to this many times the memory budget before old events are flushed for its sake.
 const LOG_BUDGETS_MAX: u64 = 4;
+
+impl Database {
+    /// Does what is due now, on the caller: stores, merges, rewrites, and ends what retention, aging and expiry have reached.
+    /// Workers do so by themselves; a database without threads ([`headwater_io::NoThreads`]) does it with writes, and a program
+    /// may call this when none come.
+    ///
+    /// # Errors
+    /// `full`, `io`, `closed`.
+    pub fn maintain(&self) -> Result<()> {
+        self.core().log.check()?;
+        self.core().maintain()
+    }
+}
 
 impl Core {
     fn view(&self, index: ShardIndex) -> Result<(ShardView, usize)> {
@@ -118,7 +137,7 @@ impl Core {
         result
     }
 
-    /// Does what is due, on the caller: for databases without threads.
+    /// Does what is due, on the caller.
     pub(crate) fn maintain(&self) -> Result<()> {
         self.log.wait_published(self.log.newest())?;
         self.move_horizons()?;
@@ -127,7 +146,7 @@ impl Core {
             for index in self.shard_indices() {
                 progress |= self.flush_if_due(index)?;
             }
-            while let Some((index, id)) = self.compaction_due(false) {
+            while let Some((index, id)) = self.compaction_due_now() {
                 if !self.compact(index, id) {
                     break;
                 }
@@ -151,10 +170,11 @@ impl Core {
         step::commit_log_cut(self)
     }
 
-    /// Steps until no event is left in memory.
+    /// Steps until nothing is left in memory of what was there at the beginning. Writers may go on.
     pub(crate) fn store_all(&self) -> Result<()> {
         let _no_compaction = self.compacting.lock();
         self.log.wait_published(self.log.newest())?;
+        let newest = self.log.published();
         for index in self.shard_indices() {
             let separates = self.shard(index)?.state.lock().separates();
             let all = match self.options.flush_rule {
@@ -163,20 +183,35 @@ impl Core {
                 _ => &[Buffers::Both],
             };
             for buffers in all {
-                while self.step(index, *buffers, Urgency::All)? {}
+                while self.step(index, *buffers, Urgency::All)?
+                    && self.holds_up_to(index, newest)?
+                {}
             }
         }
         Ok(())
     }
 
-    /// A partition that should be rewritten.
-    fn compaction_due(&self, thorough: bool) -> Option<(ShardIndex, SegmentId)> {
+    /// True when memory holds an event with a sequence up to this one.
+    fn holds_up_to(&self, index: ShardIndex, newest: Sequence) -> Result<bool> {
+        let state = self.shard(index)?.state.lock();
+        Ok(state.first_sequence().is_some_and(|first| first <= newest))
+    }
+
+    /// A partition that should be rewritten, among those that there were when `made_before` was the next segment, and what
+    /// became of them.
+    fn compaction_due(
+        &self,
+        thorough: bool,
+        made_before: SegmentId,
+    ) -> Option<(ShardIndex, SegmentId)> {
         self.shard_indices().find_map(|index| {
             let state = self.shards.get(usize::from(index.0))?.state.lock();
             let found = state
                 .partitions
                 .all()
                 .filter(|p| !state.busy.contains(&p.id()) && !self.is_uncompactable(p.id()))
+                .filter(|p| p.id() < made_before || p.record.groups <= 1)
+                .filter(|p| !self.is_settled(p.id(), p.record.footer_offset))
                 .filter(|p| thorough || self.may_compact(p.record.live_bytes))
                 .find(|p| step::compaction_wanted(self, &p.record, thorough))
                 .map(|p| p.id());
@@ -188,14 +223,35 @@ impl Core {
         self.uncompactable.lock().contains(&id)
     }
 
+    fn is_settled(&self, id: SegmentId, footer_offset: u64) -> bool {
+        self.settled.lock().get(&id) == Some(&footer_offset)
+    }
+
+    fn next_segment(&self) -> SegmentId {
+        SegmentId(self.next_segment.load(Ordering::Relaxed))
+    }
+
+    /// What the background should rewrite now.
+    fn compaction_due_now(&self) -> Option<(ShardIndex, SegmentId)> {
+        if self.env.clock.monotonic() < *self.compact_from.lock() || self.check_space().is_err() {
+            return None;
+        }
+        self.compaction_due(false, SegmentId(u64::MAX))
+    }
+
     /// Rewrites one partition. False when that failed; a damaged one is left alone from then on.
     fn compact(&self, index: ShardIndex, id: SegmentId) -> bool {
         match step::compact_partition(self, index, id) {
             Ok(done) => done,
             Err(error) => {
                 tracing::warn!(segment = id.0, %error, "compaction failed: the partition stays as it is");
-                if error.kind() == ErrorKind::Corrupt {
-                    self.uncompactable.lock().insert(id);
+                match error.kind() {
+                    // What was written of it is gone again, and would be written again.
+                    ErrorKind::Full => {
+                        *self.compact_from.lock() = self.env.clock.monotonic() + SPACE_PATIENCE;
+                    }
+                    ErrorKind::Closed => {}
+                    _ => drop(self.uncompactable.lock().insert(id)),
                 }
                 false
             }
@@ -204,15 +260,16 @@ impl Core {
 
     /// Rewrites every partition that would become tidier.
     pub(crate) fn compact_all(&self) -> Result<()> {
+        // What others write meanwhile is not waited for.
+        let made_before = self.next_segment();
         // A partition that was split may be due for aging, in parts.
         loop {
             self.move_horizons()?;
             self.sweep_all()?;
             let mut rewritten = false;
-            while let Some((index, id)) = self.compaction_due(true) {
-                rewritten = true;
+            while let Some((index, id)) = self.compaction_due(true, made_before) {
                 match step::compact_partition(self, index, id) {
-                    Ok(_) => {}
+                    Ok(done) => rewritten |= done,
                     Err(error) if error.kind() == ErrorKind::Corrupt => {
                         self.uncompactable.lock().insert(id);
                     }
@@ -263,7 +320,7 @@ impl Core {
                 tracing::warn!(%error, "retention or aging could not go on; it will be tried again");
                 self.wait_for_work();
             }
-            match self.compaction_due(false) {
+            match self.compaction_due_now() {
                 Some((index, id)) if self.log.check_failure().is_ok() => {
                     if !self.compact(index, id) {
                         self.wait_for_work();

@@ -7,7 +7,7 @@
 //! something to repair silently. Nothing is removed or cut before everything has been found in order, so that a database that
 //! does not open keeps all that it might be repaired from.
 
-use crate::care::{Guard, GuardedFiles, Reserve, ReservedFiles};
+use crate::care::{Guard, Reserve, ReservedFiles};
 use crate::catalog::{Catalog, Definition, StreamRecord, Table};
 use crate::core::{CommitState, Core, Work};
 use crate::counters::{CLOCK, COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
@@ -16,7 +16,9 @@ use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::life::{ClockGuard, DeleteRecord};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
+use crate::owner::{Owner, lock_meta};
 use crate::partitions::PartitionSet;
+use crate::pins::{PinFiles, remove_left_over};
 use crate::policy::{first_analyzer, kept_analyzer};
 use crate::segment::{Cover, Covers, Partition, Store};
 use crate::shard::Shard;
@@ -24,7 +26,7 @@ use crate::write::Producers;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError, Producer, Rows, Timestamp};
-use headwater_io::{Env, Lock, LockError, OpenMode};
+use headwater_io::{Env, OpenMode};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -86,43 +88,6 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     }
     let (meta, owner) = open_meta(&env, &options, owner, &log_dir, &segment_dir)?;
     load(env, options, meta, Standing::Owner(owner, reserve))
-}
-
-/// What makes this process the owner of a database.
-pub(crate) struct Owner {
-    guard: Arc<Guard>,
-    /// Of the metadata's file, if there is one.
-    meta_lock: Option<Box<dyn Lock>>,
-    lock: Box<dyn Lock>,
-}
-
-impl Owner {
-    /// Takes both locks, and lets files be changed only as the guard allows. The lock of `DIR/lock` names the owner; should that
-    /// file be removed, that of the metadata, without which there is no database, still keeps everybody else out.
-    fn of(env: &mut Env, dir: &Path) -> Result<Owner> {
-        let lock = take_lock(env, dir)?;
-        let meta_lock = lock_meta(env, dir)?;
-        let guard = Guard::new(&env.threads);
-        env.files = Arc::new(GuardedFiles {
-            files: Arc::clone(&env.files),
-            guard: Arc::clone(&guard),
-        });
-        Ok(Owner {
-            guard,
-            meta_lock,
-            lock,
-        })
-    }
-}
-
-/// Locks the metadata's file, if there is one.
-pub(crate) fn lock_meta(env: &Env, dir: &Path) -> Result<Option<Box<dyn Lock>>> {
-    let path = dir.join("meta.redb");
-    match env.files.lock_file(&path) {
-        Ok(lock) => Ok(Some(lock)),
-        Err(LockError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(not_locked(dir, &path, error)),
-    }
 }
 
 /// Who opens a database.
@@ -238,7 +203,11 @@ pub(crate) fn load(
     let (memory, events) = (replayer.memory, replayer.events);
     if is_owner {
         settle_files(&env, &store, &partitions, &mut recovery)?;
+        remove_left_over(&*env.files, &dir)?;
     }
+    // What snapshots keep must not take the space that is reserved for what was acknowledged.
+    let unreserved = reserve.as_ref().map_or(&env.files, |r| r.files());
+    let pin_files = PinFiles::new(Arc::clone(unreserved), &dir);
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
@@ -293,49 +262,16 @@ pub(crate) fn load(
         compacting: Mutex::new(()),
         door: RwLock::new(()),
         deletes: AtomicU64::new(0),
+        pin_files: Mutex::new(pin_files),
         uncompactable: Mutex::new(HashSet::new()),
         guard,
+        settled: Mutex::default(),
+        compact_from: Mutex::default(),
         _lock: owner.map(|owner| owner.lock),
         env,
         options,
     };
     Ok((core, recovery))
-}
-
-pub(crate) fn take_lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
-    let path = dir.join("lock");
-    env.files
-        .lock(&path, &format!("pid {}", std::process::id()))
-        .map_err(|error| not_locked(dir, &path, error))
-}
-
-fn not_locked(dir: &Path, path: &Path, error: LockError) -> Error {
-    let dir = dir.display();
-    match error {
-        LockError::Held { owner_text } if owner_text.is_empty() => Error::new(
-            ErrorKind::Locked,
-            format!(
-                "{dir} is in use by another process, which holds {}: stop it first, and do not remove {dir}/lock",
-                path.display()
-            ),
-        ),
-        LockError::Held { owner_text } => Error::new(
-            ErrorKind::Locked,
-            format!("{dir} is in use by another process ({owner_text}): stop it first"),
-        ),
-        LockError::HeldHere { .. } => Error::new(
-            ErrorKind::Locked,
-            format!(
-                "{dir} is already open in this process (pid {}): use that database, or close it and its snapshots first",
-                std::process::id()
-            ),
-        ),
-        LockError::Io(error) => Error::io("lock", path, error),
-        other => Error::new(
-            ErrorKind::Io,
-            format!("cannot lock {}: {other}", path.display()),
-        ),
-    }
 }
 
 /// Opens the metadata, or makes it. A database whose making was cut short holds no log and no segments: it is made again.

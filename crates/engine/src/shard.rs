@@ -2,17 +2,20 @@
 //!
 //! Invariants: a stream stays in its shard; `version` rises with every published step; `partitions` is the set as of
 //! `version`; snapshots are registered under the same lock that publishes, so a step knows which older versions are read;
+//! `bytes` are those of events not yet stored, and what only older snapshots see of memory counts in `pinned`;
 //! a stream with nothing in memory but a watermark takes 16 bytes and its place in a map, nothing else.
 //! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
 
 use crate::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
 use crate::late::{Analyzer, Split};
 use crate::life::Tombstone;
-use crate::memory::StreamMemory;
+use crate::memory::{Chunk, StreamMemory};
 use crate::partitions::PartitionSet;
+use crate::pins::{Held, OpenSnapshots, PIN_BYTES, PinFile, Place, Seen};
+use headwater_codec::ClosedRange;
 use headwater_codec::leaf::EncodeHints;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,9 +49,10 @@ pub(crate) struct ShardState {
     pub(crate) ending: bool,
     /// Sequence of the newest published step.
     pub(crate) step_sequence: Sequence,
-    /// Open snapshots: the versions they see, rising, and how many see each.
-    snapshots: Vec<(u64, usize)>,
-    retired: Vec<StreamId>,
+    pub(crate) snapshots: OpenSnapshots,
+    /// Streams of which older snapshots see events in memory that were stored since.
+    pinned_streams: BTreeSet<StreamId>,
+    pinned: Pins,
     /// Partitions a compaction is rewriting: they take no groups.
     pub(crate) busy: HashSet<SegmentId>,
     /// What is known of late events, and the policy in force.
@@ -79,6 +83,29 @@ pub(crate) struct ShardSnapshot {
 pub(crate) struct ShardStream {
     pub(crate) table: TableId,
     pub(crate) memory: StreamMemory,
+}
+
+/// How much is pinned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pins {
+    /// Bytes of chunks in memory.
+    rows: usize,
+    /// Chunks, in memory or in files.
+    count: usize,
+}
+
+impl Pins {
+    fn of(memory: &StreamMemory) -> Pins {
+        Pins {
+            rows: memory.pinned_bytes(),
+            count: memory.pinned_count(),
+        }
+    }
+
+    fn change(&mut self, before: Pins, after: Pins) {
+        self.rows = self.rows + after.rows - before.rows;
+        self.count = self.count + after.count - before.count;
+    }
 }
 
 /// What a stream's events take in memory, and the stream for having any.
@@ -120,11 +147,17 @@ impl ShardState {
         });
         let memory = &mut slot.memory;
         let (bytes, flank, late) = (bytes_of(memory), memory.flank_rows, memory.late_rows);
+        let pinned = Pins::of(memory);
         let result = change(memory);
         let bytes_now = bytes_of(memory);
         self.bytes = self.bytes + bytes_now - bytes;
         self.flank_events = self.flank_events + memory.flank_rows - flank;
         self.late_events = self.late_events + memory.late_rows - late;
+        let pinned_now = Pins::of(memory);
+        self.pinned.change(pinned, pinned_now);
+        if pinned_now.count > 0 {
+            self.pinned_streams.insert(stream);
+        }
         self.rest(stream);
         (result, bytes_now as isize - bytes as isize)
     }
@@ -142,7 +175,7 @@ impl ShardState {
         let memory = self.streams.get(&stream).map(|s| &s.memory);
         if let Some(memory) = memory
             && memory.rows() == 0
-            && !memory.has_retired()
+            && memory.pinned_count() == 0
             && let (true, Some(watermark)) = (memory.watermark_known, memory.watermark)
         {
             self.streams.remove(&stream);
@@ -181,12 +214,9 @@ impl ShardState {
             .min()
     }
 
-    /// Registers a snapshot of the present version.
+    /// Registers a snapshot of the present version. It is to tell its sequence next.
     pub(crate) fn open_snapshot(&mut self) -> ShardSnapshot {
-        match self.snapshots.last_mut() {
-            Some((version, count)) if *version == self.version => *count += 1,
-            _ => self.snapshots.push((self.version, 1)),
-        }
+        self.snapshots.open(self.version);
         ShardSnapshot {
             version: self.version,
             partitions: Arc::clone(&self.partitions),
@@ -194,46 +224,69 @@ impl ShardState {
         }
     }
 
-    /// Forgets a snapshot. Returns the bytes of memory that nobody can see any more.
-    pub(crate) fn close_snapshot(&mut self, version: u64) -> usize {
-        if let Ok(at) = self.snapshots.binary_search_by_key(&version, |(v, _)| *v)
-            && let Some((_, count)) = self.snapshots.get_mut(at)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.snapshots.remove(at);
-            }
+    /// Forgets a snapshot, and what nobody else sees. Gives the files of that, to be let go of without the lock.
+    pub(crate) fn close_snapshot(&mut self, closed: Seen) -> Vec<Arc<PinFile>> {
+        self.snapshots.close(closed);
+        let mut files = Vec::new();
+        // Only a step that was published while it was open can have pinned anything for it.
+        if self.pinned_streams.is_empty() || closed.version == self.version {
+            return files;
         }
-        if self.retired.is_empty() {
-            return 0;
-        }
-        let oldest = self.snapshots.first().map_or(u64::MAX, |(v, _)| *v);
-        let before = self.bytes;
-        for stream in std::mem::take(&mut self.retired) {
+        for stream in std::mem::take(&mut self.pinned_streams) {
             let Some(slot) = self.streams.get_mut(&stream) else {
                 continue;
             };
-            let bytes = slot.memory.bytes;
-            slot.memory.purge_retired(oldest);
-            self.bytes = self.bytes + slot.memory.bytes - bytes;
-            if slot.memory.has_retired() {
-                self.retired.push(stream);
+            let before = Pins::of(&slot.memory);
+            slot.memory.unpin(&self.snapshots, closed, &mut files);
+            let left = Pins::of(&slot.memory);
+            self.pinned.change(before, left);
+            if left.count > 0 {
+                self.pinned_streams.insert(stream);
             } else {
                 self.rest(stream);
             }
         }
-        before - self.bytes
+        files
     }
 
     pub(crate) fn has_snapshots(&self) -> bool {
         !self.snapshots.is_empty()
     }
 
-    pub(crate) fn add_tombstone(&mut self, tombstone: &Tombstone) {
-        Arc::make_mut(&mut self.tombstones).push(tombstone.clone());
+    /// Bytes of pinned chunks in memory.
+    pub(crate) fn pinned_rows(&self) -> usize {
+        self.pinned.rows
     }
 
-    pub(crate) fn note_retired(&mut self, stream: StreamId) {
-        self.retired.push(stream);
+    /// … and of what is known of all of them.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        self.pinned.rows + self.pinned.count * PIN_BYTES + self.pinned_streams.len() * ACTIVE_BYTES
+    }
+
+    /// Pinned chunks in memory.
+    pub(crate) fn pinned_chunks(&self) -> Vec<(StreamId, Arc<Chunk>)> {
+        let streams = self.pinned_streams.iter();
+        let held = streams.filter_map(|s| Some((*s, &self.streams.get(s)?.memory)));
+        held.flat_map(|(stream, memory)| memory.pinned_chunks().map(move |c| (stream, c)))
+            .collect()
+    }
+
+    /// The rows of a pinned chunk are in a file now.
+    pub(crate) fn pin_moved(&mut self, stream: StreamId, chunk: &Arc<Chunk>, place: &Place) {
+        if let Some(slot) = self.streams.get_mut(&stream) {
+            let before = Pins::of(&slot.memory);
+            slot.memory.pin_moved(chunk, place);
+            self.pinned.change(before, Pins::of(&slot.memory));
+        }
+    }
+
+    /// The chunks of a stream that a snapshot of this version sees and that may hold something in a range.
+    pub(crate) fn visible(&self, stream: StreamId, version: u64, range: &ClosedRange) -> Vec<Held> {
+        let memory = self.memory(stream);
+        memory.map_or_else(Vec::new, |m| m.visible(version, range))
+    }
+
+    pub(crate) fn add_tombstone(&mut self, tombstone: &Tombstone) {
+        Arc::make_mut(&mut self.tombstones).push(tombstone.clone());
     }
 }

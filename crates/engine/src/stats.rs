@@ -35,6 +35,10 @@ pub struct Stats {
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
     pub memory_bytes: u64,
+    /// Bytes of memory that hold what only open snapshots still see. They take no room from writers.
+    pub pinned_bytes: u64,
+    /// Bytes of files that do (`DIR/pins`).
+    pub pinned_file_bytes: u64,
     /// Events accepted.
     pub events_accepted: u64,
     /// Bytes accepted: 8 for a timestamp or number, 1 for a boolean, the length of text.
@@ -170,7 +174,12 @@ impl Stats {
         stats.bytes_read = reads.bytes.load(Ordering::Relaxed);
         stats.damaged_parts = reads.damaged.load(Ordering::Relaxed);
         stats.memory_bytes = core.memory_bytes.load(Ordering::Relaxed) as u64;
-        stats.disk_bytes = stats.segment_bytes + stats.log_bytes + core.meta_file_bytes()?;
+        stats.pinned_bytes = core.pinned_bytes().1 as u64;
+        stats.pinned_file_bytes = core.pin_files.lock().bytes();
+        stats.disk_bytes = stats.segment_bytes
+            + stats.log_bytes
+            + stats.pinned_file_bytes
+            + core.meta_file_bytes()?;
         Ok(stats)
     }
 }

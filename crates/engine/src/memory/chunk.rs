@@ -17,6 +17,13 @@ pub(crate) enum Sequences {
 }
 
 impl Sequences {
+    fn of(all: Vec<Sequence>) -> Sequences {
+        match all.first() {
+            Some(first) if all.iter().all(|s| s == first) => Sequences::One(*first),
+            _ => Sequences::Many(all),
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&self, row: usize) -> Sequence {
         match self {
@@ -94,12 +101,10 @@ impl Chunk {
         }
         let sequences = match &self.sequences {
             Sequences::One(s) => Sequences::One(*s),
-            Sequences::Many(v) => Sequences::Many(
-                picked
-                    .iter()
-                    .filter_map(|r| v.get(*r as usize).copied())
-                    .collect(),
-            ),
+            Sequences::Many(v) => {
+                let picked = picked.iter().filter_map(|r| v.get(*r as usize).copied());
+                Sequences::of(picked.collect())
+            }
         };
         Chunk::new(self.rows.gather(&picked), sequences, born)
     }

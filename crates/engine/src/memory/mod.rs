@@ -12,7 +12,6 @@ mod sort;
 mod stream;
 
 pub(crate) use chunk::Chunk;
-#[cfg(test)]
 pub(crate) use chunk::Sequences;
 pub(crate) use place::{lie_in_order, rows_in};
 pub(crate) use sort::{in_table_type, merge_equal_times, rows_between, search, sorted_rows};

@@ -2,6 +2,7 @@
 
 use super::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
+use crate::pins::{Held, OpenSnapshots, PinFile, Pinned, Place, Seen};
 use headwater_codec::{ClosedRange, Rows};
 use std::sync::Arc;
 
@@ -13,12 +14,13 @@ const APPEND_ROWS: usize = 2048;
 /// What one stream holds in memory.
 ///
 /// Invariants: flank times are above the watermark, late times at or below it (policy `separate`); under `conventional`
-/// everything is in the flank. `retired` holds chunks that a step took, for readers with an older version.
+/// everything is in the flank. `pinned` holds chunks that a step took, for readers with an older version; `bytes` are those of
+/// the others.
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(crate) flank: Vec<Arc<Chunk>>,
     pub(crate) late: Vec<Arc<Chunk>>,
-    retired: Vec<(u64, Arc<Chunk>)>,
+    pinned: Vec<Pinned>,
     /// Newest time in the main runs; `None` = nothing is stored.
     pub(crate) watermark: Option<i64>,
     /// The watermark was looked up (or the stream is new).
@@ -153,36 +155,30 @@ impl StreamMemory {
     }
 
     /// The chunks a reader with this version of the shard sees that may hold something in a range.
-    pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<Arc<Chunk>> {
-        self.seen_by(version, range).cloned().collect()
+    pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<Held> {
+        let live = self.live(range).filter(|c| c.born <= version);
+        let pinned = self.pinned.iter().filter_map(|p| p.seen_by(version, range));
+        live.map(|c| Held::Memory(Arc::clone(c)))
+            .chain(pinned.cloned())
+            .collect()
     }
 
-    /// As [`StreamMemory::visible`], borrowed.
-    pub(crate) fn seen_by(
-        &self,
-        version: u64,
-        range: &ClosedRange,
-    ) -> impl Iterator<Item = &Arc<Chunk>> {
+    /// The chunks that a reader of the newest version sees and that may hold something in a range.
+    pub(crate) fn live(&self, range: &ClosedRange) -> impl Iterator<Item = &Arc<Chunk>> {
         let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-        let retired = self
-            .retired
-            .iter()
-            .filter(move |(gone, _)| *gone > version)
-            .map(|(_, c)| c);
-        let all = self.flank.iter().chain(&self.late).chain(retired);
-        all.filter(move |c| c.born <= version && c.first_time <= last && c.last_time >= first)
+        let all = self.flank.iter().chain(&self.late);
+        all.filter(move |c| c.first_time <= last && c.last_time >= first)
     }
 
     /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is left and now at or below
-    /// the watermark is late. `version` is the shard's new one; with `keep_retired` readers of older versions still see what
-    /// was removed.
+    /// the watermark is late. `version` is the shard's new one; `open` snapshots, all of older ones, still see what was removed.
     pub(crate) fn remove_stored(
         &mut self,
         taken: &[ClosedRange],
         sequence: Sequence,
         watermark: Option<i64>,
         version: u64,
-        keep_retired: bool,
+        open: &OpenSnapshots,
         separate: bool,
     ) {
         self.watermark = self.watermark.max(watermark);
@@ -191,7 +187,7 @@ impl StreamMemory {
         let chunks: Vec<Arc<Chunk>> = self.flank.drain(..).chain(self.late.drain(..)).collect();
         self.flank_rows = 0;
         self.late_rows = 0;
-        self.bytes = self.retired.iter().map(|(_, c)| c.bytes).sum();
+        self.bytes = 0;
         let is_taken = |t: i64, s: Sequence| {
             s <= sequence
                 && taken
@@ -211,7 +207,8 @@ impl StreamMemory {
                 self.push(chunk, flank);
                 continue;
             }
-            let born = if keep_retired { version } else { 0 };
+            let pinned = Pinned::new(&chunk, version, open);
+            let born = born_anew(&chunk, pinned.as_ref(), version, open);
             if separate {
                 if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s) && in_order(t)) {
                     self.push(part, true);
@@ -222,20 +219,17 @@ impl StreamMemory {
             } else if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s)) {
                 self.push(part, true);
             }
-            if keep_retired {
-                self.bytes += chunk.bytes;
-                self.retired.push((version, chunk));
-            }
+            self.pinned.extend(pinned);
         }
     }
 
-    /// Removes the events for which `stays` says no. `version` is the shard's new one; with `keep_retired` readers of older
-    /// versions still see what was removed. False when nothing was removed.
+    /// Removes the events for which `stays` says no. `version` is the shard's new one; `open` snapshots, all of older ones,
+    /// still see what was removed. False when nothing was removed.
     pub(crate) fn remove_deleted(
         &mut self,
         stays: &impl Fn(i64, Sequence) -> bool,
         version: u64,
-        keep_retired: bool,
+        open: &OpenSnapshots,
     ) -> bool {
         let mut removed = false;
         for in_order in [true, false] {
@@ -261,15 +255,13 @@ impl StreamMemory {
                 } else {
                     self.late_rows -= gone;
                 }
-                let born = if keep_retired { version } else { 0 };
+                let pinned = Pinned::new(&chunk, version, open);
+                let born = born_anew(&chunk, pinned.as_ref(), version, open);
                 let part = chunk.select(born, stays);
                 self.bytes += part.as_ref().map_or(0, |p| p.bytes);
                 left.extend(part);
-                if keep_retired {
-                    self.retired.push((version, chunk));
-                } else {
-                    self.bytes -= chunk.bytes;
-                }
+                self.bytes -= chunk.bytes;
+                self.pinned.extend(pinned);
             }
             if in_order {
                 self.flank = left;
@@ -280,19 +272,46 @@ impl StreamMemory {
         removed
     }
 
-    /// Drops what only readers of versions below `oldest` could see.
-    pub(crate) fn purge_retired(&mut self, oldest: u64) {
-        let bytes = &mut self.bytes;
-        self.retired.retain(|(gone, chunk)| {
-            let keep = *gone > oldest;
-            if !keep {
-                *bytes -= chunk.bytes;
-            }
-            keep
-        });
+    /// Lets go of what only a snapshot saw that was closed; `files` are to be let go of without a lock.
+    pub(crate) fn unpin(
+        &mut self,
+        open: &OpenSnapshots,
+        closed: Seen,
+        files: &mut Vec<Arc<PinFile>>,
+    ) {
+        let gone = self.pinned.extract_if(.., |p| !p.keep(open, closed));
+        files.extend(gone.filter_map(Pinned::into_file));
+        self.pinned.shrink_to(self.pinned.len() * 2);
     }
 
-    pub(crate) fn has_retired(&self) -> bool {
-        !self.retired.is_empty()
+    /// Bytes of pinned chunks in memory.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        self.pinned.iter().map(Pinned::bytes).sum()
+    }
+
+    /// How many chunks are pinned, in memory or in files.
+    pub(crate) fn pinned_count(&self) -> usize {
+        self.pinned.len()
+    }
+
+    pub(crate) fn pinned_chunks(&self) -> impl Iterator<Item = Arc<Chunk>> {
+        self.pinned.iter().filter_map(|p| p.in_memory().cloned())
+    }
+
+    /// The rows of a pinned chunk are in a file now.
+    pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &Place) {
+        for pinned in &mut self.pinned {
+            pinned.moved(chunk, place);
+        }
+    }
+}
+
+/// From which version on readers see what is left of a chunk: those that see the pinned one must not see both. Where nobody is
+/// there who could, it may grow again.
+fn born_anew(chunk: &Chunk, pinned: Option<&Pinned>, version: u64, open: &OpenSnapshots) -> u64 {
+    match pinned {
+        Some(_) => version,
+        None if open.is_empty() => 0,
+        None => chunk.born,
     }
 }

@@ -7,16 +7,17 @@
 //! Format: docs/format/meta.md.
 
 mod backend;
+mod log;
 mod records;
 
 pub(crate) use records::PartitionRecord;
 
 use crate::catalog::{Definition, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
-use crate::log::Needed;
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{File, Lock};
+use log::{LOG_NEWEST, raise};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,8 +45,6 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 /// The version of the whole set of formats that this build reads and writes.
 pub(crate) const FORMAT_VERSION: u64 = 1;
 
-/// The state that says which log files were begun.
-const LOG_NEWEST: &str = "log_newest_generation";
 const CACHE_BYTES: usize = 1 << 20;
 /// redb's own, part of its file format.
 const PAGE_BYTES: u64 = 4096;
@@ -76,16 +75,6 @@ pub(crate) struct MetaChange {
     pub(crate) producers: Vec<crate::write::SavedProducer>,
     /// What shards know of late events.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
-}
-
-/// Sets a number of the state that never falls.
-fn raise(state: &mut redb::Table<'_, &str, u64>, key: &str, value: u64) -> Result<()> {
-    let old = state
-        .get(key)
-        .map_err(Error::meta)?
-        .map_or(0, |v| v.value());
-    state.insert(key, old.max(value)).map_err(Error::meta)?;
-    Ok(())
 }
 
 /// Writes a file again as it is, and syncs it.
@@ -288,29 +277,6 @@ impl Meta {
 
     pub(crate) fn next_segment(&self) -> Result<u64> {
         Ok(self.state("next_segment")?.unwrap_or(1))
-    }
-
-    pub(crate) fn log_first_generation(&self) -> Result<u64> {
-        Ok(self.state("log_first_generation")?.unwrap_or(0))
-    }
-
-    /// What the log has to hold.
-    pub(crate) fn log_needed(&self) -> Result<Needed> {
-        Ok(Needed {
-            first_generation: self.log_first_generation()?,
-            newest_generation: self.state(LOG_NEWEST)?.unwrap_or(0),
-            sequence: self.step_sequence()?,
-        })
-    }
-
-    /// Says that a log file of this generation was begun: from now on it must be there for as long as it is needed.
-    pub(crate) fn log_begun(&self, generation: u64) -> Result<()> {
-        let transaction = self.begin_write()?;
-        {
-            let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
-            raise(&mut state, LOG_NEWEST, generation)?;
-        }
-        transaction.commit().map_err(Error::meta)
     }
 
     pub(crate) fn next_stream(&self) -> Result<u32> {

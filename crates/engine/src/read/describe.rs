@@ -35,7 +35,7 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
     pub fn stream_info(&self, stream: &StreamName) -> Result<StreamInfo> {
-        info(&self.view(self.find(stream)?, &ClosedRange::ALL))
+        info(&self.view(self.find(stream)?, &ClosedRange::ALL)?)
     }
 
     /// The type of a field of a stream.

@@ -11,6 +11,7 @@ use crate::catalog::{Table, Tables, decode_stream_key, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId};
 use crate::memory::Chunk;
+use crate::pins::{Held, Seen};
 use crate::shard::{Shard, ShardSnapshot};
 use crate::{Error, Result};
 use headwater_codec::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
@@ -33,12 +34,14 @@ pub struct Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let mut freed = 0;
         for (shard, seen) in self.core.shards.iter().zip(&self.shards) {
-            freed += shard.state.lock().close_snapshot(seen.version);
-        }
-        if freed > 0 {
-            self.core.memory_changed(-(freed as isize));
+            let closed = Seen {
+                version: seen.version,
+                sequence: self.sequence,
+            };
+            let files = shard.state.lock().close_snapshot(closed);
+            // Without the lock: the last to let go of a file removes it.
+            drop(files);
         }
     }
 }
@@ -55,6 +58,10 @@ impl Snapshot {
                 .map(|s| s.state.lock().open_snapshot())
                 .collect();
             let sequence = core.log.published();
+            for (shard, seen) in core.shards.iter().zip(&shards) {
+                let mut state = shard.state.lock();
+                state.snapshots.tell(seen.version, sequence);
+            }
             let tables = core.catalog.tables();
             let now = if tables.expire {
                 core.clock_guard.believed(&*core.env.clock).as_nanos()
@@ -209,22 +216,19 @@ impl Snapshot {
     }
 
     /// The stream; of its events in memory, those that may lie in `range`.
-    pub(super) fn view(&self, found: Found<'_>, range: &ClosedRange) -> StreamView {
+    ///
+    /// # Errors
+    /// When events that were stored since were moved to a file, and it cannot be read.
+    pub(super) fn view(&self, found: Found<'_>, range: &ClosedRange) -> Result<StreamView> {
+        let chunks = found.chunks(range)?;
         let Found {
             table,
             stream,
-            shard,
             seen,
             ..
         } = found;
-        let chunks = shard
-            .state
-            .lock()
-            .memory(stream)
-            .map(|m| m.visible(seen.version, range))
-            .unwrap_or_default();
         let deletes = self.deletes(seen, table, stream);
-        StreamView {
+        Ok(StreamView {
             core: Arc::clone(&self.core),
             sequence: self.sequence,
             partitions: Arc::clone(&seen.partitions),
@@ -233,7 +237,7 @@ impl Snapshot {
             table: Arc::clone(table),
             stream,
             deletes,
-        }
+        })
     }
 
     /// What is deleted of a stream and perhaps still there, by sequence.
@@ -279,7 +283,7 @@ impl Snapshot {
     }
 
     pub(super) fn scan_found(&self, found: Found<'_>, spec: &ScanSpec) -> Result<Scan> {
-        Scan::new(self.view(found, &spec.range), spec)
+        Scan::new(self.view(found, &spec.range)?, spec)
     }
 
     /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in memory or decoded already is not
@@ -323,7 +327,7 @@ impl Snapshot {
     }
 
     pub(super) fn last_found(&self, found: Found<'_>) -> Result<Vec<LastValue>> {
-        last::last(&self.view(found, &ClosedRange::ALL))
+        last::last(&self.view(found, &ClosedRange::ALL)?)
     }
 
     /// Aggregates of one field over a range, whole or in bins. Bins without a value are left out.
@@ -345,7 +349,7 @@ impl Snapshot {
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
-        let view = self.view(found, &spec.range);
+        let view = self.view(found, &spec.range)?;
         let field = Self::field(&view.table, field)?;
         aggregate::aggregate(&view, field, spec)
     }
@@ -373,7 +377,7 @@ impl Snapshot {
     ) -> Result<Vec<(i64, Aggregate)>> {
         let buckets = level.tile_buckets(offset);
         let range = buckets.map_or(ClosedRange::EMPTY, |b| level.span(*b.start(), *b.end()));
-        let view = self.view(found, &range);
+        let view = self.view(found, &range)?;
         let field = Self::field(&view.table, field)?;
         if range.is_empty() {
             return Ok(Vec::new());
@@ -395,6 +399,17 @@ pub(super) struct Found<'a> {
     pub(super) shard_index: ShardIndex,
     pub(super) shard: &'a Shard,
     pub(super) seen: &'a ShardSnapshot,
+}
+
+impl Found<'_> {
+    /// The chunks of the stream that the snapshot sees and that may hold something in a range.
+    pub(super) fn chunks(&self, range: &ClosedRange) -> Result<Vec<Arc<Chunk>>> {
+        let held = {
+            let state = self.shard.state.lock();
+            state.visible(self.stream, self.seen.version, range)
+        };
+        held.into_iter().map(Held::chunk).collect()
+    }
 }
 
 /// The chunks without the events that are deleted or before the table's cut.

@@ -263,7 +263,7 @@ impl Snapshot {
         found: super::snapshot::Found<'_>,
         spec: &SummarySpec,
     ) -> Result<Vec<SummaryBin>> {
-        let view = self.view(found, &spec.range);
+        let view = self.view(found, &spec.range)?;
         let fields = spec.fields.iter().map(|f| Self::field(&view.table, f));
         let fields: Vec<FieldId> = fields.collect::<Result<_>>()?;
         summary(&view, &fields, spec)

@@ -11,7 +11,7 @@ use crate::catalog::{Table, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
 use crate::life::Tombstone;
-use crate::memory::{Chunk, StreamMemory};
+use crate::memory::Chunk;
 use crate::partitions::PartitionSet;
 use headwater_codec::{ClosedRange, StreamName};
 use std::hash::Hasher;
@@ -32,11 +32,10 @@ pub(super) struct Seen<'a> {
     pub(super) table: &'a Table,
     pub(super) stream: StreamId,
     pub(super) sequence: Sequence,
-    /// The shard's version the reader sees.
-    pub(super) shard_version: u64,
     pub(super) partitions: &'a PartitionSet,
     pub(super) tombstones: &'a [Tombstone],
-    pub(super) memory: Option<&'a StreamMemory>,
+    /// Chunks in memory that may hold something in the range.
+    pub(super) chunks: Vec<&'a Chunk>,
 }
 
 impl Seen<'_> {
@@ -67,13 +66,11 @@ impl Seen<'_> {
         }
         // Rows in memory are known by their sequences: a sequence has one content.
         hasher.write_u64(u64::MAX);
-        if let Some(memory) = self.memory {
-            for chunk in memory.seen_by(self.shard_version, range) {
-                if let Some(rows) = visible_rows(chunk, range, self.sequence) {
-                    hasher.write_u64(rows.first_sequence.0);
-                    hasher.write_u64(rows.last_sequence.0);
-                    hasher.write_u64(rows.count as u64);
-                }
+        for chunk in &self.chunks {
+            if let Some(rows) = visible_rows(chunk, range, self.sequence) {
+                hasher.write_u64(rows.first_sequence.0);
+                hasher.write_u64(rows.last_sequence.0);
+                hasher.write_u64(rows.count as u64);
             }
         }
         Some(DataVersion {
@@ -155,16 +152,15 @@ impl Snapshot {
     /// `not_found` for an unknown stream.
     pub fn version(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<DataVersion>> {
         let found = self.find(stream)?;
-        let state = found.shard.state.lock();
+        let chunks = found.chunks(range)?;
         let seen = Seen {
             core: self.core(),
             table: found.table,
             stream: found.stream,
             sequence: self.at(),
-            shard_version: found.seen.version,
             partitions: &found.seen.partitions,
             tombstones: &found.seen.tombstones,
-            memory: state.memory(found.stream),
+            chunks: chunks.iter().map(|c| &**c).collect(),
         };
         Ok(seen.version(range))
     }
@@ -187,10 +183,11 @@ pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Opti
             table: &table,
             stream,
             sequence: core.log.published(),
-            shard_version: state.version,
             partitions: &state.partitions,
             tombstones: &state.tombstones,
-            memory: state.memory(stream),
+            chunks: state
+                .memory(stream)
+                .map_or_else(Vec::new, |m| m.live(range).map(|c| &**c).collect()),
         };
         let version = seen.version(range)?;
         drop(state);

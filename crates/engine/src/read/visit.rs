@@ -233,10 +233,7 @@ impl Lying {
             let inside = inside.take_while(|leaf| leaf.first <= last);
             leaves.extend(inside.map(|leaf| (partition.id(), *leaf)));
         }
-        let state = found.shard.state.lock();
-        let memory = state.memory(found.stream);
-        let mut chunks = memory.map_or_else(Vec::new, |m| m.visible(seen.version, range));
-        drop(state);
+        let mut chunks = found.chunks(range)?;
         if !lie_in_order(&mut chunks, snapshot.at(), table, fields) {
             return Ok(None);
         }

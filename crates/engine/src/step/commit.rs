@@ -128,7 +128,7 @@ pub(super) fn commit(
 pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &[Written]) {
     let mut state = shard.state.lock();
     let separate = state.separates();
-    let keep = state.has_snapshots();
+    let open = state.snapshots.clone();
     let version = state.version + 1;
     let mut partitions = (*state.partitions).clone();
     let mut taken: BTreeMap<StreamId, (TableId, Vec<ClosedRange>, Option<i64>)> = BTreeMap::new();
@@ -144,13 +144,9 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
     }
     let before = state.bytes;
     for (stream, (table, ranges, watermark)) in taken {
-        let (retired, _) = state.with_stream(stream, table, |memory| {
-            memory.remove_stored(&ranges, sequence, watermark, version, keep, separate);
-            memory.has_retired()
+        state.with_stream(stream, table, |memory| {
+            memory.remove_stored(&ranges, sequence, watermark, version, &open, separate);
         });
-        if retired {
-            state.note_retired(stream);
-        }
     }
     state.version = version;
     state.partitions = Arc::new(partitions);

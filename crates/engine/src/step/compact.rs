@@ -1,7 +1,9 @@
 //! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it outgrew its size.
 //!
 //! Invariants: the new segments hold exactly the old one's rows; covers that replay may still need go with them; while it
-//! runs the partition takes no groups (it is marked busy), and the swap is one commit.
+//! runs the partition takes no groups (it is marked busy), and the swap is one commit. Every reason for a rewriting is gone when
+//! it is done, by what the new records say: a split narrows spans, the other reasons need more than one group or an expiry that
+//! has passed. So nothing is rewritten twice without new groups, also over restarts; should it come otherwise, [`settle`] notes it.
 //! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the partition stays as it is.
 
 use super::commit::{commit, free_log, make_durable};
@@ -58,14 +60,18 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
     }
     let leaf_events = u64::from(table.leaf_events);
     let dead = record.committed_bytes.saturating_sub(record.live_bytes);
-    let splits =
-        record.committed_bytes > core.options.partition_bytes_max && record.level > Level::MIN;
-    splits
+    is_too_large(core, record) && record.level > Level::MIN
         || record.groups >= core.options.groups_max
         || (record.committed_bytes >= BYTES_MIN
             && dead * 2 > record.committed_bytes
             && record.groups > 1)
         || (record.groups >= SMALL_LEAF_GROUPS && record.events < record.leaves * leaf_events / 8)
+}
+
+/// True when a partition has outgrown its size. Bytes in use count: those that a rewriting would leave out do not become fewer by
+/// a split.
+fn is_too_large(core: &Core, record: &PartitionRecord) -> bool {
+    record.live_bytes > core.options.partition_bytes_max
 }
 
 /// True when rows of the partition could not be outlived in time, because it spans too much of it.
@@ -119,7 +125,8 @@ fn rewrite_partition(
         let _step = shard.stepping.lock();
         let mut state = shard.state.lock();
         let found = state.partitions.all().find(|p| p.id() == id).cloned();
-        let Some(partition) = found else {
+        // Of what is empty a sweep takes care: there is nothing to rewrite.
+        let Some(partition) = found.filter(|p| !p.record.is_empty()) else {
             return Ok(false);
         };
         if !state.busy.insert(id) {
@@ -215,7 +222,26 @@ fn rewrite(
     }
     core.store.forget(partition.id());
     partition.file.set_replaced();
+    if let [one] = &*written {
+        settle(core, &partition.record, &one.partition);
+    }
     free_log(core)
+}
+
+/// Sees to it that a rewriting that changed nothing is not repeated before new groups have come.
+fn settle(core: &Core, old: &PartitionRecord, new: &Partition) {
+    let record = &new.record;
+    let same = (record.level, record.bucket, record.events, record.late_runs)
+        == (old.level, old.bucket, old.events, old.late_runs)
+        && record.expires_first == old.expires_first
+        && old.groups <= 1;
+    if same && (compaction_wanted(core, record, false) || compaction_wanted(core, record, true)) {
+        tracing::warn!(
+            segment = new.id().0,
+            "rewriting a partition changed nothing: it is left alone until it gets rows"
+        );
+        core.settled.lock().insert(new.id(), record.footer_offset);
+    }
 }
 
 /// True when a delete concerns the partition and has not been carried out in it.
@@ -226,7 +252,8 @@ fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
     })
 }
 
-/// The partition's own span, or the parts it is split into: the first halves that both hold something.
+/// The partition's own span, or the parts it is split into: the first halves that both hold something. What cannot be split,
+/// since all of it lies in one smallest span, gets that one, and is not looked at again.
 fn target_spans(
     core: &Core,
     table: &Table,
@@ -237,7 +264,7 @@ fn target_spans(
         level: partition.record.level,
         bucket: partition.record.bucket,
     };
-    let too_large = partition.record.live_bytes > core.options.partition_bytes_max;
+    let too_large = is_too_large(core, &partition.record);
     if !too_large && !is_too_wide(table, own.level) {
         return Ok(vec![own]);
     }
@@ -265,7 +292,7 @@ fn target_spans(
             (false, false) => break,
         }
     }
-    Ok(vec![own])
+    Ok(vec![span])
 }
 
 /// What is rewritten, and for what.

@@ -113,6 +113,7 @@ pub(crate) fn run_step(
     measure(core, shard, &written);
     core.counters.count_flush();
     free_log(core)?;
+    core.bound_pins()?;
     Ok(true)
 }
 

@@ -55,6 +55,7 @@ pub(super) fn sweep_up_to(
         let plan = Plan::make(core, shard, sequence)?;
         if plan.gone.is_empty() && plan.touched.is_empty() {
             let freed = clear_memory(core, shard, sequence);
+            core.bound_pins()?;
             return Ok(progress || freed);
         }
         let result = carry_out(core, index, shard, scratch, sequence, plan);
@@ -296,7 +297,7 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
         .cloned()
         .collect();
     let version = state.version + 1;
-    let keep = state.has_snapshots();
+    let open = state.snapshots.clone();
     let before = state.bytes;
     let mut changed = false;
     let active: Vec<(StreamId, TableId)> =
@@ -316,14 +317,9 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
             !life.dropped && time >= life.cut && !concerned.iter().any(|t| t.removes(time, s))
         };
         let (removed, _) = state.with_stream(stream, table_id, |memory| {
-            memory.remove_deleted(&stays, version, keep)
+            memory.remove_deleted(&stays, version, &open)
         });
-        if removed {
-            changed = true;
-            if keep {
-                state.note_retired(stream);
-            }
-        }
+        changed |= removed;
     }
     // A delete that a partition being rewritten still waits for stays.
     let waits = |t: &Tombstone| {
@@ -350,7 +346,7 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     let some_empty = state.partitions.all().any(|p| p.record.is_empty());
     state.ending = some_empty;
     let change = state.bytes as isize - before as isize;
-    let alone = !keep;
+    let alone = open.is_empty();
     drop(state);
     if alone && core.shards.iter().all(|s| !s.state.lock().has_snapshots()) {
         core.catalog.forget_dropped();

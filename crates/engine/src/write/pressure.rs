@@ -46,8 +46,8 @@ fn busy(waited: std::time::Duration) -> Error {
     Error::new(
         ErrorKind::Busy,
         format!(
-            "no memory for further events after {waited:?}: try again later, close old snapshots (they keep what they see), \
-             or raise memory_budget_bytes"
+            "no memory for further events after {waited:?}, since they come faster than the disk takes them: try again later, \
+             or raise the memory budget (memory_budget_bytes; of the server, memory_budget)"
         ),
     )
 }

@@ -7,7 +7,7 @@ use headwater_codec::{
 };
 use headwater_engine::{
     AggregateSpec, Bins, Database, Duplicates, ErrorKind, FlushRule, LatePolicy, Options,
-    REFUSED_TYPE, ScanSpec, Stats, TableSpec, check,
+    REFUSED_TYPE, ScanSpec, Snapshot, Stats, TableSpec, check,
 };
 use headwater_io::{Env, FaultyFiles, MemoryFiles, NoThreads};
 use std::collections::BTreeMap;
@@ -398,6 +398,67 @@ fn law_6_a_wild_clock_and_a_bad_line_hurt_only_themselves() {
             .len(),
         2
     );
+}
+
+/// Writes ten budgets while a snapshot is held that was taken in the middle of small writes, so that it sees parts of chunks.
+fn law_9_run(budget: usize, rows_of_a_write: i64) {
+    let options = Options {
+        memory_budget_bytes: budget,
+        ..options()
+    };
+    let db = Database::open_in(memory(), options).unwrap();
+    let mut time = 0;
+    let mut write = |rows: i64| {
+        for id in 0..3 {
+            let rows = (time..time + rows).map(|t| (t, t as f64));
+            let rows: Vec<(i64, f64)> = rows.collect();
+            db.commit(floats(&sensor(id), &rows)).unwrap();
+        }
+        time += rows;
+    };
+    let mut written = 0;
+    while written < 1000 {
+        write(rows_of_a_write);
+        written += rows_of_a_write;
+    }
+    let held = db.snapshot().unwrap();
+    let in_use = db.stats().unwrap().memory_bytes;
+    let before = rows_seen(&held);
+    assert_eq!(before.len(), 3 * written as usize);
+    let rounds = 10 * budget as i64 / (3 * 16) / 4096;
+    for _ in 0..rounds {
+        write(rows_of_a_write);
+        write(4096 - rows_of_a_write);
+        let stats = db.stats().unwrap();
+        assert!(stats.memory_bytes <= budget as u64, "{stats:?}");
+        assert!(
+            stats.pinned_bytes <= in_use + in_use / 8,
+            "{in_use}: {stats:?}"
+        );
+    }
+    assert!(db.stats().unwrap().pinned_bytes > 0);
+    assert_eq!(rows_seen(&held), before);
+    drop(held);
+    assert_eq!(db.stats().unwrap().pinned_bytes, 0);
+}
+
+fn rows_seen(snapshot: &Snapshot) -> Vec<(i64, Option<Value>)> {
+    let mut out = Vec::new();
+    for id in 0..3 {
+        for chunk in snapshot.scan(&sensor(id), &ScanSpec::default()).unwrap() {
+            let chunk = chunk.unwrap();
+            let values = chunk.columns[0].to_values();
+            out.extend(chunk.times.iter().copied().zip(values));
+        }
+    }
+    out
+}
+
+#[test]
+fn law_9_a_held_snapshot_costs_writers_nothing_and_at_most_the_memory_in_use_when_it_was_taken() {
+    law_9_run(1 << 20, 1000);
+    law_9_run(1 << 20, 7);
+    law_9_run(4 << 20, 100);
 }
 
 #[test]

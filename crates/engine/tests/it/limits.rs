@@ -290,53 +290,6 @@ fn an_oversized_batch_is_refused_whole() {
     assert_eq!(db.stats().unwrap().events, 0);
 }
 
-/// A snapshot keeps the events it sees in memory, so memory cannot be freed: writers must be told, not memory exceeded.
-fn pinned_memory(env: Env) {
-    let options = Options {
-        memory_budget_bytes: 1 << 20,
-        busy_timeout: Duration::from_millis(200),
-        durability: Durability::Written,
-        shards: 1,
-        ..Options::new("/db")
-    };
-    let db = Database::open_in(env, options).unwrap();
-    let write = |round: i64| {
-        let mut batch = Batch::new();
-        batch.push(entry(
-            1,
-            (round * 1000..(round + 1) * 1000).collect(),
-            vec![1.5; 1000],
-        ));
-        db.commit(batch)
-    };
-    let mut snapshots = Vec::new();
-    let mut accepted = 0;
-    let error = (0..500i64)
-        .find_map(|round| {
-            snapshots.push(db.snapshot().unwrap());
-            let result = write(round);
-            assert!(db.stats().unwrap().memory_bytes <= 1 << 20);
-            accepted += u64::from(result.is_ok());
-            result.err()
-        })
-        .unwrap();
-    assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(error.to_string().contains("snapshots"), "{error}");
-    snapshots.clear();
-    write(9999).unwrap();
-    assert_eq!(count(&db, &sensor(1)), (accepted + 1) * 1000);
-}
-
-#[test]
-fn used_up_memory_makes_writers_busy_and_is_never_exceeded() {
-    pinned_memory(Env::memory());
-    pinned_memory(Env {
-        threads: Env::system().threads,
-        clock: Env::system().clock,
-        ..Env::memory()
-    });
-}
-
 /// Batches that define many streams and store nothing: their names take memory until the metadata hold them.
 fn names_only(env: Env, has_workers: bool) {
     let options = Options {

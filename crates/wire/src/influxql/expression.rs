@@ -6,7 +6,7 @@ use super::lexer::Token;
 use super::parser::{NESTING_MAX, OPERATORS_MAX, Parser, is_reserved};
 
 /// How tightly an operator binds.
-fn strength(operator: Operator) -> u8 {
+pub(super) const fn strength(operator: Operator) -> u8 {
     match operator {
         Operator::Multiply | Operator::Divide | Operator::Modulo => 2,
         Operator::Add | Operator::Subtract => 1,
@@ -180,9 +180,12 @@ impl Parser<'_> {
         Ok(Expression::Literal(literal))
     }
 
-    /// What stands behind a minus.
+    /// What stands behind a minus. That of a number is part of it, and nothing within something else.
     fn negated(&mut self, at: usize) -> Result<Expression, ParseError> {
-        let inner = self.deeper(at, Parser::operand)?;
+        let inner = match self.peek()? {
+            (Token::Integer(_) | Token::Float(_) | Token::Duration(_), _) => self.operand()?,
+            _ => self.deeper(at, Parser::operand)?,
+        };
         let below = || self.error(at, "the number is below the smallest integer");
         let literal = match inner {
             Expression::Literal(Literal::Integer(number)) => {

@@ -1,11 +1,14 @@
 //! Statements as text.
 //!
-//! Invariant: what is printed reads back to the same statement. Names stand in quotes, operations in parentheses.
+//! Invariant: what is printed reads back to the same statement. Names stand in quotes. Parentheses stand only where the reader
+//! would put something else together without them: then they, or a sign that is counted like them, stood in what was read. So no
+//! text nests deeper printed than read, has more operators, or leaves the limits of what may be read.
 
 use super::ast::{
-    Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName, Select,
-    Show, ShowWhat, Source, Statement, WildcardKind,
+    Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
+    Operator, Select, Show, ShowWhat, Source, Statement, WildcardKind,
 };
+use super::expression::strength;
 use std::fmt::{self, Display, Formatter};
 
 /// In quotes, with a backslash before quotes and backslashes.
@@ -78,6 +81,49 @@ impl Display for Cast {
     }
 }
 
+/// How tightly what an expression is made of holds together, where it is weakest: as its parts are read one within the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Any,
+    All,
+    Operation(u8),
+    Operand,
+}
+
+/// What the reader takes for a column and an argument: no comparison without parentheses.
+const COMPUTED: Binding = Binding::Operation(strength(Operator::Add));
+
+fn binding(expression: &Expression) -> Binding {
+    match expression {
+        Expression::Any(_) => Binding::Any,
+        Expression::All(_) => Binding::All,
+        Expression::Binary { operator, .. } => Binding::Operation(strength(*operator)),
+        Expression::Literal(_)
+        | Expression::Wildcard(_)
+        | Expression::Reference { .. }
+        | Expression::Call { .. } => Binding::Operand,
+    }
+}
+
+/// An expression where one must hold together at least so tightly, else it stands in parentheses.
+struct Within<'a>(Binding, &'a Expression);
+
+impl Display for Within<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Within(least, expression) = self;
+        if binding(expression) < *least {
+            write!(f, "({expression})")
+        } else {
+            write!(f, "{expression}")
+        }
+    }
+}
+
+fn within(least: Binding, parts: &[Expression]) -> Vec<Within<'_>> {
+    parts.iter().map(|part| Within(least, part)).collect()
+}
+
+/// As a condition: a column or an argument is printed through [`Within`].
 impl Display for Expression {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,24 +140,29 @@ impl Display for Expression {
             }
             Expression::Call { name, arguments } => {
                 write!(f, "{name}(")?;
-                list(f, arguments, ", ")?;
+                list(f, &within(COMPUTED, arguments), ", ")?;
                 f.write_str(")")
             }
             Expression::Binary {
                 operator,
                 left,
                 right,
-            } => write!(f, "({left} {} {right})", operator.text()),
-            Expression::All(parts) => {
-                f.write_str("(")?;
-                list(f, parts, " AND ")?;
-                f.write_str(")")
+            } => {
+                // Operators of one strength are read from the left; a comparison is not compared.
+                let own = strength(*operator);
+                let before = if operator.is_comparison() {
+                    own + 1
+                } else {
+                    own
+                };
+                let (left, right) = (
+                    Within(Binding::Operation(before), left),
+                    Within(Binding::Operation(own + 1), right),
+                );
+                write!(f, "{left} {} {right}", operator.text())
             }
-            Expression::Any(parts) => {
-                f.write_str("(")?;
-                list(f, parts, " OR ")?;
-                f.write_str(")")
-            }
+            Expression::All(parts) => list(f, &within(Binding::Operation(0), parts), " AND "),
+            Expression::Any(parts) => list(f, &within(Binding::All, parts), " OR "),
         }
     }
 }
@@ -169,7 +220,7 @@ impl Display for Select {
             if index > 0 {
                 f.write_str(", ")?;
             }
-            write!(f, "{}", field.expression)?;
+            write!(f, "{}", Within(COMPUTED, &field.expression))?;
             if let Some(alias) = &field.alias {
                 write!(f, " AS {}", name(alias))?;
             }

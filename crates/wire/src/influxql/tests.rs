@@ -21,23 +21,31 @@ fn statements_are_read_as_they_are_meant() {
     for (text, printed) in [
         (
             "SELECT * FROM usermetric WHERE time = 1439241807000000u",
-            r#"SELECT * FROM "usermetric" WHERE ("time" = 1439241807000000000ns)"#,
+            r#"SELECT * FROM "usermetric" WHERE "time" = 1439241807000000000ns"#,
         ),
         (
             "SELECT MEAN(value) FROM m WHERE time >= 1u AND time <= 2u AND ( T1 = 'x' OR T1 = 'y' ) AND ( T0 = 'z' ) GROUP BY time(10s)",
-            r#"SELECT mean("value") FROM "m" WHERE (("time" >= 1000ns) AND ("time" <= 2000ns) AND (("T1" = 'x') OR ("T1" = 'y')) AND ("T0" = 'z')) GROUP BY time(10000000000ns)"#,
+            r#"SELECT mean("value") FROM "m" WHERE "time" >= 1000ns AND "time" <= 2000ns AND ("T1" = 'x' OR "T1" = 'y') AND "T0" = 'z' GROUP BY time(10000000000ns)"#,
         ),
         (
             r#"SELECT mean("value")  / 100 AS "pct" FROM "db"."rp"."cpu" WHERE ("host" =~ /^(a|b\/c)$/) AND time >= now() - 6h GROUP BY time(1m), "host" fill(previous) ORDER BY time DESC LIMIT 3 SLIMIT 2"#,
-            r#"SELECT (mean("value") / 100) AS "pct" FROM "db"."rp"."cpu" WHERE (("host" =~ /^(a|b\/c)$/) AND ("time" >= (now() - 21600000000000ns))) GROUP BY time(60000000000ns), "host" fill(previous) ORDER BY time DESC LIMIT 3 SLIMIT 2"#,
+            r#"SELECT mean("value") / 100 AS "pct" FROM "db"."rp"."cpu" WHERE "host" =~ /^(a|b\/c)$/ AND "time" >= now() - 21600000000000ns GROUP BY time(60000000000ns), "host" fill(previous) ORDER BY time DESC LIMIT 3 SLIMIT 2"#,
         ),
         (
             "select a+b*-2 from m, /^x/ group by *, /t/ fill(-1.5) tz('Europe/Oslo') -- and so on",
-            r#"SELECT ("a" + ("b" * -2)) FROM "m", /^x/ GROUP BY *, /t/ fill(-1.5) tz('Europe/Oslo')"#,
+            r#"SELECT "a" + "b" * -2 FROM "m", /^x/ GROUP BY *, /t/ fill(-1.5) tz('Europe/Oslo')"#,
         ),
         (
             "SELECT a - b - -(c) FROM db..m",
-            r#"SELECT (("a" - "b") - (-1 * "c")) FROM "db".."m""#,
+            r#"SELECT "a" - "b" - -1 * "c" FROM "db".."m""#,
+        ),
+        (
+            "SELECT a - (b - c) * -(d / e) / (f % g) FROM m WHERE (a = b OR c) AND (d AND e) = (f)",
+            r#"SELECT "a" - ("b" - "c") * (-1 * ("d" / "e")) / ("f" % "g") FROM "m" WHERE ("a" = "b" OR "c") AND ("d" AND "e") = "f""#,
+        ),
+        (
+            "SELECT f((a = b), (-(c)), d * (e)) FROM m WHERE (a OR (b OR c)) AND ((d AND e) AND f)",
+            r#"SELECT f(("a" = "b"), -1 * "c", "d" * "e") FROM "m" WHERE ("a" OR ("b" OR "c")) AND (("d" AND "e") AND "f")"#,
         ),
         (
             "SELECT derivative(mean(v), 1s), *::field, v::float FROM m group by time(1h30m, -15m)",
@@ -45,7 +53,7 @@ fn statements_are_read_as_they_are_meant() {
         ),
         (
             "SHOW TAG VALUES ON plant FROM cpu WITH KEY IN (host, \"dc\") WHERE a = 'b' LIMIT 5 OFFSET 1",
-            r#"SHOW TAG VALUES ON "plant" FROM "cpu" WITH KEY IN ("host", "dc") WHERE ("a" = 'b') LIMIT 5 OFFSET 1"#,
+            r#"SHOW TAG VALUES ON "plant" FROM "cpu" WITH KEY IN ("host", "dc") WHERE "a" = 'b' LIMIT 5 OFFSET 1"#,
         ),
         (
             "SHOW MEASUREMENTS WITH MEASUREMENT =~ /cpu.*/ LIMIT 100",
@@ -158,6 +166,72 @@ fn depth_and_length_are_bounded() {
 }
 
 #[test]
+fn a_long_chain_of_operators_prints_as_text_that_is_read_again() {
+    let chain = format!(
+        "SELECT mean(\"valuea\") / 100 {}AS x FROM m",
+        "* ".repeat(100)
+    );
+    for text in [
+        chain,
+        format!("SELECT v{} FROM m", " - 1 * w".repeat(OPERATORS_MAX / 2)),
+        format!(
+            "SELECT v FROM m WHERE 1 = v{}",
+            " + 1".repeat(OPERATORS_MAX)
+        ),
+    ] {
+        let statement = read(&text).unwrap();
+        let printed = statement[0].to_string();
+        assert_eq!(read(&printed).as_ref(), Ok(&statement), "{printed}");
+    }
+}
+
+/// Ways to put one thing within another, each as deep as may be, one by one and in turns.
+#[test]
+fn what_is_read_at_the_bounds_of_depth_prints_within_them() {
+    let ways = [
+        ("(", ")"),
+        ("- ", ""),
+        ("+ ", ""),
+        ("-1 * ", ""),
+        ("x * -", ""),
+        ("x - (y - ", ")"),
+        ("(", ") * -2"),
+        ("x % -(", " - -1)"),
+        ("f(", ", -(x))"),
+        ("(a AND ", ")"),
+        ("(", " OR b)"),
+        ("(a = ", ")"),
+        ("(", " =~ /x/)"),
+        ("f((", " = -1))"),
+    ];
+    let mut deepest = 0;
+    for (first, second) in ways.iter().flat_map(|w| ways.iter().map(move |v| (w, v))) {
+        for core in ["v", "-1", "f(-2)"] {
+            let nested = |depth: usize| {
+                let turn = |i: usize| if i % 2 == 0 { first } else { second };
+                let before: String = (0..depth).map(|i| turn(i).0).collect();
+                let behind: String = (0..depth).rev().map(|i| turn(i).1).collect();
+                format!("SELECT v FROM m WHERE {before}{core}{behind}")
+            };
+            let read_at = |depth: usize| Some((depth, read(&nested(depth)).ok()?));
+            let Some((depth, statement)) = (0..=NESTING_MAX + 1).rev().find_map(read_at) else {
+                panic!("{} is not read", nested(0));
+            };
+            deepest = deepest.max(depth);
+            let printed = statement[0].to_string();
+            let back = read(&printed);
+            assert_eq!(
+                back.as_ref(),
+                Ok(&statement),
+                "{}: {printed}",
+                nested(depth)
+            );
+        }
+    }
+    assert!(deepest >= NESTING_MAX, "{deepest}");
+}
+
+#[test]
 fn parameters_stand_for_values_only() {
     let parameters = Parameters::parse(
         r#"{"h":"a' OR 'b' = 'b","n":5,"u":18446744073709551615,"f":1.5,"b":true,"d":{"duration":"1h"},"r":{"regex":"^x"}}"#,
@@ -167,7 +241,7 @@ fn parameters_stand_for_values_only() {
     let statement = parse(text, &parameters).unwrap().remove(0);
     assert_eq!(
         statement.to_string(),
-        r#"SELECT "v" FROM "m" WHERE (("h" = 'a\' OR \'b\' = \'b') AND ("n" = 5) AND ("u" = 18446744073709551615) AND ("f" = 1.5) AND ("b" = true) AND ("time" > (now() - 3600000000000ns)) AND ("r" =~ /^x/)) GROUP BY time(3600000000000ns)"#
+        r#"SELECT "v" FROM "m" WHERE "h" = 'a\' OR \'b\' = \'b' AND "n" = 5 AND "u" = 18446744073709551615 AND "f" = 1.5 AND "b" = true AND "time" > now() - 3600000000000ns AND "r" =~ /^x/ GROUP BY time(3600000000000ns)"#
     );
     assert!(parse("SELECT v FROM $h", &parameters).is_err());
     assert!(parse("SELECT v FROM m WHERE a =~ $n", &parameters).is_err());

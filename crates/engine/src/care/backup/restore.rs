@@ -4,7 +4,7 @@ use super::copy;
 use super::manifest::{Entry, Kind, Manifest};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
-use crate::{Error, Options, Result, recover};
+use crate::{Error, Options, Result, owner};
 use headwater_io::{Env, Files, OpenMode};
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
             .create_dir_all(folder)
             .map_err(|e| Error::io("create", folder, e))?;
     }
-    let lock = recover::take_lock(env, dir)?;
+    let lock = owner::take_lock(env, dir)?;
     // The metadata last, and only when the rest is on the medium.
     let part = |last: bool| {
         for entry in &manifest.entries {

@@ -19,7 +19,7 @@ use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::Meta;
-use crate::{Database, Error, Options, Result, recover};
+use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
 use plan::{Plan, PlannedMeta};
 use std::fmt;
@@ -74,8 +74,8 @@ pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairRe
     options.validate()?;
     let dir = options.dir.as_path();
     require_database(&*env.files, dir)?;
-    let lock = recover::take_lock(env, dir)?;
-    let meta_lock = recover::lock_meta(env, dir)?;
+    let lock = owner::take_lock(env, dir)?;
+    let meta_lock = owner::lock_meta(env, dir)?;
     let mut plan = Plan::make(env, options)?;
     let mut report = std::mem::take(&mut plan.report);
     if report.findings.is_empty() || mode == RepairMode::DryRun {
