@@ -28,6 +28,8 @@ var (
 	ErrLocked = errors.New("locked")
 	// ErrReadOnly: the database was opened to read only.
 	ErrReadOnly = errors.New("read only")
+	// ErrForked: the database was opened by the process that this one was forked from; open it after the fork.
+	ErrForked = errors.New("forked")
 	// ErrInternal: a defect of Headwater itself.
 	ErrInternal = errors.New("internal")
 	// ErrRefused: rows of a batch do not fit and are not stored; errors.As with *RefusedError names them. The other rows of the
@@ -38,7 +40,8 @@ var (
 // Error is what the engine reports. Code is a stable word for programs and logs; the message says what was expected, what was
 // found and what to do.
 type Error struct {
-	// Code is the kind as a stable word: invalid, not_found, busy, closed, corrupt, full, io, locked, read_only, internal.
+	// Code is the kind as a stable word: invalid, not_found, busy, closed, corrupt, full, io, locked, read_only, forked,
+	// internal.
 	Code string
 	// Message is for people.
 	Message string
@@ -55,7 +58,8 @@ func (e *Error) Unwrap() error { return e.kind }
 // words are the stable words of the kinds.
 var words = map[error]string{
 	ErrInvalid: "invalid", ErrNotFound: "not_found", ErrBusy: "busy", ErrClosed: "closed", ErrCorrupt: "corrupt",
-	ErrFull: "full", ErrIO: "io", ErrLocked: "locked", ErrReadOnly: "read_only", ErrInternal: "internal",
+	ErrFull: "full", ErrIO: "io", ErrLocked: "locked", ErrReadOnly: "read_only", ErrForked: "forked",
+	ErrInternal: "internal",
 }
 
 // failure makes an error of this package's own.

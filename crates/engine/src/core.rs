@@ -6,7 +6,7 @@
 //! steps take them; the catalog's lock is held over look-ups in the metadata while streams are
 //! defined; no other lock is held over I/O.
 
-use crate::care::Reserve;
+use crate::care::{Guard, Reserve};
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, TableId};
@@ -30,7 +30,7 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) options: Options,
     pub(crate) catalog: Catalog,
-    pub(crate) meta: Meta,
+    pub(crate) meta: Arc<Meta>,
     pub(crate) log: Log,
     pub(crate) store: Store,
     pub(crate) shards: Vec<Shard>,
@@ -64,6 +64,8 @@ pub(crate) struct Core {
     /// Where pinned memory goes when it is much; held while it goes there, and for no other lock but
     /// a shard's `state`.
     pub(crate) pin_files: Mutex<PinFiles>,
+    /// What must hold for files to be changed.
+    pub(crate) guard: Arc<Guard>,
     /// Partitions that a rewriting did not change, with the footer they had then.
     pub(crate) settled: Mutex<HashMap<SegmentId, u64>>,
     /// Nothing is compacted in the background before this moment of the monotonic clock: there was

@@ -4,13 +4,14 @@ use crate::catalog::{
     Defined, Duplicates, Field, Life, Table, TableInfo, TableRecord, TableSpec, check_name,
 };
 use crate::core::Core;
-use crate::ids::{Sequence, ShardIndex};
+use crate::ids::Sequence;
 use crate::late::{FlushRule, PolicyChoice};
 use crate::life::DeleteSpec;
 use crate::policy::LateReport;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::stats::Stats;
+use crate::workers::spawn_workers;
 use crate::write::{self, Refused};
 use crate::{Error, Options, Result};
 use headwater_codec::{Batch, ClosedRange, StreamName, Timestamp};
@@ -104,6 +105,7 @@ impl Ticket {
     /// When the log could not be written; the rows may or may not survive then.
     pub fn wait(self) -> Result<Written> {
         if let Some(sequence) = self.sequence {
+            self.core.guard.check()?;
             self.core.log.wait_published(sequence)?;
             self.core.after_write();
         }
@@ -121,6 +123,9 @@ impl Future for Ticket {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Written>> {
         let ticket = self.get_mut();
         if let Some(sequence) = ticket.sequence {
+            if let Err(error) = ticket.core.guard.check() {
+                return Poll::Ready(Err(error));
+            }
             let log = &ticket.core.log;
             let done = if ticket.core.work.threads.load(Ordering::Acquire) {
                 log.poll_published(sequence, context.waker())
@@ -208,6 +213,13 @@ impl Database {
         &self.inner.core
     }
 
+    /// As [`Database::core`], for what writes or waits; fails in a process that was forked from the one that opened it.
+    fn own_core(&self) -> Result<&Arc<Core>> {
+        let core = self.core();
+        core.guard.check()?;
+        Ok(core)
+    }
+
     /// What opening had to put right.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
@@ -237,7 +249,7 @@ impl Database {
     }
 
     fn submit(&self, batch: Batch) -> Result<Ticket> {
-        let submitted = write::submit(self.core(), batch)?;
+        let submitted = write::submit(self.own_core()?, batch)?;
         Ok(Ticket {
             core: Arc::clone(self.core()),
             sequence: submitted.sequence,
@@ -253,6 +265,7 @@ impl Database {
     /// # Errors
     /// `closed` after [`Database::close`].
     pub fn snapshot(&self) -> Result<Snapshot> {
+        self.own_core()?;
         if self.inner.closed.load(Ordering::Acquire) {
             return Err(Error::new(
                 crate::ErrorKind::Closed,
@@ -292,7 +305,7 @@ impl Database {
     /// # Errors
     /// `invalid` when there is one of that name, or for a bad name, a field twice, a leaf size out of range.
     pub fn create_table(&self, spec: &TableSpec) -> Result<TableInfo> {
-        let core = self.core();
+        let core = self.own_core()?;
         core.log.check()?;
         let leaf_events = leaf_events(spec.leaf_events, core.options.leaf_events)?;
         let mut fields: Vec<Field> = Vec::new();
@@ -347,7 +360,7 @@ impl Database {
     /// `not_found` without such a table; `invalid` for a field that is there with another type (i64 may become f64), or for
     /// another setting of `duplicates` once the table has streams.
     pub fn alter_table(&self, name: &str, change: &TableChange) -> Result<TableInfo> {
-        let core = self.core();
+        let core = self.own_core()?;
         core.log.check()?;
         let streams = core
             .catalog
@@ -412,7 +425,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
     pub fn delete(&self, spec: &DeleteSpec) -> Result<u64> {
-        self.core().delete(spec)
+        self.own_core()?.delete(spec)
     }
 
     /// As [`Database::delete`], of these streams and of no others. Gives the number of those that exist.
@@ -425,7 +438,7 @@ impl Database {
         streams: &[StreamName],
         range: ClosedRange,
     ) -> Result<u64> {
-        self.core().delete_streams(table, streams, range)
+        self.own_core()?.delete_streams(table, streams, range)
     }
 
     /// Drops the streams of a table that have these tags, and all their events. A later write with the same tags makes a new
@@ -434,7 +447,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `invalid` without tags, `full`, `io`, `closed`.
     pub fn drop_streams(&self, table: &str, tags: &[(String, String)]) -> Result<u64> {
-        self.core().drop_streams(table, tags)
+        self.own_core()?.drop_streams(table, tags)
     }
 
     /// Drops a table with all its streams and events. Its name is free then.
@@ -442,7 +455,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `full`, `io`, `closed`.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.core().drop_table(name)
+        self.own_core()?.drop_table(name)
     }
 
     fn define(
@@ -470,8 +483,9 @@ impl Database {
     /// # Errors
     /// `full`, `io`, `closed`.
     pub fn flush(&self) -> Result<()> {
-        self.core().log.check()?;
-        self.core().flush_all()
+        let core = self.own_core()?;
+        core.log.check()?;
+        core.flush_all()
     }
 
     /// Stores every event in memory, then rewrites every partition that would become smaller or tidier.
@@ -489,7 +503,8 @@ impl Database {
     /// # Errors
     /// As [`crate::backup`].
     pub fn backup(&self, to: &std::path::Path) -> Result<crate::BackupReport> {
-        crate::backup(&self.core().env, &self.core().options, to)
+        let core = self.own_core()?;
+        crate::backup(&core.env, &core.options, to)
     }
 
     /// The partitions, by table and time; those of different shards may have the same span.
@@ -509,7 +524,7 @@ impl Database {
     /// # Errors
     /// When a file cannot be looked at.
     pub fn stats(&self) -> Result<Stats> {
-        Stats::collect(self.core())
+        Stats::collect(self.own_core()?)
     }
 
     /// What is known of late events: the policy in force in each shard, every candidate with its prediction, the newest
@@ -535,7 +550,7 @@ impl Database {
     /// # Errors
     /// `invalid` when the policy is out of range.
     pub fn set_late_policy(&self, choice: PolicyChoice) -> Result<()> {
-        self.core().set_late_policy(choice)
+        self.own_core()?.set_late_policy(choice)
     }
 
     /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots stay readable.
@@ -620,53 +635,9 @@ pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
     }
 }
 
-fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>) -> Result<()> {
-    let mut spawn = |name: String, body: Box<dyn FnOnce(&Core) + Send>| -> Result<()> {
-        let shared = Arc::clone(core);
-        let guarded = Box::new(move || {
-            let latch = LatchOnPanic(Arc::clone(&shared));
-            body(&shared);
-            drop(latch);
-        });
-        let joiner = core.env.threads.spawn(&name, guarded).map_err(|e| {
-            Error::new(
-                crate::ErrorKind::Io,
-                format!("cannot start thread {name}: {e}"),
-            )
-        })?;
-        threads.extend(joiner);
-        Ok(())
-    };
-    for index in 0..core.shards.len() {
-        let index = ShardIndex(index as u16);
-        spawn(
-            format!("hw-flush-{}", index.0),
-            Box::new(move |core| core.flush_worker(index)),
-        )?;
-    }
-    spawn("hw-compact".into(), Box::new(Core::compaction_worker))?;
-    spawn("hw-log".into(), Box::new(Core::log_worker))?;
-    core.work
-        .threads
-        .store(!threads.is_empty(), Ordering::Release);
-    Ok(())
-}
-
-/// A worker that panics must not leave writers waiting for it.
-struct LatchOnPanic(Arc<Core>);
-
-impl Drop for LatchOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0
-                .log
-                .latch(Error::internal("a worker thread panicked"));
-        }
-    }
-}
-
 impl Inner {
     fn close(&self) -> Result<()> {
+        self.core.guard.check()?;
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -692,6 +663,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.core.guard.is_forked() {
+            // The parent's: nothing is written, no thread can be waited for, and a lock may be held by one that is not here.
+            std::mem::forget(Arc::clone(&self.core));
+            std::mem::forget(std::mem::take(self.threads.get_mut()));
+            return;
+        }
         if let Err(error) = self.close() {
             tracing::error!(%error, "closing the database failed; its log is replayed at the next opening");
         }

@@ -30,6 +30,8 @@ pub enum ErrorKind {
     Locked,
     /// The database was opened read-only.
     ReadOnly,
+    /// The database was opened by the process that this one was forked from: open it after the fork.
+    Forked,
     /// A defect of Headwater itself.
     Internal,
 }
@@ -48,6 +50,7 @@ impl ErrorKind {
             ErrorKind::Io => "io",
             ErrorKind::Locked => "locked",
             ErrorKind::ReadOnly => "read_only",
+            ErrorKind::Forked => "forked",
             ErrorKind::Internal => "internal",
         }
     }
@@ -136,22 +139,21 @@ impl Error {
         }))
     }
 
-    /// Fails when a file begins with the magic of its kind in another version; the last byte of a magic is the version.
+    /// Fails when a file has the header of its kind in another version; the last byte of a magic is the version.
+    ///
+    /// The checksum comes first, and stands at the same place in every version: bytes for which it does not fit are no header,
+    /// be it that a power cut left them so or that a bit has turned, and whoever reads on finds that. Version 0 never was one.
     pub(crate) fn check_version(file: &Path, header: &[u8], magic: &[u8; 8]) -> Result<()> {
         let ([kind @ .., version], Some([found_kind @ .., found])) =
             (magic, header.first_chunk::<8>())
         else {
             return Ok(());
         };
-        if kind != found_kind || version == found {
+        if kind != found_kind || version == found || *found == 0 {
             return Ok(());
         }
-        // Headers end with a checksum. One that fits with our version says that a bit of the version was turned: damage.
-        let mut as_ours = header.get(..60).unwrap_or_default().to_vec();
-        if let Some(byte) = as_ours.get_mut(7) {
-            *byte = *version;
-        }
-        if header.get(60..64) == Some(&crc32c(&as_ours).to_le_bytes()[..]) {
+        let covered = header.get(..60).unwrap_or_default();
+        if header.get(60..64) != Some(&crc32c(covered).to_le_bytes()[..]) {
             return Ok(());
         }
         Err(Error::invalid(format!(

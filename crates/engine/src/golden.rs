@@ -150,7 +150,6 @@ fn a_table_definition_with_tags() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn a_definition_of_which_aging_went_back_keeps_how_far_it_was() {
     for tags in [Vec::new(), vec!["site".to_owned()]] {
         let back = Table {
@@ -172,7 +171,10 @@ fn a_definition_of_which_aging_went_back_keeps_how_far_it_was() {
         for len in 0..bytes.len() {
             assert!(Table::decode(&mut Cursor::new(&bytes[..len])).is_err());
         }
-=======
+    }
+}
+
+#[test]
 fn fields_added_to_a_table() {
     let added = AddedFields {
         table: TableId(3),
@@ -186,7 +188,6 @@ fn fields_added_to_a_table() {
     for end in 0..bytes.len() {
         let cut = &bytes[..end];
         assert!(AddedFields::decode(&mut Cursor::new(cut)).is_err());
->>>>>>> pins
     }
 }
 

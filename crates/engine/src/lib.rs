@@ -24,6 +24,7 @@ mod maintain;
 mod memory;
 mod meta;
 mod options;
+mod owner;
 mod partitions;
 mod pins;
 mod policy;
@@ -33,6 +34,7 @@ mod segment;
 mod shard;
 mod stats;
 mod step;
+mod workers;
 mod write;
 
 pub use care::{

@@ -7,7 +7,7 @@
 //! something to repair silently. Nothing is removed or cut before everything has been found in order, so that a database that
 //! does not open keeps all that it might be repaired from.
 
-use crate::care::{Reserve, ReservedFiles};
+use crate::care::{Guard, Reserve, ReservedFiles};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamRecord, Table};
 use crate::core::{CommitState, Core, Work};
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
@@ -16,6 +16,7 @@ use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::life::{ClockGuard, DeleteRecord};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
+use crate::owner::{Owner, lock_meta};
 use crate::partitions::PartitionSet;
 use crate::pins::{PinFiles, remove_left_over};
 use crate::policy::{first_analyzer, kept_analyzer};
@@ -25,7 +26,7 @@ use crate::write::Producers;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError, Producer, Rows, Timestamp};
-use headwater_io::{Env, Lock, LockError, OpenMode};
+use headwater_io::{Env, OpenMode};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -68,7 +69,7 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             .create_dir_all(part)
             .map_err(|e| Error::io("create", part, e))?;
     }
-    let lock = take_lock(&env, &dir)?;
+    let owner = Owner::of(&mut env, &dir)?;
     for part in [&dir, &log_dir, &segment_dir] {
         // Names that a killed process left are perhaps not on the medium yet; what is built on them must not vanish with them.
         env.files
@@ -85,14 +86,14 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             reserve: Arc::clone(reserve),
         });
     }
-    let meta = open_meta(&env, &options, &meta_path, exists, &log_dir, &segment_dir)?;
-    load(env, options, meta, Standing::Owner(lock, reserve))
+    let (meta, owner) = open_meta(&env, &options, owner, &log_dir, &segment_dir)?;
+    load(env, options, meta, Standing::Owner(owner, reserve))
 }
 
 /// Who opens a database.
 pub(crate) enum Standing<'a> {
     /// Who holds its lock and reserve, and puts files right.
-    Owner(Box<dyn Lock>, Option<Arc<Reserve>>),
+    Owner(Owner, Option<Arc<Reserve>>),
     /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
     Reader(&'a dyn Fn() -> Result<()>),
 }
@@ -107,11 +108,16 @@ pub(crate) fn load(
     let dir = options.dir.clone();
     let meta_path = dir.join("meta.redb");
     let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
-    let (lock, reserve, access) = match standing {
-        Standing::Owner(lock, reserve) => (Some(lock), reserve, Access::Owner),
+    let (owner, reserve, access) = match standing {
+        Standing::Owner(owner, reserve) => (Some(owner), reserve, Access::Owner),
         Standing::Reader(nothing_freed) => (None, None, Access::Reader(nothing_freed)),
     };
-    let is_owner = lock.is_some();
+    let is_owner = owner.is_some();
+    let guard = match &owner {
+        Some(owner) => Arc::clone(&owner.guard),
+        None => Guard::new(&env.threads),
+    };
+    let meta = Arc::new(meta);
     let shards = usize::from(meta.shards()?.max(1));
     let cache_bytes = options.memory_budget_bytes / 4;
     let mut store = Store::new(
@@ -166,8 +172,8 @@ pub(crate) fn load(
             Shard::new(set, analyzer)
         })
         .collect();
-    let first_generation = meta.log_first_generation()?;
-    let step_sequence = meta.step_sequence()?;
+    let needed = meta.log_needed()?;
+    let (first_generation, step_sequence) = (needed.first_generation, needed.sequence);
     let producers = Producers::default();
     producers.load(meta.producers()?);
     let mut replayer = Replayer {
@@ -186,8 +192,7 @@ pub(crate) fn load(
         &env.files,
         &log_dir,
         options.log_file_size(),
-        first_generation,
-        step_sequence,
+        needed,
         access,
         |sequence, kind, payload, path, offset| {
             replayer.record(sequence, kind, payload, path, offset)
@@ -208,7 +213,14 @@ pub(crate) fn load(
     let after = replayed.last.max(step_sequence);
     let first_new_stream = catalog.next_stream();
     let memory = memory + catalog.pending_bytes();
-    let log = Log::new(replayed, after, options.durability, Arc::clone(&env.clock));
+    let known = Arc::clone(&meta);
+    let log = Log::new(
+        replayed,
+        after,
+        options.durability,
+        Box::new(move |generation| known.log_begun(generation)),
+        Arc::clone(&env.clock),
+    );
     if is_owner {
         meta.forget_dropped(log.sequence_before(first_generation))?;
         if recovery.log_records == 0 {
@@ -251,53 +263,47 @@ pub(crate) fn load(
         pin_files: Mutex::new(pin_files),
         filling: Mutex::new(HashMap::new()),
         uncompactable: Mutex::new(HashSet::new()),
+        guard,
         settled: Mutex::default(),
         compact_from: Mutex::default(),
-        _lock: lock,
+        _lock: owner.map(|owner| owner.lock),
         env,
         options,
     };
     Ok((core, recovery))
 }
 
-pub(crate) fn take_lock(env: &Env, dir: &Path) -> Result<Box<dyn Lock>> {
-    let path = dir.join("lock");
-    env.files
-        .lock(&path, &format!("pid {}", std::process::id()))
-        .map_err(|error| match error {
-            LockError::Held { owner_text } => Error::new(
-                ErrorKind::Locked,
-                format!(
-                    "{} is in use by another process ({owner_text}): stop it first",
-                    dir.display()
-                ),
-            ),
-            LockError::Io(error) => Error::io("lock", &path, error),
-            other => Error::new(
-                ErrorKind::Io,
-                format!("cannot lock {}: {other}", path.display()),
-            ),
-        })
-}
-
 /// Opens the metadata, or makes it. A database whose making was cut short holds no log and no segments: it is made again.
 fn open_meta(
     env: &Env,
     options: &Options,
-    path: &Path,
-    exists: bool,
+    mut owner: Owner,
     log_dir: &Path,
     segment_dir: &Path,
-) -> Result<Meta> {
+) -> Result<(Meta, Owner)> {
+    let dir = options.dir.as_path();
+    let path = &dir.join("meta.redb");
     let list = |dir: &Path| env.files.list(dir).map_err(|e| Error::io("list", dir, e));
     let empty = list(log_dir)?.is_empty() && list(segment_dir)?.is_empty();
-    if exists {
+    if let Some(lock) = owner.meta_lock.take() {
         let file = env
             .files
             .open(path, OpenMode::Write)
             .map_err(|e| Error::io("open", path, e))?;
+        if !lock
+            .is_current()
+            .map_err(|e| Error::io("look for", path, e))?
+        {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "{} was replaced while it was opened: try again",
+                    path.display()
+                ),
+            ));
+        }
         match Meta::open(path, file) {
-            Ok(Some(meta)) => return Ok(meta),
+            Ok(Some(meta)) => return Ok((meta.owned(lock), owner)),
             Err(error)
                 if !empty
                     || matches!(
@@ -336,12 +342,16 @@ fn open_meta(
         .files
         .open(path, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", path, e))?;
-    let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
-    let dir = options.dir.as_path();
+    let Some(lock) = lock_meta(env, dir)? else {
+        return Err(Error::io("lock", path, std::io::ErrorKind::NotFound.into()));
+    };
+    // The name first: a file that holds something has a name that stays. Should this sync fail, the next opening finds an empty
+    // file, and makes it anew.
     env.files
         .sync_dir(dir)
         .map_err(|e| Error::io("sync", dir, e))?;
-    Ok(meta)
+    let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
+    Ok((meta.owned(lock), owner))
 }
 
 /// Checks that every segment a commit names is there, as long as committed, and the one it should be.

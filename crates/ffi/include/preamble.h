@@ -19,5 +19,6 @@
  * - Text is a pointer and a length, in UTF-8, without a NUL. An array is a pointer and a count; NULL will do for a count of 0. A NULL
  *   where something is needed is HW_INVALID; a pointer that leads nowhere cannot be detected.
  * - Instants are nanoseconds since 1970-01-01T00:00:00Z, any int64_t; ranges include both ends.
- * - After fork, the child must not use handles of the parent.
+ * - After fork, the child must not use handles of the parent: what writes, snapshots and hw_close are HW_FORKED there, and change
+ *   nothing. It opens the database itself, when the parent does not have it open.
  */

@@ -34,6 +34,8 @@ pub const HW_INTERNAL: i32 = 10;
 pub const HW_PANIC: i32 = 11;
 /// A handle that is 0, was released, or is of another kind than the function takes.
 pub const HW_HANDLE: i32 = 12;
+/// The database was opened by the process that this one was forked from: open it after the fork.
+pub const HW_FORKED: i32 = 13;
 
 /// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that succeeds does not. Give the message
 /// back with hw_error_free before the next call gets the same one.
@@ -91,6 +93,7 @@ pub extern "C" fn hw_code_name(code: i32) -> *const c_char {
         HW_INTERNAL => c"internal",
         HW_PANIC => c"panic",
         HW_HANDLE => c"handle",
+        HW_FORKED => c"forked",
         _ => return std::ptr::null(),
     };
     name.as_ptr()
@@ -131,6 +134,7 @@ impl From<headwater::Error> for Failure {
             ErrorKind::Io => HW_IO,
             ErrorKind::Locked => HW_LOCKED,
             ErrorKind::ReadOnly => HW_READ_ONLY,
+            ErrorKind::Forked => HW_FORKED,
             _ => HW_INTERNAL,
         };
         Failure::new(code, error.to_string())

@@ -161,7 +161,14 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// and must never be removed while the product is in use: a lock belongs to the file, not to its name.
     ///
     /// # Errors
-    /// [`LockError::Held`] with the text of the present owner (empty if it is just being written) when another user,
-    /// in this process or another one, holds it; [`LockError::Io`] otherwise.
+    /// [`LockError::Held`] with the text of the present owner (empty if it is just being written) when another process
+    /// holds it, [`LockError::HeldHere`] when this process does; [`LockError::Io`] otherwise.
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError>;
+
+    /// As [`Files::lock`], of a file that is there and whose content is not touched: nothing names its owner. The lock
+    /// is that of the file which the name stands for at this moment, however the name is used later.
+    ///
+    /// # Errors
+    /// As [`Files::lock`], with an empty text; [`io::ErrorKind::NotFound`] when there is no such file.
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError>;
 }

@@ -102,6 +102,16 @@ const LAWS: &[(&str, &str, Law)] = &[
         "a lock replaces the text of its former owner",
         lock_text,
     ),
+    (
+        "lock_file",
+        "a file that is there can be locked as it is",
+        lock_file,
+    ),
+    (
+        "lock_name",
+        "a lock knows whether its name still stands for its file",
+        lock_name,
+    ),
 ];
 
 /// Checks every law, each on a fresh `make()` and in a directory of its own below `root`.
@@ -537,6 +547,53 @@ fn lock_text(files: &dyn Files, dir: &Path) -> Result<(), String> {
     )
 }
 
+fn lock_file(files: &dyn Files, dir: &Path) -> Result<(), String> {
+    let path = dir.join("file");
+    match files.lock_file(&path) {
+        Err(LockError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        other => return Err(format!("a lock of a missing file gave {other:?}")),
+    }
+    let file = create(files, &path)?;
+    done("write", file.write_all_at(0, b"content"))?;
+    let lock = done("lock", files.lock_file(&path))?;
+    held("lock twice", files.lock_file(&path), "")?;
+    // Who reads and writes it is not asked.
+    done("write", file.write_all_at(7, b" of a file"))?;
+    content_is(
+        &*done("open", files.open(&path, OpenMode::Write))?,
+        b"content of a file",
+    )?;
+    drop(lock);
+    let lock = done("lock after release", files.lock_file(&path))?;
+    content_is(&*file, b"content of a file")?;
+    // The name is another file's by now, and that one can be locked beside the first.
+    done("remove", files.remove(&path))?;
+    drop(create(files, &path)?);
+    let other = done("lock the other file", files.lock_file(&path))?;
+    held("lock it twice", files.lock_file(&path), "")?;
+    drop((lock, other));
+    Ok(())
+}
+
+fn lock_name(files: &dyn Files, dir: &Path) -> Result<(), String> {
+    let path = dir.join("file");
+    drop(create(files, &path)?);
+    let by_text = done("lock", files.lock(&dir.join("lock"), "owner"))?;
+    let lock = done("lock the file", files.lock_file(&path))?;
+    for lock in [&by_text, &lock] {
+        same("is_current", done("is_current", lock.is_current())?, true)?;
+    }
+    done("remove", files.remove(&path))?;
+    same("is_current", done("is_current", lock.is_current())?, false)?;
+    drop(create(files, &path)?);
+    same("is_current", done("is_current", lock.is_current())?, false)?;
+    same(
+        "is_current",
+        done("is_current", by_text.is_current())?,
+        true,
+    )
+}
+
 fn create(files: &dyn Files, path: &Path) -> Result<Arc<dyn File>, String> {
     done("create a file", files.open(path, OpenMode::CreateNew))
 }
@@ -567,9 +624,9 @@ fn fails_as<T: Debug>(
 
 fn held<T: Debug>(what: &str, result: Result<T, LockError>, owner: &str) -> Result<(), String> {
     match result {
-        Err(LockError::Held { owner_text }) if owner_text == owner => Ok(()),
+        Err(LockError::HeldHere { owner_text }) if owner_text == owner => Ok(()),
         other => Err(format!(
-            "{what} gave {other:?}, not a refusal in favour of {owner:?}"
+            "{what} gave {other:?}, not a refusal in favour of {owner:?} of this process"
         )),
     }
 }

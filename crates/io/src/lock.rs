@@ -8,7 +8,14 @@ use std::fmt;
 use std::io;
 
 /// A held lock; dropping it, or the death of the process, releases it.
-pub trait Lock: Send + Sync + fmt::Debug {}
+pub trait Lock: Send + Sync + fmt::Debug {
+    /// Whether the path it was taken by still names the file that is locked. A lock belongs to the file: once the name
+    /// was removed, or stands for another file, somebody else may hold a lock of the same name.
+    ///
+    /// # Errors
+    /// Whatever the medium reports; a missing name is `Ok(false)`.
+    fn is_current(&self) -> io::Result<bool>;
+}
 
 /// Why a lock could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +25,12 @@ pub enum LockError {
     #[error("the lock is held by {owner_text:?}")]
     Held {
         /// What the owner wrote about itself when it took the lock.
+        owner_text: String,
+    },
+    /// This process holds it.
+    #[error("the lock is held by this process, as {owner_text:?}")]
+    HeldHere {
+        /// What was written about the owner when it took the lock.
         owner_text: String,
     },
     /// The lock file could not be opened, locked or written.

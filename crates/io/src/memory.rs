@@ -46,6 +46,27 @@ impl MemoryFiles {
     pub fn new() -> Self {
         MemoryFiles::default()
     }
+
+    fn take_lock(
+        &self,
+        path: PathBuf,
+        node: Arc<Node>,
+        owner_text: &str,
+    ) -> Result<MemoryLock, LockError> {
+        let mut owner = node.owner.lock();
+        if let Some(text) = &*owner {
+            return Err(LockError::HeldHere {
+                owner_text: text.clone(),
+            });
+        }
+        *owner = Some(owner_text.to_owned());
+        drop(owner);
+        Ok(MemoryLock {
+            files: self.clone(),
+            path,
+            node,
+        })
+    }
 }
 
 impl fmt::Debug for MemoryFiles {
@@ -114,16 +135,15 @@ impl Files for MemoryFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create(&mut tree, &path)?,
             other => Arc::clone(other?),
         };
-        let mut owner = node.owner.lock();
-        if let Some(text) = &*owner {
-            return Err(LockError::Held {
-                owner_text: text.clone(),
-            });
-        }
-        *owner = Some(owner_text.to_owned());
-        *node.content.write() = owner_text.as_bytes().to_vec();
-        drop(owner);
-        Ok(Box::new(MemoryLock { node }))
+        let lock = self.take_lock(path, node, owner_text)?;
+        *lock.node.content.write() = owner_text.as_bytes().to_vec();
+        Ok(Box::new(lock))
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
+        let path = place::normal(path);
+        let node = Arc::clone(self.tree.lock().find(&path)?);
+        Ok(Box::new(self.take_lock(path, node, "")?))
     }
 }
 
@@ -184,6 +204,8 @@ impl File for MemoryFile {
 }
 
 struct MemoryLock {
+    files: MemoryFiles,
+    path: PathBuf,
     node: Arc<Node>,
 }
 
@@ -193,7 +215,15 @@ impl fmt::Debug for MemoryLock {
     }
 }
 
-impl Lock for MemoryLock {}
+impl Lock for MemoryLock {
+    fn is_current(&self) -> io::Result<bool> {
+        let tree = self.files.tree.lock();
+        Ok(tree
+            .files
+            .get(&self.path)
+            .is_some_and(|named| Arc::ptr_eq(named, &self.node)))
+    }
+}
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {

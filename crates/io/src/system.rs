@@ -6,12 +6,14 @@
 //! Durability: `fdatasync` for files. It skips only metadata that is not needed to read the data back, so a grown
 //! length is covered. Names: `fsync` of the directory. On Apple systems the standard library asks for a full flush.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, OFlags};
 
 use crate::files::{File, Files, OpenMode};
@@ -149,13 +151,29 @@ impl Files for SystemFiles {
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
         Ok(Box::new(SystemLock::take(path, owner_text)?))
     }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
+        Ok(Box::new(SystemLock::take_of_existing(path)?))
+    }
 }
+
+/// A file of this machine, whatever its names: device and number there.
+type FileId = (u64, u64);
+
+fn id_of(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Files that are locked by this process, with its number: after a `fork` the list of the parent is here, but not its locks.
+static LOCKED_HERE: Mutex<BTreeSet<(u32, FileId)>> = Mutex::new(BTreeSet::new());
 
 /// Holds the descriptor of a locked file. The lock belongs to what was opened, which a process made by `fork` shares until it runs
 /// another program; so it is released by name, and only by the process that took it.
 #[derive(Debug)]
 struct SystemLock {
     locked: fs::File,
+    path: PathBuf,
+    id: FileId,
     process: u32,
 }
 
@@ -168,35 +186,76 @@ impl SystemLock {
             .create(true)
             .truncate(false)
             .open(path)?;
+        let mut lock = SystemLock::of(file, path, |file| {
+            let mut text = Vec::new();
+            file.take(OWNER_TEXT_BYTES_MAX).read_to_end(&mut text)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        })?;
+        lock.locked.set_len(0)?;
+        lock.locked.write_all(owner_text.as_bytes())?;
+        Ok(lock)
+    }
+
+    fn take_of_existing(path: &Path) -> Result<Self, LockError> {
+        // Some file systems lock only what may be written.
+        let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        SystemLock::of(file, path, |_| Ok(String::new()))
+    }
+
+    /// Locks an open file; `owner_text` reads who holds it.
+    fn of(
+        file: fs::File,
+        path: &Path,
+        owner_text: impl FnOnce(fs::File) -> io::Result<String>,
+    ) -> Result<Self, LockError> {
+        let id = id_of(&file.metadata()?);
+        let process = std::process::id();
         loop {
+            // Held while the lock is taken, so that the list says what is so.
+            let mut here = LOCKED_HERE.lock();
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
+                Ok(()) => {
+                    here.insert((process, id));
+                    break;
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let mut text = Vec::new();
-                    file.take(OWNER_TEXT_BYTES_MAX).read_to_end(&mut text)?;
-                    return Err(LockError::Held {
-                        owner_text: String::from_utf8_lossy(&text).into_owned(),
+                    let is_here = here.contains(&(process, id));
+                    drop(here);
+                    let owner_text = owner_text(file)?;
+                    return Err(if is_here {
+                        LockError::HeldHere { owner_text }
+                    } else {
+                        LockError::Held { owner_text }
                     });
                 }
                 Err(errno) => return Err(LockError::Io(errno.into())),
             }
         }
-        let mut lock = SystemLock {
+        Ok(SystemLock {
             locked: file,
-            process: std::process::id(),
-        };
-        lock.locked.set_len(0)?;
-        lock.locked.write_all(owner_text.as_bytes())?;
-        Ok(lock)
+            path: path.to_owned(),
+            id,
+            process,
+        })
     }
 }
 
-impl Lock for SystemLock {}
+impl Lock for SystemLock {
+    fn is_current(&self) -> io::Result<bool> {
+        match fs::metadata(&self.path) {
+            Ok(named) => Ok(id_of(&named) == self.id),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
 
 impl Drop for SystemLock {
     fn drop(&mut self) {
         if self.process == std::process::id() {
+            let mut here = LOCKED_HERE.lock();
+            here.remove(&(self.process, self.id));
             // Where it cannot be released by name, the closing of the last descriptor does it, at the latest with the process.
             let _ = rustix::fs::flock(&self.locked, FlockOperation::Unlock);
         }
@@ -260,14 +319,14 @@ mod tests {
         let in_a_child = first.locked.try_clone().unwrap();
         assert!(matches!(
             SystemLock::take(&path, "second"),
-            Err(LockError::Held { .. })
+            Err(LockError::HeldHere { .. })
         ));
         drop(first);
         let second = SystemLock::take(&path, "second").unwrap();
         drop(in_a_child);
         assert!(matches!(
             SystemLock::take(&path, "third"),
-            Err(LockError::Held { owner_text }) if owner_text == "second"
+            Err(LockError::HeldHere { owner_text }) if owner_text == "second"
         ));
         drop(second);
     }

@@ -22,6 +22,12 @@ pub trait Threads: Send + Sync + fmt::Debug {
         name: &str,
         body: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Option<Box<dyn Joiner>>>;
+
+    /// The number of the process that asks. It changes under a running program when the program forks: then the threads
+    /// that were started are not there any more.
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
 }
 
 /// A started thread. Dropping it lets the thread go on by itself.

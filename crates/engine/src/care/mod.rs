@@ -3,6 +3,7 @@
 //! Invariants: what reads beside an owner takes no lock and changes no file of the database.
 
 mod backup;
+mod guard;
 mod look;
 mod reader;
 mod repair;
@@ -11,6 +12,7 @@ mod reserve;
 #[cfg(fuzzing)]
 pub(crate) use backup::fuzz_manifest;
 pub use backup::{BackupReport, backup, restore, verify_backup};
+pub(crate) use guard::{Guard, GuardedFiles};
 pub use reader::Reader;
 pub(crate) use reader::open_core;
 pub use repair::{RepairFinding, RepairMode, RepairReport, repair};

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Attempts to make the reserve again come no closer than this.
@@ -30,11 +30,13 @@ pub(crate) struct Reserve {
     path: PathBuf,
     bytes: u64,
     released: AtomicBool,
+    /// How often space was given back: the file, or what had been made of it.
+    freed: AtomicU64,
     /// When it was last tried to make it again.
     tried: Mutex<Option<Duration>>,
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
@@ -55,6 +57,7 @@ impl Reserve {
             path: dir.join("reserve"),
             bytes,
             released: AtomicBool::new(false),
+            freed: AtomicU64::new(0),
             tried: Mutex::new(None),
         };
         if let Err(error) = reserve.make() {
@@ -82,6 +85,7 @@ impl Reserve {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
+            self.freed.fetch_add(1, Ordering::AcqRel);
         }
         made
     }
@@ -110,9 +114,13 @@ impl Reserve {
         &self.files
     }
 
-    /// Gives the space up. False when it is given up already.
-    fn release(&self) -> bool {
+    /// Gives the space up, for who found none. `before` is what `freed` was when he began to look for it. False when it had
+    /// been given up by then; true when somebody else gave space back meanwhile, who met the same full disk.
+    fn release(&self, before: u64) -> bool {
         let _alone = self.tried.lock();
+        if self.freed.load(Ordering::Acquire) != before {
+            return true;
+        }
         if self.released.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -124,7 +132,21 @@ impl Reserve {
                 tracing::warn!(%error, "cannot remove the reserve");
                 false
             }
-            _ => true,
+            _ => {
+                self.freed.fetch_add(1, Ordering::AcqRel);
+                true
+            }
+        }
+    }
+
+    /// Does what needs space, again while there is more of it.
+    fn with_space<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let before = self.freed.load(Ordering::Acquire);
+            match work() {
+                Err(error) if is_full(&error) && self.release(before) => {}
+                other => return other,
+            }
         }
     }
 
@@ -170,22 +192,14 @@ struct ReservedFile {
     reserve: Arc<Reserve>,
 }
 
-impl ReservedFile {
-    fn with_space(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        match write() {
-            Err(error) if is_full(&error) && self.reserve.release() => write(),
-            other => other,
-        }
-    }
-}
-
 impl File for ReservedFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         self.file.read_at(offset, buf)
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.with_space(|| self.file.write_all_at(offset, data))
+        self.reserve
+            .with_space(|| self.file.write_all_at(offset, data))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -197,18 +211,13 @@ impl File for ReservedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.with_space(|| self.file.set_len(len))
+        self.reserve.with_space(|| self.file.set_len(len))
     }
 }
 
 impl Files for ReservedFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let file = match self.files.open(path, mode) {
-            Err(error) if is_full(&error) && self.reserve.release() => {
-                self.files.open(path, mode)?
-            }
-            other => other?,
-        };
+        let file = self.reserve.with_space(|| self.files.open(path, mode))?;
         if mode == OpenMode::Read {
             return Ok(file);
         }
@@ -240,5 +249,91 @@ impl Files for ReservedFiles {
 
     fn lock(&self, path: &Path, owner_text: &str) -> std::result::Result<Box<dyn Lock>, LockError> {
         self.files.lock(path, owner_text)
+    }
+
+    fn lock_file(&self, path: &Path) -> std::result::Result<Box<dyn Lock>, LockError> {
+        self.files.lock_file(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use headwater_io::{Env, FaultyFiles};
+    use std::sync::Weak;
+    use std::sync::atomic::AtomicU32;
+
+    const BYTES: u64 = 4096;
+
+    /// A file whose first writes find no space, each just before somebody else gives the reserve up.
+    #[derive(Debug)]
+    struct Late {
+        reserve: Weak<Reserve>,
+        refusals: AtomicU32,
+    }
+
+    impl File for Late {
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn write_all_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            if self.refusals.fetch_sub(1, Ordering::AcqRel) > 1 {
+                if let Some(reserve) = self.reserve.upgrade() {
+                    let before = reserve.freed.load(Ordering::Acquire);
+                    reserve.release(before);
+                }
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn reserved(refusals: u32) -> (Arc<Reserve>, ReservedFile) {
+        let files: Arc<dyn Files> = Arc::new(FaultyFiles::new(1));
+        files.create_dir_all(Path::new("/db")).unwrap();
+        let clock = Env::memory().clock;
+        let reserve = Reserve::open(&files, &clock, Path::new("/db"), BYTES).unwrap();
+        let late = Late {
+            reserve: Arc::downgrade(&reserve),
+            refusals: AtomicU32::new(refusals + 1),
+        };
+        let file = ReservedFile {
+            file: Arc::new(late),
+            reserve: Arc::clone(&reserve),
+        };
+        (reserve, file)
+    }
+
+    #[test]
+    fn two_that_meet_the_full_disk_at_once_both_get_the_space_of_the_reserve() {
+        let (reserve, file) = reserved(1);
+        file.write_all_at(0, b"commit").unwrap();
+        assert!(reserve.released.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn who_finds_no_space_after_the_reserve_was_given_up_is_told() {
+        let (reserve, file) = reserved(3);
+        // The first refusal is followed by a second attempt, the second is final: nothing was given back in between.
+        let error = file.write_all_at(0, b"commit").unwrap_err();
+        assert!(is_full(&error));
+        assert!(reserve.released.load(Ordering::Acquire));
+        assert!(reserve.check().is_ok(), "there is space: it is made again");
+        file.write_all_at(0, b"commit").unwrap();
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// At most this many files are kept for recycling.
-const FREE_FILES_MAX: usize = 4;
+pub(super) const FREE_FILES_MAX: usize = 4;
 
 #[derive(Debug)]
 struct Current {

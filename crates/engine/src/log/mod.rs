@@ -20,7 +20,7 @@ pub(crate) use record::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes,
 };
-pub(crate) use replay::{Access, LogEnd, Replayed, replay};
+pub(crate) use replay::{Access, LogEnd, Needed, Replayed, records_in, replay};
 
 use crate::ids::Sequence;
 use crate::{Durability, Error, ErrorKind, Result};
@@ -74,13 +74,19 @@ pub(crate) struct LogStats {
 
 struct Leader {
     files: LogFiles,
+    /// Files up to this generation are known to be begun.
+    begun: u64,
     buffer: Vec<u8>,
     syncs: u64,
     sync_samples: Vec<Duration>,
 }
 
+/// Makes it known, so that it stays known, that a file of a generation was begun.
+pub(crate) type MakeKnown = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
+
 pub(crate) struct Log {
     durability: Durability,
+    make_known: MakeKnown,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// `published` of the state, for readers: they need not wait for the lock.
@@ -100,11 +106,13 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Goes on after `replayed`; the next record gets the number after `after`.
+    /// Goes on after `replayed`; the next record gets the number after `after`. A new file is made known before the first record
+    /// goes to it.
     pub(crate) fn new(
         replayed: Replayed,
         after: Sequence,
         durability: Durability,
+        make_known: MakeKnown,
         clock: Arc<dyn Clock>,
     ) -> Log {
         let state = State {
@@ -123,12 +131,14 @@ impl Log {
         };
         let leader = Leader {
             files: replayed.files,
+            begun: 0,
             buffer: Vec::new(),
             syncs: 0,
             sync_samples: Vec::new(),
         };
         Log {
             durability,
+            make_known,
             clock,
             state: Mutex::new(state),
             published: AtomicU64::new(after.0),
@@ -375,6 +385,11 @@ impl Log {
             }
             let (part, later) = rest.split_at(count);
             let generation = leader.files.prepare(bytes, previous)?;
+            if generation > leader.begun {
+                // Its header is on the medium: should it be gone one day, nobody takes it for one that was never begun.
+                (self.make_known)(generation)?;
+                leader.begun = generation;
+            }
             let mut buffer = std::mem::take(&mut leader.buffer);
             buffer.clear();
             for record in part {
@@ -595,8 +610,7 @@ pub(crate) fn fuzz_file(bytes: &[u8]) {
             &env.files,
             dir,
             size,
-            0,
-            Sequence(0),
+            Needed::default(),
             Access::Owner,
             |_, _, _, _, _| Ok(()),
         ));

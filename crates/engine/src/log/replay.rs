@@ -2,11 +2,12 @@
 //!
 //! A record that does not check out ends the log. It is a torn tail when nothing says that it once was on the medium; it is
 //! damage when a later record or file was written after everything up to it had been synced, or a step was committed that
-//! needed it. A file that should be there and is not, or is shorter than it was made, is damage too.
+//! needed it. A file that should be there and is not, or is shorter than it was made, is damage too: the metadata say which were
+//! begun, and a record says it too, wherever it stands in a file without a header.
 //! A reader beside an owner changes nothing, and makes sure that no file was begun anew while it was read.
 //! What is read here was perhaps never synced by the process that wrote it: it is, before anything is built on it.
 
-use super::files::{FullFile, LogFiles, file_path};
+use super::files::{FREE_FILES_MAX, FullFile, LogFiles, file_path};
 use super::record::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes,
 };
@@ -49,6 +50,17 @@ impl LogEnd {
     }
 }
 
+/// What a log has to hold, as the metadata say it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needed {
+    /// Files of smaller generations are not needed.
+    pub(crate) first_generation: u64,
+    /// The newest generation that is known to be begun; 0 = none is.
+    pub(crate) newest_generation: u64,
+    /// Every record up to this one was written.
+    pub(crate) sequence: Sequence,
+}
+
 /// Who reads the log.
 #[derive(Clone, Copy)]
 pub(crate) enum Access<'a> {
@@ -77,15 +89,17 @@ pub(crate) fn replay(
     files: &Arc<dyn Files>,
     dir: &Path,
     file_bytes: u64,
-    first_generation: u64,
-    start_after: Sequence,
+    needed: Needed,
     access: Access<'_>,
     mut each: impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
 ) -> Result<Replayed> {
+    let first_generation = needed.first_generation;
+    let start_after = needed.sequence;
     let mut candidates: Vec<Candidate> = Vec::new();
-    let mut free = Vec::new();
+    // Files that hold nothing needed any more, and files without a header that can be read.
+    let (mut freed, mut headless) = (Vec::new(), Vec::new());
     let mut next_number = 1;
-    let mut next_generation = first_generation.max(1);
+    let mut next_generation = first_generation.max(needed.newest_generation + 1);
     for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
         let Some(number) = name
             .strip_suffix(".log")
@@ -117,12 +131,12 @@ pub(crate) fn replay(
                     bytes,
                 });
             }
-            // Never begun, begun without a sync, or freed. One shorter than usual was cut while it was made.
-            _ => free.push((number, bytes)),
+            Some(_) => freed.push((number, bytes)),
+            None => headless.push(number),
         }
     }
     candidates.sort_by_key(|c| c.header.generation);
-    check_complete(files, dir, &candidates, &free, first_generation)?;
+    check_complete(files, dir, &candidates, &headless, needed)?;
     if let Access::Reader(nothing_freed) = access {
         nothing_freed()?;
     }
@@ -190,17 +204,22 @@ pub(crate) fn replay(
             found: format!("none after {}", last.0),
         }));
     }
-    // Files of odd size (cut short while being made, or made for one large record) are not worth keeping.
+    // Files of odd size (made for one large record) are not worth keeping.
     let mut kept = Vec::new();
-    for (number, bytes) in free {
-        if bytes == file_bytes && kept.len() < 4 {
+    for (number, bytes) in freed {
+        if bytes == file_bytes && kept.len() < FREE_FILES_MAX {
             kept.push((number, bytes));
-        } else if access.is_owner() {
-            let path = file_path(dir, number);
-            files
-                .remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
+        } else {
+            headless.push(number);
         }
+    }
+    // A header comes after the syncs of a file and of its name. Where there is none, one of them may have failed, which no later
+    // sync makes up for: such a file is never used again.
+    for number in headless.into_iter().filter(|_| access.is_owner()) {
+        let path = file_path(dir, number);
+        files
+            .remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
     }
     let floor = candidates
         .first()
@@ -224,27 +243,29 @@ pub(crate) fn replay(
     })
 }
 
-/// Generations have no gaps from the first needed one on, and every file is as long as it was made.
+/// Generations have no gaps from the first needed one to the newest begun, and every file is as long as it was made.
 fn check_complete(
     files: &Arc<dyn Files>,
     dir: &Path,
     candidates: &[Candidate],
-    free: &[(u64, u64)],
-    first_generation: u64,
+    headless: &[u64],
+    needed: Needed,
 ) -> Result<()> {
-    let mut expected = first_generation.max(1);
+    let mut expected = needed.first_generation.max(1);
     for candidate in candidates {
         let path = file_path(dir, candidate.number);
         if candidate.header.generation != expected {
-            return Err(Error::damage(Damage {
-                file: path,
-                offset: 8,
-                expected: format!("a log file of generation {expected} before this one"),
-                found: format!(
-                    "only this one, of generation {}",
-                    candidate.header.generation
-                ),
-            }));
+            let found = format!(
+                "only this one, of generation {}",
+                candidate.header.generation
+            );
+            return Err(lost_file(
+                files,
+                dir,
+                headless,
+                expected,
+                Some((path, found)),
+            )?);
         }
         if candidate.bytes < candidate.header.bytes {
             return Err(Error::damage(Damage {
@@ -256,28 +277,93 @@ fn check_complete(
         }
         expected += 1;
     }
-    // A header is on the medium before its file's records: where a record of the next generation stands, there was one.
-    for (number, _) in free {
+    if expected <= needed.newest_generation {
+        return Err(lost_file(files, dir, headless, expected, None)?);
+    }
+    // A header is on the medium before its file's records: where a record of the next generation stands, there was one. The
+    // metadata of a database that an older version wrote do not say so.
+    match holder_of(files, dir, headless, expected)? {
+        Some(path) => Err(headless_file(path, expected)),
+        None => Ok(()),
+    }
+}
+
+/// A file that was begun, and has no header any more.
+fn headless_file(path: PathBuf, generation: u64) -> Error {
+    Error::damage(Damage {
+        file: path,
+        offset: 0,
+        expected: format!("the header of a log file of generation {generation}"),
+        found: "bytes whose checksum does not match, although the file's records are of that generation".into(),
+    })
+}
+
+/// Says where the file of a generation should be that is not there. `behind` is the one found in its place.
+fn lost_file(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    headless: &[u64],
+    generation: u64,
+    behind: Option<(PathBuf, String)>,
+) -> Result<Error> {
+    if let Some(path) = holder_of(files, dir, headless, generation)? {
+        return Ok(headless_file(path, generation));
+    }
+    Ok(Error::damage(match (behind, headless) {
+        (Some((path, found)), _) => Damage {
+            file: path,
+            offset: 8,
+            expected: format!("a log file of generation {generation} before this one"),
+            found,
+        },
+        (None, [number, ..]) => Damage {
+            file: file_path(dir, *number),
+            offset: 0,
+            expected: format!(
+                "the header of a log file of generation {generation}, which the metadata say was begun"
+            ),
+            found: "no header that can be read, here or in another file".into(),
+        },
+        (None, []) => Damage {
+            file: dir.to_owned(),
+            offset: 0,
+            expected: format!(
+                "a log file of generation {generation}, which the metadata say was begun"
+            ),
+            found: "no such file".into(),
+        },
+    }))
+}
+
+/// The file without a header that holds a record of a generation, wherever it stands.
+fn holder_of(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    headless: &[u64],
+    generation: u64,
+) -> Result<Option<PathBuf>> {
+    for number in headless {
         let path = file_path(dir, *number);
-        let file = files
-            .open(&path, OpenMode::Read)
-            .map_err(|e| Error::io("open", &path, e))?;
-        let mut start = [0u8; FILE_HEADER_BYTES as usize + RECORD_HEADER_BYTES];
-        match file.read_exact_at(0, &mut start) {
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => continue,
-            other => other.map_err(|e| Error::io("read", &path, e))?,
-        }
-        let record = start.get(FILE_HEADER_BYTES as usize..).unwrap_or_default();
-        if RecordHeader::decode(expected, record).is_some() {
-            return Err(Error::damage(Damage {
-                file: path,
-                offset: 0,
-                expected: format!("the header of a log file of generation {expected}"),
-                found: "bytes whose checksum does not match, although the file's records are of that generation".into(),
-            }));
+        let content = read_whole(files, &path)?;
+        let records = content
+            .get(FILE_HEADER_BYTES as usize..)
+            .unwrap_or_default();
+        if records_in(generation, records, 0).next().is_some() {
+            return Ok(Some(path));
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+fn read_whole(files: &Arc<dyn Files>, path: &Path) -> Result<Vec<u8>> {
+    let io = |e| Error::io("read", path, e);
+    let file = files
+        .open(path, OpenMode::Read)
+        .map_err(|e| Error::io("open", path, e))?;
+    let bytes = file.len().map_err(io)?;
+    let mut content = vec![0u8; usize::try_from(bytes).unwrap_or(0)];
+    file.read_exact_at(0, &mut content).map_err(io)?;
+    Ok(content)
 }
 
 /// Writes the first bytes of the newest file again as they are, and syncs them.
@@ -395,14 +481,22 @@ fn read_file(
 
 /// True when a record further on was written after `expected` had been synced.
 fn synced_later(generation: u64, rest: &[u8], expected: Sequence) -> bool {
-    (8..rest.len().saturating_sub(RECORD_HEADER_BYTES))
-        .step_by(8)
-        .any(|at| {
-            let bytes = rest.get(at..).unwrap_or_default();
-            // Most places hold zeros: skip them without a checksum.
-            bytes
-                .get(..4)
-                .is_some_and(|b| b != [0; 4] || bytes.get(28..32).is_some_and(|c| c != [0; 4]))
-                && RecordHeader::decode(generation, bytes).is_some_and(|h| h.synced >= expected)
-        })
+    records_in(generation, rest, 8).any(|h| h.synced >= expected)
+}
+
+/// The headers of records of a generation, wherever they stand from an offset on.
+pub(crate) fn records_in(
+    generation: u64,
+    bytes: &[u8],
+    from: usize,
+) -> impl Iterator<Item = RecordHeader> {
+    let places = from..(bytes.len() + 1).saturating_sub(RECORD_HEADER_BYTES);
+    places.step_by(8).filter_map(move |at| {
+        let bytes = bytes.get(at..)?;
+        // Most places hold zeros, or the middle of a payload: skip them without a checksum.
+        let is_like = bytes.get(25..28) == Some(&[0; 3]) && bytes.get(24) != Some(&0);
+        is_like
+            .then(|| RecordHeader::decode(generation, bytes))
+            .flatten()
+    })
 }

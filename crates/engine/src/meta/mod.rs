@@ -7,6 +7,7 @@
 //! Format: docs/format/meta.md.
 
 mod backend;
+mod log;
 mod records;
 
 pub(crate) use records::PartitionRecord;
@@ -15,7 +16,8 @@ use crate::catalog::{Definition, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, PutBytes};
-use headwater_io::File;
+use headwater_io::{File, Lock};
+use log::{LOG_NEWEST, raise};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -53,6 +55,8 @@ pub(crate) struct Meta {
     db: Database,
     path: PathBuf,
     written: Arc<AtomicU64>,
+    /// The owner's lock of the file itself. Released after redb has closed it, as the order of the fields says.
+    lock: Option<Box<dyn Lock>>,
 }
 
 /// What a step changes, committed at once.
@@ -65,6 +69,8 @@ pub(crate) struct MetaChange {
     pub(crate) removed: Vec<SegmentId>,
     pub(crate) next_segment: u64,
     pub(crate) log_first_generation: u64,
+    /// Generations of log files up to this one have been begun; 0 = nothing new is known.
+    pub(crate) log_newest_generation: u64,
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) producers: Vec<crate::write::SavedProducer>,
     /// What shards know of late events.
@@ -105,8 +111,9 @@ impl Meta {
             db,
             path: path.to_owned(),
             written,
+            lock: None,
         };
-        let transaction = meta.db.begin_write().map_err(Error::meta)?;
+        let transaction = meta.begin_write()?;
         {
             let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
             state
@@ -192,6 +199,7 @@ impl Meta {
             db,
             path: path.to_owned(),
             written,
+            lock: None,
         };
         match meta.state("format_version")? {
             None => Ok(None),
@@ -206,8 +214,36 @@ impl Meta {
         }
     }
 
+    /// The metadata as those of an owner, with the lock of their file.
+    pub(crate) fn owned(self, lock: Box<dyn Lock>) -> Meta {
+        Meta {
+            lock: Some(lock),
+            ..self
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Begins a transaction, if the file is still the one that its name stands for. Whoever finds another file there owns that
+    /// one: what both commit, one of them loses.
+    fn begin_write(&self) -> Result<redb::WriteTransaction> {
+        if let Some(lock) = &self.lock
+            && !lock
+                .is_current()
+                .map_err(|e| Error::io("look for", &self.path, e))?
+        {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "{} was removed or replaced while the database is open, which may have another owner now: \
+                     nothing more is written; close the database, and see what is in the folder",
+                    self.path.display()
+                ),
+            ));
+        }
+        self.db.begin_write().map_err(Error::meta)
     }
 
     /// Bytes written to the metadata file since opening.
@@ -241,10 +277,6 @@ impl Meta {
 
     pub(crate) fn next_segment(&self) -> Result<u64> {
         Ok(self.state("next_segment")?.unwrap_or(1))
-    }
-
-    pub(crate) fn log_first_generation(&self) -> Result<u64> {
-        Ok(self.state("log_first_generation")?.unwrap_or(0))
     }
 
     pub(crate) fn next_stream(&self) -> Result<u32> {
@@ -478,7 +510,7 @@ impl Meta {
         if gone.is_empty() {
             return Ok(());
         }
-        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        let transaction = self.begin_write()?;
         {
             let mut table = transaction.open_table(DROPPED).map_err(Error::meta)?;
             for id in gone {
@@ -494,7 +526,7 @@ impl Meta {
         if records.is_empty() {
             return Ok(());
         }
-        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        let transaction = self.begin_write()?;
         {
             let mut ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
             let mut streams = transaction.open_table(STREAMS).map_err(Error::meta)?;
@@ -510,7 +542,7 @@ impl Meta {
 
     /// Commits a step: all of it, or nothing.
     pub(crate) fn commit(&self, change: &MetaChange) -> Result<()> {
-        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        let transaction = self.begin_write()?;
         {
             let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
             let old = state
@@ -527,13 +559,14 @@ impl Meta {
             state
                 .insert("next_segment", old.max(change.next_segment))
                 .map_err(Error::meta)?;
-            let old = state
-                .get("log_first_generation")
-                .map_err(Error::meta)?
-                .map_or(0, |v| v.value());
-            state
-                .insert("log_first_generation", old.max(change.log_first_generation))
-                .map_err(Error::meta)?;
+            raise(
+                &mut state,
+                "log_first_generation",
+                change.log_first_generation,
+            )?;
+            if change.log_newest_generation > 0 {
+                raise(&mut state, LOG_NEWEST, change.log_newest_generation)?;
+            }
             if !change.definitions.is_empty() {
                 let old = state
                     .get("next_stream")

@@ -103,6 +103,7 @@ pub(super) fn commit(
         removed: removed.to_vec(),
         next_segment: core.next_segment.load(Ordering::Relaxed),
         log_first_generation: core.log_cut.load(Ordering::Relaxed),
+        log_newest_generation: 0,
         counters: core.saved_counters(written),
         producers: core.producers.unsaved_up_to(sequence),
         analyzers: core.unsaved_analyzers(),

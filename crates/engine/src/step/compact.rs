@@ -1,20 +1,11 @@
 //! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it outgrew its size.
 //!
-<<<<<<< HEAD
 //! Invariants: the new segments hold exactly the old one's rows, and the buckets of rows that have gone
 //! ([`super::carried`]); covers that replay may still need go with them; while it runs the partition takes no
 //! groups (it is marked busy), and the swap is one commit. Every reason for a rewriting is gone when it is done,
 //! by what the new records say: a split narrows spans, the other reasons need more than one group or an expiry
 //! that has passed. So nothing is rewritten twice without new groups, also over restarts; should it come
 //! otherwise, [`settle`] notes it.
-=======
-//! Invariants: the new segments hold exactly the old one's rows; covers that replay may still need
-//! go with them; while it runs the partition takes no groups (it is marked busy), and the swap is
-//! one commit. Every reason for a rewriting is gone when it is done, by what the new records say: a
-//! split narrows spans, the other reasons need more than one group or an expiry that has passed. So
-//! nothing is rewritten twice without new groups, also over restarts; should it come otherwise,
-//! [`settle`] notes it.
->>>>>>> pins
 //! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the partition stays as it is.
 
 use super::carried;

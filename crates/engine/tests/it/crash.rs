@@ -770,6 +770,10 @@ impl Files for Gated {
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
         self.disk.lock(path, owner_text)
     }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
+        self.disk.lock_file(path)
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! Each gives a clear error; nothing acknowledged is lost; nothing panics.
 
 use crate::support::{
-    Action, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, read_back,
-    small_options, steps, workload,
+    Action, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, keeping_table,
+    read_back, small_options, steps, workload,
 };
 use headwater_codec::{ClosedRange, StreamName, Value};
 use headwater_engine::{Database, DeleteSpec, Error, ErrorKind, FlushRule, LatePolicy, Options};
@@ -45,25 +45,26 @@ fn assert_steps(db: &Database, steps: &[Step<'_>], progress: &Progress, what: &s
     found.unwrap_or_else(|e| panic!("{what}: {e}"))
 }
 
+/// What has to come first in a database that holds nothing yet.
+fn declared(found: usize) -> impl Iterator<Item = Action> {
+    std::iter::once(keeping_table()).filter(move |_| found == 0)
+}
+
 /// Opens, finds what was acknowledged, writes more, closes, and finds that too.
 fn assert_recovers(disk: &FaultyFiles, steps: &[Step<'_>], progress: &Progress, what: &str) {
     let mut run = run(disk, options());
     let db = run.open().unwrap_or_else(|e| panic!("{what}: {e}"));
     let found = assert_steps(&db, steps, progress, what);
-    let more: Vec<Action> = (0..2)
-        .map(|i| Action::Write(Maker::new(i).events(5, 90)))
+    let more: Vec<Action> = declared(found)
+        .chain((0..2).map(|i| Action::Write(Maker::new(i).events(5, 90))))
         .collect();
     let mut all = steps[..found].to_vec();
-    if found > 0 {
-        all.extend(self::steps(&more));
-        let db = run
-            .play_on(db, &more)
-            .unwrap_or_else(|e| panic!("{what}: {e}"));
-        db.close().unwrap_or_else(|e| panic!("{what}: {e}"));
-    } else {
-        db.close().unwrap();
-        drop(db);
-    }
+    all.extend(self::steps(&more));
+    let db = run
+        .play_on(db, &more)
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    db.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+    drop(db);
     assert_sound(disk, options());
     let db = run.open().unwrap();
     assert_eq!(
@@ -267,31 +268,32 @@ fn fault_at(kind: FaultKind, number: u64, actions: &[Action], steps: &[Step<'_>]
     };
     let db = db.unwrap_or_else(|e| panic!("{what}: {e}"));
     let found = assert_steps(&db, steps, &progress, &what);
-    if found > 0 {
-        let more = [
-            Action::Write(Maker::new(number).events(5, 90)),
-            Action::Flush,
-            Action::Write(Maker::new(1).events(5, 90)),
-        ];
-        let more = &more[..1 + number as usize % 3];
-        let mut all = steps[..found].to_vec();
-        all.extend(self::steps(more));
-        let db = next
-            .play_on(db, more)
+    let more: Vec<Action> = [
+        Action::Write(Maker::new(number).events(5, 90)),
+        Action::Flush,
+        Action::Write(Maker::new(1).events(5, 90)),
+    ]
+    .into_iter()
+    .take(1 + number as usize % 3)
+    .collect();
+    let more: Vec<Action> = declared(found).chain(more).collect();
+    let mut all = steps[..found].to_vec();
+    all.extend(self::steps(&more));
+    let db = next
+        .play_on(db, &more)
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    disk.crash_now();
+    drop(db);
+    for seed in [0, 1, number + 2] {
+        let what = format!("{what}, opened again, then cut, seed {seed}");
+        let db = run(&disk.after_crash(seed), options())
+            .open()
             .unwrap_or_else(|e| panic!("{what}: {e}"));
-        disk.crash_now();
-        drop(db);
-        for seed in [0, 1, number + 2] {
-            let what = format!("{what}, opened again, then cut, seed {seed}");
-            let db = run(&disk.after_crash(seed), options())
-                .open()
-                .unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert_eq!(
-                read_back(&db).steps_found(&all, all.len(), all.len()),
-                Ok(all.len()),
-                "{what}"
-            );
-        }
+        assert_eq!(
+            read_back(&db).steps_found(&all, all.len(), all.len()),
+            Ok(all.len()),
+            "{what}"
+        );
     }
     failed
 }

@@ -256,6 +256,10 @@ impl Files for Slow {
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
         self.files.lock(path, owner_text)
     }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
+        self.files.lock_file(path)
+    }
 }
 
 /// A disk that takes no segments: writers must be told, not memory exceeded.

@@ -116,6 +116,10 @@ impl Files for Hooked {
     fn lock(&self, path: &Path, owner_text: &str) -> std::result::Result<Box<dyn Lock>, LockError> {
         self.disk.lock(path, owner_text)
     }
+
+    fn lock_file(&self, path: &Path) -> std::result::Result<Box<dyn Lock>, LockError> {
+        self.disk.lock_file(path)
+    }
 }
 
 fn open(files: Arc<dyn Files>, options: &Options) -> Result<Reader> {

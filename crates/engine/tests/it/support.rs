@@ -790,6 +790,16 @@ impl Mortal {
     pub(crate) fn is_dead(&self) -> bool {
         self.life.left.load(Ordering::Acquire) == DEAD
     }
+
+    fn hold(&self, lock: Box<dyn Lock>) -> Box<dyn Lock> {
+        let mut locks = self.life.locks.lock().unwrap();
+        let number = locks.last_key_value().map_or(0, |(last, _)| last + 1);
+        locks.insert(number, lock);
+        Box::new(MortalLock {
+            number,
+            life: Arc::clone(&self.life),
+        })
+    }
 }
 
 impl Life {
@@ -867,7 +877,13 @@ struct MortalLock {
     life: Arc<Life>,
 }
 
-impl Lock for MortalLock {}
+impl Lock for MortalLock {
+    fn is_current(&self) -> io::Result<bool> {
+        self.life.alive()?;
+        let locks = self.life.locks.lock().unwrap();
+        locks[&self.number].is_current()
+    }
+}
 
 impl Drop for MortalLock {
     fn drop(&mut self) {
@@ -913,13 +929,11 @@ impl Files for Mortal {
 
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
         self.life.alive()?;
-        let lock = self.disk.lock(path, owner_text)?;
-        let mut locks = self.life.locks.lock().unwrap();
-        let number = locks.last_key_value().map_or(0, |(last, _)| last + 1);
-        locks.insert(number, lock);
-        Ok(Box::new(MortalLock {
-            number,
-            life: Arc::clone(&self.life),
-        }))
+        Ok(self.hold(self.disk.lock(path, owner_text)?))
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
+        self.life.alive()?;
+        Ok(self.hold(self.disk.lock_file(path)?))
     }
 }

@@ -161,6 +161,37 @@ fn the_example_neither_leaks_nor_touches_what_is_not_its_own() {
     });
 }
 
+/// A child made by `fork` is refused, whatever it calls, and what its parent acknowledges before and after is there when the parent
+/// is killed.
+#[test]
+fn a_forked_child_is_told_and_takes_nothing_from_its_parent() {
+    use std::os::unix::process::ExitStatusExt;
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("fork");
+    let source = root().join("crates/ffi/tests/c/fork.c");
+    let archive = libraries().join("libheadwater_ffi.a");
+    let archive = archive.to_str().unwrap();
+    let flags = ["-D_POSIX_C_SOURCE=200809L"];
+    run(&mut compile_source(&source, &program, &flags, &[archive]));
+    let path = dir.path().join("db");
+    let output = Command::new(&program).arg(&path).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.signal(), Some(9), "{told}");
+    let child = "write: forked\nflush: forked\nsnapshot: forked\nopen: locked\nclose: forked\n";
+    assert_eq!(told, format!("{child}the child ended with 0\n"));
+
+    let db = headwater::Database::open(headwater::Options::new(&path)).unwrap();
+    let stream: headwater::StreamName = "t,id=1".parse().unwrap();
+    let rows: usize = db
+        .snapshot()
+        .unwrap()
+        .scan(&stream, &headwater::ScanSpec::default())
+        .unwrap()
+        .map(|chunk| chunk.unwrap().times.len())
+        .sum();
+    assert_eq!(rows, 10, "the parent wrote so many, the child none");
+}
+
 #[test]
 fn the_header_is_for_cpp_too() {
     let dir = tempfile::tempdir().unwrap();

@@ -260,6 +260,14 @@ impl FaultyFiles {
             .collect()
     }
 
+    fn lock_of(&self, path: PathBuf, node: NodeRef) -> FaultyLock {
+        FaultyLock {
+            disk: Arc::clone(&self.disk),
+            path,
+            node,
+        }
+    }
+
     fn node(&self, path: &Path) -> io::Result<NodeRef> {
         self.disk
             .lock()
@@ -332,20 +340,36 @@ impl Files for FaultyFiles {
             other => Arc::clone(other?),
         };
         let mut content = node.lock();
-        if let Some(owner) = &content.owner {
-            return Err(LockError::Held {
-                owner_text: owner.clone(),
-            });
-        }
-        content.owner = Some(owner_text.to_owned());
+        own(&mut content, owner_text)?;
         content.change(Change::SetLen(0))?;
         content.change(Change::Write {
             offset: 0,
             data: owner_text.as_bytes().into(),
         })?;
         drop(content);
-        Ok(Box::new(FaultyLock { path, node }))
+        Ok(Box::new(self.lock_of(path, node)))
     }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
+        let path = place::normal(path);
+        let disk = self.disk.lock();
+        disk.require_power()?;
+        let node = Arc::clone(disk.live.find(&path)?);
+        disk.require_writable()?;
+        own(&mut node.lock(), "")?;
+        Ok(Box::new(self.lock_of(path, node)))
+    }
+}
+
+/// Makes somebody the owner of a file's lock.
+fn own(node: &mut Node, owner_text: &str) -> Result<(), LockError> {
+    if let Some(owner) = &node.owner {
+        return Err(LockError::HeldHere {
+            owner_text: owner.clone(),
+        });
+    }
+    node.owner = Some(owner_text.to_owned());
+    Ok(())
 }
 
 struct FaultyFile {
@@ -400,6 +424,7 @@ impl File for FaultyFile {
 }
 
 struct FaultyLock {
+    disk: Arc<Mutex<Disk>>,
     path: PathBuf,
     node: NodeRef,
 }
@@ -412,7 +437,17 @@ impl fmt::Debug for FaultyLock {
     }
 }
 
-impl Lock for FaultyLock {}
+impl Lock for FaultyLock {
+    fn is_current(&self) -> io::Result<bool> {
+        let disk = self.disk.lock();
+        disk.require_power()?;
+        Ok(disk
+            .live
+            .files
+            .get(&self.path)
+            .is_some_and(|named| Arc::ptr_eq(named, &self.node)))
+    }
+}
 
 impl Drop for FaultyLock {
     fn drop(&mut self) {

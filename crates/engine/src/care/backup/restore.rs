@@ -4,7 +4,7 @@ use super::copy;
 use super::manifest::{Entry, Kind, Manifest};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
-use crate::{Error, Options, Result, recover};
+use crate::{Error, Options, Result, owner};
 use headwater_io::{Env, Files, OpenMode};
 use std::path::Path;
 
@@ -26,9 +26,9 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
             .create_dir_all(folder)
             .map_err(|e| Error::io("create", folder, e))?;
     }
-    let lock = recover::take_lock(env, dir)?;
+    let lock = owner::take_lock(env, dir)?;
     // The metadata last, and only when the rest is on the medium.
-    for last in [false, true] {
+    let part = |last: bool| {
         for entry in &manifest.entries {
             if (entry.kind == Kind::Meta) == last {
                 restore_file(files, from, dir, entry)?;
@@ -39,9 +39,29 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
                 .sync_dir(folder)
                 .map_err(|e| Error::io("sync", folder, e))?;
         }
-    }
+        Ok(())
+    };
+    part(false)?;
+    // What a failed sync leaves looks whole until the power goes: nobody may open it and build on it.
+    part(true).map_err(|error: Error| match remove_meta(files, dir) {
+        Ok(()) => error,
+        Err(left) => Error::new(
+            error.kind(),
+            format!("{error}; what was made of it must be removed: {left}"),
+        ),
+    })?;
     drop(lock);
     check(env.clone(), options.clone())
+}
+
+fn remove_meta(files: &dyn Files, dir: &Path) -> Result<()> {
+    let path = dir.join("meta.redb");
+    match files.remove(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", &path, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn require_empty(files: &dyn Files, dir: &Path) -> Result<()> {

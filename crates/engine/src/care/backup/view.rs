@@ -159,6 +159,10 @@ impl Files for View {
     fn lock(&self, _: &Path, _: &str) -> std::result::Result<Box<dyn Lock>, LockError> {
         Err(LockError::Io(io::ErrorKind::ReadOnlyFilesystem.into()))
     }
+
+    fn lock_file(&self, _: &Path) -> std::result::Result<Box<dyn Lock>, LockError> {
+        Err(LockError::Io(io::ErrorKind::ReadOnlyFilesystem.into()))
+    }
 }
 
 /// The front of a file, and zeros behind it.

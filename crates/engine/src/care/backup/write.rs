@@ -51,8 +51,7 @@ pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
             &env.files,
             &log_dir,
             options.log_file_size(),
-            meta.log_first_generation()?,
-            meta.step_sequence()?,
+            meta.log_needed()?,
             Access::Reader(&nothing_freed),
             |_, _, _, _, _| Ok(()),
         )?;
@@ -251,7 +250,7 @@ fn take_lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn Lock>> {
     files
         .lock(&path, &format!("pid {}", std::process::id()))
         .map_err(|error| match error {
-            LockError::Held { owner_text } => Error::new(
+            LockError::Held { owner_text } | LockError::HeldHere { owner_text } => Error::new(
                 ErrorKind::Locked,
                 format!(
                     "another backup into {} runs ({owner_text}): wait for it",

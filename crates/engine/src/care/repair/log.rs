@@ -8,7 +8,7 @@ use crate::ids::{Sequence, StreamId};
 use crate::life::DeleteRecord;
 use crate::log::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
-    record_bytes,
+    record_bytes, records_in,
 };
 use crate::meta::Meta;
 use crate::segment::Cover;
@@ -17,7 +17,7 @@ use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_codec::{Cursor, PutBytes, Timestamp};
 use headwater_io::{Files, OpenMode};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// What segments hold of streams.
@@ -40,6 +40,12 @@ pub(super) struct LogScan {
     begins_after: Option<Sequence>,
     newest_generation: u64,
     newest_number: u64,
+    /// No smaller generation is given again.
+    known_generation: u64,
+    /// Generations that are needed, and of which nothing can be read.
+    gone: Vec<u64>,
+    /// Of what may be lost without a number that says so, in words.
+    unknown: Vec<String>,
     /// Records with larger numbers were never acknowledged.
     proven: Sequence,
 }
@@ -50,8 +56,12 @@ struct Raw {
 }
 
 impl LogScan {
-    /// Reads every log file of a generation from `first_generation` on.
-    pub(super) fn read(files: &dyn Files, dir: &Path, first_generation: u64) -> Result<LogScan> {
+    /// Reads every log file of a generation from `first_generation` on; files up to `known_generation` were begun.
+    pub(super) fn read(
+        files: &dyn Files,
+        dir: &Path,
+        (first_generation, known_generation): (u64, u64),
+    ) -> Result<LogScan> {
         let dir = dir.join("log");
         let mut scan = LogScan::default();
         let mut raws: Vec<Raw> = Vec::new();
@@ -78,7 +88,7 @@ impl LogScan {
             let header = FileHeader::decode(&content);
             raws.push(Raw { content, header });
         }
-        // A file whose header is damaged is known by its first record, whose checksum covers the generation.
+        // A file whose header is damaged is known by its records, wherever they stand: their checksums cover the generation.
         let known: Vec<u64> = raws
             .iter()
             .filter_map(|r| Some(r.header?.generation))
@@ -87,7 +97,10 @@ impl LogScan {
         let oldest = known.iter().copied().min().unwrap_or(0);
         let candidates: Vec<u64> = (oldest.saturating_sub(8).max(1)..=newest + 2)
             .chain(first_generation..first_generation.saturating_add(8))
+            .chain(first_generation..known_generation + 1)
             .filter(|g| !known.contains(g))
+            .collect::<BTreeSet<u64>>()
+            .into_iter()
             .collect();
         let mut by_generation: Vec<(u64, Raw)> = Vec::new();
         for raw in raws {
@@ -100,7 +113,7 @@ impl LogScan {
                 None => candidates
                     .iter()
                     .copied()
-                    .find(|g| RecordHeader::decode(*g, first).is_some()),
+                    .find(|g| records_in(*g, first, 0).next().is_some()),
             };
             if let Some(generation) = generation.filter(|g| *g >= first_generation) {
                 by_generation.push((generation, raw));
@@ -108,8 +121,20 @@ impl LogScan {
         }
         by_generation.sort_by_key(|(g, _)| *g);
         scan.newest_generation = by_generation.last().map_or(newest, |(g, _)| *g).max(newest);
-        for (generation, raw) in &by_generation {
+        scan.known_generation = known_generation.max(first_generation);
+        scan.gone = (first_generation.max(1)..=known_generation)
+            .filter(|g| !by_generation.iter().any(|(found, _)| found == g))
+            .collect();
+        for (at, (generation, raw)) in by_generation.iter().enumerate() {
+            let bytes = raw.content.len() as u64;
             if let Some(header) = raw.header {
+                if bytes < header.bytes {
+                    scan.unknown.push(format!(
+                        "the log file of generation {generation}, of which {bytes} of {} bytes are there: records behind them \
+                         are lost, unless a segment has what they held",
+                        header.bytes
+                    ));
+                }
                 // Numbers from here on were given again, if they had been given before.
                 drop(scan.records.split_off(&Sequence(header.previous.0 + 1)));
                 scan.proven = scan.proven.max(header.previous);
@@ -117,12 +142,25 @@ impl LogScan {
                     scan.begins_after = Some(header.previous);
                 }
             }
-            scan.take_records(*generation, &raw.content);
+            let first = scan.take_records(*generation, &raw.content);
+            // Elsewhere the numbers of the records have a gap.
+            if at == 0
+                && raw.header.is_none()
+                && let Some((offset, sequence)) = first.filter(|(o, _)| *o > FILE_HEADER_BYTES)
+            {
+                scan.unknown.push(format!(
+                    "the log file of generation {generation} from its beginning to byte {offset}: records before {} that stood \
+                     there are lost, unless a segment has what they held",
+                    sequence.0
+                ));
+            }
         }
         Ok(scan)
     }
 
-    fn take_records(&mut self, generation: u64, content: &[u8]) {
+    /// Gives the place and the number of the first record.
+    fn take_records(&mut self, generation: u64, content: &[u8]) -> Option<(u64, Sequence)> {
+        let mut first = None;
         let mut offset = FILE_HEADER_BYTES as usize;
         while let Some(rest) = content
             .get(offset..)
@@ -137,6 +175,7 @@ impl LogScan {
                 offset += 8;
                 continue;
             };
+            first.get_or_insert((offset as u64, header.sequence));
             // Written after everything up to there was on the medium.
             self.proven = self.proven.max(header.synced);
             if whole {
@@ -149,6 +188,7 @@ impl LogScan {
             }
             offset += record_bytes(payload.len());
         }
+        first
     }
 
     /// Definitions of tables, fields added to them, and definitions of streams, by sequence.
@@ -212,7 +252,6 @@ pub(super) fn save(
     scan: &LogScan,
     meta: &Meta,
     (floor, step_sequence): (Sequence, Sequence),
-    first_generation: u64,
     covers: &Covers,
 ) -> Result<SavedLog> {
     let mut lost = Vec::new();
@@ -254,7 +293,7 @@ pub(super) fn save(
         .max(step_sequence)
         .max(floor);
     let mut content = vec![0u8; FILE_HEADER_BYTES as usize];
-    let generation = scan.newest_generation.max(first_generation) + 1;
+    let generation = scan.newest_generation.max(scan.known_generation) + 1;
     let mut gap: Option<(u64, u64)> = None;
     for number in start..=end.0 {
         // An empty batch takes the number of a record that is lost.
@@ -284,6 +323,13 @@ pub(super) fn save(
     }
     if let Some((from, to)) = gap {
         missing(&mut lost, from, to);
+    }
+    lost.extend(scan.unknown.iter().cloned());
+    for generation in &scan.gone {
+        lost.push(format!(
+            "the log file of generation {generation}: it is gone, or nothing in it can be read; what its records held is not known, \
+             unless a segment has it"
+        ));
     }
     let header = FileHeader {
         generation,

@@ -19,7 +19,7 @@ use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::Meta;
-use crate::{Database, Error, Options, Result, recover};
+use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
 use plan::{Plan, PlannedMeta};
 use std::fmt;
@@ -74,14 +74,15 @@ pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairRe
     options.validate()?;
     let dir = options.dir.as_path();
     require_database(&*env.files, dir)?;
-    let lock = recover::take_lock(env, dir)?;
+    let lock = owner::take_lock(env, dir)?;
+    let meta_lock = owner::lock_meta(env, dir)?;
     let mut plan = Plan::make(env, options)?;
     let mut report = std::mem::take(&mut plan.report);
     if report.findings.is_empty() || mode == RepairMode::DryRun {
         return Ok(report);
     }
     act(env, options, &plan, &report.quarantined)?;
-    drop(lock);
+    drop((meta_lock, lock));
     // Opening removes what is not named any more, and closing leaves nothing to replay.
     let alone = Env {
         threads: Arc::new(NoThreads),
@@ -146,15 +147,15 @@ fn act(env: &Env, options: &Options, plan: &Plan, quarantined: &[PathBuf]) -> Re
         let path = dir.join("log").join(format!("{number}.log"));
         let io = |e| Error::io("write", &path, e);
         let file = files.open(&path, OpenMode::CreateNew).map_err(io)?;
-        // The header last: it says that what stands behind it takes the place of the older files.
+        // The header last: it says that what stands behind it takes the place of the older files, and that the name stays.
         let (header, records) = content
             .split_at_checked(FILE_HEADER_BYTES as usize)
             .ok_or_else(|| Error::internal("repair: a log file without a header"))?;
         file.write_all_at(FILE_HEADER_BYTES, records).map_err(io)?;
         file.sync_data().map_err(io)?;
+        sync_dir(files, &dir.join("log"))?;
         file.write_all_at(0, header).map_err(io)?;
         file.sync_data().map_err(io)?;
-        sync_dir(files, &dir.join("log"))?;
     }
     let path = dir.join("meta.redb");
     match &plan.meta {
@@ -168,12 +169,22 @@ fn act(env: &Env, options: &Options, plan: &Plan, quarantined: &[PathBuf]) -> Re
         }
         PlannedMeta::New(memory) => {
             remove_if_there(files, &path)?;
-            sync_dir(files, dir)?;
-            let file = files
+            let made = files
                 .open(&path, OpenMode::CreateNew)
-                .map_err(|e| Error::io("create", &path, e))?;
-            copy(&**memory, &path, &*file, &path)?;
-            sync_dir(files, dir)
+                .map_err(|e| Error::io("create", &path, e))
+                .and_then(|file| {
+                    // The name first: a file that holds something has a name that stays.
+                    sync_dir(files, dir)?;
+                    copy(&**memory, &path, &*file, &path)
+                });
+            // What a failed sync leaves looks whole until the power goes: nobody may open it and build on it.
+            made.map_err(|error| match remove_if_there(files, &path) {
+                Ok(()) => error,
+                Err(left) => Error::new(
+                    error.kind(),
+                    format!("{error}; what was made of it must be removed: {left}"),
+                ),
+            })
         }
     }
 }

@@ -99,6 +99,10 @@ impl Files for Overlay {
     fn lock(&self, _: &Path, _: &str) -> Result<Box<dyn Lock>, LockError> {
         Err(LockError::Io(io::ErrorKind::ReadOnlyFilesystem.into()))
     }
+
+    fn lock_file(&self, _: &Path) -> Result<Box<dyn Lock>, LockError> {
+        Err(LockError::Io(io::ErrorKind::ReadOnlyFilesystem.into()))
+    }
 }
 
 #[derive(Debug)]

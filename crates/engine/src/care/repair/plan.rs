@@ -166,6 +166,10 @@ impl Planning<'_> {
             .change
             .log_first_generation
             .max(change.log_first_generation);
+        self.change.log_newest_generation = self
+            .change
+            .log_newest_generation
+            .max(change.log_newest_generation);
         Ok(())
     }
 
@@ -421,7 +425,7 @@ impl Planning<'_> {
                     .push(format!("what segment {} held", segment.id.0));
             }
         }
-        let log = LogScan::read(files, self.dir, 0)?;
+        let log = LogScan::read(files, self.dir, (0, 0))?;
         let Rebuilt {
             file,
             floor,
@@ -476,7 +480,7 @@ impl Planning<'_> {
                     .extend(delta.covers.iter().copied());
             }
         }
-        self.save_log(floor, step_sequence, 0, &covers)
+        self.save_log(floor, step_sequence, (0, 0), &covers)
     }
 
     /// Without metadata nobody knows whether the newest step of a shard was committed. Where what it wrote cannot be read it was
@@ -521,19 +525,20 @@ impl Planning<'_> {
         &mut self,
         floor: Sequence,
         step_sequence: Sequence,
-        first: u64,
+        begun: (u64, u64),
         covers: &Covers,
     ) -> Result<()> {
-        let scan = LogScan::read(&*self.env.files, self.dir, first)?;
+        let scan = LogScan::read(&*self.env.files, self.dir, begun)?;
         let saved = {
             let meta = self.open_meta()?;
-            save(&scan, &meta, (floor, step_sequence), first, covers)?
+            save(&scan, &meta, (floor, step_sequence), covers)?
         };
         self.quarantined.extend(scan.files.iter().cloned());
         self.lost.extend(saved.lost);
         self.log = Some((saved.number, saved.content));
         self.commit(MetaChange {
             log_first_generation: saved.generation,
+            log_newest_generation: saved.generation,
             ..MetaChange::default()
         })
     }
@@ -564,11 +569,9 @@ impl Planning<'_> {
                 found,
                 "what can be read of the log is put into a new file; the files go to quarantine",
             );
-            let (step_sequence, first) = {
-                let meta = self.open_meta()?;
-                (meta.step_sequence()?, meta.log_first_generation()?)
-            };
-            self.save_log(Sequence(0), step_sequence, first, &Covers::new())?;
+            let needed = self.open_meta()?.log_needed()?;
+            let begun = (needed.first_generation, needed.newest_generation);
+            self.save_log(Sequence(0), needed.sequence, begun, &Covers::new())?;
             report = check(self.overlay(), self.options.clone())?;
         }
         let distrusted: BTreeSet<SegmentId> = report

@@ -1,0 +1,55 @@
+//! Starts the threads of an open database.
+//!
+//! Invariants: a thread that panics latches the database; when one cannot be started, those before it are in the list.
+
+use crate::core::Core;
+use crate::ids::ShardIndex;
+use crate::{Error, Result};
+use headwater_io::Joiner;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>) -> Result<()> {
+    let mut spawn = |name: String, body: Box<dyn FnOnce(&Core) + Send>| -> Result<()> {
+        let shared = Arc::clone(core);
+        let guarded = Box::new(move || {
+            let latch = LatchOnPanic(Arc::clone(&shared));
+            body(&shared);
+            drop(latch);
+        });
+        let joiner = core.env.threads.spawn(&name, guarded).map_err(|e| {
+            Error::new(
+                crate::ErrorKind::Io,
+                format!("cannot start thread {name}: {e}"),
+            )
+        })?;
+        threads.extend(joiner);
+        Ok(())
+    };
+    for index in 0..core.shards.len() {
+        let index = ShardIndex(index as u16);
+        spawn(
+            format!("hw-flush-{}", index.0),
+            Box::new(move |core| core.flush_worker(index)),
+        )?;
+    }
+    spawn("hw-compact".into(), Box::new(Core::compaction_worker))?;
+    spawn("hw-log".into(), Box::new(Core::log_worker))?;
+    core.work
+        .threads
+        .store(!threads.is_empty(), Ordering::Release);
+    Ok(())
+}
+
+/// A worker that panics must not leave writers waiting for it.
+struct LatchOnPanic(Arc<Core>);
+
+impl Drop for LatchOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0
+                .log
+                .latch(Error::internal("a worker thread panicked"));
+        }
+    }
+}
