@@ -464,15 +464,6 @@ impl Database {
         self.core().compact_all()
     }
 
-    /// Backs the database up into a folder, as [`crate::backup`] does: one state of it, with everything acknowledged before this
-    /// call. Writers and readers go on meanwhile.
-    ///
-    /// # Errors
-    /// As [`crate::backup`].
-    pub fn backup(&self, to: &std::path::Path) -> Result<crate::BackupReport> {
-        crate::backup(&self.core().env, &self.core().options, to)
-    }
-
     /// The partitions, by table and time; those of different shards may have the same span.
     #[must_use]
     pub fn partitions(&self) -> Vec<crate::PartitionInfo> {

@@ -33,11 +33,12 @@ mod segment;
 mod shard;
 mod stats;
 mod step;
+mod unreadable;
 mod write;
 
 pub use care::{
-    BackupReport, Reader, RepairFinding, RepairMode, RepairReport, backup, repair, restore,
-    verify_backup,
+    BackupOptions, BackupReport, Reader, RepairFinding, RepairMode, RepairReport, backup,
+    backup_with, repair, restore, verify_backup,
 };
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
@@ -56,5 +57,5 @@ pub use recover::Recovery;
 pub use stats::Stats;
 pub use write::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
-    REFUSED_TYPE, Refused,
+    REFUSED_TYPE, REFUSED_UNREADABLE, Refused,
 };

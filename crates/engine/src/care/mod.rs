@@ -10,7 +10,7 @@ mod reserve;
 
 #[cfg(fuzzing)]
 pub(crate) use backup::fuzz_manifest;
-pub use backup::{BackupReport, backup, restore, verify_backup};
+pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use reader::Reader;
 pub(crate) use reader::open_core;
 pub use repair::{RepairFinding, RepairMode, RepairReport, repair};

@@ -175,7 +175,9 @@ impl Core {
             let mut state = shard.state.lock();
             let expired = state.partitions.of(table.id).iter().any(|p| {
                 let end = p.record.expires_last;
-                end.is_some_and(|end| end <= now.as_nanos()) && !state.busy.contains(&p.id())
+                end.is_some_and(|end| end <= now.as_nanos())
+                    && !state.busy.contains(&p.id())
+                    && p.unreadable.is_none()
             });
             state.ending |= expired;
             found |= expired;
@@ -224,7 +226,8 @@ impl Core {
                 let record = &partition.record;
                 let last = record.span().last.as_nanos();
                 let idle = !state.busy.contains(&partition.id())
-                    && !uncompactable.contains(&partition.id());
+                    && !uncompactable.contains(&partition.id())
+                    && partition.unreadable.is_none();
                 if last < horizon && !record.aged && idle {
                     out.push((ShardIndex(index), partition.id(), last.saturating_add(1)));
                 }
