@@ -63,7 +63,8 @@ pub(crate) struct Core {
     pub(crate) uncompactable: Mutex<std::collections::HashSet<crate::ids::SegmentId>>,
     /// Nothing of some partition can be read.
     pub(crate) any_unreadable: AtomicBool,
-    /// Bytes of the log when events were last stored for its sake, while it is kept for unreadable partitions.
+    /// Bytes of the log when events were last stored for its sake, while it is kept for unreadable
+    /// partitions.
     pub(crate) log_stored: AtomicU64,
     /// Partitions that a rewriting did not change, with the footer they had then.
     pub(crate) settled: Mutex<std::collections::HashMap<crate::ids::SegmentId, u64>>,

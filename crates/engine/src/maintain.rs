@@ -115,8 +115,8 @@ impl Core {
         Ok(false)
     }
 
-    /// True when the log is longer than that. While it is kept for partitions that cannot be read, which storing does not
-    /// change, what came since events were last stored for its sake counts.
+    /// True when the log is longer than that. While it is kept for partitions that cannot be read,
+    /// which storing does not change, what came since events were last stored for its sake counts.
     fn log_is_longer(&self, bytes_max: u64) -> bool {
         let live = self.log.live_bytes();
         if !self.any_unreadable.load(Ordering::Acquire) {

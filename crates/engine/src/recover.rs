@@ -2,11 +2,13 @@
 //!
 //! 1 open the metadata; 2 check that every segment it names is there and long enough; 3 replay the log; 4 delete segment files
 //! that the metadata do not name, truncate the rest to their committed lengths.
-//! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing else takes part. Where the
-//! covers of a partition cannot be read, no event of its span is skipped, and none is stored: see [`crate::unreadable`].
-//! Failure: a log record that was once synced and is not there is damage (kind `corrupt`), not something to repair silently. A
-//! damaged segment makes its partition unreadable; the database opens without it. Nothing is removed or cut before everything
-//! has been looked at, so that a database that does not open keeps all that it might be repaired from.
+//! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing
+//! else takes part. Where the covers of a partition cannot be read, no event of its span is
+//! skipped, and none is stored: see [`crate::unreadable`].
+//! Failure: a log record that was once synced and is not there is damage (kind `corrupt`), not
+//! something to repair silently. A damaged segment makes its partition unreadable; the database
+//! opens without it. Nothing is removed or cut before everything has been looked at, so that a
+//! database that does not open keeps all that it might be repaired from.
 
 mod files;
 
@@ -49,7 +51,8 @@ pub struct Recovery {
     pub files_removed: u64,
     /// Segment files cut back to their committed length.
     pub files_truncated: u64,
-    /// Partitions of which nothing can be read, because their files are missing, cut short or damaged.
+    /// Partitions of which nothing can be read, because their files are missing, cut short or
+    /// damaged.
     pub partitions_unreadable: u64,
 }
 
@@ -515,7 +518,8 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// What segments say they hold of the records behind `after`. One that does not say becomes unreadable.
+    /// What segments say they hold of the records behind `after`. One that does not say becomes
+    /// unreadable.
     fn read_covers(&self, after: Sequence) -> Result<Covers> {
         let mut covers = Vec::new();
         for shard in self.shards {

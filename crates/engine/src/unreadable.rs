@@ -1,16 +1,21 @@
 //! Partitions of which nothing can be read, and the events that belong into them.
 //!
-//! A partition is unreadable when its file is missing or shorter than committed, or its header or a footer is damaged. It
-//! keeps its span: reads that meet it fail with the place of the damage, all others go on.
+//! A partition is unreadable when its file is missing or shorter than committed, or its header or a
+//! footer is damaged. It keeps its span: reads that meet it fail with the place of the damage, all
+//! others go on.
 //!
-//! Invariants: an unreadable partition takes no groups, and is not rewritten, aged, swept or removed; its file stays as it is
-//! until a repair. What of the log belongs into its span may be in it or not, since its covers cannot be read: the log keeps
-//! every such record, and so every write into the span that was accepted since. Of these events memory holds what fits into
-//! [`Core::held_max`]; the others are *parked*: they stand in the log only, and come back when the database is opened after
-//! a repair. So nothing is lost, and nothing can be counted twice, since nothing is stored until the covers are known.
-//! Concurrency: a partition becomes unreadable while the database is opened, or under its shard's step lock.
-//! Failure: writes into the span are refused row by row ([`crate::REFUSED_UNREADABLE`]) when more is parked than the memory
-//! budget, which an opening after the repair has to take in; other spans do not notice.
+//! Invariants: an unreadable partition takes no groups, and is not rewritten, aged, swept or
+//! removed; its file stays as it is until a repair. What of the log belongs into its span may be in
+//! it or not, since its covers cannot be read: the log keeps every such record, and so every write
+//! into the span that was accepted since. Of these events memory holds what fits into
+//! [`held_max`]; the others are *parked*: they stand in the log only, and come back when the
+//! database is opened after a repair. So nothing is lost, and nothing can be counted twice, since
+//! nothing is stored until the covers are known.
+//! Concurrency: a partition becomes unreadable while the database is opened, or under its shard's
+//! step lock.
+//! Failure: writes into the span are refused row by row ([`crate::REFUSED_UNREADABLE`]) when more
+//! is parked than the memory budget, which an opening after the repair has to take in; other spans
+//! do not notice.
 
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, TableId};
@@ -51,13 +56,15 @@ pub(crate) struct Admitted {
     parked_bytes: usize,
 }
 
-/// The most of these events that a shard holds in memory: it has to be small beside what makes workers flush.
+/// The most of these events that a shard holds in memory: it has to be small beside what makes
+/// workers flush.
 pub(crate) fn held_max(options: &Options, shards: usize) -> usize {
     options.memory_budget_bytes / 4 / shards.max(1)
 }
 
 impl ShardState {
-    /// Says which rows of a record go into memory. The others stay in the log, which is kept from that record on.
+    /// Says which rows of a record go into memory. The others stay in the log, which is kept from
+    /// that record on.
     pub(crate) fn admit(
         &mut self,
         table: TableId,
@@ -115,7 +122,8 @@ impl ShardState {
         Arc::make_mut(&mut self.partitions).put(Arc::new(unreadable));
     }
 
-    /// Leaves the events of a span to the log if they are too many to be held. Gives the change of memory in bytes.
+    /// Leaves the events of a span to the log if they are too many to be held. Gives the change of
+    /// memory in bytes.
     fn park(&mut self, table: TableId, span: &ClosedRange, held_max: usize) -> isize {
         let inside = |time: i64| span.contains(Timestamp::from_nanos(time));
         let mut found = Vec::new();
@@ -153,7 +161,8 @@ impl ShardState {
 }
 
 impl Core {
-    /// Sets the partition aside in whose file an error found damage. True if it was counted as readable up to now.
+    /// Sets the partition aside in whose file an error found damage. True if it was counted as
+    /// readable up to now.
     ///
     /// The shard's step lock must be held: no step is at work on the partition then.
     pub(crate) fn set_aside(&self, shard: &Shard, error: &Error) -> bool {
@@ -193,7 +202,8 @@ impl Core {
         true
     }
 
-    /// Takes rows out of a checked entry that lie where nothing can be stored, when the log may not keep more of them.
+    /// Takes rows out of a checked entry that lie where nothing can be stored, when the log may not
+    /// keep more of them.
     pub(crate) fn refuse_unreadable(
         &self,
         (shard, table): (ShardIndex, TableId),
@@ -247,8 +257,8 @@ impl Core {
 }
 
 impl Database {
-    /// How many partitions are damaged so that nothing of them can be read, as far as is known: [`Database::partitions`] names
-    /// them.
+    /// How many partitions are damaged so that nothing of them can be read, as far as is known:
+    /// [`Database::partitions`] names them.
     #[must_use]
     pub fn partitions_unreadable(&self) -> usize {
         let shards = self.core().shards.iter();

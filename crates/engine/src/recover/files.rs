@@ -1,8 +1,9 @@
 //! Looks at the segment files that the metadata name, and puts them right after a crash.
 //!
-//! Invariants: nothing is changed before everything has been looked at; of a partition that cannot be read nothing is changed
-//! at all.
-//! Failure: a file that is missing, shorter than committed, or has another header makes its partition unreadable, and no other.
+//! Invariants: nothing is changed before everything has been looked at; of a partition that cannot
+//! be read nothing is changed at all.
+//! Failure: a file that is missing, shorter than committed, or has another header makes its
+//! partition unreadable, and no other.
 
 use super::Recovery;
 use crate::error::Damage;
@@ -18,7 +19,8 @@ use std::collections::{HashMap, HashSet};
 /// Partitions as the metadata name them.
 pub(super) type Named = [(SegmentId, PartitionRecord)];
 
-/// Checks that every segment a commit names is there, as long as committed, and the one it should be. Gives those that are not.
+/// Checks that every segment a commit names is there, as long as committed, and the one it should
+/// be. Gives those that are not.
 pub(super) fn look(
     store: &Store,
     partitions: &Named,

@@ -1,8 +1,8 @@
 //! Reading segments: open files, states, pages, leaves and blocks, each through a bounded cache.
 //!
 //! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never change and every key names
-//! file and offset. A leaf or block whose bytes are damaged is remembered and reported once in the log. Of a partition that is
-//! known to be unreadable nothing is read.
+//! file and offset. A leaf or block whose bytes are damaged is remembered and reported once in the
+//! log. Of a partition that is known to be unreadable nothing is read.
 //! Concurrency: caches are shared; I/O holds no lock.
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
 
@@ -40,7 +40,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Partition {
     pub(crate) record: PartitionRecord,
     pub(crate) file: Arc<SegmentFile>,
-    /// Why nothing of it can be read: its file is missing or cut short, or its header or a footer is damaged.
+    /// Why nothing of it can be read: its file is missing or cut short, or its header or a footer
+    /// is damaged.
     pub(crate) unreadable: Option<Error>,
 }
 

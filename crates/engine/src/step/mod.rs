@@ -8,8 +8,9 @@
 //! and while the result is published.
 //! Failure: before the transaction nothing has changed, and new files are removed again: a full disk aborts the step and is
 //! reported by the writer that waits for memory; any other failure latches the database. A transaction that failed may be on
-//! the medium all the same: the database latches, and every file stays until the next opening knows. A partition whose header
-//! or footers turn out to be damaged is set aside ([`crate::unreadable`]), and the step begins anew without it.
+//! the medium all the same: the database latches, and every file stays until the next opening
+//! knows. A partition whose header or footers turn out to be damaged is set aside
+//! ([`crate::unreadable`]), and the step begins anew without it.
 
 mod commit;
 mod compact;

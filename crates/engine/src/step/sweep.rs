@@ -331,7 +331,8 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
         });
         changed |= removed;
     }
-    // A delete stays that a partition still waits for: one that is being rewritten, or that cannot be read.
+    // A delete stays that a partition still waits for: one that is being rewritten, or that cannot
+    // be read.
     let has_waiting = |t: &Tombstone, is_waiting: &dyn Fn(&Partition) -> bool| {
         state.partitions.of(t.table).iter().any(|p| {
             is_waiting(p) && p.record.sequence < t.sequence && t.range.overlaps(&p.record.span())

@@ -142,7 +142,8 @@ pub(super) fn take(
                 sequence,
                 &table,
             );
-            // What belongs into partitions that cannot be read would keep a step from storing anything else.
+            // What belongs into partitions that cannot be read would keep a step from storing
+            // anything else.
             let blocked = partitions.unreadable_spans(candidate.table);
             if rows.times.iter().all(|time| holds(&blocked, *time)) {
                 continue;

@@ -54,7 +54,8 @@ pub const REFUSED_FIELDS: &str = "E_LIMIT_FIELDS";
 pub const REFUSED_STREAMS: &str = "E_LIMIT_STREAMS";
 /// A name of a table, tag or field is not allowed.
 pub const REFUSED_NAME: &str = "E_NAME";
-/// The partition of this time is damaged, and the log keeps as much for it as it may: repair the database.
+/// The partition of this time is damaged, and the log keeps as much for it as it may: repair the
+/// database.
 pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
 
 /// What a batch became.

@@ -105,7 +105,8 @@ pub(crate) fn stored_watermark(
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition);
         let held = match segment.and_then(|segment| store.stream(&segment, stream)) {
-            // What cannot be read takes no events before it has been repaired; then the watermark is looked up anew.
+            // What cannot be read takes no events before it has been repaired; then the watermark
+            // is looked up anew.
             Err(error) if error.kind() == ErrorKind::Corrupt => continue,
             held => held?,
         };

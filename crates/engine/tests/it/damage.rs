@@ -1,6 +1,6 @@
 //! Flipped bits and files cut short, in every kind of file. What is damaged is named, with file and offset; whatever is
-//! returned is right; everything that is not damaged stays readable; nothing panics; `check` reports what reading met. Only a
-//! damaged log or damaged metadata keep a database from opening.
+//! returned is right; everything that is not damaged stays readable; nothing panics; `check`
+//! reports what reading met. Only a damaged log or damaged metadata keep a database from opening.
 
 mod metadata;
 
@@ -463,7 +463,8 @@ fn flipped_bits_in_segments() {
             };
             let expected: &[Outcome] = match part {
                 "header" => &[Outcome::Unreadable],
-                // Of a partition that the log has nothing for footers are read when somebody asks for it.
+                // Of a partition that the log has nothing for footers are read when somebody asks
+                // for it.
                 "footer" => &[Outcome::Unreadable, Outcome::Reported],
                 // What was merged away is not read any more.
                 _ => &[Outcome::Reported, Outcome::Harmless],

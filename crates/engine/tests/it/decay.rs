@@ -1,5 +1,5 @@
-//! Backups whose files decay, and backups of databases whose files are damaged: what can be put right is, and a good copy is
-//! never given up for damaged bytes.
+//! Backups whose files decay, and backups of databases whose files are damaged: what can be put
+//! right is, and a good copy is never given up for damaged bytes.
 
 use crate::support::{
     Action, Content, Dice, Model, Run, START, read_back, small_options, steps, workload,
@@ -96,7 +96,8 @@ fn a_backup_that_verifies_puts_right_what_has_decayed() {
     }
 }
 
-/// A database with segments of which a backup compares only a part with what it copied, closed and backed up.
+/// A database with segments of which a backup compares only a part with what it copied, closed and
+/// backed up.
 fn large_backed_up() -> (FaultyFiles, Options) {
     let options = Options {
         shards: 1,

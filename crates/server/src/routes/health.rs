@@ -36,8 +36,9 @@ async fn health() -> Json<Value> {
     }))
 }
 
-/// Ready means that the database takes a snapshot, which it does not once it is closed, and that the server is not
-/// stopping. Says how many partitions are damaged so that nothing of them can be read, if any are.
+/// Ready means that the database takes a snapshot, which it does not once it is closed, and that
+/// the server is not stopping. Says how many partitions are damaged so that nothing of them can be
+/// read, if any are.
 async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     if *app.stopping.borrow() {
         return Err(ApiError::new(

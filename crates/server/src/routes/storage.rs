@@ -82,7 +82,8 @@ struct Partition {
     bytes: u64,
     events: u64,
     late_runs: u64,
-    /// Where it is damaged so that nothing of it can be read; nothing where no such damage is known.
+    /// Where it is damaged so that nothing of it can be read; nothing where no such damage is
+    /// known.
     unreadable: Option<String>,
 }
 

@@ -52,9 +52,10 @@ impl<'a> Copied<'a> {
             return Ok(false);
         };
         let path = self.entry.path(self.target.dir);
-        // After a restore, or a power cut that took a commit which the backup had seen, the same name can hold other bytes.
-        // Every group of a segment ends with a footer that has a checksum and the sequence of its step, and every record of
-        // the log has both: histories that differ, differ there.
+        // After a restore, or a power cut that took a commit which the backup had seen, the same
+        // name can hold other bytes. Every group of a segment ends with a footer that has a
+        // checksum and the sequence of its step, and every record of the log has both: histories
+        // that differ, differ there.
         let tail = self.entry.bytes.saturating_sub(TAIL_BYTES);
         let crc = |file: (&dyn File, &Path)| {
             let head = each_part(file, 0, tail.min(64), 0, |_, _| Ok(()))?;

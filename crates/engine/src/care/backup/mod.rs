@@ -5,7 +5,8 @@
 //! folder copies only what is new, and becomes the backup with its manifest, which is written last.
 //!
 //! Invariants: bytes that a valid manifest names are never changed; the newest valid manifest is the backup; files it does not
-//! name mean nothing. A copy whose checksum fails is taken anew, and a good copy is never replaced by damaged bytes. One backup is one state of the database ([`super::look`]).
+//! name mean nothing. A copy whose checksum fails is taken anew, and a good copy is never replaced
+//! by damaged bytes. One backup is one state of the database ([`super::look`]).
 //! Concurrency: beside an owner or without one; one backup into a folder at a time.
 //! Failure: at any point the older backup is still the backup.
 
@@ -28,8 +29,8 @@ use headwater_io::File;
 use std::path::Path;
 
 impl Database {
-    /// Backs the database up into a folder, as [`crate::backup`] does: one state of it, with everything acknowledged before this
-    /// call. Writers and readers go on meanwhile.
+    /// Backs the database up into a folder, as [`crate::backup`] does: one state of it, with
+    /// everything acknowledged before this call. Writers and readers go on meanwhile.
     ///
     /// # Errors
     /// As [`crate::backup`].

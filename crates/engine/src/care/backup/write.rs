@@ -33,15 +33,17 @@ pub struct BackupReport {
     pub files_verified: u64,
     /// Of these, the files that had decayed or gone, and were copied anew.
     pub files_mended: u64,
-    /// Damage of the database: what of these files cannot be read is not in the backup, or only as an older backup has it.
+    /// Damage of the database: what of these files cannot be read is not in the backup, or only as
+    /// an older backup has it.
     pub damages: Vec<Damage>,
 }
 
 /// How a backup is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupOptions {
-    /// Compares the checksums of all files that are in the folder already, and copies those anew that have decayed. Otherwise
-    /// of an eighth of them, another one each time, and of those that grow.
+    /// Compares the checksums of all files that are in the folder already, and copies those anew
+    /// that have decayed. Otherwise of an eighth of them, another one each time, and of those that
+    /// grow.
     pub verify: bool,
 }
 
@@ -404,7 +406,8 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// A segment. Where it is damaged, and the folder has a good copy of an earlier state of it, that stays.
+    /// A segment. Where it is damaged, and the folder has a good copy of an earlier state of it,
+    /// that stays.
     fn segment(&mut self, source: &Source<'_>) -> Result<()> {
         let path = source.store.path(source.id);
         let Some(bytes) = source.bytes()? else {
