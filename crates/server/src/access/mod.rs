@@ -1,7 +1,8 @@
 //! Who may do what.
 //!
 //! Every request has an [`Access`], made of its token (or of there being no tokens) before a route sees it. Routes ask it
-//! about each stream they touch. What one may not see is answered like what does not exist.
+//! about each stream they touch, and for what they tell of a table ([`seen`]). What one may not see
+//! is answered like what does not exist.
 //!
 //! Invariants: an `Access` never gets wider while it is held; a request without a valid token has none once tokens are in
 //! use.
@@ -9,6 +10,7 @@
 
 pub(crate) mod host;
 pub mod rules;
+pub(crate) mod seen;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
 pub(crate) mod token;
@@ -107,6 +109,18 @@ impl Access {
     /// Whether a stream may be written.
     pub(crate) fn may_write_stream(&self, stream: &StreamName) -> bool {
         self.may_write(stream.table(), stream.tags())
+    }
+
+    /// For whom an answer may be kept that depends on what else the asker may read: nobody in
+    /// particular (an empty text) where everything may be read, else the token, whose rules never
+    /// change.
+    pub(crate) fn kept_for(&self) -> String {
+        match self {
+            Access::Token { grant, .. } if !self.reads_all() => {
+                [grant.id.as_str(), grant.name.as_str()].join(" ")
+            }
+            _ => String::new(),
+        }
     }
 
     /// Whether it still holds: false once its token is revoked or has ended, or tokens have come into use. For answers that
