@@ -26,6 +26,9 @@ use rules::{Action, Rule};
 use std::sync::Arc;
 use tokens::{Grant, Guard};
 
+/// Longest name of a producer, as the engine has it.
+pub(crate) const PRODUCER_BYTES_MAX: usize = 255;
+
 /// What a request may do.
 #[derive(Debug, Clone)]
 pub(crate) enum Access {
@@ -120,6 +123,25 @@ impl Access {
                 [grant.id.as_str(), grant.name.as_str()].join(" ")
             }
             _ => String::new(),
+        }
+    }
+
+    /// The name under which the numbers of a producer's batches are kept. Who may write some
+    /// streams only has producers of its own, so that its numbers can neither make a batch of
+    /// another token look like one that is stored, nor tell of it.
+    pub(crate) fn producer(&self, name: String) -> String {
+        let Access::Token { grant, .. } = self else {
+            return name;
+        };
+        if self.writes_all() {
+            return name;
+        }
+        // Neither a header nor a token's name has a line feed.
+        let own = [name.as_str(), grant.name.as_str()].join("\n");
+        if own.len() <= PRODUCER_BYTES_MAX {
+            own
+        } else {
+            token::hex(&token::hash(&own))
         }
     }
 
