@@ -20,7 +20,7 @@ use crate::pyramid::UsePyramid;
 use crate::settings::Settings;
 use crate::statement;
 use crate::stop::Stop;
-use crate::view::{Role, TableCache, View, access_key};
+use crate::view::{Role, TableCache, View};
 use crate::zones::{CompareInZone, InZone};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
@@ -376,10 +376,9 @@ impl Session {
             Some(extension) => Some(extension.shared()?),
         };
         let settings = self.settings_now();
-        let access = access_key(&*self.access);
         PlanKey::new(
             sql,
-            access,
+            view.shared_key(),
             extension,
             &settings,
             view.snapshot().definitions(),
