@@ -27,6 +27,8 @@ const STATES_MAX: usize = 100_000;
 pub(super) enum Kind {
     /// Not more than a few times its arguments.
     Plain,
+    /// Its arguments, put together.
+    Gather,
     Repeat,
     Pad,
     Replace,
@@ -69,8 +71,14 @@ impl Kind {
             | "array_union" | "array_distinct" => Kind::Pairs,
             "levenshtein" => Kind::Levenshtein,
             "strpos" | "find_in_set" | "substr_index" | "contains" => Kind::Find,
+            "make_array" | "make_list" | "struct" | "row" | "named_struct" => Kind::Gather,
             _ => Kind::Plain,
         }
+    }
+
+    /// True for functions that make much of little.
+    pub(super) fn grows(self) -> bool {
+        !matches!(self, Kind::Plain | Kind::Gather)
     }
 }
 
@@ -286,8 +294,9 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
         .iter()
         .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let rows = if scalars { 1 } else { rows };
-    if kind == Kind::Plain {
-        return plain(args, rows);
+    if !kind.grows() {
+        let times = if kind == Kind::Plain { GROWS } else { 1 };
+        return plain(args, rows, times);
     }
     let [a, b, c] = [lengths(args, 0), lengths(args, 1), lengths(args, 2)];
     let [m, n] = [numbers(args, 0), numbers(args, 1)];
@@ -307,7 +316,7 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
             }
         };
         let (bytes, work) = match kind {
-            Kind::Plain => (all, all),
+            Kind::Plain | Kind::Gather => (all, all),
             Kind::Repeat => {
                 let made = a.saturating_mul(n.count(row));
                 (made, made)
@@ -428,7 +437,7 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
     cost
 }
 
-fn plain(args: &[ColumnarValue], rows: usize) -> Cost {
+fn plain(args: &[ColumnarValue], rows: usize, times: usize) -> Cost {
     let mut bytes = 0usize;
     let mut row_work = 0usize;
     for arg in args {
@@ -442,7 +451,7 @@ fn plain(args: &[ColumnarValue], rows: usize) -> Cost {
     }
     Cost {
         bytes: bytes
-            .saturating_mul(GROWS)
+            .saturating_mul(times)
             .saturating_add(rows.saturating_mul(ROW_BYTES)),
         work: bytes,
         row_work,

@@ -66,8 +66,8 @@ pub(super) fn extent(array: &dyn Array, from: usize, to: usize) -> usize {
             })
         }
         DataType::Dictionary(key, _) => rows.saturating_mul(key.primitive_width().unwrap_or(8)),
-        DataType::Null => 0,
-        DataType::Boolean => rows.div_ceil(8),
+        // What is nothing, or a bit, becomes a word when it is printed.
+        DataType::Null | DataType::Boolean => rows.saturating_mul(4),
         other => match other.primitive_width() {
             Some(width) => rows.saturating_mul(width),
             None => array

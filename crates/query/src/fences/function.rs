@@ -21,7 +21,7 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, StructFieldMapping,
+    ScalarUDF, ScalarUDFImpl, Signature, StructFieldMapping, Volatility,
 };
 use std::sync::Arc;
 
@@ -73,12 +73,25 @@ impl Fenced {
 /// A call under the eyes of the statement that it is for.
 pub(super) fn guard(
     name: &str,
-    args: ScalarFunctionArgs,
+    volatility: Volatility,
+    mut args: ScalarFunctionArgs,
     call: &dyn Fn(ScalarFunctionArgs) -> Result<ColumnarValue>,
 ) -> Result<ColumnarValue> {
     statement::checkpoint()?;
+    let all_rows = args.number_rows;
+    let is_scalar = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Scalar(_));
+    let one = volatility != Volatility::Volatile
+        && all_rows > 1
+        && !args.args.is_empty()
+        && args.args.iter().all(is_scalar);
+    if one {
+        // The same for all rows: it is computed for one.
+        args.number_rows = 1;
+    }
     let rows = args.number_rows;
-    let cost = cost::cost(Kind::of(name), &args.args, rows);
+    let kind = Kind::of(name);
+    let cost = cost::cost(kind, &args.args, rows);
+    statement::room_to_fold(cost.bytes, kind.grows(), name)?;
     // While it grows, what is made is copied.
     statement::room(cost.bytes.saturating_mul(2), name)?;
     if cost.row_work > ROW_WORK_MAX {
@@ -88,16 +101,21 @@ pub(super) fn guard(
                 .into(),
         );
     }
-    let is_array = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Array(_));
-    let made = if cost.work > PART_WORK && rows > 1 && args.args.iter().any(is_array) {
+    let made = if cost.work > PART_WORK && rows > 1 && !args.args.iter().all(is_scalar) {
         in_parts(args, cost.work, call)?
     } else {
         call(args)?
     };
+    let made = match made {
+        ColumnarValue::Array(array) if one && array.len() == 1 => {
+            ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)
+        }
+        made => made,
+    };
     let bytes = of_value(&made);
     if let ColumnarValue::Scalar(value) = &made {
         // It becomes as many values as there are rows.
-        statement::room(of_scalar(value).saturating_mul(rows), name)?;
+        statement::room(of_scalar(value).saturating_mul(all_rows), name)?;
     }
     statement::made(bytes);
     Ok(made)
@@ -194,7 +212,8 @@ impl ScalarUDFImpl for Fenced {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let function = self.function();
-        guard(function.name(), args, &|args| {
+        let volatility = function.signature().volatility;
+        guard(function.name(), volatility, args, &|args| {
             function.invoke_with_args(args)
         })
     }

@@ -161,7 +161,8 @@ impl ScalarUDFImpl for Operation {
             Means::Binary(Operator::StringConcat) => "||",
             _ => "~",
         };
-        guard(cost_of, args, &|args| self.evaluate(args))
+        let volatility = self.signature.volatility;
+        guard(cost_of, volatility, args, &|args| self.evaluate(args))
     }
 }
 

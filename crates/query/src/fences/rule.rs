@@ -77,6 +77,7 @@ fn fence_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     checkpoint()?;
     let mut any = false;
     plan.apply_expressions(|expr| {
+        checkpoint()?;
         expr.apply(|part| {
             check(part)?;
             any |= needs(part);

@@ -26,8 +26,12 @@ use tokio::time::Instant;
 /// statements together may hold this much beyond their common limit, too.
 pub(super) const UNDER_WAY: usize = 64 << 20;
 
-/// Bytes that constants of one statement may become while it is planned. They are copied with the plan.
-const FOLDED_MAX: usize = 8 << 20;
+/// Bytes that a constant may become while a statement is planned: it is copied with the plan, compared, and printed in names.
+const FOLDED_MAX: usize = 1 << 20;
+/// The same of a function that makes much of little.
+const GROWN_MAX: usize = 64 << 10;
+/// The same of all constants of a statement.
+const ALL_FOLDED_MAX: usize = 4 << 20;
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
@@ -250,38 +254,37 @@ pub(crate) fn checkpoint() -> Result<()> {
     })
 }
 
-/// Whether something of so many bytes may be made now.
+/// Whether there is room for so many bytes more, now.
 pub(super) fn room(bytes: usize, what: &str) -> Result<()> {
     CURRENT.with_borrow(|current| {
-        let folding = current.as_ref().is_none_or(|now| now.planning);
-        if folding && bytes > FOLDED_MAX {
-            // It is computed when the statement runs, then, where it may.
-            return Err(Error::memory_limit(format!(
-                "{what} needs {bytes} bytes: a constant has at most {FOLDED_MAX}"
-            ))
-            .into());
-        }
         let Some(now) = current else {
             return Ok(());
         };
-        if folding
-            && now
-                .statement
-                .folded
-                .load(Ordering::Relaxed)
-                .saturating_add(bytes)
-                > 4 * FOLDED_MAX
-        {
-            return Err(Error::memory_limit(format!(
-                "the constants of the statement need more than {} bytes",
-                4 * FOLDED_MAX
-            ))
-            .into());
-        }
         settle(Some(now));
-        now.statement
-            .room(bytes.saturating_add(RETURNED.get()), what)
+        let bytes = bytes.saturating_add(RETURNED.get());
+        now.statement.room(bytes, what)
     })
+}
+
+/// Whether a constant of so many bytes may be made now, where a statement is planned. It is computed when the statement runs
+/// else, where it may.
+pub(super) fn room_to_fold(bytes: usize, grows: bool, what: &str) -> Result<()> {
+    let folded = CURRENT.with_borrow(|current| match current {
+        Some(now) if now.planning => Some(now.statement.folded.load(Ordering::Relaxed)),
+        Some(_) => None,
+        None => Some(0),
+    });
+    let Some(folded) = folded else {
+        return Ok(());
+    };
+    let most = if grows { GROWN_MAX } else { FOLDED_MAX };
+    if bytes > most || folded.saturating_add(bytes) > ALL_FOLDED_MAX {
+        return Err(Error::memory_limit(format!(
+            "{what} needs {bytes} bytes, a constant may have {most}, all of a statement {ALL_FOLDED_MAX}"
+        ))
+        .into());
+    }
+    Ok(())
 }
 
 /// Something of so many bytes was made.

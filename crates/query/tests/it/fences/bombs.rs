@@ -1,6 +1,6 @@
 //! Statements of some bytes that would take gigabytes or hours.
 
-use super::child::{BEYOND, Watched, lake, limits, resident, run};
+use super::child::{Watched, lake, resident, resident_max, run};
 use crate::support::block_on;
 
 /// What ends a statement that asks too much.
@@ -20,7 +20,7 @@ fn cube(columns: usize) -> String {
 }
 
 fn many_columns() -> String {
-    let columns: Vec<String> = (0..20_000).map(|n| format!("i + {n} AS c{n}")).collect();
+    let columns: Vec<String> = (0..2_000).map(|n| format!("i + {n} AS c{n}")).collect();
     format!("SELECT {} FROM t", columns.join(", "))
 }
 
@@ -43,7 +43,6 @@ fn bombs() -> Vec<String> {
         "SELECT string_agg(s, 'abcdefghijklmnop') OVER (ORDER BY time) FROM t",
         "SELECT array_agg(s) OVER (ORDER BY time) FROM t",
         "SELECT last_value(repeat(s, 10000)) OVER (ORDER BY time) FROM t",
-        "SELECT lag(s, 1, repeat('x', 1000000)) OVER (ORDER BY time) FROM t",
         "SELECT levenshtein(repeat('ab', 50000), repeat('ba', 50000))",
         "SELECT levenshtein(repeat(s, 100), repeat(s, 101)) FROM t",
         "SELECT cardinality(array_repeat(array_repeat(array_repeat(1, 2000), 2000), 2000))",
@@ -76,7 +75,6 @@ fn bombs() -> Vec<String> {
         "SELECT (SELECT string_agg(repeat(s, 10), ',') FROM t), i FROM t",
         "SELECT approx_percentile_cont(f, 0.5, 1000000000000) FROM t",
         "SELECT array_agg(repeat(s, 10000)) FROM t",
-        "SELECT string_agg(s, repeat('x', 1000000)) FROM t",
         "SELECT array_has_all(range(1, 100000), range(2, 100001))",
         "SELECT array_sort(array_repeat(s, 100000)) FROM t",
         "WITH RECURSIVE d AS (SELECT repeat('x', 1000) AS a UNION ALL SELECT a || a FROM d) SELECT length(a) FROM d",
@@ -91,6 +89,12 @@ fn bombs() -> Vec<String> {
     .to_vec();
     all.push(doubling(30));
     all.push(doubling(18));
+    let long = "x".repeat(900_000);
+    all.push(format!(
+        "SELECT lag(s, 1, '{long}') OVER (ORDER BY time) FROM t"
+    ));
+    all.push(format!("SELECT string_agg(s, '{long}') FROM t"));
+    all.push(cube(8));
     all.push(cube(12));
     all.push(many_columns());
     all.push(format!("SELECT '{}' FROM t", "x".repeat(900_000)));
@@ -116,13 +120,8 @@ fn what_makes_much_of_little_is_answered_or_refused_and_the_process_lives() {
             let sessions = Watched::new(&lake.query);
             let other = Watched::new(&lake.query);
             assert_eq!(sessions.run("SELECT * FROM t").await.unwrap(), 20_000);
-            let before = resident("VmHWM");
-            let one = std::env::var("HEADWATER_TEST_BOMB").ok();
             for sql in bombs() {
                 let short: String = sql.chars().take(120).collect();
-                if one.as_ref().is_some_and(|one| !sql.contains(one.as_str())) {
-                    continue;
-                }
                 println!("{short}");
                 let began = std::time::Instant::now();
                 // Somebody else asks meanwhile.
@@ -149,9 +148,8 @@ fn what_makes_much_of_little_is_answered_or_refused_and_the_process_lives() {
                     resident("VmHWM") >> 20
                 );
             }
-            let most = before + limits().all_memory as u64 + BEYOND;
             let found = resident("VmHWM");
-            assert!(found <= most, "{} MiB were resident", found >> 20);
+            assert!(found <= resident_max(), "{} MiB were resident", found >> 20);
         });
     });
 }

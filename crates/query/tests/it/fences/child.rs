@@ -25,8 +25,10 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-/// What may be resident beyond the memory of all statements and what was so before: `docs/operate/settings.md` says it.
-pub(super) const BEYOND: u64 = 512 << 20;
+/// What may be resident: the engine's memory, that of all statements, and what `docs/sql.md` says beyond them.
+pub(super) fn resident_max() -> u64 {
+    (64 << 20) + limits().all_memory as u64 + (512 << 20)
+}
 
 /// Runs `work` in a process of its own; `test` is the whole name of the test that this is called from.
 pub(super) fn run(test: &str, work: impl FnOnce()) {

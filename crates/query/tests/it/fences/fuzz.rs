@@ -3,7 +3,7 @@
 //! The functions are those that the session has when this runs. A seed gives the same statements in the same order;
 //! `HEADWATER_FUZZ_SEED` and `HEADWATER_FUZZ_STATEMENTS` take others and more.
 
-use super::child::{BEYOND, Watched, lake, limits, resident, run};
+use super::child::{Watched, lake, resident, resident_max, run};
 use crate::support::{block_on, rows};
 use headwater_query::datafusion;
 use headwater_query::datafusion::catalog::SchemaProvider;
@@ -11,10 +11,11 @@ use headwater_query::datafusion::logical_expr::ScalarUDF;
 use headwater_query::datafusion::sql::sqlparser::ast::Statement;
 use headwater_query::postgres::{self, Listing, Shown, Variables};
 use headwater_query::{Extension, Unrestricted};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// As many as take about a minute where nothing is optimised.
-const STATEMENTS: u64 = 4_000;
+const STATEMENTS: u64 = 2_500;
 
 /// Numbers in an order that a seed gives.
 struct Dice(u64);
@@ -141,6 +142,8 @@ const COLUMNS: [&str; 18] = [
 
 struct Maker {
     dice: Dice,
+    /// Types of arguments that functions take, by name.
+    shapes: HashMap<String, Vec<Vec<String>>>,
     scalars: Vec<String>,
     aggregates: Vec<String>,
     windows: Vec<String>,
@@ -171,9 +174,70 @@ impl Maker {
         self.dice.of(list).to_owned()
     }
 
-    fn call(&mut self, name: &str, columns: bool, depth: usize) -> String {
+    /// An argument of about this type.
+    fn argument_of(&mut self, data_type: &str, columns: bool, depth: usize) -> String {
+        if self.dice.below(8) == 0 {
+            return self.argument(columns, depth);
+        }
+        let of = |types: &[&str]| types.iter().any(|part| data_type.contains(part));
+        let (constants, values): (&[&str], &[&str]) = if of(&["List", "Struct", "Map"]) {
+            (
+                &LISTS,
+                &[
+                    "[i, i + 1]",
+                    "range(0, abs(i))",
+                    "[s, tag]",
+                    "array_repeat(s, 20)",
+                    "[[i]]",
+                ],
+            )
+        } else if of(&["Int", "Float", "Decimal"]) {
+            (
+                &NUMBERS,
+                &["i", "f", "i * 1000000", "f * 1e300", "NULLIF(i, 3)"],
+            )
+        } else if of(&["Utf8", "Binary"]) {
+            (
+                &TEXTS,
+                &[
+                    "s",
+                    "tag",
+                    "repeat(s, 50)",
+                    "s || s",
+                    "i::text",
+                    "repeat('(a|b)*', i)",
+                ],
+            )
+        } else if of(&["Time", "Date", "Interval", "Duration"]) {
+            (
+                &INSTANTS,
+                &["time", "time - TIMESTAMP '1970-01-01'", "time::date"],
+            )
+        } else {
+            return self.argument(columns, depth);
+        };
+        let columns = columns && self.dice.below(3) > 0;
+        self.dice
+            .of(if columns { values } else { constants })
+            .to_owned()
+    }
+
+    fn arguments(&mut self, name: &str, columns: bool, depth: usize) -> Vec<String> {
+        let shapes = self.shapes.get(name).map_or(0, Vec::len);
+        if shapes > 0 && self.dice.below(8) > 0 {
+            let at = self.dice.below(shapes);
+            let shape = self.shapes[name][at].clone();
+            return shape
+                .iter()
+                .map(|of| self.argument_of(of, columns, depth))
+                .collect();
+        }
         let count = self.dice.below(9).div_ceil(2);
-        let args: Vec<String> = (0..count).map(|_| self.argument(columns, depth)).collect();
+        (0..count).map(|_| self.argument(columns, depth)).collect()
+    }
+
+    fn call(&mut self, name: &str, columns: bool, depth: usize) -> String {
+        let args = self.arguments(name, columns, depth);
         // Operators are named by their signs.
         match (&*name, &*args) {
             ("||" | "~" | "LIKE" | "ILIKE" | "SIMILAR TO", [left, right, ..]) => {
@@ -290,7 +354,24 @@ fn no_function_with_any_arguments_ends_the_process() {
             };
             let mut scalars = of("SCALAR").await;
             scalars.extend(["||", "~", "LIKE", "ILIKE", "SIMILAR TO"].map(str::to_owned));
+            let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+            for row in rows(
+                &session,
+                "SELECT specific_name, rid, data_type FROM information_schema.parameters \
+                 WHERE parameter_mode = 'IN' ORDER BY specific_name, rid, ordinal_position",
+            )
+            .await
+            {
+                let mut parts = row.splitn(3, '|').map(str::to_owned);
+                let mut part = || parts.next().unwrap();
+                found.entry((part(), part())).or_default().push(part());
+            }
+            let mut shapes: HashMap<String, Vec<Vec<String>>> = HashMap::new();
+            for ((name, _), shape) in found {
+                shapes.entry(name).or_default().push(shape);
+            }
             let mut maker = Maker {
+                shapes,
                 dice: Dice(number("HEADWATER_FUZZ_SEED", 1)),
                 scalars,
                 aggregates: of("AGGREGATE").await,
@@ -301,7 +382,6 @@ fn no_function_with_any_arguments_ends_the_process() {
             assert!(maker.scalars.iter().any(|name| name == "format_type"));
             let sessions = Watched::of(session);
             assert_eq!(sessions.run("SELECT * FROM t").await.unwrap(), 3_000);
-            let before = resident("VmHWM");
             let (mut answered, mut refused) = (0u64, 0u64);
             let all = number("HEADWATER_FUZZ_STATEMENTS", STATEMENTS);
             for n in 0..usize::try_from(all).unwrap() {
@@ -327,13 +407,16 @@ fn no_function_with_any_arguments_ends_the_process() {
                         began.elapsed()
                     );
                 }
-                let most = before + limits().all_memory as u64 + BEYOND;
-                assert!(now <= most, "{} MiB were resident after {sql}", now >> 20);
+                assert!(
+                    now <= resident_max(),
+                    "{} MiB were resident after {sql}",
+                    now >> 20
+                );
             }
             println!("{all} statements, {answered} answered, {refused} refused");
             // The generator makes what can be run, and what cannot.
-            assert!(answered > all / 20, "{answered} answered");
-            assert!(refused > 0);
+            assert!(answered > all / 10, "{answered} answered");
+            assert!(refused > all / 100, "{refused} refused");
         });
     });
 }
