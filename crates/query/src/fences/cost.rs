@@ -322,7 +322,8 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
                 (made, made)
             }
             Kind::Pad => {
-                let fill = if c <= 1 { 1 } else { 4 };
+                // Room is made for the longest letters, and for the places of those that it is filled with.
+                let fill = if c <= 1 { 4 } else { 12 };
                 let made = a.saturating_add(n.count(row).saturating_mul(fill));
                 (made, made)
             }

@@ -46,7 +46,7 @@ const ROWS: usize = 8_192;
 /// Rows of a batch where long values may be repeated.
 const REPEATED_ROWS: usize = 2_048;
 /// Rows, times sets, that an aggregate with several sets of groups is given at a time.
-const SETS_ROWS: usize = 1 << 18;
+const SETS_ROWS: usize = 1 << 16;
 /// Bytes that an expression takes for a row, about, beside its texts.
 const EXPRESSION_BYTES: usize = 16;
 /// Bytes of a batch that an answer hands out, about.

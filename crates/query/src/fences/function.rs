@@ -10,9 +10,9 @@ use super::extent::{of_scalar, of_value};
 use super::rule::{fence_calls, fence_types};
 use super::statement;
 use crate::error::Error;
-use arrow::array::Array;
-use arrow::compute::concat;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{Array, AsArray, Int64Array};
+use arrow::compute::{concat, min};
+use arrow::datatypes::{DataType, FieldRef, Int64Type};
 use datafusion::common::{ExprSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::interval_arithmetic::Interval;
@@ -90,6 +90,11 @@ pub(super) fn guard(
     }
     let rows = args.number_rows;
     let kind = Kind::of(name);
+    if kind == Kind::Pad
+        && let Some(length) = args.args.get_mut(1)
+    {
+        not_negative(length);
+    }
     let cost = cost::cost(kind, &args.args, rows);
     statement::room_to_fold(cost.bytes, kind.grows(), name)?;
     // While it grows, what is made is copied.
@@ -102,7 +107,7 @@ pub(super) fn guard(
         );
     }
     let made = if cost.work > PART_WORK && rows > 1 && !args.args.iter().all(is_scalar) {
-        in_parts(args, cost.work, call)?
+        in_parts(&args, cost.work, call)?
     } else {
         call(args)?
     };
@@ -121,8 +126,27 @@ pub(super) fn guard(
     Ok(made)
 }
 
+/// Takes nothing for what is less than nothing, as PostgreSQL does: the library fails on a column of such lengths.
+fn not_negative(length: &mut ColumnarValue) {
+    match length {
+        ColumnarValue::Array(array) if *array.data_type() == DataType::Int64 => {
+            let lengths = array.as_primitive::<Int64Type>();
+            if min(lengths).is_some_and(|least| least < 0) {
+                let lengths: Int64Array = lengths.unary(|length| length.max(0));
+                *array = Arc::new(lengths);
+            }
+        }
+        ColumnarValue::Scalar(value) => {
+            if let ScalarValue::Int64(Some(length)) = value {
+                *length = (*length).max(0);
+            }
+        }
+        ColumnarValue::Array(_) => {}
+    }
+}
+
 fn in_parts(
-    args: ScalarFunctionArgs,
+    args: &ScalarFunctionArgs,
     work: usize,
     call: &dyn Fn(ScalarFunctionArgs) -> Result<ColumnarValue>,
 ) -> Result<ColumnarValue> {

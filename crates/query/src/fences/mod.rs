@@ -42,6 +42,11 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
             *function = fenced(Arc::clone(function));
         }
     }
+    if let Some(functions) = builder.window_functions() {
+        for function in functions.iter_mut() {
+            *function = windows::window(Arc::clone(function));
+        }
+    }
     if let Some(functions) = builder.table_functions() {
         for (name, function) in functions.iter_mut() {
             let table = planners::FencedTable {

@@ -190,13 +190,15 @@ fn is_simple(pattern: &Expr) -> bool {
 /// True when the expression is an operator that needs a fence.
 pub(super) fn needs_fence(expr: &Expr) -> bool {
     match expr {
-        Expr::BinaryExpr(BinaryExpr { op, right, .. }) => match op {
-            Operator::RegexMatch
-            | Operator::RegexIMatch
-            | Operator::RegexNotMatch
-            | Operator::RegexNotIMatch => !is_simple(right),
-            _ => false,
-        },
+        Expr::BinaryExpr(BinaryExpr {
+            op:
+                Operator::RegexMatch
+                | Operator::RegexIMatch
+                | Operator::RegexNotMatch
+                | Operator::RegexNotIMatch,
+            right,
+            ..
+        }) => !is_simple(right),
         // Other escapes are an error when the expression is made.
         Expr::Like(like) => like.escape_char.is_none_or(|c| c == '\\') && !is_simple(&like.pattern),
         Expr::SimilarTo(like) => like.escape_char.is_none() && !is_simple(&like.pattern),

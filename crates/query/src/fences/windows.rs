@@ -7,6 +7,7 @@
 
 use super::extent::{extent, of_scalar};
 use super::statement;
+use crate::error::Error;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, FieldRef};
@@ -53,7 +54,7 @@ fn aggregate(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(Aggregate { inner }))
 }
 
-fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
+pub(super) fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
     if inner.inner().is::<Window>() {
         return inner;
     }
@@ -269,6 +270,14 @@ impl WindowUDFImpl for Window {
     }
 
     fn field(&self, args: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
+        let name = self.name();
+        if args.input_fields().is_empty()
+            && ["first_value", "last_value", "nth_value"].contains(&name)
+        {
+            return Err(
+                Error::invalid(format!("{name}: expected a value, as in {name}(temp)")).into(),
+            );
+        }
         self.function().field(args)
     }
 

@@ -115,7 +115,7 @@ impl Watched {
             loop {
                 std::thread::sleep(Duration::from_secs(5));
                 let now = watched.load(Ordering::SeqCst);
-                if seen.0 != now || now % 2 == 0 {
+                if seen.0 != now || now.is_multiple_of(2) {
                     seen = (now, Instant::now());
                 } else if seen.1.elapsed() > Duration::from_secs(240) {
                     eprintln!("the statement does not end");
