@@ -65,7 +65,7 @@ pub(super) fn spans(
             let Some(base) = stream.base.filter(|b| *b != Level::MAX) else {
                 continue;
             };
-            for number in gone(core, table, old, &stream)?.into_keys() {
+            for number in gone(&core.store, table, old.id(), &stream)?.into_keys() {
                 let span = base.bucket_span(number);
                 match spans.last_mut() {
                     Some(last)
