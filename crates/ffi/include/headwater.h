@@ -122,6 +122,9 @@ struct ArrowArrayStream {
 // A handle that is 0, was released, or is of another kind than the function takes.
 #define HW_HANDLE 12
 
+// The database was opened by the process that this one was forked from: open it after the fork.
+#define HW_FORKED 13
+
 // An acknowledged write is on the medium: it survives a power cut.
 #define HW_SYNCED 0
 

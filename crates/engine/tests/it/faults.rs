@@ -2,7 +2,7 @@
 //! Each gives a clear error; nothing acknowledged is lost; nothing panics.
 
 use crate::support::{
-    Action, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, keeping_table,
+    Action, Dice, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, keeping_table,
     read_back, small_options, steps, workload,
 };
 use headwater_codec::{ClosedRange, StreamName, Value};
@@ -158,10 +158,15 @@ fn a_reserve_keeps_a_full_disk_from_stopping_anything_but_writes() {
         shards: 1,
         ..small_options()
     };
-    let event = |time: i64| Event {
-        stream: StreamName::new("m", [("device", "1")]),
-        time,
-        fields: Fields::from([("text".to_owned(), Value::String(format!("{time:0>500}")))]),
+    // Of a kind that no codec makes smaller, so that the disk is soon full, and stays so.
+    let event = |time: i64| {
+        let mut dice = Dice::new(time.unsigned_abs());
+        let text = (0..63).map(|_| format!("{:08x}", dice.next() >> 32));
+        Event {
+            stream: StreamName::new("m", [("device", "1")]),
+            time,
+            fields: Fields::from([("text".to_owned(), Value::String(text.collect()))]),
+        }
     };
     let rows = |db: &Database| read_back(db).streams.values().map(Vec::len).sum::<usize>();
     let mut met = 0;
@@ -189,6 +194,9 @@ fn a_reserve_keeps_a_full_disk_from_stopping_anything_but_writes() {
         };
         assert_eq!(refused.kind(), ErrorKind::Full, "{what}: {refused}");
         assert_eq!(rows(&db) as i64, written, "{what}");
+        // What a rewriting gave back since is somebody else's: there is half of the reserve, and no space to make it again.
+        let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
+        disk.capacity(used + (48 << 10));
         run.clock.advance(std::time::Duration::from_secs(1));
         let again = db.commit(batch_of(&[event(written)])).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Full, "{what}: {again}");

@@ -236,7 +236,7 @@ fn a_header_of_which_only_the_front_arrived_is_that_of_a_file_that_was_not_begun
     let actions: Vec<Action> = (0..70)
         .map(|time| match time % 23 {
             22 => Action::Flush,
-            _ => Action::Write(vec![event(time, &mut dice), event(-time, &mut dice)]),
+            _ => Action::Write((0..6).map(|i| event(6 * time + i, &mut dice)).collect()),
         })
         .collect();
     let steps = steps(&actions);

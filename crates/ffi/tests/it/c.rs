@@ -181,7 +181,7 @@ fn a_forked_child_is_told_and_takes_nothing_from_its_parent() {
     assert_eq!(told, format!("{child}the child ended with 0\n"));
 
     let db = headwater::Database::open(headwater::Options::new(&path)).unwrap();
-    let stream: headwater::StreamName = "t,id=1".parse().unwrap();
+    let stream = headwater::StreamName::new("t", [("id", "1")]);
     let rows: usize = db
         .snapshot()
         .unwrap()
