@@ -255,10 +255,11 @@ impl Core {
             return Ok(());
         }
         let places = files.write(chunks.iter().map(|(_, chunk)| &**chunk))?;
+        // Let go of after the lock: the last to do so removes the file.
         let mut state = shard.state.lock();
-        for ((stream, chunk), place) in chunks.iter().zip(places) {
+        for ((stream, chunk), place) in chunks.iter().zip(&places) {
             if let Some(place) = place {
-                state.pin_moved(*stream, chunk, &place);
+                state.pin_moved(*stream, chunk, place);
             }
         }
         Ok(())
