@@ -208,7 +208,7 @@ fn what_is_read_at_the_bounds_of_depth_prints_within_them() {
     for (first, second) in ways.iter().flat_map(|w| ways.iter().map(move |v| (w, v))) {
         for core in ["v", "-1", "f(-2)"] {
             let nested = |depth: usize| {
-                let turn = |i: usize| if i % 2 == 0 { first } else { second };
+                let turn = |i: usize| if i.is_multiple_of(2) { first } else { second };
                 let before: String = (0..depth).map(|i| turn(i).0).collect();
                 let behind: String = (0..depth).rev().map(|i| turn(i).1).collect();
                 format!("SELECT v FROM m WHERE {before}{core}{behind}")

@@ -14,13 +14,20 @@ pub(super) struct Thing {
 }
 
 /// What may be seen, what one of the worlds has, and what neither has.
-pub(super) const THINGS: [Thing; 7] = [
+pub(super) const THINGS: [Thing; 8] = [
     Thing {
         table: "cars",
         stream: "cars,id=seen,site=north",
         field: "v",
         key: "id",
         value: "seen",
+    },
+    Thing {
+        table: "boats",
+        stream: "boats,id=b",
+        field: "value",
+        key: "id",
+        value: "b",
     },
     // A stream of a table that may be seen.
     Thing {
@@ -353,6 +360,7 @@ pub(super) const ROWS: &[Row] = &[
         "/api/put",
         Tells::Fits,
         &[
+            "/api/put\n{\"metric\":\"vans\",\"timestamp\":1700000000,\"value\":1,\"tags\":{\"site\":\"north\"}}",
             "/api/put?details\n{\"metric\":\"{T}\",\"timestamp\":1700000000,\"value\":1,\"tags\":{\"{K}\":\"{V}\"}}",
             "/api/put?details\n{\"metric\":\"{T}\",\"timestamp\":1700000000,\"value\":1,\"tags\":{\"{K}\":\"{V}\",\"site\":\"south\"}}",
         ],
@@ -361,7 +369,7 @@ pub(super) const ROWS: &[Row] = &[
         "POST",
         "/api/v1/prom/write",
         Tells::Fits,
-        &["/api/v1/prom/write\n"],
+        &["/api/v1/prom/write\n", "/api/v1/prom/write\nnorth"],
     ),
 ];
 
@@ -423,7 +431,10 @@ impl Row {
                 body: body.as_bytes().to_vec(),
             };
             if self.route == "/api/v1/prom/write" {
-                let labels = [("__name__", thing.table), (thing.key, thing.value)];
+                let labels = match ask.body.is_empty() {
+                    true => [("__name__", thing.table), (thing.key, thing.value)],
+                    false => [("__name__", "vans"), ("site", "north")],
+                };
                 ask.body = packed(&series(&labels, 1.0, 1_000));
                 ask.headers = vec![
                     ("content-type", "application/x-protobuf"),

@@ -2,7 +2,7 @@
 
 use super::asks::THINGS;
 use super::same;
-use super::statements::{CHANGES, READS};
+use super::statements::{CHANGES, FUNCTIONS, READS};
 use super::world::{Ask, Kind, SECRET, Token, World, worlds};
 use crate::postgres::raw::{Client, lines, message, texts};
 
@@ -66,7 +66,7 @@ fn by_the_protocol_of_postgresql_a_token_is_told_the_same_in_both_worlds() {
         };
         let sees = token.kind == Kind::Sees;
         let changes: &[&str] = if sees { &[] } else { CHANGES };
-        for sql in texts_of(&[READS, changes].concat()) {
+        for sql in texts_of(&[READS, FUNCTIONS, changes].concat()) {
             let [with, without] = [&mut with, &mut without].map(|client| client.query(&sql));
             if sees {
                 differ += usize::from(with != without);

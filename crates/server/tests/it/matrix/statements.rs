@@ -2,8 +2,8 @@
 
 /// Those that read, for both doors.
 pub(super) const READS: &[&str] = &[
-    "SELECT * FROM \"{T}\" ORDER BY time LIMIT 3",
-    "SELECT \"{F}\" FROM \"{T}\" ORDER BY time LIMIT 2",
+    "SELECT * FROM \"{T}\" ORDER BY 1, 2 LIMIT 3",
+    "SELECT \"{F}\" FROM \"{T}\" ORDER BY time, 1 LIMIT 2",
     "SELECT \"{K}\", count(*) FROM \"{T}\" GROUP BY 1 ORDER BY 1",
     "SELECT count(*) FROM \"{T}\"",
     "SELECT count(\"{F}\"), max(\"{F}\") FROM \"{T}\"",
@@ -11,7 +11,7 @@ pub(super) const READS: &[&str] = &[
     "SELECT nosuch FROM \"{T}\"",
     "SELECT \"{F}x\" FROM \"{T}\"",
     "SELECT * FROM \"{T}x\"",
-    "SELECT a.\"{F}\" FROM cars a JOIN \"{T}\" b ON a.time = b.time LIMIT 1",
+    "SELECT max(a.\"{F}\") FROM cars a JOIN \"{T}\" b ON a.time = b.time",
     "SELECT c.* FROM cars c ORDER BY c.time, c.id LIMIT 1",
     "EXPLAIN SELECT * FROM \"{T}\"",
     "EXPLAIN SELECT avg(\"{F}\") FROM \"{T}\" GROUP BY \"{K}\"",
@@ -28,6 +28,10 @@ pub(super) const READS: &[&str] = &[
     "SELECT * FROM pg_catalog.pg_tables ORDER BY tablename",
     "SELECT * FROM pg_catalog.pg_stat_user_tables",
     "SELECT * FROM pg_catalog.pg_stat_activity",
+];
+
+/// Functions that only PostgreSQL's clients have.
+pub(super) const FUNCTIONS: &[&str] = &[
     "SELECT to_regclass('{T}'), to_regclass('\"{T}\"')",
     "SELECT '{T}'::regclass::oid",
     "SELECT obj_description(to_regclass('{T}')::oid)",
@@ -50,9 +54,9 @@ pub(super) const CHANGES: &[&str] = &[
     "CREATE TABLE \"{T}\" (v DOUBLE)",
     "CREATE TABLE IF NOT EXISTS \"{T}\" (v DOUBLE)",
     "TRUNCATE \"{T}\"",
-    "COPY \"{T}\" TO STDOUT",
+    "COPY (SELECT * FROM \"{T}\" ORDER BY 1, 2) TO STDOUT",
 ];
 
 /// As they are sent to the route.
 pub(super) const HTTP: &[&str] =
-    &["/api/v1/sql?format=csv\nSELECT * FROM \"{T}\" ORDER BY time LIMIT 3"];
+    &["/api/v1/sql?format=csv\nSELECT * FROM \"{T}\" ORDER BY 1, 2 LIMIT 3"];

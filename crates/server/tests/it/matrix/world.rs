@@ -266,7 +266,14 @@ impl World {
 /// Encodes the parts of a path and the values of a query.
 fn address(target: &str) -> String {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let path: Vec<String> = path.split('/').map(encoded).collect();
+    // What needs no encoding in a path has none: routes are found by it.
+    let plain = |part: &str| {
+        let encoded = encoded(part);
+        [("%2D", "-"), ("%2E", "."), ("%5F", "_")]
+            .iter()
+            .fold(encoded, |text, (code, plain)| text.replace(code, plain))
+    };
+    let path: Vec<String> = path.split('/').map(plain).collect();
     let parts = query
         .split('&')
         .filter(|part| !part.is_empty())
