@@ -550,8 +550,14 @@ impl Session {
         running: &Running,
         logical: LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planned = running.state.create_physical_plan(&logical);
-        let planned = running.fenced.scope(planned);
+        let (state, fenced) = (&running.state, &running.fenced);
+        let planned = async {
+            let optimized = fenced.plan(|| state.optimize(&logical))?;
+            // The rows of VALUES are computed here: they are no constants of a plan.
+            let planner = state.query_planner();
+            let physical = planner.create_physical_plan(&optimized, state);
+            fenced.work(physical).await
+        };
         Ok(match running.deadline {
             None => planned.await?,
             Some((at, limit)) => tokio::time::timeout_at(at, planned)

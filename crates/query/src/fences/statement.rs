@@ -131,9 +131,22 @@ impl Statement {
 
     /// Has a future plan for the statement.
     pub(crate) async fn scope<T>(self: &Arc<Statement>, work: impl Future<Output = T>) -> T {
+        self.scope_as(true, work).await
+    }
+
+    /// Has a future work for the statement.
+    pub(crate) async fn work<T>(self: &Arc<Statement>, work: impl Future<Output = T>) -> T {
+        self.scope_as(false, work).await
+    }
+
+    async fn scope_as<T>(
+        self: &Arc<Statement>,
+        planning: bool,
+        work: impl Future<Output = T>,
+    ) -> T {
         let mut work = pin!(work);
         std::future::poll_fn(|context| -> Poll<T> {
-            let _inside = self.enter_as(true);
+            let _inside = self.enter_as(planning);
             Pin::as_mut(&mut work).poll(context)
         })
         .await

@@ -89,6 +89,10 @@ fn bombs() -> Vec<String> {
     .to_vec();
     all.push(doubling(30));
     all.push(doubling(18));
+    all.push("SELECT * FROM (VALUES (repeat('x', 1000000000))) v(a)".to_owned());
+    let rows = vec!["(repeat('x', 3000000))"; 400].join(", ");
+    all.push(format!("SELECT length(a) FROM (VALUES {rows}) v(a)"));
+    all.push(format!("INSERT INTO t (s) VALUES {rows}"));
     let long = "x".repeat(900_000);
     all.push(format!(
         "SELECT lag(s, 1, '{long}') OVER (ORDER BY time) FROM t"
