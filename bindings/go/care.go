@@ -51,6 +51,8 @@ type Stats struct {
 	BytesRead  uint64 `json:"bytes_read"`
 	// DamagedParts met since opening.
 	DamagedParts uint64 `json:"damaged_parts"`
+	// PartitionsUnreadable are damaged so that nothing of them can be read: repair the database.
+	PartitionsUnreadable uint64 `json:"partitions_unreadable"`
 }
 
 // Stats gives counters and sizes.
@@ -147,6 +149,11 @@ type BackupReport struct {
 	Files       uint64 `json:"files"`
 	Bytes       uint64 `json:"bytes"`
 	BytesCopied uint64 `json:"bytes_copied"`
+	// FilesVerified were there already and had their checksums compared; FilesMended of them had decayed and were copied anew.
+	FilesVerified uint64 `json:"files_verified"`
+	FilesMended   uint64 `json:"files_mended"`
+	// Damages of the database: what of these files cannot be read is not in the backup, or only as an older backup has it.
+	Damages []Damage `json:"damages"`
 }
 
 // Backup backs the database up into a folder, beside those who use it: one state of it, with everything acknowledged before this call.

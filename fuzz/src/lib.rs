@@ -1,4 +1,5 @@
-//! What the fuzz targets share: comparing rows bit by bit, putting right checksums into bytes that have none, and no chance.
+//! What the fuzz targets share: comparing rows bit by bit, putting right checksums into bytes that
+//! have none, and no chance.
 
 use headwater_codec::{Batch, Cursor, FieldId, PutBytes, Rows, ValueRef, checksum};
 
@@ -173,9 +174,9 @@ pub fn with_block_checksum(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Takes the system's place for who asks it for chance, which is the standard library for the keys of its hash maps. With
-/// other keys a map is filled in another order, which the fuzzer takes for something new: the same inputs would be found
-/// in one run and not in the next.
+/// Takes the system's place for who asks it for chance, which is the standard library for the keys
+/// of its hash maps. With other keys a map is filled in another order, which the fuzzer takes for
+/// something new: the same inputs would be found in one run and not in the next.
 ///
 /// # Safety
 /// `buffer` is valid for writing `length` bytes.

@@ -341,7 +341,7 @@ pub(crate) fn stats<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py
         events_accepted bytes_accepted
         events_flush events_merge events_late_run events_fold events_compaction events_delete
         bytes_log bytes_leaf bytes_index bytes_meta flushes merges log_syncs leaves_read pages_read
-        blocks_read bytes_read damaged_parts);
+        blocks_read bytes_read damaged_parts partitions_unreadable);
     out.set_item(
         "log_sync_median_seconds",
         stats.log_sync_median.as_secs_f64(),

@@ -29,6 +29,11 @@ use failure::Failure;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
+/// What statements take is counted where it is taken: memory that is denied would end the process.
+#[cfg(feature = "sql")]
+#[global_allocator]
+static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
+
 /// Time-series and event database: loses nothing it has acknowledged, shows any span of time at once
 #[derive(Debug, Parser)]
 #[command(

@@ -119,11 +119,11 @@ impl Checker<'_> {
 
     fn partition(&mut self) -> Result<()> {
         self.report.segments += 1;
-        let header = self
-            .core
-            .store
-            .verify_header(self.partition.id(), &self.partition.record);
-        self.note(header)?;
+        if let Some(error) = &self.partition.unreadable {
+            let unreadable: Result<()> = Err(error.clone());
+            self.note(unreadable)?;
+            return Ok(());
+        }
         let state = self.core.store.state(self.partition);
         let Some(state) = self.note(state)? else {
             return Ok(());

@@ -66,6 +66,11 @@ pub(crate) struct Core {
     pub(crate) pin_files: Mutex<PinFiles>,
     /// What must hold for files to be changed.
     pub(crate) guard: Arc<Guard>,
+    /// Nothing of some partition can be read.
+    pub(crate) any_unreadable: AtomicBool,
+    /// Bytes of the log when events were last stored for its sake, while it is kept for unreadable
+    /// partitions.
+    pub(crate) log_stored: AtomicU64,
     /// Partitions that a rewriting did not change, with the footer they had then.
     pub(crate) settled: Mutex<HashMap<SegmentId, u64>>,
     /// Nothing is compacted in the background before this moment of the monotonic clock: there was
@@ -158,10 +163,15 @@ impl Core {
             .iter()
             .filter_map(|s| s.state.lock().tombstones.first().map(|t| t.sequence))
             .min();
+        let parked = self
+            .shards
+            .iter()
+            .filter_map(|s| s.state.lock().parked.first)
+            .min();
         let defined = self.catalog.first_pending();
         let numbered = self.producers.first_unsaved();
         let mut needed = Sequence(published.0 + 1);
-        for sequence in [in_memory, deletes, defined, numbered]
+        for sequence in [in_memory, parked, deletes, defined, numbered]
             .into_iter()
             .flatten()
         {

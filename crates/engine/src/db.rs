@@ -214,7 +214,7 @@ impl Database {
     }
 
     /// As [`Database::core`], for what writes or waits; fails in a process that was forked from the one that opened it.
-    fn own_core(&self) -> Result<&Arc<Core>> {
+    pub(crate) fn own_core(&self) -> Result<&Arc<Core>> {
         let core = self.core();
         core.guard.check()?;
         Ok(core)
@@ -495,16 +495,6 @@ impl Database {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         self.core().compact_all()
-    }
-
-    /// Backs the database up into a folder, as [`crate::backup`] does: one state of it, with everything acknowledged before this
-    /// call. Writers and readers go on meanwhile.
-    ///
-    /// # Errors
-    /// As [`crate::backup`].
-    pub fn backup(&self, to: &std::path::Path) -> Result<crate::BackupReport> {
-        let core = self.own_core()?;
-        crate::backup(&core.env, &core.options, to)
     }
 
     /// The partitions, by table and time; those of different shards may have the same span.

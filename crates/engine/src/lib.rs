@@ -34,12 +34,13 @@ mod segment;
 mod shard;
 mod stats;
 mod step;
+mod unreadable;
 mod workers;
 mod write;
 
 pub use care::{
-    BackupReport, Reader, RepairFinding, RepairMode, RepairReport, backup, repair, restore,
-    verify_backup,
+    BackupOptions, BackupReport, Reader, RepairFinding, RepairMode, RepairReport, backup,
+    backup_with, repair, restore, verify_backup,
 };
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
@@ -58,5 +59,5 @@ pub use recover::Recovery;
 pub use stats::Stats;
 pub use write::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
-    REFUSED_TABLES, REFUSED_TYPE, Refused,
+    REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Refused,
 };

@@ -111,16 +111,30 @@ impl Core {
             return Ok(merged);
         }
         let log_max = LOG_BUDGETS_MAX * self.options.memory_budget_bytes as u64;
-        if self.log.live_bytes() > log_max && view.flank_events + view.late_events > 0 {
+        if self.log_is_longer(log_max) && view.flank_events + view.late_events > 0 {
             return self.step(index, Buffers::Both, Urgency::Log);
         }
         Ok(false)
     }
 
+    /// True when the log is longer than that. While it is kept for partitions that cannot be read,
+    /// which storing does not change, what came since events were last stored for its sake counts.
+    fn log_is_longer(&self, bytes_max: u64) -> bool {
+        let live = self.log.live_bytes();
+        if !self.any_unreadable.load(Ordering::Acquire) {
+            return live > bytes_max;
+        }
+        let stored = self.log_stored.load(Ordering::Relaxed).min(live);
+        let is_longer = live - stored > bytes_max;
+        if is_longer {
+            self.log_stored.store(live, Ordering::Relaxed);
+        }
+        is_longer
+    }
+
     /// True when a sweep has something to look for.
     fn has_ended(&self, index: ShardIndex) -> Result<bool> {
-        let state = self.shard(index)?.state.lock();
-        Ok(state.ending || !state.tombstones.is_empty())
+        Ok(self.shard(index)?.state.lock().has_ended())
     }
 
     /// Carries out everything that was deleted, dropped or outlived.
@@ -212,6 +226,7 @@ impl Core {
                 .partitions
                 .all()
                 .filter(|p| !state.busy.contains(&p.id()) && !self.is_uncompactable(p.id()))
+                .filter(|p| p.unreadable.is_none())
                 .filter(|p| p.id() < made_before || p.record.groups <= 1)
                 .filter(|p| !self.is_settled(p.id(), p.record.footer_offset))
                 .filter(|p| thorough || self.may_compact(p.record.live_bytes))

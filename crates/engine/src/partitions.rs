@@ -19,6 +19,8 @@ const DENSE_INSTANTS: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionSet {
     tables: NumberMap<TableId, Vec<Arc<Partition>>>,
+    /// Partitions of which nothing can be read.
+    unreadable: usize,
 }
 
 impl PartitionSet {
@@ -53,8 +55,9 @@ impl PartitionSet {
 
     /// Puts a partition in, in place of an older version of the same segment.
     pub(crate) fn put(&mut self, partition: Arc<Partition>) {
+        self.remove(partition.record.table, partition.id());
+        self.unreadable += usize::from(partition.unreadable.is_some());
         let list = self.tables.entry(partition.record.table).or_default();
-        list.retain(|p| p.id() != partition.id());
         let first = partition.record.span().first;
         let at = list.partition_point(|p| p.record.span().first < first);
         list.insert(at, partition);
@@ -62,8 +65,29 @@ impl PartitionSet {
 
     pub(crate) fn remove(&mut self, table: TableId, id: SegmentId) {
         if let Some(list) = self.tables.get_mut(&table) {
-            list.retain(|p| p.id() != id);
+            let unreadable = &mut self.unreadable;
+            list.retain(|p| {
+                let stays = p.id() != id;
+                *unreadable -= usize::from(!stays && p.unreadable.is_some());
+                stays
+            });
         }
+    }
+
+    /// How many partitions there are of which nothing can be read.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable
+    }
+
+    /// Spans of a table of which nothing can be read, by time.
+    pub(crate) fn unreadable_spans(&self, table: TableId) -> Vec<ClosedRange> {
+        if self.unreadable == 0 {
+            return Vec::new();
+        }
+        let all = self.of(table).iter();
+        all.filter(|p| p.unreadable.is_some())
+            .map(|p| p.record.span())
+            .collect()
     }
 }
 

@@ -2,10 +2,15 @@
 //!
 //! 1 open the metadata; 2 check that every segment it names is there and long enough; 3 replay the log; 4 delete segment files
 //! that the metadata do not name, truncate the rest to their committed lengths.
-//! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing else takes part.
-//! Failure: a file shorter than its committed length, and a log record that was once synced, are damage (kind `corrupt`), not
-//! something to repair silently. Nothing is removed or cut before everything has been found in order, so that a database that
-//! does not open keeps all that it might be repaired from.
+//! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing
+//! else takes part. Where the covers of a partition cannot be read, no event of its span is
+//! skipped, and none is stored: see [`crate::unreadable`].
+//! Failure: a log record that was once synced and is not there is damage (kind `corrupt`), not
+//! something to repair silently. A damaged segment makes its partition unreadable; the database
+//! opens without it. Nothing is removed or cut before everything has been looked at, so that a
+//! database that does not open keeps all that it might be repaired from.
+
+mod files;
 
 use crate::care::{Guard, Reserve, ReservedFiles};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamRecord, Table};
@@ -22,6 +27,7 @@ use crate::pins::{PinFiles, remove_left_over};
 use crate::policy::{first_analyzer, kept_analyzer};
 use crate::segment::{Cover, Covers, Partition, Store};
 use crate::shard::Shard;
+use crate::unreadable::held_max;
 use crate::write::Producers;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
@@ -31,7 +37,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +52,9 @@ pub struct Recovery {
     pub files_removed: u64,
     /// Segment files cut back to their committed length.
     pub files_truncated: u64,
+    /// Partitions of which nothing can be read, because their files are missing, cut short or
+    /// damaged.
+    pub partitions_unreadable: u64,
 }
 
 /// Opens the database in `options.dir`.
@@ -132,7 +141,7 @@ pub(crate) fn load(
     if !is_owner {
         store.pin(partitions.iter().map(|(id, _)| *id))?;
     }
-    verify_files(&store, &partitions)?;
+    let mut unreadable = files::look(&store, &partitions, access)?;
     let mut sets = vec![PartitionSet::default(); shards];
     for (id, record) in &partitions {
         let set = sets.get_mut(usize::from(record.shard.0)).ok_or_else(|| {
@@ -144,8 +153,8 @@ pub(crate) fn load(
             })
         })?;
         set.put(Arc::new(Partition {
-            record: record.clone(),
-            file: store.segment_file(*id),
+            unreadable: unreadable.remove(id),
+            ..Partition::new(record.clone(), store.segment_file(*id))
         }));
     }
     let catalog = Catalog::new();
@@ -182,8 +191,8 @@ pub(crate) fn load(
         meta: &meta,
         store: &store,
         shards: &shards,
-        partitions: &partitions,
         covers: None,
+        held_max: held_max(&options, shards.len()),
         streams: HashMap::new(),
         memory: 0,
         events: 0,
@@ -199,8 +208,10 @@ pub(crate) fn load(
         },
     )?;
     let (memory, events) = (replayer.memory, replayer.events);
+    let unreadable = files::unreadable(&shards);
+    recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
-        settle_files(&env, &store, &partitions, &mut recovery)?;
+        files::settle(&env, &store, &partitions, &unreadable, &mut recovery)?;
         remove_left_over(&*env.files, &dir)?;
     }
     // What snapshots keep must not take the space that is reserved for what was acknowledged.
@@ -264,12 +275,17 @@ pub(crate) fn load(
         filling: Mutex::new(HashMap::new()),
         uncompactable: Mutex::new(HashSet::new()),
         guard,
+        any_unreadable: AtomicBool::new(!unreadable.is_empty()),
+        log_stored: AtomicU64::new(0),
         settled: Mutex::default(),
         compact_from: Mutex::default(),
         _lock: owner.map(|owner| owner.lock),
         env,
         options,
     };
+    if is_owner {
+        core.tell_unreadable();
+    }
     Ok((core, recovery))
 }
 
@@ -354,72 +370,6 @@ fn open_meta(
     Ok((meta.owned(lock), owner))
 }
 
-/// Checks that every segment a commit names is there, as long as committed, and the one it should be.
-fn verify_files(
-    store: &Store,
-    partitions: &[(crate::ids::SegmentId, PartitionRecord)],
-) -> Result<()> {
-    for (id, record) in partitions {
-        let path = store.path(*id);
-        let short = |found: String| {
-            Error::damage(Damage {
-                file: path.clone(),
-                offset: record.committed_bytes,
-                expected: format!("{} committed bytes", record.committed_bytes),
-                found,
-            })
-        };
-        let Some(len) = store.file_bytes(*id)? else {
-            return Err(short("no file".into()));
-        };
-        if len < record.committed_bytes {
-            return Err(short(format!("{len} bytes")));
-        }
-        store.verify_header(*id, record)?;
-    }
-    Ok(())
-}
-
-/// Removes segment files no commit names, and cuts the others back to what is committed.
-fn settle_files(
-    env: &Env,
-    store: &Store,
-    partitions: &[(crate::ids::SegmentId, PartitionRecord)],
-    recovery: &mut Recovery,
-) -> Result<()> {
-    let named: HashSet<String> = partitions
-        .iter()
-        .map(|(id, _)| format!("{}.seg", id.0))
-        .collect();
-    let dir = store.dir();
-    let present = env.files.list(dir).map_err(|e| Error::io("list", dir, e))?;
-    for name in &present {
-        if !named.contains(name) && name.ends_with(".seg") {
-            let path = dir.join(name);
-            env.files
-                .remove(&path)
-                .map_err(|e| Error::io("remove", &path, e))?;
-            tracing::info!(path = %path.display(), "removed a segment file that no commit names");
-            recovery.files_removed += 1;
-        }
-    }
-    for (id, record) in partitions {
-        let path = store.path(*id);
-        let file = env
-            .files
-            .open(&path, OpenMode::Write)
-            .map_err(|e| Error::io("open", &path, e))?;
-        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
-        if len > record.committed_bytes {
-            file.set_len(record.committed_bytes)
-                .map_err(|e| Error::io("truncate", &path, e))?;
-            tracing::info!(path = %path.display(), from = len, to = record.committed_bytes, "cut back an uncommitted tail");
-            recovery.files_truncated += 1;
-        }
-    }
-    Ok(())
-}
-
 fn report(dir: &Path, replayed: &Replayed, recovery: &mut Recovery) {
     if let Some((path, offset)) = &replayed.torn {
         recovery.torn_tail = true;
@@ -441,8 +391,8 @@ struct Replayer<'a> {
     meta: &'a Meta,
     store: &'a Store,
     shards: &'a [Shard],
-    partitions: &'a [(crate::ids::SegmentId, PartitionRecord)],
     covers: Option<Covers>,
+    held_max: usize,
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
     memory: usize,
     events: u64,
@@ -541,12 +491,7 @@ impl Replayer<'_> {
         offset: u64,
     ) -> Result<()> {
         if self.covers.is_none() {
-            let after = Sequence(sequence.0.saturating_sub(1));
-            let mut covers = Vec::new();
-            for (id, record) in self.partitions.iter().filter(|(_, r)| r.sequence > after) {
-                covers.extend(self.store.covers(*id, record, after)?);
-            }
-            self.covers = Some(Covers::of(covers));
+            self.covers = Some(self.read_covers(Sequence(sequence.0.saturating_sub(1)))?);
         }
         let known = self.covers.iter().flat_map(|c| c.of_stream(stream));
         let covers: Vec<&Cover> = known.filter(|c| c.sequence >= sequence).collect();
@@ -575,6 +520,13 @@ impl Replayer<'_> {
                 "replay: a stream of a shard that is not there",
             ));
         };
+        let rows = {
+            let mut state = shard.state.lock();
+            state.admit(table, rows, sequence, self.held_max).rows
+        };
+        if rows.is_empty() {
+            return Ok(());
+        }
         let watermark = self.watermark(shard, stream, table)?;
         let mut state = shard.state.lock();
         self.events += rows.len() as u64;
@@ -586,6 +538,25 @@ impl Replayer<'_> {
         });
         self.memory = self.memory.saturating_add_signed(change);
         Ok(())
+    }
+
+    /// What segments say they hold of the records behind `after`. One that does not say becomes
+    /// unreadable.
+    fn read_covers(&self, after: Sequence) -> Result<Covers> {
+        let mut covers = Vec::new();
+        for shard in self.shards {
+            let partitions = Arc::clone(&shard.state.lock().partitions);
+            let readable = partitions.all().filter(|p| p.unreadable.is_none());
+            for partition in readable.filter(|p| p.record.sequence > after) {
+                match self.store.covers(partition.id(), &partition.record, after) {
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        shard.state.lock().set_unreadable(partition, error);
+                    }
+                    found => covers.extend(found?),
+                }
+            }
+        }
+        Ok(Covers::of(covers))
     }
 
     fn drop_streams(&mut self, sequence: Sequence, record: &DeleteRecord) -> Result<()> {

@@ -13,6 +13,7 @@ use crate::life::Tombstone;
 use crate::memory::{Chunk, StreamMemory};
 use crate::partitions::PartitionSet;
 use crate::pins::{Held, OpenSnapshots, PIN_BYTES, PinFile, Place, Seen};
+use crate::unreadable::Parked;
 use headwater_codec::leaf::EncodeHints;
 use headwater_codec::{ClosedRange, Timestamp};
 use parking_lot::Mutex;
@@ -48,6 +49,10 @@ pub(crate) struct ShardState {
     pub(crate) tombstones: Arc<Vec<Tombstone>>,
     /// Something of a table may have ended: a sweep has to look.
     pub(crate) ending: bool,
+    /// Every delete up to here has been carried out but in partitions of which nothing can be read.
+    pub(crate) swept: Sequence,
+    /// Events of the spans of such partitions.
+    pub(crate) parked: Parked,
     /// Sequence of the newest published step.
     pub(crate) step_sequence: Sequence,
     pub(crate) snapshots: OpenSnapshots,
@@ -265,6 +270,11 @@ impl ShardState {
 
     pub(crate) fn has_snapshots(&self) -> bool {
         !self.snapshots.is_empty()
+    }
+
+    /// True when a sweep has something to look for.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ending || self.tombstones.iter().any(|t| t.sequence > self.swept)
     }
 
     /// Bytes of pinned chunks in memory.

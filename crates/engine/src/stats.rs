@@ -82,6 +82,8 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Damaged leaves and blocks met since opening.
     pub damaged_parts: u64,
+    /// Partitions of which nothing can be read, as far as is known: [`crate::check`] looks at all.
+    pub partitions_unreadable: u64,
 }
 
 impl Stats {
@@ -138,6 +140,7 @@ impl Stats {
             for partition in state.partitions.all() {
                 let record = &partition.record;
                 stats.partitions += 1;
+                stats.partitions_unreadable += u64::from(partition.unreadable.is_some());
                 stats.events += record.events;
                 stats.leaves += record.leaves;
                 stats.late_runs += record.late_runs;

@@ -53,6 +53,7 @@ pub(crate) fn stats(s: &Stats) -> Value {
         "blocks_read": s.blocks_read,
         "bytes_read": s.bytes_read,
         "damaged_parts": s.damaged_parts,
+        "partitions_unreadable": s.partitions_unreadable,
     })
 }
 
@@ -84,6 +85,9 @@ pub(crate) fn backup(r: &BackupReport) -> Value {
         "files": r.files,
         "bytes": r.bytes,
         "bytes_copied": r.bytes_copied,
+        "files_verified": r.files_verified,
+        "files_mended": r.files_mended,
+        "damages": r.damages.iter().map(damage).collect::<Vec<_>>(),
     })
 }
 

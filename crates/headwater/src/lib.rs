@@ -21,14 +21,14 @@ pub use headwater_codec::{
     Producer, StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
 };
 pub use headwater_engine::{
-    AggregateSpec, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison, Damage,
-    DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field, FieldSpec,
-    Filter, FlushRule, Knobs, LastValue, LatePolicy, LateReport, MergeScope, Options,
+    AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison,
+    Damage, DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field,
+    FieldSpec, Filter, FlushRule, Knobs, LastValue, LatePolicy, LateReport, MergeScope, Options,
     PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
-    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, Reader, Recovery, Refused,
-    RepairFinding, RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk, ScanSpec,
-    ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin,
-    SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
+    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Reader,
+    Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk,
+    ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage,
+    SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
 
 /// The program of the README is compiled with the tests, so that it stays one.
@@ -70,6 +70,18 @@ pub fn check(options: Options) -> Result<CheckReport> {
 /// still good then.
 pub fn backup(options: &Options, to: &std::path::Path) -> Result<BackupReport> {
     headwater_engine::backup(&headwater_io::Env::system(), options, to)
+}
+
+/// As [`backup`], in a way that is chosen.
+///
+/// # Errors
+/// As [`backup`].
+pub fn backup_with(
+    options: &Options,
+    to: &std::path::Path,
+    how: &BackupOptions,
+) -> Result<BackupReport> {
+    headwater_engine::backup_with(&headwater_io::Env::system(), options, to, how)
 }
 
 /// Checks the backup in a folder: the checksum of every file, and all that [`check`] checks of a database.

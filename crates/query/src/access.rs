@@ -3,6 +3,9 @@
 //! Invariants: every statement asks; a session that may not see a stream cannot tell that it exists.
 //! Concurrency: asked from any thread, also while a statement runs.
 
+use headwater::{Result, Snapshot};
+use std::collections::BTreeSet;
+
 /// What a session may see and change. Asked for each stream by its table and tags, when a statement is planned.
 pub trait Access: Send + Sync {
     /// May it read this stream?
@@ -13,6 +16,17 @@ pub trait Access: Send + Sync {
 
     /// May it make, change and drop this table? Who may, sees its columns while it has no streams yet.
     fn manages(&self, table: &str) -> bool;
+
+    /// The fields of a table that the session is told of, of those that it has; `None` = all. Asked
+    /// for a table of which it may read or manage something. A field that only streams have that it
+    /// may not read would tell that there are such streams.
+    ///
+    /// # Errors
+    /// What reading the snapshot says.
+    fn fields(&self, snapshot: &Snapshot, table: &str) -> Result<Option<BTreeSet<String>>> {
+        let _ = (snapshot, table);
+        Ok(None)
+    }
 
     /// True when it may do everything: then nothing else is asked.
     fn all(&self) -> bool;

@@ -5,7 +5,7 @@
 //! handed down to it: ranges of time, conditions on tags and fields, limits.
 //!
 //! Invariants: a statement sees one snapshot, and of it only what the session's [`Access`] shows; memory, time and rows are
-//! bounded by [`Limits`]; nothing reads or writes files.
+//! bounded by [`Limits`], most closely where the program's allocator is [`Counting`]; nothing reads or writes files.
 //! Concurrency: statements run on the caller's tokio runtime (with its timers on), or on [`Threads`] of their own; reading from the engine is done on the
 //! runtime's threads for blocking work. Dropping an answer ends its statement.
 //! Failure: every error is an [`Error`] with a stable code.
@@ -18,6 +18,7 @@ mod columns;
 mod deep;
 mod epoch;
 mod error;
+mod fences;
 mod functions;
 mod hex;
 mod lengths;
@@ -45,6 +46,7 @@ pub use answer::{Answer, Done};
 pub use catalog::{CATALOG, SCHEMA};
 pub use columns::{TIME, field_type, tag_type, time_type};
 pub use error::{CODES, Error, Result};
+pub use fences::Counting;
 pub use headwater_wire::zone::Zone;
 pub use limits::Limits;
 pub use parameters::Parameters;

@@ -1,15 +1,15 @@
 //! How much a statement may take: memory, time, rows.
 //!
 //! Invariants: a statement never reserves more than [`Limits::memory`], all statements together never more than
-//! [`Limits::all_memory`]; what a statement reserved is given back with its pool. What a statement hands out or holds for less
-//! than a batch is not counted.
+//! [`Limits::all_memory`]; what a statement reserved is given back with its pool. What operators reserve is a part of what a
+//! statement holds: the rest is counted by [`crate::fences`].
 //! Concurrency: counters only; no lock.
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What statements may take.
@@ -51,6 +51,10 @@ impl Default for Limits {
 pub(crate) struct AllMemory {
     limit: usize,
     used: AtomicUsize,
+    /// Bytes that statements hold, as far as they are counted where they are taken.
+    held: AtomicI64,
+    /// Statements that hold something.
+    running: AtomicUsize,
 }
 
 impl AllMemory {
@@ -58,7 +62,32 @@ impl AllMemory {
         AllMemory {
             limit,
             used: AtomicUsize::new(0),
+            held: AtomicI64::new(0),
+            running: AtomicUsize::new(0),
         }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(crate) fn begin(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A statement holds more, or less.
+    pub(crate) fn hold(&self, bytes: i64) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What statements hold together, and how many they are.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let held = usize::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0);
+        (held, self.running.load(Ordering::Relaxed))
     }
 
     /// Bytes reserved now.

@@ -10,6 +10,7 @@ use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::deep;
 use crate::epoch::EpochBins;
 use crate::error::{Error, Result, nearest};
+use crate::fences::{self, Fences, MayGoOn};
 use crate::hex::HexTexts;
 use crate::lengths::Lengths;
 use crate::limits::{AllMemory, Limits, StatementMemory};
@@ -20,7 +21,7 @@ use crate::pyramid::UsePyramid;
 use crate::settings::Settings;
 use crate::statement;
 use crate::stop::Stop;
-use crate::view::{Role, TableCache, View, access_key};
+use crate::view::{Role, TableCache, View};
 use crate::zones::{CompareInZone, InZone};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
@@ -248,6 +249,7 @@ fn base_state(limits: &Limits) -> SessionState {
     let runtime = Arc::new(RuntimeEnv::default());
     // Before the rule that gives both sides of a comparison one type.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(MayGoOn),
         Arc::new(Lengths),
         Arc::new(EpochBins),
         Arc::new(CompareInZone),
@@ -255,15 +257,18 @@ fn base_state(limits: &Limits) -> SessionState {
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(HexTexts));
     rules.push(Arc::new(InZone));
+    rules.push(Arc::new(Fences));
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_analyzer_rules(rules)
-        .with_optimizer_rule(Arc::new(UsePyramid));
+        .with_optimizer_rule(Arc::new(UsePyramid))
+        .with_optimizer_rule(Arc::new(Fences));
     // Files are no business of a statement: nothing that reads or writes them is kept.
     builder.file_formats().take();
     builder.table_factories().take();
     crate::functions::register(&mut builder);
+    fences::register(&mut builder);
     builder.build()
 }
 
@@ -290,12 +295,15 @@ pub(crate) struct Running {
     pub(crate) view: Arc<View>,
     pub(crate) state: SessionState,
     deadline: Option<(Instant, std::time::Duration)>,
+    /// What it takes, and until when it may go on: everything that plans is done within its scope.
+    pub(crate) fenced: Arc<fences::Statement>,
 }
 
 impl Running {
     /// What a statement means, as far as it names what there is.
     pub(crate) async fn resolve(&self, statement: Statement) -> Result<LogicalPlan> {
-        let planned = self.state.statement_to_plan(statement).await;
+        let planned = self.state.statement_to_plan(statement);
+        let planned = self.fenced.scope(planned).await;
         planned.map_err(|error| {
             let error = Error::from(error);
             // Only what the session sees is ever suggested.
@@ -376,10 +384,9 @@ impl Session {
             Some(extension) => Some(extension.shared()?),
         };
         let settings = self.settings_now();
-        let access = access_key(&*self.access);
         PlanKey::new(
             sql,
-            access,
+            view.shared_key(),
             extension,
             &settings,
             view.snapshot().definitions(),
@@ -481,7 +488,7 @@ impl Session {
             }
             for function in extension.functions() {
                 use datafusion::execution::FunctionRegistry;
-                state.register_udf(function)?;
+                state.register_udf(fences::fenced(function))?;
             }
         }
         let catalog = Arc::new(Catalog::new(Arc::clone(&view), schemas));
@@ -492,10 +499,13 @@ impl Session {
             .with_extension(Arc::new(settings));
         state.mark_start_execution();
         let time = shared.limits.time;
+        let deadline = time.map(|limit| (Instant::now() + limit, limit));
+        let memory = Arc::clone(&shared.memory);
         Ok(Running {
             view,
             state,
-            deadline: time.map(|limit| (Instant::now() + limit, limit)),
+            deadline,
+            fenced: fences::Statement::new(deadline, shared.limits.memory, memory),
         })
     }
 
@@ -507,8 +517,8 @@ impl Session {
         done: Done,
     ) -> Result<Answer> {
         let schema = plan.schema();
-        let context = Arc::new(self.context(running)?);
-        let plan = Stop::new(running.deadline).guard(plan)?;
+        let plan = Stop::new(&running.fenced).guard(plan)?;
+        let context = Arc::new(self.context(running, fences::batch_rows(&plan))?);
         let rows = execute_stream(plan, context)?;
         let limited = Limited::new(rows, running.deadline, self.query.shared.limits.rows, None);
         Ok(Answer {
@@ -519,7 +529,7 @@ impl Session {
     }
 
     /// What a statement computes in: its own memory, no files.
-    fn context(&self, running: &Running) -> Result<TaskContext> {
+    fn context(&self, running: &Running, batch_rows: usize) -> Result<TaskContext> {
         let shared = &self.query.shared;
         let memory = StatementMemory::new(shared.limits.memory, Arc::clone(&shared.memory));
         let runtime = RuntimeEnvBuilder::new()
@@ -529,7 +539,9 @@ impl Session {
                     .with_mode(datafusion::execution::disk_manager::DiskManagerMode::Disabled),
             )
             .build_arc()?;
-        Ok(TaskContext::from(&running.state).with_runtime(runtime))
+        let context = TaskContext::from(&running.state).with_runtime(runtime);
+        let config = context.session_config().clone();
+        Ok(context.with_session_config(config.with_batch_size(batch_rows)))
     }
 
     /// Plans a statement that reads.
@@ -539,6 +551,7 @@ impl Session {
         logical: LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let planned = running.state.create_physical_plan(&logical);
+        let planned = running.fenced.scope(planned);
         Ok(match running.deadline {
             None => planned.await?,
             Some((at, limit)) => tokio::time::timeout_at(at, planned)

@@ -7,8 +7,8 @@
 //! Invariants: a plan that was kept has none of this; it is put into the plan of one run.
 //! Concurrency: the flag is set once, by whoever waited, from any thread.
 
-use crate::answer::too_slow;
 use crate::error::Error;
+use crate::fences::Statement;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::Result;
@@ -25,8 +25,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use tokio::time::Instant;
 
 tokio::task_local! {
     /// True when whoever waits for the statement that this task runs has gone.
@@ -47,6 +45,10 @@ impl Gone {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Has a task run its work under this.
     pub(crate) async fn scope<T>(self, work: impl Future<Output = T>) -> T {
         GONE.scope(self.0, work).await
@@ -56,30 +58,23 @@ impl Gone {
 /// When a statement is to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
-    gone: Gone,
-    deadline: Option<(Instant, Duration)>,
+    statement: Arc<Statement>,
 }
 
 impl Stop {
-    pub(crate) fn new(deadline: Option<(Instant, Duration)>) -> Stop {
+    pub(crate) fn new(statement: &Arc<Statement>) -> Stop {
         Stop {
-            gone: Gone::of_task(),
-            deadline,
+            statement: Arc::clone(statement),
         }
     }
 
-    fn check(&self) -> Result<()> {
-        if self.gone.0.load(Ordering::Relaxed) {
-            return Err(Error::time_limit("nobody waits for the statement any more").into());
-        }
-        match self.deadline {
-            Some((at, limit)) if Instant::now() >= at => Err(too_slow(limit).into()),
-            _ => Ok(()),
-        }
+    /// The plan within fences, with joins that can be ended.
+    pub(crate) fn guard(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        crate::fences::guard(self.guard_joins(plan)?, &self.statement)
     }
 
     /// The plan with joins that can be ended.
-    pub(crate) fn guard(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn guard_joins(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let is_join = |node: &Arc<dyn ExecutionPlan>| {
             node.is::<NestedLoopJoinExec>()
                 || node.is::<HashJoinExec>()
@@ -158,7 +153,8 @@ impl PhysicalExpr for Watched {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        self.stop.check()?;
+        let _inside = self.stop.statement.enter();
+        crate::fences::checkpoint()?;
         self.condition.evaluate(batch)
     }
 

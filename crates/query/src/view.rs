@@ -1,6 +1,8 @@
 //! The database as one statement sees it: a snapshot, and of its tables what the session may see.
 //!
-//! Invariants: all of a statement reads one snapshot; a stream that the session may not read appears nowhere; streams are in the
+//! Invariants: all of a statement reads one snapshot; a stream that the session may not read
+//! appears nowhere, nor does a tag or a field that only such streams have (a field whose name the
+//! access does not tell); streams are in the
 //! order of their tags' columns, absent tags last, so that rows of streams read one after the other are ordered by (tags, time).
 //! Concurrency: immutable but for caches of what the snapshot holds.
 
@@ -14,6 +16,7 @@ use arrow::datatypes::{Field, Int32Type, Schema, SchemaRef};
 use headwater::{FieldType, Snapshot, StreamHandle, StreamName};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What a column of a table is.
@@ -234,6 +237,9 @@ pub(crate) struct View {
     /// The access's key in the cache of tables; `None` = nothing is shared.
     access_key: Option<String>,
     tables: Mutex<HashMap<String, Option<Arc<TableView>>>>,
+    /// Some table has a field that the session is not told of. When it will be depends on values,
+    /// not on definitions, so nothing that was made of this view is kept.
+    hides: AtomicBool,
 }
 
 impl std::fmt::Debug for View {
@@ -261,7 +267,14 @@ impl View {
             cache,
             access_key,
             tables: Mutex::new(HashMap::new()),
+            hides: AtomicBool::new(false),
         }
+    }
+
+    /// The key under which what was made of this view may be kept for others who may do the same.
+    pub(crate) fn shared_key(&self) -> Option<String> {
+        let hides = self.hides.load(Ordering::Relaxed);
+        self.access_key.clone().filter(|_| !hides)
     }
 
     pub(crate) fn snapshot(&self) -> &Snapshot {
@@ -297,8 +310,10 @@ impl View {
         let table = match known {
             Some(table) => table,
             None => {
-                let table = self.load(name)?;
-                if let Some((definitions, key)) = key {
+                let (table, is_whole) = self.load(name)?;
+                if !is_whole {
+                    self.hides.store(true, Ordering::Relaxed);
+                } else if let Some((definitions, key)) = key {
                     self.cache.put(definitions, key, table.clone());
                 }
                 table
@@ -308,10 +323,11 @@ impl View {
         Ok(table)
     }
 
-    fn load(&self, name: &str) -> Result<Option<Arc<TableView>>> {
+    /// The table, and whether it has all of its fields.
+    fn load(&self, name: &str) -> Result<(Option<Arc<TableView>>, bool)> {
         let not_found = |error: &headwater::Error| error.kind() == headwater::ErrorKind::NotFound;
         let info = match self.snapshot.table_info(name) {
-            Err(error) if not_found(&error) => return Ok(None),
+            Err(error) if not_found(&error) => return Ok((None, true)),
             other => other?,
         };
         let mut names = self.snapshot.streams(name, &[])?;
@@ -320,17 +336,25 @@ impl View {
         } else {
             names.retain(|stream| self.access.reads(name, stream.tags()));
             if names.is_empty() && !self.access.manages(name) {
-                return Ok(None);
+                return Ok((None, true));
             }
             let tags = names.iter().flat_map(|n| n.tags());
             tags.map(|(key, _)| key.clone()).collect()
         };
-        let fields = info.fields.into_iter().map(|f| (f.name, f.field_type));
+        let told = match self.access.all() {
+            true => None,
+            false => self.access.fields(&self.snapshot, name)?,
+        };
+        let count = info.fields.len();
+        let fields: Vec<_> = info
+            .fields
+            .into_iter()
+            .filter(|f| told.as_ref().is_none_or(|told| told.contains(&f.name)))
+            .map(|f| (f.name, f.field_type))
+            .collect();
+        let is_whole = fields.len() == count;
         let streams = Streams::new(names, keys)?;
-        Ok(Some(Arc::new(TableView::new(
-            name,
-            fields.collect(),
-            streams,
-        ))))
+        let table = TableView::new(name, fields, streams);
+        Ok((Some(Arc::new(table)), is_whole))
     }
 }

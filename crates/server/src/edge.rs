@@ -1,6 +1,7 @@
 //! What happens to every request before and after its route.
 //!
-//! In this order: a request id; the name it came under, where no token is needed; its token, and whether that suffices for the
+//! In this order: a request id; that it names one host; the name it came under, where no token is
+//! needed; its token, and whether that suffices for the
 //! route; a permit, of which there are as many as requests may be worked on; the handler, within a time limit. Then headers
 //! on the answer, a line in the log if wanted, and metrics.
 //!
@@ -9,7 +10,7 @@
 //! Failure: a handler that panics is answered 500 and logged; the server goes on.
 
 use crate::access::Access;
-use crate::access::host::Stranger;
+use crate::access::host::{Stranger, is_named_once};
 use crate::access::rules::Action;
 use crate::access::token::carried;
 use crate::access::tokens::Denied;
@@ -137,6 +138,14 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
 async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     let app = &gate.app;
     let needs = gate.endpoint.as_ref().map_or(Needs::Nothing, |e| e.0.needs);
+    if !is_named_once(request.version(), request.headers()) {
+        return ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "E_HOST",
+            "expected one header `Host`, with a name and perhaps a port, as HTTP/1.1 asks for",
+        )
+        .into_response();
+    }
     if app.guard.is_open()
         && let Err(stranger) = app.names.admit(request.uri(), request.headers())
     {

@@ -97,16 +97,14 @@ pub(crate) fn found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiErr
     }
 }
 
-/// The type of a channel's field; `None` when stream or field are not there or may not be seen.
+/// The type of a channel's field; `None` when stream or field are not there, or the asker is not
+/// told of them.
 pub(crate) fn channel_type(
     snapshot: &Snapshot,
     access: &Access,
     channel: &Channel,
 ) -> Result<Option<FieldType>, ApiError> {
-    if !access.may_read_stream(&channel.stream) {
-        return Ok(None);
-    }
-    found(snapshot.field_type(&channel.stream, &channel.field))
+    Ok(access.field_type(snapshot, &channel.stream, &channel.field)?)
 }
 
 /// When a read gives up.

@@ -1,7 +1,8 @@
 //! Formatted tiles, kept as long as what they show stays the same.
 //!
 //! Invariants: at most so many bytes; an answer is given only when every version in it is that of the data now, and only to who
-//! may read every stream in it. Nothing is ever kept that depends on who asked.
+//! may read every stream in it. An answer for who may read some streams only is given to the same
+//! token only: whether a field is told of depends on what else its rules let one read.
 //! Concurrency: looking something up waits for nothing that could wait for I/O.
 
 use crate::access::Access;
@@ -71,9 +72,18 @@ impl TileCache {
         }
     }
 
-    /// The answer to this request, if it is here and still true, and may be seen.
-    pub(crate) fn get(&self, db: &Database, access: &Access, uri: &Uri) -> Option<Arc<Kept>> {
-        let kept = self.answers.get(uri.path_and_query()?.as_str())?;
+    /// Under what the answer to a request is kept.
+    pub(crate) fn key(access: &Access, uri: &Uri) -> Option<String> {
+        let path = uri.path_and_query()?.as_str();
+        let asker = access.kept_for();
+        // No path has a line feed.
+        (path.len() <= KEY_BYTES_MAX).then(|| [asker.as_str(), path].join("\n"))
+    }
+
+    /// The answer kept under a key of [`TileCache::key`], if it is here and still true, and may be
+    /// seen.
+    pub(crate) fn get(&self, db: &Database, access: &Access, key: &str) -> Option<Arc<Kept>> {
+        let kept = self.answers.get(key)?;
         let is_true = kept.shown.iter().all(|shown| {
             shown.version.is_some()
                 && access.may_read_stream(&shown.stream)
@@ -84,7 +94,7 @@ impl TileCache {
 
     /// Keeps an answer, if its versions can tell for how long.
     pub(crate) fn put(&self, key: &str, kept: &Arc<Kept>) {
-        if kept.etag.is_some() && key.len() <= KEY_BYTES_MAX {
+        if kept.etag.is_some() {
             self.answers.insert(key.into(), Arc::clone(kept));
         }
     }

@@ -43,7 +43,7 @@ class Refused(NamedTuple):
     #: Its place in what was written, from 0.
     row: int
     #: A stable code: ``E_TYPE``, ``E_TIME_ENDED``, ``E_TIME_FUTURE``, ``E_LIMIT_STRING``, ``E_LIMIT_FIELDS``,
-    #: ``E_LIMIT_TABLES``, ``E_LIMIT_STREAMS``, ``E_NAME``.
+    #: ``E_LIMIT_TABLES``, ``E_LIMIT_STREAMS``, ``E_NAME``, ``E_UNREADABLE``.
     code: str
     #: What was expected, what was found, what to do.
     message: str

@@ -3,16 +3,19 @@
 use super::check::print_report;
 use crate::failure::Failure;
 use crate::grid::{bytes, grouped};
+use crate::output::print;
 use crate::progress::spinner;
 use crate::store::DbArgs;
 use clap::Args;
+use headwater::BackupOptions;
 use std::path::PathBuf;
 
 /// Back a database up into a folder, also beside a process that has it open
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Into a folder that holds an older backup of the same database, only what is new is copied; the older one counts until the
-new one is whole.")]
+new one is whole. Of what is there already an eighth is compared with its checksums each time, with --verify all of it; what
+has decayed is copied anew. Exit code 1 when the database, or with --verify the backup, is damaged; damage is told on stdout.")]
 pub(crate) struct Backup {
     #[command(flatten)]
     db: DbArgs,
@@ -21,7 +24,7 @@ pub(crate) struct Backup {
     #[arg(value_name = "BACKUP")]
     to: PathBuf,
 
-    /// Read the backup again and check all of it
+    /// Compare the checksums of all that is there already, and check all of the backup afterwards
     #[arg(long)]
     verify: bool,
 }
@@ -29,7 +32,10 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let working = spinner("backing up");
-        let taken = headwater::backup(&self.db.options(), &self.to);
+        let how = BackupOptions {
+            verify: self.verify,
+        };
+        let taken = headwater::backup_with(&self.db.options(), &self.to, &how);
         working.finish_and_clear();
         let report = taken?;
         eprintln!(
@@ -39,12 +45,36 @@ impl Backup {
             bytes(report.bytes),
             bytes(report.bytes_copied)
         );
+        if report.files_mended > 0 {
+            eprintln!(
+                "{} of {} files looked at had decayed in the backup and were copied anew",
+                grouped(report.files_mended),
+                grouped(report.files_verified)
+            );
+        }
+        for damage in &report.damages {
+            print(&format!("damaged in the database: {damage}\n"))?;
+        }
+        if !report.damages.is_empty() {
+            eprintln!(
+                "headwater: {} damaged files of the database are in the backup as an older backup has them, or as they are: run \
+                 `headwater check`, then `headwater repair`",
+                grouped(report.damages.len() as u64)
+            );
+        }
         if !self.verify {
-            return Ok(());
+            return match report.damages.is_empty() {
+                true => Ok(()),
+                false => Err(Failure::Reported),
+            };
         }
         let working = spinner("checking");
         let checked = headwater::verify_backup(&self.to);
         working.finish_and_clear();
-        print_report(&checked?)
+        print_report(&checked?)?;
+        match report.damages.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Reported),
+        }
     }
 }

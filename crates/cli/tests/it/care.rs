@@ -111,3 +111,73 @@ fn a_damaged_database_is_repaired_when_told_so() {
     let said = ok(&run("repair", &bench.db(), &["--yes".as_ref()]));
     assert!(said.starts_with("sound: "), "{said}");
 }
+
+#[test]
+fn a_database_with_a_damaged_segment_is_read_told_of_backed_up_and_repaired() {
+    let bench = Bench::new();
+    let rows: String = (0..20_000).map(line).collect();
+    bench.import_lines(&rows).ok();
+    let backup = bench.path("backup");
+    ok(&run("backup", &bench.db(), &[backup.as_os_str()]));
+    let segment = std::fs::read_dir(bench.db().join("segment")).unwrap();
+    let segment = segment.map(|e| e.unwrap().path()).max().unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = ok(&run("stat", &bench.db(), &[]));
+    assert!(
+        said.contains("unreadable") && said.contains("headwater repair"),
+        "{said}"
+    );
+    let said = ok(&run(
+        "stat",
+        &bench.db(),
+        &["--format".as_ref(), "json".as_ref()],
+    ));
+    assert!(said.contains("\"partitions_unreadable\": 1"), "{said}");
+    let checked = run("check", &bench.db(), &[]);
+    assert_eq!(checked.status.code(), Some(1));
+    let name = segment.to_str().unwrap();
+    assert!(text(&checked.stdout).contains(name), "{checked:?}");
+    // Nothing has been changed, so nothing says that it was.
+    assert!(!text(&checked.stderr).contains("quarantine"), "{checked:?}");
+    // The good copy stays, and the damage is told.
+    for verify in [
+        &[backup.as_os_str()][..],
+        &[backup.as_os_str(), "--verify".as_ref()],
+    ] {
+        let taken = run("backup", &bench.db(), verify);
+        assert_eq!(taken.status.code(), Some(1), "{taken:?}");
+        let said = text(&taken.stdout);
+        assert!(
+            said.contains("damaged in the database: ") && said.contains(name),
+            "{said}"
+        );
+    }
+    let restored = bench.path("restored");
+    let said = ok(&run("restore", &restored, &[backup.as_os_str()]));
+    assert!(said.starts_with("sound"), "{said}");
+    check(&restored, 0);
+    let said = ok(&run("repair", &bench.db(), &["--yes".as_ref()]));
+    assert!(!said.contains("lost: "), "{said}");
+    check(&bench.db(), 0);
+    for db in [&restored, &bench.db()] {
+        let db = open(db);
+        assert_eq!(rows_without_holes(&db, 0), 20_000);
+        db.close().unwrap();
+    }
+    // What decays in the backup is put right.
+    let copy = std::fs::read_dir(backup.join("segment")).unwrap();
+    let copy = copy.map(|e| e.unwrap().path()).max().unwrap();
+    let mut bytes = std::fs::read(&copy).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&copy, &bytes).unwrap();
+    let taken = run(
+        "backup",
+        &bench.db(),
+        &[backup.as_os_str(), "--verify".as_ref()],
+    );
+    ok(&taken);
+}

@@ -11,7 +11,7 @@ mod reserve;
 
 #[cfg(fuzzing)]
 pub(crate) use backup::fuzz_manifest;
-pub use backup::{BackupReport, backup, restore, verify_backup};
+pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub(crate) use guard::{Guard, GuardedFiles};
 pub use reader::Reader;
 pub(crate) use reader::open_core;

@@ -213,7 +213,9 @@ impl Core {
             let mut state = shard.state.lock();
             let expired = state.partitions.of(table.id).iter().any(|p| {
                 let end = p.record.expires_last;
-                end.is_some_and(|end| end <= now) && !state.busy.contains(&p.id())
+                end.is_some_and(|end| end <= now)
+                    && !state.busy.contains(&p.id())
+                    && p.unreadable.is_none()
             });
             state.ending |= expired;
             found |= expired;
@@ -267,7 +269,8 @@ impl Core {
                 let record = &partition.record;
                 let last = record.span().last.as_nanos();
                 let idle = !state.busy.contains(&partition.id())
-                    && !uncompactable.contains(&partition.id());
+                    && !uncompactable.contains(&partition.id())
+                    && partition.unreadable.is_none();
                 if last >= horizon || record.events == 0 || !idle {
                     continue;
                 }

@@ -4,6 +4,7 @@ use super::snapshot::Snapshot;
 use super::view::StreamView;
 use crate::catalog::{Table, decode_stream_key, push_tags_text, stream_key};
 use crate::core::Core;
+use crate::error::Damage;
 use crate::{Error, Result};
 use headwater_codec::{
     ClosedRange, DecodeError, FieldType, StreamName, Timestamp, push_stream_text,
@@ -207,6 +208,8 @@ impl Snapshot {
 pub struct PartitionInfo {
     /// The table.
     pub table: String,
+    /// Its file.
+    pub file: std::path::PathBuf,
     /// The span it owns.
     pub range: ClosedRange,
     /// Its length, what nothing refers to any more included.
@@ -217,6 +220,8 @@ pub struct PartitionInfo {
     pub late_runs: u64,
     /// The rows have gone and left their aggregates.
     pub is_aged: bool,
+    /// Why nothing of it can be read; `None` = no such damage is known.
+    pub unreadable: Option<Damage>,
 }
 
 pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
@@ -231,11 +236,16 @@ pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
             };
             out.push(PartitionInfo {
                 table: table.name.clone(),
+                file: partition.file.path().to_owned(),
                 range: record.span(),
                 bytes: record.committed_bytes,
                 events: record.events,
                 late_runs: record.late_runs,
                 is_aged: record.aged,
+                unreadable: partition
+                    .unreadable
+                    .as_ref()
+                    .and_then(|e| e.damaged().cloned()),
             });
         }
     }

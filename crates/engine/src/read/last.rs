@@ -65,9 +65,15 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
         return last_of_expiring(view, &fields);
     }
     let mut stored = vec![Best::default(); fields.len()];
+    let memory = newest_in_memory(view, &fields);
     let partitions = view.partitions_in(&ClosedRange::ALL);
     for partition in partitions.iter().rev() {
-        if stored.iter().all(|b| b.0.is_some()) {
+        let last = partition.record.span().last.as_nanos();
+        let is_known = |(stored, memory): (&Best, &Best)| {
+            let newer = memory.0.as_ref().is_some_and(|(time, _)| *time > last);
+            newer || stored.0.is_some()
+        };
+        if stored.iter().zip(&memory).all(is_known) {
             break;
         }
         let Some(state) = view.state(partition)? else {
@@ -82,7 +88,6 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
             }
         }
     }
-    let memory = newest_in_memory(view, &fields);
     let mut out = Vec::new();
     for ((field, stored), memory) in view.table.fields.iter().zip(stored).zip(memory) {
         let mut best = stored;

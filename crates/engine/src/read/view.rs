@@ -60,8 +60,13 @@ impl StreamView {
 
     /// Partitions that may hold something in a range, by time.
     pub(crate) fn partitions_in(&self, range: &ClosedRange) -> Vec<Arc<Partition>> {
+        // Of what has been deleted, or lies before the cut, nobody has to read anything.
+        let is_gone = |p: &Partition| {
+            p.unreadable.is_some() && self.hidden(p).swallows(&p.record.span().intersect(range))
+        };
         self.partitions
             .overlapping(self.table.id, range)
+            .filter(|p| !is_gone(p))
             .cloned()
             .collect()
     }

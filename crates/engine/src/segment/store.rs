@@ -1,7 +1,8 @@
 //! Reading segments: open files, states, pages, leaves and blocks, each through a bounded cache.
 //!
 //! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never change and every key names
-//! file and offset. A leaf or block whose bytes are damaged is remembered and reported once in the log.
+//! file and offset. A leaf or block whose bytes are damaged is remembered and reported once in the
+//! log. Of a partition that is known to be unreadable nothing is read.
 //! Concurrency: caches are shared; I/O holds no lock.
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
 
@@ -39,9 +40,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Partition {
     pub(crate) record: PartitionRecord,
     pub(crate) file: Arc<SegmentFile>,
+    /// Why nothing of it can be read: its file is missing or cut short, or its header or a footer
+    /// is damaged.
+    pub(crate) unreadable: Option<Error>,
 }
 
 impl Partition {
+    /// A partition whose file is in order, as far as is known.
+    pub(crate) fn new(record: PartitionRecord, file: Arc<SegmentFile>) -> Partition {
+        Partition {
+            record,
+            file,
+            unreadable: None,
+        }
+    }
+
     pub(crate) fn id(&self) -> SegmentId {
         self.file.id
     }
@@ -237,6 +250,12 @@ impl Store {
                         path.display()
                     ),
                 ),
+                std::io::ErrorKind::NotFound => Error::damage(crate::error::Damage {
+                    file: path.clone(),
+                    offset: 0,
+                    expected: "the file of a partition".into(),
+                    found: "no file".into(),
+                }),
                 _ => Error::io("open", &path, error),
             })
     }
@@ -251,6 +270,11 @@ impl Store {
         };
         let len = file.len().map_err(|e| Error::io("read", &path, e))?;
         Ok(Some(len))
+    }
+
+    /// The file of a segment: held open, or opened for the time it is held.
+    pub(crate) fn held(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        self.open_file(id)
     }
 
     fn open_file(&self, id: SegmentId) -> Result<Arc<dyn File>> {
@@ -353,6 +377,9 @@ impl Store {
     /// The state of a partition.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Arc<SegmentState>> {
         let (id, record) = (partition.id(), &partition.record);
+        if let Some(error) = &partition.unreadable {
+            return Err(error.clone());
+        }
         if let Some(state) = self.states.get((id, 0), record.footer_offset) {
             return Ok(state);
         }
@@ -433,7 +460,7 @@ impl Store {
     fn note_damage(&self, place: Place, error: &Error) {
         if self.damaged.lock().insert(place) {
             self.counters.damaged.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(%error, "damaged part quarantined: everything else stays readable");
+            tracing::error!(%error, "a part is damaged: reads that need it fail, everything else stays readable");
         }
     }
 }

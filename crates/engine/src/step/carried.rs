@@ -7,17 +7,18 @@
 
 use super::compact::{Purpose, Rewriting};
 use super::cutter::{Destination, LeafCutter};
-use super::stream_op::OpOutput;
-use crate::Result;
+use super::stream_op::{OpContext, OpOutput, write_late_run};
 use crate::catalog::Table;
 use crate::core::Core;
+use crate::ids::{SegmentId, StreamId};
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{Buckets, PyramidWriter, add_rows, from_block};
-use crate::segment::{Partition, SegmentState, StreamDelta, StreamState};
+use crate::segment::{Partition, SegmentState, Store, StreamDelta, StreamState};
+use crate::{ErrorKind, Result};
 use headwater_codec::{ClosedRange, Level, Rows};
 
 /// The base buckets of rows that have gone; none where the rows are there.
-fn gone(core: &Core, table: &Table, old: &Partition, state: &StreamState) -> Result<Buckets> {
+fn gone(store: &Store, table: &Table, segment: SegmentId, state: &StreamState) -> Result<Buckets> {
     let Some(base) = state.base.filter(|b| *b != Level::MAX) else {
         return Ok(Buckets::new());
     };
@@ -26,7 +27,7 @@ fn gone(core: &Core, table: &Table, old: &Partition, state: &StreamState) -> Res
     }
     let mut buckets = Buckets::new();
     for entry in state.blocks_of(base) {
-        let block = core.store.block(old.id(), entry)?;
+        let block = store.block(segment, entry)?;
         buckets.extend(from_block(&block, table));
     }
     if state.is_aged() {
@@ -36,8 +37,8 @@ fn gone(core: &Core, table: &Table, old: &Partition, state: &StreamState) -> Res
     if counted <= state.main_rows() {
         return Ok(Buckets::new());
     }
-    let main = vec![Source::leaves(old.id(), state.main.iter().copied())];
-    let mut merge = Merge::new(&core.store, table, ClosedRange::ALL, None, main);
+    let main = vec![Source::leaves(segment, state.main.iter().copied())];
+    let mut merge = Merge::new(store, table, ClosedRange::ALL, None, main);
     let mut stored = Buckets::new();
     while let Some(rows) = merge.next_rows()? {
         add_rows(&mut stored, base, &rows);
@@ -91,7 +92,7 @@ pub(super) fn is_wider_than(
     for number in state.pages() {
         for (_, stream) in core.store.page(state, number)?.iter() {
             let wide = stream.base.is_some_and(|b| b > level && b != Level::MAX);
-            if wide && !gone(core, table, old, &stream)?.is_empty() {
+            if wide && !gone(&core.store, table, old.id(), &stream)?.is_empty() {
                 return Ok(true);
             }
         }
@@ -99,10 +100,43 @@ pub(super) fn is_wider_than(
     Ok(false)
 }
 
+/// The buckets of rows that have gone, where an earlier version stored rows among them; `None` elsewhere, and where damage hides
+/// it.
+pub(super) fn mixed(context: &OpContext<'_>, state: &StreamState) -> Result<Option<Buckets>> {
+    match gone(context.store, context.table, context.segment, state) {
+        Ok(buckets) => Ok(Some(buckets).filter(|b| !b.is_empty())),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets a stream's rows and the buckets of those that have gone apart, and stores more rows: all rows are in late runs from then on.
+pub(super) fn set_apart(
+    context: &OpContext<'_>,
+    out: &mut OpOutput<'_>,
+    (stream, state): (StreamId, &StreamState),
+    rows: &Rows,
+    buckets: Buckets,
+    delta: &mut StreamDelta,
+) -> Result<()> {
+    let leaves = state.main.iter();
+    delta.removed = leaves.map(|l| (l.offset, l.row_start)).collect();
+    delta.last_row = Some(Box::default());
+    delta.clear_late = true;
+    delta.late_runs.push(state.main.clone());
+    delta.late_runs.extend(state.late.iter().cloned());
+    write_late_run(context, out, stream, rows, delta)?;
+    delta.removed_blocks = state.blocks.iter().map(|b| b.offset).collect();
+    delta.stale = Some(Vec::new());
+    let mut pyramid = PyramidWriter::new(state.base.unwrap_or(context.top), context.top);
+    pyramid.push_buckets(buckets, out.group, delta)?;
+    pyramid.finish(out.group, delta)
+}
+
 impl Rewriting<'_> {
     /// The buckets in the range whose rows have gone; `None` where there are none.
     pub(super) fn carried(&self, state: &StreamState) -> Result<Option<Buckets>> {
-        let mut buckets = gone(self.core, self.table, self.old, state)?;
+        let mut buckets = gone(&self.core.store, self.table, self.old.id(), state)?;
         if let Some(base) = state.base {
             buckets.retain(|n, _| self.range.contains(base.bucket_span(*n).first));
         }

@@ -34,16 +34,16 @@ impl Core {
 
     /// The counters as of a step: events still in memory are counted again when the log is replayed.
     fn saved_counters(&self, written: &[Written]) -> Vec<(String, u64)> {
-        let in_memory: usize = self
+        let in_log_only: usize = self
             .shards
             .iter()
             .map(|s| {
                 let state = s.state.lock();
-                state.flank_events + state.late_events
+                state.flank_events + state.late_events + state.parked.events as usize
             })
             .sum();
         let stored: usize = written.iter().map(|w| w.rows).sum();
-        let waiting = in_memory.saturating_sub(stored) as u64;
+        let waiting = in_log_only.saturating_sub(stored) as u64;
         let mut saved = self.counters.snapshot();
         if let Some((_, accepted)) = saved.first_mut() {
             *accepted = accepted.saturating_sub(waiting);

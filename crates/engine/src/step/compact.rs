@@ -132,7 +132,8 @@ fn rewrite_partition(
             state.partitions.all().find(|p| p.id() == id).cloned()
         };
         // Of what is empty a sweep takes care: there is nothing to rewrite.
-        let Some(partition) = found.filter(|p| !p.record.is_empty()) else {
+        let is_whole = |p: &Arc<Partition>| p.unreadable.is_none() && !p.record.is_empty();
+        let Some(partition) = found.filter(is_whole) else {
             return Ok(false);
         };
         let life = core.catalog.table(partition.record.table).map(|t| t.life);
@@ -147,6 +148,12 @@ fn rewrite_partition(
     };
     let result = rewrite(core, index, &partition, purpose);
     shard.state.lock().busy.remove(&id);
+    if let Err(error) = &result
+        && core.store.state(&partition).is_err()
+    {
+        let _step = shard.stepping.lock();
+        core.set_aside(shard, error);
+    }
     result.map(|()| true)
 }
 
@@ -462,10 +469,7 @@ impl Job<'_> {
         };
         core.counters
             .bytes(0, group.bytes.leaf, group.bytes.index, 0);
-        let partition = Arc::new(Partition {
-            record,
-            file: guard.keep(),
-        });
+        let partition = Arc::new(Partition::new(record, guard.keep()));
         Ok(Written {
             partition,
             state: Arc::new(next),

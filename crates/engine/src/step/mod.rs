@@ -8,7 +8,9 @@
 //! and while the result is published.
 //! Failure: before the transaction nothing has changed, and new files are removed again: a full disk aborts the step and is
 //! reported by the writer that waits for memory; any other failure latches the database. A transaction that failed may be on
-//! the medium all the same: the database latches, and every file stays until the next opening knows.
+//! the medium all the same: the database latches, and every file stays until the next opening
+//! knows. A partition whose header or footers turn out to be damaged is set aside
+//! ([`crate::unreadable`]), and the step begins anew without it.
 
 mod carried;
 mod commit;
@@ -104,6 +106,10 @@ pub(crate) fn run_step(
     })();
     if let Err(error) = result {
         discard(&written);
+        if core.set_aside(shard, &error) {
+            // Without that partition there may be something to do.
+            return Ok(true);
+        }
         if error.kind() != crate::ErrorKind::Full {
             core.log.latch(error.clone());
         }

@@ -1,7 +1,7 @@
 //! Divides what a step took over partitions, and chooses spans for times that no partition owns.
 //!
 //! Invariants: a step touches at most [`PARTITIONS_MAX`] partitions; what falls into others, or into one that is being
-//! rewritten, stays in memory.
+//! rewritten or cannot be read, stays in memory.
 
 use super::take::Taken;
 use crate::Result;
@@ -77,7 +77,8 @@ pub(super) fn place(
                     })
                 })
                 .collect();
-            let is_busy = matches!(&place, Place::Existing(p) if busy.contains(&p.id()));
+            let is_busy = matches!(&place, Place::Existing(p)
+                if busy.contains(&p.id()) || p.unreadable.is_some());
             if !parts.is_empty() && !is_busy {
                 works.push(Work {
                     place,

@@ -5,6 +5,7 @@
 //! its late events become a further run or fold all of them.
 //! Failure: a damaged leaf in the way of a merge is left where it is; the events become a late run instead.
 
+use super::carried;
 use super::cutter::{Destination, LeafCutter, SharedLeaves};
 use crate::catalog::Table;
 use crate::counters::{Cause, Counters};
@@ -94,6 +95,11 @@ pub(crate) fn store_rows(
         Some(rows.slice(late_count..rows.len()))
     };
     let append = append.as_ref().unwrap_or(rows);
+    if !late.is_empty()
+        && let Some(buckets) = carried::mixed(context, state)?
+    {
+        return carried::set_apart(context, out, (stream, state), rows, buckets, delta);
+    }
     let (units, cause) = match plan_late(context, state, &late, !append.is_empty()) {
         LatePlan::Nothing => return append_only(context, out, stream, state, append, delta),
         LatePlan::Run => {
@@ -280,7 +286,7 @@ fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> 
     out
 }
 
-fn write_late_run(
+pub(super) fn write_late_run(
     context: &OpContext<'_>,
     out: &mut OpOutput<'_>,
     stream: StreamId,

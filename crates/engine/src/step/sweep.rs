@@ -5,6 +5,7 @@
 //! a tombstone leaves the shard once nothing of it is left to do.
 //! A partition all of whose events are gone is removed. Its covers go with it: an event that the log still holds comes back
 //! at replay only to be removed again by the delete or the cut, which stands behind it in the log.
+//! A partition of which nothing can be read is left as it is, and the deletes that concern it stay.
 
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::SharedLeaves;
@@ -46,13 +47,16 @@ pub(super) fn sweep_up_to(
 ) -> Result<bool> {
     {
         let state = shard.state.lock();
-        if !state.ending && state.tombstones.is_empty() {
+        if !state.has_ended() {
             return Ok(false);
         }
     }
     let mut progress = false;
     loop {
-        let plan = Plan::make(core, shard, sequence)?;
+        let plan = match Plan::make(core, shard, sequence) {
+            Err(error) if core.set_aside(shard, &error) => continue,
+            other => other?,
+        };
         if plan.gone.is_empty() && plan.touched.is_empty() {
             let freed = clear_memory(core, shard, sequence);
             core.bound_pins()?;
@@ -60,6 +64,9 @@ pub(super) fn sweep_up_to(
         }
         let result = carry_out(core, index, shard, scratch, sequence, plan);
         if let Err(error) = result {
+            if core.set_aside(shard, &error) {
+                continue;
+            }
             if error.kind() != ErrorKind::Full {
                 core.log.latch(error.clone());
             }
@@ -86,9 +93,10 @@ struct Plan {
 
 impl Plan {
     fn make(core: &Core, shard: &Shard, sequence: Sequence) -> Result<Plan> {
-        let (tombstones, partitions, busy) = {
+        let (swept, tombstones, partitions, busy) = {
             let state = shard.state.lock();
             (
+                state.swept,
                 Arc::clone(&state.tombstones),
                 Arc::clone(&state.partitions),
                 state.busy.clone(),
@@ -98,7 +106,8 @@ impl Plan {
         let replayed_from = core.log.sequence_before(core.commit.lock().log_generation);
         let now = core.clock_guard.look(&*core.env.clock);
         let mut plan = Plan::default();
-        for partition in partitions.all().filter(|p| !busy.contains(&p.id())) {
+        let waits = |p: &Partition| busy.contains(&p.id()) || p.unreadable.is_some();
+        for partition in partitions.all().filter(|p| !waits(p)) {
             if plan.gone.len() + plan.touched.len() >= PARTITIONS_MAX {
                 break;
             }
@@ -122,6 +131,7 @@ impl Plan {
                 .iter()
                 .filter(|t| {
                     t.sequence <= sequence
+                        && t.sequence > swept
                         && t.sequence > record.sequence
                         && t.table == record.table
                         && t.range.overlaps(&record.span())
@@ -265,8 +275,8 @@ fn write(
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     Ok(Written {
-        partition: Arc::new(Partition {
-            record: PartitionRecord {
+        partition: Arc::new(Partition::new(
+            PartitionRecord {
                 groups: old.record.groups + 1,
                 ..record(
                     &header,
@@ -277,7 +287,7 @@ fn write(
                 )
             },
             file,
-        }),
+        )),
         state: Arc::new(next),
         pages,
         group,
@@ -322,20 +332,24 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
         });
         changed |= removed;
     }
-    // A delete that a partition being rewritten still waits for stays.
-    let waits = |t: &Tombstone| {
+    // A delete stays that a partition still waits for: one that is being rewritten, or that cannot
+    // be read.
+    let has_waiting = |t: &Tombstone, is_waiting: &dyn Fn(&Partition) -> bool| {
         state.partitions.of(t.table).iter().any(|p| {
-            state.busy.contains(&p.id())
-                && p.record.sequence < t.sequence
-                && t.range.overlaps(&p.record.span())
+            is_waiting(p) && p.record.sequence < t.sequence && t.range.overlaps(&p.record.span())
         })
     };
+    let is_busy = |p: &Partition| state.busy.contains(&p.id());
+    let waits = |t: &Tombstone| has_waiting(t, &|p| is_busy(p) || p.unreadable.is_some());
     let left: Vec<Tombstone> = state
         .tombstones
         .iter()
         .filter(|t| t.sequence > sequence || waits(t))
         .cloned()
         .collect();
+    if !due.iter().any(|t| has_waiting(t, &is_busy)) {
+        state.swept = state.swept.max(sequence);
+    }
     if left.len() < state.tombstones.len() {
         changed = true;
         state.tombstones = Arc::new(left);
@@ -344,7 +358,9 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
         state.version = version;
     }
     // Empty partitions wait until the log has gone past them.
-    let some_empty = state.partitions.all().any(|p| p.record.is_empty());
+    let mut all = state.partitions.all();
+    let some_empty = all.any(|p| p.record.is_empty() && p.unreadable.is_none());
+    drop(all);
     state.ending = some_empty;
     let change = state.bytes as isize - before as isize;
     let alone = open.is_empty();

@@ -9,6 +9,7 @@ use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId, TableId};
 use crate::late::FlushRule;
+use crate::life::holds;
 use crate::memory::{Chunk, sorted_rows};
 use crate::policy::InForce;
 use crate::shard::Shard;
@@ -50,7 +51,7 @@ pub(super) fn take(
         late_rows: usize,
         first_sequence: Sequence,
     }
-    let (mut candidates, shard_bytes) = {
+    let (mut candidates, shard_bytes, partitions) = {
         let state = shard.state.lock();
         let candidates: Vec<Candidate> = state
             .active()
@@ -68,7 +69,7 @@ pub(super) fn take(
             })
             .filter(|c| c.first_sequence <= sequence)
             .collect();
-        (candidates, state.bytes)
+        (candidates, state.bytes, Arc::clone(&state.partitions))
     };
     let exact = matches!(core.options.flush_rule, FlushRule::LabExact { .. });
     let retain = in_force.candidate.policy.retain_events as usize;
@@ -141,7 +142,10 @@ pub(super) fn take(
                 sequence,
                 &table,
             );
-            if rows.is_empty() {
+            // What belongs into partitions that cannot be read would keep a step from storing
+            // anything else.
+            let blocked = partitions.unreadable_spans(candidate.table);
+            if rows.times.iter().all(|time| holds(&blocked, *time)) {
                 continue;
             }
             *done = true;

@@ -158,8 +158,8 @@ pub(super) fn write_group(
     for (stream, _, _, watermark) in &mut streams {
         *watermark = pages.stream(&next, *stream).and_then(|s| s.watermark());
     }
-    let partition = Arc::new(Partition {
-        record: PartitionRecord {
+    let partition = Arc::new(Partition::new(
+        PartitionRecord {
             groups: old.as_ref().map_or(0, |p| p.record.groups) + 1,
             ..record(
                 &header,
@@ -169,8 +169,8 @@ pub(super) fn write_group(
                 expiry(old.as_deref().map(|p| &p.record), &group),
             )
         },
-        file: guard.keep(),
-    });
+        guard.keep(),
+    ));
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     core.counters.absorb(&counts);

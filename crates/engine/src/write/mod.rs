@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::life::{add_expiry, holds, owner_of};
 use crate::log::RecordKind;
+use crate::unreadable::held_max;
 use crate::{Error, ErrorKind, Result};
 use accept::{Checked, check_entry};
 use headwater_codec::light::encode_rows;
@@ -55,6 +56,9 @@ pub const REFUSED_TABLES: &str = "E_LIMIT_TABLES";
 pub const REFUSED_STREAMS: &str = "E_LIMIT_STREAMS";
 /// A name of a table, tag or field is not allowed.
 pub const REFUSED_NAME: &str = "E_NAME";
+/// The partition of this time is damaged, and the log keeps as much for it as it may: repair the
+/// database.
+pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
 
 /// What a batch became.
 pub(crate) struct Submitted {
@@ -265,7 +269,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
             mut table,
             name,
             mut rows,
-            kept,
+            mut kept,
         }) = checked
         else {
             continue;
@@ -278,6 +282,11 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
             add_expiry(&mut rows, at.as_nanos());
         }
         stream_key(table.id, name.tags(), &mut key);
+        let place = (core.shard_of(&key), table.id);
+        core.refuse_unreadable(place, entry, &mut rows, &mut kept, refused)?;
+        if rows.is_empty() {
+            continue;
+        }
         match core.catalog.find_stream(&core.meta, &key)? {
             Some(stream) => {
                 let stretches = match table.life.aging_went_back() {
@@ -437,6 +446,7 @@ fn by_shard(core: &Core, prepared: Vec<Prepared>) -> Result<Vec<Vec<Prepared>>> 
 /// Puts the events of a record into memory. Cannot fail: the record has its number.
 fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<Prepared>>) {
     let mut change = 0;
+    let held_max = held_max(&core.options, core.shards.len());
     for (shard, list) in core
         .shards
         .iter()
@@ -447,8 +457,13 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<Prepared>>) {
         let separate = state.separates();
         for one in list {
             state.analyzer.observe(one.stream.0, &one.rows.times);
+            let admitted = state.admit(one.table, one.rows, sequence, held_max);
+            state.count_parked(&admitted);
+            if admitted.rows.is_empty() {
+                continue;
+            }
             let (_, bytes) = state.with_stream(one.stream, one.table, |m| {
-                m.insert(one.rows, sequence, separate)
+                m.insert(admitted.rows, sequence, separate)
             });
             change += bytes;
         }

@@ -144,7 +144,7 @@ impl Core {
     }
 }
 
-/// The newest time of a stream in main runs.
+/// The newest time of a stream in main runs, as far as they can be read.
 pub(crate) fn stored_watermark(
     store: &crate::segment::Store,
     partitions: &crate::partitions::PartitionSet,
@@ -152,8 +152,13 @@ pub(crate) fn stored_watermark(
     table: TableId,
 ) -> Result<Option<i64>> {
     for partition in partitions.of(table).iter().rev() {
-        let segment = store.state(partition)?;
-        let held = store.stream(&segment, stream)?;
+        let segment = store.state(partition);
+        let held = match segment.and_then(|segment| store.stream(&segment, stream)) {
+            // What cannot be read takes no events before it has been repaired; then the watermark
+            // is looked up anew.
+            Err(error) if error.kind() == ErrorKind::Corrupt => continue,
+            held => held?,
+        };
         if let Some(watermark) = held.and_then(|s| s.watermark()) {
             return Ok(Some(watermark));
         }

@@ -2,7 +2,7 @@
 //!
 //! `tests/compat/NAME.zst` has the files of a database as a process left it that was killed, with events in the log that no segment
 //! has; `NAME.txt` what it held. With `HEADWATER_WRITE_COMPAT=NAME` in the environment the present version writes a new pair; a
-//! pair that is there is never written again.
+//! pair that is there is never written again. `tests/compat/aged` holds a database with a defect of its time: `life/older.rs`.
 
 use crate::support::{self, Run, collect, small_options, workload};
 use headwater_codec::{Batch, ClosedRange, Level, StreamName, Timestamp};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const DIRS: [&str; 3] = ["/db", "/db/log", "/db/segment"];
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat")
 }
 
@@ -41,7 +41,7 @@ fn pack(files: &dyn Files) -> Vec<u8> {
     out
 }
 
-fn unpack(mut archive: &[u8]) -> Arc<dyn Files> {
+pub(crate) fn unpack(mut archive: &[u8]) -> Arc<dyn Files> {
     let files = MemoryFiles::new();
     for dir in DIRS {
         files.create_dir_all(Path::new(dir)).unwrap();

@@ -3,6 +3,7 @@
 mod clock;
 mod crash;
 mod ended;
+mod older;
 
 use crate::support::{START, small_options};
 use headwater_codec::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};

@@ -103,7 +103,7 @@ impl Groups {
 
 /// The plan's node.
 #[derive(Debug)]
-pub(super) struct PyramidExec {
+pub(crate) struct PyramidExec {
     grouped: Arc<Grouped>,
     projection: Vec<usize>,
     range: ClosedRange,

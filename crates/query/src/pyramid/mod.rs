@@ -13,4 +13,5 @@ mod finish;
 mod plan;
 mod rule;
 
+pub(crate) use exec::PyramidExec;
 pub(crate) use rule::UsePyramid;

@@ -60,7 +60,7 @@ fn chosen(
     table: &TableView,
     input: LogicalPlan,
 ) -> Result<(ClosedRange, Vec<u32>)> {
-    let optimized = running.state.optimize(&input)?;
+    let optimized = running.fenced.plan(|| running.state.optimize(&input))?;
     let mut node = &optimized;
     loop {
         match node {

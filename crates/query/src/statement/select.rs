@@ -99,7 +99,7 @@ pub(super) async fn describe(
         .map(|key| (key, read.clone()));
     let parameters = parameter_types(&read, types)?;
     let logical = nulls(&parameters)?.apply(read)?;
-    let logical = running.state.optimize(&logical)?;
+    let logical = running.fenced.plan(|| running.state.optimize(&logical))?;
     Ok(Shape {
         parameters,
         schema: logical.schema().inner().clone(),

@@ -10,6 +10,7 @@ mod scan;
 
 pub(crate) use filter::{Condition, Conditions, is_about_tags};
 pub(crate) use read::ReadMetrics;
+pub(crate) use scan::ScanExec;
 
 use crate::view::{Role, TableView, View};
 use async_trait::async_trait;
@@ -17,7 +18,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use scan::{ScanExec, Work};
+use scan::Work;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;

@@ -84,3 +84,26 @@ fn now_and_intervals_move_with_the_clock() {
         assert_ne!(lake.rows("SELECT now()").await, first);
     });
 }
+
+#[test]
+fn a_negative_length_pads_to_nothing() {
+    block_on(async {
+        let lake = Lake::new();
+        let sql = "SELECT '<' || lpad(a, n) || '|' || rpad(a, n, 'xy') || '>' \
+                   FROM (VALUES ('ab', -3), ('ab', 4), ('ab', 0)) v(a, n)";
+        assert_eq!(lake.rows(sql).await, ["<|>", "<  ab|abxy>", "<|>"]);
+    });
+}
+
+#[test]
+fn a_window_without_its_value_is_refused() {
+    block_on(async {
+        let lake = Lake::pumps();
+        for name in ["first_value", "last_value", "nth_value"] {
+            let error = lake
+                .error(&format!("SELECT {name}() OVER () FROM pump"))
+                .await;
+            assert_ne!(error.code, "internal", "{name}: {error}");
+        }
+    });
+}

@@ -6,9 +6,14 @@
     reason = "tests"
 )]
 
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
+
 mod access;
 mod epoch;
 mod errors;
+mod fences;
 mod functions;
 mod lengths;
 mod plans;

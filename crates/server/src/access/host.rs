@@ -7,7 +7,8 @@
 //! Source: "Protecting Browsers from DNS Rebinding Attacks" (Jackson et al., CCS 2007), whose server-side defence this is.
 
 use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri, Version};
 use std::net::IpAddr;
 
 /// The names of requests that may come in without a token.
@@ -62,6 +63,21 @@ impl Names {
             Some((_, from)) if from.eq_ignore_ascii_case(authority) => Ok(()),
             _ => Err(Stranger::Origin),
         }
+    }
+}
+
+/// Whether a request names its host as HTTP wants it: HTTP/1.1 once, the others at most once, and
+/// as a name with or without a port. Two programs on the way to a handler would read two names
+/// differently.
+pub(crate) fn is_named_once(version: Version, headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => version != Version::HTTP_11,
+        (Some(host), None) => {
+            let bytes = host.as_bytes();
+            !bytes.contains(&b'@') && Authority::try_from(bytes).is_ok()
+        }
+        (Some(_), Some(_)) => false,
     }
 }
 
@@ -148,6 +164,29 @@ mod tests {
             ask(&any, Some("example.org"), Some("http://elsewhere.org")),
             Err(Stranger::Origin)
         );
+    }
+
+    #[test]
+    fn a_request_names_its_host_once() {
+        let named = |version, hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, host.parse().unwrap());
+            }
+            is_named_once(version, &headers)
+        };
+        for host in ["localhost", "localhost:80", "[::1]:7373", "a.example"] {
+            assert!(named(Version::HTTP_11, &[host]), "{host}");
+        }
+        for host in ["", "a b", "a/b", "user@a", "a:b:c", "a, b"] {
+            assert!(!named(Version::HTTP_11, &[host]), "{host}");
+        }
+        assert!(!named(Version::HTTP_11, &[]));
+        for version in [Version::HTTP_10, Version::HTTP_2] {
+            assert!(named(version, &[]) && named(version, &["a"]));
+            assert!(!named(version, &["a", "a"]));
+        }
+        assert!(!named(Version::HTTP_11, &["a", "a"]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Who may do what.
 //!
 //! Every request has an [`Access`], made of its token (or of there being no tokens) before a route sees it. Routes ask it
-//! about each stream they touch. What one may not see is answered like what does not exist.
+//! about each stream they touch, and for what they tell of a table ([`seen`]). What one may not see
+//! is answered like what does not exist.
 //!
 //! Invariants: an `Access` never gets wider while it is held; a request without a valid token has none once tokens are in
 //! use.
@@ -9,6 +10,7 @@
 
 pub(crate) mod host;
 pub mod rules;
+pub(crate) mod seen;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
 pub(crate) mod token;
@@ -23,6 +25,9 @@ use headwater::StreamName;
 use rules::{Action, Rule};
 use std::sync::Arc;
 use tokens::{Grant, Guard};
+
+/// Longest name of a producer, as the engine has it.
+pub(crate) const PRODUCER_BYTES_MAX: usize = 255;
 
 /// What a request may do.
 #[derive(Debug, Clone)]
@@ -107,6 +112,37 @@ impl Access {
     /// Whether a stream may be written.
     pub(crate) fn may_write_stream(&self, stream: &StreamName) -> bool {
         self.may_write(stream.table(), stream.tags())
+    }
+
+    /// For whom an answer may be kept that depends on what else the asker may read: nobody in
+    /// particular (an empty text) where everything may be read, else the token, whose rules never
+    /// change.
+    pub(crate) fn kept_for(&self) -> String {
+        match self {
+            Access::Token { grant, .. } if !self.reads_all() => {
+                [grant.id.as_str(), grant.name.as_str()].join(" ")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// The name under which the numbers of a producer's batches are kept. Who may write some
+    /// streams only has producers of its own, so that its numbers can neither make a batch of
+    /// another token look like one that is stored, nor tell of it.
+    pub(crate) fn producer(&self, name: String) -> String {
+        let Access::Token { grant, .. } = self else {
+            return name;
+        };
+        if self.writes_all() {
+            return name;
+        }
+        // Neither a header nor a token's name has a line feed.
+        let own = [name.as_str(), grant.name.as_str()].join("\n");
+        if own.len() <= PRODUCER_BYTES_MAX {
+            own
+        } else {
+            token::hex(&token::hash(&own))
+        }
     }
 
     /// Whether it still holds: false once its token is revoked or has ended, or tokens have come into use. For answers that

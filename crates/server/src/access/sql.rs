@@ -2,6 +2,7 @@
 
 use super::Access;
 use super::rules::Action;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The rules of a token, as SQL asks about them.
@@ -20,6 +21,18 @@ impl headwater_query::Access for Granted {
     /// A rule about some streams of a table does not let one change all of it.
     fn manages(&self, table: &str) -> bool {
         self.0.may(Action::Manage, table, &[])
+    }
+
+    fn fields(
+        &self,
+        snapshot: &headwater::Snapshot,
+        table: &str,
+    ) -> headwater::Result<Option<BTreeSet<String>>> {
+        if self.0.tells_all_fields(table) {
+            return Ok(None);
+        }
+        let told = self.0.fields(snapshot, table)?.unwrap_or_default();
+        Ok(Some(told.into_iter().map(|(name, _)| name).collect()))
     }
 
     fn all(&self) -> bool {

@@ -14,6 +14,7 @@
 
 use super::Access;
 use super::rules::Rule;
+use super::seen::Held;
 use super::token::{Carried, Hash, PREFIX, from_hex, hash, hex, random_hex};
 use jiff::Timestamp;
 use parking_lot::RwLock;
@@ -350,6 +351,8 @@ pub(crate) struct Guard {
     tokens: RwLock<Option<Arc<Tokens>>>,
     /// Of the file that was read, or failed to be, last.
     stamp: RwLock<Option<Stamp>>,
+    /// Which fields streams hold, for who may read some streams only.
+    pub(super) held: Held,
 }
 
 /// Why a request is not let in.
@@ -370,6 +373,7 @@ impl Guard {
             file,
             tokens: RwLock::new(tokens),
             stamp: RwLock::new(stamp),
+            held: Held::default(),
         })
     }
 

@@ -4,7 +4,6 @@ use super::condition::{Compiler, Condition, compile_regex};
 use super::predicate::Predicate;
 use super::{Asker, invalid};
 use crate::error::ApiError;
-use crate::request::found;
 use crate::series;
 use headwater::{ClosedRange, FieldType, StreamName};
 use headwater_wire::influxql::{Dimension, MeasurementName, Source};
@@ -106,7 +105,7 @@ impl Asker<'_> {
         name: &str,
         condition: &Condition,
     ) -> Result<Option<Measurement>, ApiError> {
-        let Some(fields) = found(self.snapshot.fields(name))? else {
+        let Some(fields) = self.access.fields(self.snapshot, name)? else {
             return Ok(None);
         };
         let mut compiler = Compiler {

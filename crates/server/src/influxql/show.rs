@@ -1,7 +1,7 @@
 //! `SHOW`: names of what there is, as far as the asker may read it.
 //!
-//! Invariant: a tag, a value or a series is told only if a stream that may be read has it; a field, only if such a stream is there at
-//! all, since fields belong to tables.
+//! Invariant: a tag, a value or a series is told only if a stream that may be read has it; a field,
+//! only if the asker is told of it ([`crate::access::seen`]).
 
 use super::condition::{Condition, compile_regex};
 use super::measurements::{Measurement, count};

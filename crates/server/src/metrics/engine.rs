@@ -95,7 +95,7 @@ const COUNTERS: [Figure; 12] = [
     ),
 ];
 
-const GAUGES: [Figure; 14] = [
+const GAUGES: [Figure; 15] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
@@ -110,6 +110,11 @@ const GAUGES: [Figure; 14] = [
     ("series", "Streams", |s| s.streams),
     ("tables", "Tables", |s| s.tables),
     ("partitions", "Partitions", |s| s.partitions),
+    (
+        "partitions_unreadable",
+        "Partitions that are damaged so that nothing of them can be read",
+        |s| s.partitions_unreadable,
+    ),
     ("late_runs", "Late runs that wait to be folded", |s| {
         s.late_runs
     }),

@@ -10,7 +10,6 @@ mod series;
 
 use crate::access::Access;
 use crate::error::ApiError;
-use crate::request::found;
 use crate::series::{Budget, extent, tables, walk};
 use axum::http::StatusCode;
 use combine::{Number, combine};
@@ -56,7 +55,10 @@ fn no_metric(name: &str) -> ApiError {
 impl Asker<'_> {
     /// The type of a metric's value; `None` when there is no such metric with numbers.
     fn value_type(&self, table: &str) -> Result<Option<FieldType>, ApiError> {
-        let fields = found(self.snapshot.fields(table))?.unwrap_or_default();
+        let fields = self
+            .access
+            .fields(self.snapshot, table)?
+            .unwrap_or_default();
         let value = fields.into_iter().find(|(name, _)| name == VALUE);
         Ok(value.map(|(_, t)| t).filter(|t| t.is_numeric()))
     }

@@ -102,14 +102,16 @@ impl Asked {
         if let (Some(table), true) = (&self.wanted.table, access.reads_all())
             && snapshot.table_names().contains(table)
         {
-            counts.tables.push(self.nothing_of(snapshot, table)?);
+            counts
+                .tables
+                .push(self.nothing_of(snapshot, access, table)?);
         }
         let mut failed = None;
         self.wanted
             .walk(snapshot, access, None, deadline, &mut |stream| {
                 let added = deadline
                     .check()
-                    .and_then(|()| self.add(snapshot, &stream, &mut counts));
+                    .and_then(|()| self.add(snapshot, access, &stream, &mut counts));
                 failed = added.err();
                 failed.is_none()
             })?;
@@ -124,11 +126,16 @@ impl Asked {
     }
 
     /// A table that may be seen, before anything of it is counted.
-    fn nothing_of(&self, snapshot: &Snapshot, table: &str) -> Result<TableCount, ApiError> {
+    fn nothing_of(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        table: &str,
+    ) -> Result<TableCount, ApiError> {
         let fields = match &self.fields {
             None => None,
             Some(fields) => {
-                let known = found(snapshot.fields(table))?.unwrap_or_default();
+                let known = access.fields(snapshot, table)?.unwrap_or_default();
                 let is_known = |field: &&String| known.iter().any(|(name, _)| name == *field);
                 if let Some(unknown) = fields.iter().find(|f| !is_known(f)) {
                     return Err(not_found("field", unknown));
@@ -147,6 +154,7 @@ impl Asked {
     fn add(
         &self,
         snapshot: &Snapshot,
+        access: &Access,
         stream: &StreamName,
         counts: &mut Counts,
     ) -> Result<(), ApiError> {
@@ -154,7 +162,7 @@ impl Asked {
         if counts.tables.last().is_none_or(is_new) {
             counts
                 .tables
-                .push(self.nothing_of(snapshot, stream.table())?);
+                .push(self.nothing_of(snapshot, access, stream.table())?);
         }
         let spec = SummarySpec {
             range: self.range,

@@ -5,6 +5,7 @@
 //! Concurrency: one blocking thread for each export, of which there are at most [`EXPORTS_MAX`].
 
 use crate::access::Access;
+use crate::access::seen::Told;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{self, answer, at_most, found, not_found, now, parse_stream, query};
@@ -119,16 +120,21 @@ async fn export(
     };
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     // What is asked for is checked before the answer begins; a snapshot keeps it as it is.
+    let mut asked = asked;
     let (snapshot, columns) = {
         let (access, table, streams) = (access.clone(), asked.table.clone(), asked.streams.clone());
         let fields = asked.spec.fields.clone();
         app.blocking(move |app| {
             let snapshot = app.db.snapshot()?;
-            let columns = columns(app, &snapshot, &access, &table, streams.as_deref(), fields)?;
+            let columns = columns(&snapshot, &access, &table, streams.as_deref(), fields)?;
             Ok((snapshot, columns))
         })
         .await?
     };
+    if !access.tells_all_fields(&asked.table) {
+        let told = columns.fields.iter().map(|(name, _)| name.clone());
+        asked.spec.fields = Some(told.collect());
+    }
     let span = tracing::Span::current();
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
@@ -272,17 +278,26 @@ struct Columns {
 
 /// Checks that what is asked for is there and may be seen.
 fn columns(
-    app: &App,
     snapshot: &Snapshot,
     access: &Access,
     table: &str,
     streams: Option<&[StreamName]>,
     fields: Option<Vec<String>>,
 ) -> Result<Columns, ApiError> {
-    let known = found(snapshot.fields(table))?.filter(|_| access.may_read_some_of(table));
-    let Some(known) = known else {
-        return Err(not_found("table", &table));
+    let told = match streams {
+        None => access.table(snapshot, table)?,
+        Some(_) => access.fields(snapshot, table)?.map(|fields| Told {
+            tags: Vec::new(),
+            fields,
+        }),
     };
+    let Some(told) = told else {
+        return Err(match streams.and_then(<[StreamName]>::first) {
+            Some(stream) => not_found("stream", stream),
+            None => not_found("table", &table),
+        });
+    };
+    let known = told.fields;
     let tags: Vec<String> = match streams {
         Some(streams) => {
             for stream in streams {
@@ -299,11 +314,7 @@ fn columns(
             tags.dedup();
             tags
         }
-        None => {
-            let tables = app.db.tables();
-            let table = tables.into_iter().find(|t| t.name == table);
-            table.map(|t| t.tags).unwrap_or_default()
-        }
+        None => told.tags,
     };
     let fields = match fields {
         None => known,

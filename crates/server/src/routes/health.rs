@@ -36,7 +36,9 @@ async fn health() -> Json<Value> {
     }))
 }
 
-/// Ready means that the database takes a snapshot, which it does not once it is closed, and that the server is not stopping.
+/// Ready means that the database takes a snapshot, which it does not once it is closed, and that
+/// the server is not stopping. Says how many partitions are damaged so that nothing of them can be
+/// read, if any are.
 async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     if *app.stopping.borrow() {
         return Err(ApiError::new(
@@ -47,5 +49,10 @@ async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
         .retry_after(10));
     }
     app.db.snapshot().map(drop)?;
-    Ok(Json(json!({ "status": "ready" })))
+    let mut answer = json!({ "status": "ready" });
+    let unreadable = app.db.partitions_unreadable();
+    if unreadable > 0 {
+        answer["partitions_unreadable"] = unreadable.into();
+    }
+    Ok(Json(answer))
 }

@@ -13,7 +13,7 @@ use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use headwater::{FieldType, Scan, ScanChunk, ScanSpec, Snapshot, StreamName, Timestamp};
+use headwater::{FieldType, Scan, ScanChunk, ScanSpec, StreamName, Timestamp};
 use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
 use headwater_wire::json::{push_integer_text, push_str, push_value};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
 async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
     let query = query(&uri, &["stream", "from", "to", "fields", "limit", "format"])?;
     let stream = parse_stream(query.required("stream", "table,tag=value")?)?;
-    let spec = ScanSpec {
+    let mut spec = ScanSpec {
         range: query.range(now())?,
         fields: query.list("fields")?,
         filters: Vec::new(),
@@ -41,13 +41,26 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
             let snapshot = app.db.snapshot()?;
-            let scan = if access.may_read_stream(&stream) {
-                found(snapshot.scan(&stream, &spec))?
-            } else {
-                None
-            };
-            let Some(scan) = scan else {
-                return Err(missing(&snapshot, &access, &stream, &spec)?);
+            if !access.may_read_stream(&stream) || found(snapshot.stream_info(&stream))?.is_none() {
+                return Err(not_found("stream", &stream));
+            }
+            match &spec.fields {
+                Some(fields) => {
+                    for field in fields {
+                        if access.field_type(&snapshot, &stream, field)?.is_none() {
+                            return Err(not_found("field", &format!("{stream}.{field}")));
+                        }
+                    }
+                }
+                None if access.tells_all_fields(stream.table()) => {}
+                None => {
+                    let told = access.fields(&snapshot, stream.table())?.unwrap_or_default();
+                    spec.fields = Some(told.into_iter().map(|(name, _)| name).collect());
+                }
+            }
+            // It may have been dropped meanwhile.
+            let Some(scan) = found(snapshot.scan(&stream, &spec))? else {
+                return Err(not_found("stream", &stream));
             };
             let most = VALUES_MAX / (scan.fields().len() + 1);
             if limit > most {
@@ -67,25 +80,6 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         Form::Csv => request::CSV,
     };
     Ok(answer(content_type, body))
-}
-
-/// Says what of it is not there.
-fn missing(
-    snapshot: &Snapshot,
-    access: &Access,
-    stream: &StreamName,
-    spec: &ScanSpec,
-) -> Result<ApiError, ApiError> {
-    if access.may_read_stream(stream) {
-        for field in spec.fields.iter().flatten() {
-            if found(snapshot.stream_info(stream))?.is_some()
-                && found(snapshot.field_type(stream, field))?.is_none()
-            {
-                return Ok(not_found("field", &format!("{stream}.{field}")));
-            }
-        }
-    }
-    Ok(not_found("stream", stream))
 }
 
 /// Hands out the rows to `each`, at most `limit`; true when there are more.

@@ -82,6 +82,9 @@ struct Partition {
     bytes: u64,
     events: u64,
     late_runs: u64,
+    /// Where it is damaged so that nothing of it can be read; nothing where no such damage is
+    /// known.
+    unreadable: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -241,6 +244,7 @@ impl Partition {
             bytes: info.bytes,
             events: info.events,
             late_runs: info.late_runs,
+            unreadable: info.unreadable.map(|damage| damage.to_string()),
         }
     }
 }

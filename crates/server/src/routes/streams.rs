@@ -70,7 +70,7 @@ async fn streams(
             } else {
                 by_name(&snapshot, &access, names)?
             };
-            page.json(&snapshot, deadline)
+            page.json(&snapshot, &access, deadline)
         })
         .await?;
     Ok(answer(request::JSON, body))
@@ -116,7 +116,7 @@ impl Wanted {
             if last.is_none() && after.is_some_and(|a| table.as_str() < a.table()) {
                 continue;
             }
-            let mut search = Search::new(self.words_for_streams(snapshot, &table)?);
+            let mut search = Search::new(self.words_for_streams(snapshot, access, &table)?);
             loop {
                 deadline.check()?;
                 let page = found(snapshot.streams_where(
@@ -154,7 +154,7 @@ impl Wanted {
         let mut behind = after.map(StreamName::to_string);
         let mut taken = 0;
         for table in self.tables(snapshot, access) {
-            let mut search = Search::new(self.words_for_streams(snapshot, &table)?);
+            let mut search = Search::new(self.words_for_streams(snapshot, access, &table)?);
             let mut last = None;
             loop {
                 deadline.check()?;
@@ -201,12 +201,18 @@ impl Wanted {
         tables
     }
 
-    /// The words that no field of the table has: each stream's text must have them.
-    fn words_for_streams(&self, snapshot: &Snapshot, table: &str) -> Result<Vec<&str>, ApiError> {
+    /// The words that no field of the table has, as far as the asker is told of them: each stream's
+    /// text must have them.
+    fn words_for_streams(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        table: &str,
+    ) -> Result<Vec<&str>, ApiError> {
         if self.words.is_empty() {
             return Ok(Vec::new());
         }
-        let fields = found(snapshot.fields(table))?.unwrap_or_default();
+        let fields = access.fields(snapshot, table)?.unwrap_or_default();
         let fields: Vec<String> = fields.iter().map(|(name, _)| name.to_lowercase()).collect();
         Ok(self
             .words
@@ -308,7 +314,12 @@ fn by_name(snapshot: &Snapshot, access: &Access, names: Vec<StreamName>) -> Resu
 }
 
 impl Page {
-    fn json(&self, snapshot: &Snapshot, deadline: Deadline) -> Result<Vec<u8>, ApiError> {
+    fn json(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, ApiError> {
         let mut out = Vec::with_capacity(256 + self.streams.len() * 512);
         out.extend_from_slice(b"{\"streams\":[");
         let mut fields: (&str, Vec<(String, FieldType)>) = ("", Vec::new());
@@ -316,7 +327,7 @@ impl Page {
         for stream in &self.streams {
             deadline.check()?;
             if fields.0 != stream.table() {
-                let known = found(snapshot.fields(stream.table()))?.unwrap_or_default();
+                let known = access.fields(snapshot, stream.table())?.unwrap_or_default();
                 fields = (stream.table(), known);
             }
             let (Some(info), Some(last)) = (

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{self, at_most, channel_type, not_found, parse_channel, query};
 use crate::routes::{Needs, Route};
-use crate::tile_cache::{Kept, Shown, etag_of, is_known};
+use crate::tile_cache::{Kept, Shown, TileCache, etag_of, is_known};
 use crate::tile_costs::TileCost;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -73,12 +73,15 @@ async fn tiles(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    if let Some(kept) = app.tiles.get(&app.db, &access, &uri) {
+    let key = TileCache::key(&access, &uri);
+    if let Some(kept) = key
+        .as_deref()
+        .and_then(|key| app.tiles.get(&app.db, &access, key))
+    {
         return Ok(respond(&kept, &headers));
     }
     let asked = Asked::of(&uri)?;
     let known = headers.clone();
-    let key = uri.path_and_query().map(|p| p.as_str().to_owned());
     let is_quick = asked.cost(&app).is_quick();
     let read = move |app: &App| {
         let begun = Instant::now();

@@ -4,7 +4,7 @@
 //! What each answer means: docs/http/writing.md.
 
 use super::{Needs, Route};
-use crate::access::Access;
+use crate::access::{Access, PRODUCER_BYTES_MAX};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::ingest::{Encoding, Outcome, Pending, WriteRequest};
@@ -36,9 +36,6 @@ const DRAIN_BYTES: usize = 16 << 20;
 /// How long.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
-/// Longest name of a producer, as the engine has it.
-const PRODUCER_BYTES_MAX: usize = 255;
-
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("/write", Needs::Write, write),
@@ -69,6 +66,7 @@ async fn write(
     let precision = precision(parameters.precision.as_deref())?;
     let accept_partial = accept_partial(parameters.accept_partial.as_deref())?;
     let producer = producer(&head.headers)?;
+    let producer = producer.map(|(name, number)| (access.producer(name), number));
     let encoding = head.headers.get(header::CONTENT_ENCODING);
     let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
     let (body, room) = read_body(&app, &head.headers, body).await?;

@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 
 /// Makes tokens in the file of a database that no server has open yet.
 fn tokens(file: &TokenFile) -> BTreeMap<&'static str, String> {
-    let rules: [(&str, &[&str]); 9] = [
+    let rules: [(&str, &[&str]); 10] = [
         ("nothing", &[]),
         ("read all", &["read *"]),
         ("write all", &["write *"]),
         ("manage all", &["manage *"]),
         ("read seen", &["read cars,id=seen"]),
         ("write seen", &["write cars,id=seen"]),
+        ("write too", &["write cars,id=too"]),
         ("read other", &["read other"]),
         ("write other", &["write other"]),
         ("all", &["read *", "write *", "manage *"]),
@@ -326,6 +327,34 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
             endpoint.path
         );
     }
+}
+
+#[test]
+fn numbers_of_a_producer_belong_to_the_token_where_it_may_write_a_part() {
+    let scene = Scene::new();
+    let write = |token: &str, id: &str, number: u64| {
+        let line = format!("cars,id={id} v=7 17000000{number:02}000000000\n");
+        let answer = scene
+            .client
+            .post(scene.server.url("/write?precision=ns"))
+            .header("Authorization", format!("Bearer {}", scene.tokens[token]))
+            .header("X-Headwater-Producer", "gateway")
+            .header("X-Headwater-Batch", number.to_string())
+            .send(&line)
+            .unwrap();
+        assert_eq!(answer.status(), 204);
+        answer.headers().contains_key("x-headwater-repeated")
+    };
+    // The numbers of one token do not make the batches of another look stored.
+    assert!(!write("write all", "far", 90));
+    assert!(!write("write seen", "seen", 5));
+    assert!(!write("write too", "too", 4));
+    assert!(!write("write seen", "seen", 6));
+    assert!(!write("write too", "too", 5));
+    // Its own do.
+    assert!(write("write seen", "seen", 6));
+    assert!(write("write too", "too", 1));
+    assert!(write("write all", "far", 89));
 }
 
 /// Each route that writes: line protocol, or points of OpenTSDB.

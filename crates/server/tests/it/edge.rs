@@ -172,6 +172,54 @@ fn exchanged(server: &Running, bytes: &[u8]) -> String {
 }
 
 #[test]
+fn a_request_without_one_host_is_answered_400_with_tokens_and_without() {
+    let open = Running::start();
+    let locked = Running::start();
+    let file = TokenFile::of_database(locked.db());
+    let token = file
+        .create(NewToken {
+            name: "reader".to_owned(),
+            rules: vec!["read *".parse().unwrap()],
+            expires: None,
+        })
+        .unwrap();
+    let client = client();
+    until("the token is asked for", || {
+        let answer = client.get(locked.url("/metrics")).call().unwrap();
+        answer.status() == 401
+    });
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    for (server, token) in [(&open, ""), (&locked, bearer.as_str())] {
+        for path in ["/ping", "/metrics", "/api/v1/streams", "/nowhere"] {
+            let status = |version: &str, hosts: &str| {
+                let request =
+                    format!("GET {path} {version}\r\n{hosts}{token}Connection: close\r\n\r\n");
+                let answer = exchanged(server, request.as_bytes());
+                let code = answer.split(' ').nth(1).unwrap_or_default().to_owned();
+                (code, answer)
+            };
+            for hosts in [
+                "",
+                "Host: localhost\r\nHost: localhost\r\n",
+                "Host: localhost\r\nHost: elsewhere.example\r\n",
+                "Host: a b\r\n",
+                "Host:\r\n",
+            ] {
+                let (code, answer) = status("HTTP/1.1", hosts);
+                assert_eq!(code, "400", "{path} with {hosts:?}: {answer}");
+                assert!(answer.contains("\"E_HOST\""), "{answer}");
+            }
+            let (code, answer) = status("HTTP/1.1", "Host: localhost\r\n");
+            assert!(["200", "204", "404"].contains(&&*code), "{path}: {answer}");
+            if !token.is_empty() {
+                let (code, answer) = status("HTTP/1.0", "");
+                assert!(["200", "204", "404"].contains(&&*code), "{path}: {answer}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_no_request_is_answered_too() {
     let server = Running::start();
     let get = |rest: &str| format!("GET /ping{rest}\r\n\r\n");

@@ -17,6 +17,7 @@ mod edge;
 mod health;
 mod influxql;
 mod limits;
+mod matrix;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod openapi;

@@ -20,7 +20,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A series with one sample.
-fn series(labels: &[(&str, &str)], value: f64, time_ms: u32) -> Vec<u8> {
+pub(crate) fn series(labels: &[(&str, &str)], value: f64, time_ms: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in labels {
         let label = [field(1, name.as_bytes()), field(2, value.as_bytes())].concat();
@@ -39,7 +39,7 @@ fn series(labels: &[(&str, &str)], value: f64, time_ms: u32) -> Vec<u8> {
     field(1, &out)
 }
 
-fn packed(message: &[u8]) -> Vec<u8> {
+pub(crate) fn packed(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(message).unwrap()
 }
 

@@ -180,7 +180,8 @@ impl Parser<'_> {
         Ok(Expression::Literal(literal))
     }
 
-    /// What stands behind a minus. That of a number is part of it, and nothing within something else.
+    /// What stands behind a minus. That of a number is part of it, and nothing within something
+    /// else.
     fn negated(&mut self, at: usize) -> Result<Expression, ParseError> {
         let inner = match self.peek()? {
             (Token::Integer(_) | Token::Float(_) | Token::Duration(_), _) => self.operand()?,

@@ -1,8 +1,9 @@
 //! Statements as text.
 //!
-//! Invariant: what is printed reads back to the same statement. Names stand in quotes. Parentheses stand only where the reader
-//! would put something else together without them: then they, or a sign that is counted like them, stood in what was read. So no
-//! text nests deeper printed than read, has more operators, or leaves the limits of what may be read.
+//! Invariant: what is printed reads back to the same statement. Names stand in quotes. Parentheses
+//! stand only where the reader would put something else together without them: then they, or a sign
+//! that is counted like them, stood in what was read. So no text nests deeper printed than read,
+//! has more operators, or leaves the limits of what may be read.
 
 use super::ast::{
     Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
@@ -81,7 +82,8 @@ impl Display for Cast {
     }
 }
 
-/// How tightly what an expression is made of holds together, where it is weakest: as its parts are read one within the other.
+/// How tightly what an expression is made of holds together, where it is weakest: as its parts are
+/// read one within the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Binding {
     Any,

@@ -65,6 +65,7 @@ struct Figures {
     streams: u64,
     tables: u64,
     partitions: u64,
+    partitions_unreadable: u64,
     leaves: u64,
     late_runs: u64,
     disk_bytes: u64,
@@ -98,6 +99,7 @@ impl Figures {
             streams: stats.streams,
             tables: stats.tables,
             partitions: stats.partitions,
+            partitions_unreadable: stats.partitions_unreadable,
             leaves: stats.leaves,
             late_runs: stats.late_runs,
             disk_bytes: stats.disk_bytes,
@@ -128,7 +130,7 @@ impl Figures {
 
 fn text(stats: &Stats, tables: &[TableInfo]) -> String {
     let line = |name: &str, value: String, note: String| vec![name.to_owned(), value, note];
-    let rows = vec![
+    let mut rows = vec![
         line(
             "events",
             grouped(stats.events),
@@ -187,6 +189,14 @@ fn text(stats: &Stats, tables: &[TableInfo]) -> String {
             ),
         ),
     ];
+    if stats.partitions_unreadable > 0 {
+        let unreadable = line(
+            "unreadable",
+            grouped(stats.partitions_unreadable),
+            "partitions are damaged: run `headwater check`, then `headwater repair`".to_owned(),
+        );
+        rows.insert(3, unreadable);
+    }
     let mut out = render(
         &[Heading::text(""), Heading::number(""), Heading::text("")],
         &rows,

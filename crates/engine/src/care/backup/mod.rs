@@ -5,12 +5,15 @@
 //! folder copies only what is new, and becomes the backup with its manifest, which is written last.
 //!
 //! Invariants: bytes that a valid manifest names are never changed; the newest valid manifest is the backup; files it does not
-//! name mean nothing. One backup is one state of the database ([`super::look`]).
+//! name mean nothing. A copy whose checksum fails is taken anew, and a good copy is never replaced
+//! by damaged bytes. One backup is one state of the database ([`super::look`]).
 //! Concurrency: beside an owner or without one; one backup into a folder at a time.
 //! Failure: at any point the older backup is still the backup.
 
+mod front;
 mod manifest;
 mod restore;
+mod source;
 mod view;
 mod write;
 
@@ -18,12 +21,32 @@ mod write;
 pub(crate) use manifest::fuzz_manifest;
 pub use restore::restore;
 pub use view::verify_backup;
-pub use write::{BackupReport, backup};
+pub use write::{BackupOptions, BackupReport, backup, backup_with};
 
-use crate::{Error, Result};
+use crate::{Database, Error, Result};
 use headwater_codec::checksum::crc32c_append;
 use headwater_io::File;
 use std::path::Path;
+
+impl Database {
+    /// Backs the database up into a folder, as [`crate::backup`] does: one state of it, with
+    /// everything acknowledged before this call. Writers and readers go on meanwhile.
+    ///
+    /// # Errors
+    /// As [`crate::backup`].
+    pub fn backup(&self, to: &Path) -> Result<BackupReport> {
+        self.backup_with(to, &BackupOptions::default())
+    }
+
+    /// As [`Database::backup`], in a way that is chosen.
+    ///
+    /// # Errors
+    /// As [`crate::backup`].
+    pub fn backup_with(&self, to: &Path, how: &BackupOptions) -> Result<BackupReport> {
+        let core = self.own_core()?;
+        backup_with(&core.env, &core.options, to, how)
+    }
+}
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;

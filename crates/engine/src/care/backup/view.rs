@@ -35,7 +35,7 @@ pub fn verify_backup(env: &Env, dir: &Path) -> Result<CheckReport> {
     Ok(report)
 }
 
-fn verify(files: &dyn Files, dir: &Path, entry: &Entry) -> Result<Option<Damage>> {
+pub(super) fn verify(files: &dyn Files, dir: &Path, entry: &Entry) -> Result<Option<Damage>> {
     let path = entry.path(dir);
     let damage = |offset: u64, expected: String, found: String| {
         Ok(Some(Damage {

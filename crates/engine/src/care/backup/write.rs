@@ -1,15 +1,19 @@
 //! Takes a backup.
 
+use super::copy;
+use super::front::Copied;
 use super::manifest::{self, Entry, Kind, Manifest};
-use super::{copy, each_part};
+use super::source::Source;
 use crate::care::look::look;
+use crate::error::Damage;
 use crate::ids::SegmentId;
 use crate::log::{Access, LogEnd, log_path, replay};
-use crate::meta::Meta;
+use crate::meta::{Meta, PartitionRecord};
+use crate::segment::Store;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_io::{Env, File, Files, Lock, LockError, OpenMode};
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a backup holds and what it took.
@@ -25,6 +29,22 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Of these, the bytes that had to be copied: the rest was in the folder already.
     pub bytes_copied: u64,
+    /// Files that were in the folder already, and whose checksums were compared.
+    pub files_verified: u64,
+    /// Of these, the files that had decayed or gone, and were copied anew.
+    pub files_mended: u64,
+    /// Damage of the database: what of these files cannot be read is not in the backup, or only as
+    /// an older backup has it.
+    pub damages: Vec<Damage>,
+}
+
+/// How a backup is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupOptions {
+    /// Compares the checksums of all files that are in the folder already, and copies those anew
+    /// that have decayed. Otherwise of an eighth of them, another one each time, and of those that
+    /// grow.
+    pub verify: bool,
 }
 
 /// Backs the database in `options.dir` up into the folder `to`: one state of it, with everything acknowledged before this call.
@@ -35,6 +55,19 @@ pub struct BackupReport {
 /// `not_found` without a database, `invalid` when the folder holds something else, `locked` while another backup into it runs,
 /// `busy` when the owner changes the database too fast, `corrupt`, `full`, `io`. The older backup is still good then.
 pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
+    backup_with(env, options, to, &BackupOptions::default())
+}
+
+/// As [`backup`], in a way that is chosen.
+///
+/// # Errors
+/// As [`backup`].
+pub fn backup_with(
+    env: &Env,
+    options: &Options,
+    to: &Path,
+    how: &BackupOptions,
+) -> Result<BackupReport> {
     options.validate()?;
     let files = &*env.files;
     let target = Target::open(files, to)?;
@@ -43,7 +76,7 @@ pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
     let mut writing = look(files, &options.dir, |meta, meta_copy| {
         let identity = meta.identity()?;
         target.check_identity(identity)?;
-        let mut writing = Writing::new(&target, identity);
+        let mut writing = Writing::new(&target, identity, *how);
         let segments = Segments::open(env, options, &meta)?;
         let log_dir = options.dir.join("log");
         let nothing_freed = || meta_copy.check_current(files, &path);
@@ -61,8 +94,17 @@ pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
         for end in &replayed.ends {
             writing.log(&log_dir, end)?;
         }
-        for (id, file, source, bytes) in &segments.list {
-            writing.segment(*id, &**file, source, *bytes)?;
+        for (id, record) in &segments.list {
+            let source = Source {
+                store: &segments.store,
+                id: *id,
+                record,
+            };
+            if source.bytes()?.is_none() {
+                // The owner may have removed it since the metadata were read.
+                nothing_freed()?;
+            }
+            writing.segment(&source)?;
         }
         writing.meta(&**meta_copy.file(), &path)?;
         Ok(writing)
@@ -72,71 +114,34 @@ pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
 
 /// The segments of one state, held open as far as the limit allows.
 struct Segments {
-    list: Vec<(SegmentId, Arc<dyn File>, PathBuf, u64)>,
+    list: Vec<(SegmentId, PartitionRecord)>,
+    store: Store,
 }
 
 impl Segments {
     fn open(env: &Env, options: &Options, meta: &Meta) -> Result<Segments> {
-        let mut list = Vec::new();
-        for (id, record) in meta.partitions()? {
-            let path = options.dir.join("segment").join(format!("{}.seg", id.0));
-            let file: Arc<dyn File> = if list.len() < options.open_files_max {
-                env.files
-                    .open(&path, OpenMode::Read)
-                    .map_err(|e| Error::io("open", &path, e))?
-            } else {
-                Arc::new(OpenedLate {
-                    files: Arc::clone(&env.files),
-                    path: path.clone(),
-                })
-            };
-            list.push((id, file, path, record.committed_bytes));
-        }
-        Ok(Segments { list })
+        let list = meta.partitions()?;
+        let mut store = Store::new(
+            Arc::clone(&env.files),
+            options.dir.join("segment"),
+            CACHE_BYTES,
+            options.open_files_max / 2,
+            1,
+        );
+        store.pin(list.iter().map(|(id, _)| *id))?;
+        Ok(Segments { list, store })
     }
 }
 
-/// A file that is opened for each read, beyond the number of files that may be open.
-#[derive(Debug)]
-struct OpenedLate {
-    files: Arc<dyn Files>,
-    path: PathBuf,
-}
-
-impl OpenedLate {
-    fn file(&self) -> std::io::Result<Arc<dyn File>> {
-        self.files.open(&self.path, OpenMode::Read)
-    }
-}
-
-impl File for OpenedLate {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<usize> {
-        self.file()?.read_at(offset, buf)
-    }
-
-    fn write_all_at(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::PermissionDenied.into())
-    }
-
-    fn sync_data(&self) -> std::io::Result<()> {
-        self.file()?.sync_data()
-    }
-
-    fn len(&self) -> std::io::Result<u64> {
-        self.file()?.len()
-    }
-
-    fn set_len(&self, _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::PermissionDenied.into())
-    }
-}
+/// Of a backup: leaves are read once, if at all.
+const CACHE_BYTES: usize = 1 << 20;
 
 /// The folder that backups go to.
-struct Target<'a> {
-    files: &'a dyn Files,
-    dir: &'a Path,
-    before: Option<Manifest>,
-    number: u64,
+pub(super) struct Target<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) dir: &'a Path,
+    pub(super) before: Option<Manifest>,
+    pub(super) number: u64,
     _lock: Box<dyn Lock>,
 }
 
@@ -270,56 +275,61 @@ struct Writing<'a> {
     target: &'a Target<'a>,
     identity: u64,
     sequence: u64,
+    how: BackupOptions,
     entries: Vec<Entry>,
     bytes_copied: u64,
+    files_verified: u64,
+    files_mended: u64,
+    damages: Vec<Damage>,
 }
 
 impl<'a> Writing<'a> {
-    fn new(target: &'a Target<'a>, identity: u64) -> Writing<'a> {
+    fn new(target: &'a Target<'a>, identity: u64, how: BackupOptions) -> Writing<'a> {
         Writing {
             target,
             identity,
             sequence: 0,
+            how,
             entries: Vec::new(),
             bytes_copied: 0,
+            files_verified: 0,
+            files_mended: 0,
+            damages: Vec::new(),
         }
     }
 
-    /// The file of the older backup that goes on with these bytes, if its bytes are the front of them.
+    /// The copy in the folder that these bytes go on with, if it is good.
     fn front(
-        &self,
+        &mut self,
         kind: Kind,
         id: u64,
-        source: &dyn File,
-        path: &Path,
+        source: (&dyn File, &Path),
         bytes: u64,
     ) -> Result<Option<Entry>> {
-        let known = self.target.before.as_ref().and_then(|m| m.find(kind, id));
-        let Some(known) = known.filter(|e| e.bytes <= bytes) else {
+        let Some(copied) = Copied::find(self.target, kind, id) else {
             return Ok(None);
         };
-        let copy_path = known.path(self.target.dir);
-        let copied = match self.target.files.open(&copy_path, OpenMode::Read) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|e| Error::io("open", &copy_path, e))?,
-        };
-        let len = copied.len().map_err(|e| Error::io("read", &copy_path, e))?;
-        if len < known.bytes {
-            return Ok(None);
+        let fits = copied.entry.bytes <= bytes && copied.is_front_of(source)?;
+        let grows = copied.entry.bytes < bytes;
+        let is_looked_at = !fits || grows || self.how.verify || self.is_turn_of(id);
+        let is_good = !is_looked_at || self.verified(&copied)?;
+        Ok((fits && is_good).then_some(copied.entry))
+    }
+
+    /// Every file has its turn once in so many backups.
+    fn is_turn_of(&self, id: u64) -> bool {
+        id.wrapping_add(self.target.number).is_multiple_of(TURNS)
+    }
+
+    /// Compares the checksum of a copy that was taken before.
+    fn verified(&mut self, copied: &Copied<'_>) -> Result<bool> {
+        self.files_verified += 1;
+        let damage = copied.damage()?;
+        if let Some(damage) = &damage {
+            tracing::warn!(%damage, "a file of the backup has decayed: it is copied anew");
+            self.files_mended += 1;
         }
-        // After a restore, or a power cut that took a commit which the backup had seen, the same name can hold other bytes.
-        // Every group of a segment ends with a footer that has a checksum and the sequence of its step, and every record of
-        // the log has both: histories that differ, differ there.
-        let tail = known.bytes.saturating_sub(TAIL_BYTES);
-        let crc = |file: &dyn File, path: &Path| {
-            let head = each_part((file, path), 0, tail.min(64), 0, |_, _| Ok(()))?;
-            each_part((file, path), tail, known.bytes, head, |_, _| Ok(()))
-        };
-        if crc(source, path)? == crc(&*copied, &copy_path)? {
-            Ok(Some(known.clone()))
-        } else {
-            Ok(None)
-        }
+        Ok(damage.is_none())
     }
 
     fn file(
@@ -329,13 +339,9 @@ impl<'a> Writing<'a> {
         source: (&dyn File, &Path),
         bytes: u64,
         full_bytes: u64,
+        front: Option<Entry>,
     ) -> Result<()> {
         let target = self.target;
-        let front = if kind == Kind::Meta {
-            None
-        } else {
-            self.front(kind, id, source.0, source.1, bytes)?
-        };
         let io = |path: &Path, what: &'static str| {
             let path = path.to_owned();
             move |e| Error::io(what, &path, e)
@@ -399,13 +405,85 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn segment(&mut self, id: SegmentId, file: &dyn File, path: &Path, bytes: u64) -> Result<()> {
-        self.file(Kind::Segment, id.0, (file, path), bytes, bytes)
+    /// A segment. Where it is damaged, and the folder has a good copy of an earlier state of it,
+    /// that stays.
+    fn segment(&mut self, source: &Source<'_>) -> Result<()> {
+        let path = source.store.path(source.id);
+        let Some(bytes) = source.bytes()? else {
+            return self.damaged_segment(source, None);
+        };
+        let file = source.store.held(source.id)?;
+        if source.damage_at_front()?.is_some() {
+            return self.damaged_segment(source, Some(&*file));
+        }
+        if let Some(copied) = Copied::find(self.target, Kind::Segment, source.id.0) {
+            let goes_on = copied.entry.bytes <= bytes && copied.is_front_of((&*file, &path))?;
+            // Other bytes than before: of another history, or damaged since.
+            let found = match goes_on {
+                true if copied.entry.bytes == bytes => None,
+                true => source.damage_in_footers()?,
+                false => source.damage_anywhere()?,
+            };
+            if found.is_some() {
+                return self.damaged_segment(source, Some(&*file));
+            }
+        } else if let Some(damage) = source.damage_in_footers()? {
+            self.damages.push(damage);
+        }
+        let front = self.front(Kind::Segment, source.id.0, (&*file, &path), bytes)?;
+        self.file(
+            Kind::Segment,
+            source.id.0,
+            (&*file, &path),
+            bytes,
+            bytes,
+            front,
+        )
+    }
+
+    /// A segment with damage: the good copy of an earlier state, or what is there of it.
+    fn damaged_segment(&mut self, source: &Source<'_>, file: Option<&dyn File>) -> Result<()> {
+        let mut all = source.damage_at_front()?;
+        if all.is_none() {
+            all = source.damage_in_footers()?;
+        }
+        let can_go_on = all.is_none();
+        if all.is_none() {
+            all = source.damage_anywhere()?;
+        }
+        self.damages.extend(all);
+        let path = source.store.path(source.id);
+        let bytes = source.bytes()?.unwrap_or_default();
+        let mut front = None;
+        if let Some(copied) = Copied::find(self.target, Kind::Segment, source.id.0)
+            && copied.entry.bytes <= source.record.committed_bytes
+            && self.verified(&copied)?
+        {
+            match file {
+                // Its footers can be read: they tell whether it goes on with what was copied.
+                Some(file) if can_go_on => {
+                    if copied.ends_alike((file, &path))? {
+                        front = Some(copied.entry);
+                    }
+                }
+                _ => {
+                    self.entries.push(copied.entry);
+                    return Ok(());
+                }
+            }
+        }
+        match file {
+            Some(file) => {
+                let id = source.id.0;
+                self.file(Kind::Segment, id, (file, &path), bytes, bytes, front)
+            }
+            None => Ok(()),
+        }
     }
 
     fn meta(&mut self, file: &dyn File, path: &Path) -> Result<()> {
         let bytes = file.len().map_err(|e| Error::io("read", path, e))?;
-        self.file(Kind::Meta, 0, (file, path), bytes, bytes)
+        self.file(Kind::Meta, 0, (file, path), bytes, bytes, None)
     }
 
     /// The records of a log file, without what a torn tail left behind them.
@@ -416,13 +494,10 @@ impl<'a> Writing<'a> {
             .files
             .open(&path, OpenMode::Read)
             .map_err(|e| Error::io("open", &path, e))?;
-        self.file(
-            Kind::Log,
-            end.generation,
-            (&*file, &path),
-            end.offset,
-            end.file_bytes,
-        )?;
+        let id = end.generation;
+        let front = self.front(Kind::Log, id, (&*file, &path), end.offset)?;
+        let (bytes, full_bytes) = (end.offset, end.file_bytes);
+        self.file(Kind::Log, id, (&*file, &path), bytes, full_bytes, front)?;
         end.check_current(&*file, &path)
     }
 
@@ -455,9 +530,12 @@ impl<'a> Writing<'a> {
             files: manifest.entries.len() as u64,
             bytes: manifest.entries.iter().map(|e| e.bytes).sum(),
             bytes_copied: self.bytes_copied,
+            files_verified: self.files_verified,
+            files_mended: self.files_mended,
+            damages: std::mem::take(&mut self.damages),
         })
     }
 }
 
-/// Bytes at the end of what is copied already that are compared before anything is put behind them.
-const TAIL_BYTES: u64 = 64 << 10;
+/// A file of the folder has its checksum compared at least once in so many backups.
+const TURNS: u64 = 8;

@@ -243,7 +243,11 @@ impl Planning<'_> {
                     &path,
                     0,
                     format!("a segment with {held}"),
-                    "no footer that can be read",
+                    if segment.is_other {
+                        "the file of another segment"
+                    } else {
+                        "no footer that can be read"
+                    },
                 ),
                 "the file goes to quarantine",
             );

@@ -16,6 +16,8 @@ pub(super) struct Segment {
     pub(super) id: SegmentId,
     pub(super) path: PathBuf,
     pub(super) header: Option<SegmentHeader>,
+    /// The file is that of another segment: nothing in it is of this one.
+    pub(super) is_other: bool,
     /// The newest footer from which all footers before can be read.
     pub(super) whole: Option<Whole>,
     /// Whole footers above that one, newest first: one before them is damaged.
@@ -174,11 +176,13 @@ impl Segment {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|e| Error::io("open", &path, e))?,
         };
-        let header = read(&*file, &path, 0, HEADER_BYTES)?
-            .and_then(|bytes| SegmentHeader::decode(&bytes).ok())
-            .filter(|header| header.id == id);
+        let found = read(&*file, &path, 0, HEADER_BYTES)?
+            .and_then(|bytes| SegmentHeader::decode(&bytes).ok());
+        let is_other = found.is_some_and(|header| header.id != id);
+        let header = found.filter(|_| !is_other);
         let mut whole = None;
         let mut cut_off = Vec::new();
+        let limit = if is_other { 0 } else { limit };
         footers_backwards(&*file, &path, limit, |offset, bytes, footer| {
             whole = chain(&*file, &path, offset, bytes)?;
             if whole.is_none() {
@@ -190,6 +194,7 @@ impl Segment {
             id,
             path,
             header,
+            is_other,
             whole,
             cut_off,
         }))

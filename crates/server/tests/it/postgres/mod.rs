@@ -5,7 +5,7 @@ mod copy;
 mod copy_binary;
 mod grafana;
 mod protocol;
-mod raw;
+pub(crate) mod raw;
 mod rough;
 mod rules;
 mod zones;

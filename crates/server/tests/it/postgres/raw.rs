@@ -4,20 +4,20 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
 }
 
 /// A message: its type and its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) kind: char,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) kind: char,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
     /// The texts of an error or notice: `code message`.
-    pub(super) fn error(&self) -> String {
+    pub(crate) fn error(&self) -> String {
         let part = |kind: u8| {
             let mut parts = self.body.split(|b| *b == 0);
             let found = parts.find(|part| part.first() == Some(&kind));
@@ -29,7 +29,7 @@ impl Answer {
     }
 
     /// A part of an error, by its letter.
-    pub(super) fn part(&self, kind: u8) -> Option<String> {
+    pub(crate) fn part(&self, kind: u8) -> Option<String> {
         let mut parts = self.body.split(|b| *b == 0);
         let found = parts.find(|part| part.first() == Some(&kind))?;
         Some(String::from_utf8_lossy(&found[1..]).into_owned())
@@ -96,7 +96,7 @@ impl Answer {
     }
 }
 
-pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend(u32::try_from(body.len() + 4).unwrap().to_be_bytes());
     bytes.extend(body);
@@ -104,14 +104,14 @@ pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Texts that each end with a zero byte.
-pub(super) fn texts(parts: &[&str]) -> Vec<u8> {
+pub(crate) fn texts(parts: &[&str]) -> Vec<u8> {
     parts
         .iter()
         .flat_map(|part| [part.as_bytes(), b"\0"].concat())
         .collect()
 }
 
-pub(super) fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
+pub(crate) fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
     let mut body = texts(&[name, sql]);
     body.extend(u16::try_from(types.len()).unwrap().to_be_bytes());
     types.iter().for_each(|oid| body.extend(oid.to_be_bytes()));
@@ -119,7 +119,7 @@ pub(super) fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
 }
 
 /// `format` is that of all parameters and of all columns.
-pub(super) fn bind(
+pub(crate) fn bind(
     portal: &str,
     statement: &str,
     format: u16,
@@ -143,23 +143,23 @@ pub(super) fn bind(
     message(b'B', &body)
 }
 
-pub(super) fn describe(kind: &str, name: &str) -> Vec<u8> {
+pub(crate) fn describe(kind: &str, name: &str) -> Vec<u8> {
     message(b'D', &[kind.as_bytes(), name.as_bytes(), b"\0"].concat())
 }
 
-pub(super) fn execute(portal: &str, rows: u32) -> Vec<u8> {
+pub(crate) fn execute(portal: &str, rows: u32) -> Vec<u8> {
     message(
         b'E',
         &[portal.as_bytes(), b"\0", &rows.to_be_bytes()].concat(),
     )
 }
 
-pub(super) fn sync() -> Vec<u8> {
+pub(crate) fn sync() -> Vec<u8> {
     message(b'S', &[])
 }
 
 impl Client {
-    pub(super) fn connect(addr: SocketAddr) -> Client {
+    pub(crate) fn connect(addr: SocketAddr) -> Client {
         let stream = TcpStream::connect(addr).unwrap();
         stream.set_nodelay(true).unwrap();
         stream
@@ -172,21 +172,21 @@ impl Client {
     }
 
     /// Sends bytes as they are; that the server has gone may show only here.
-    pub(super) fn try_send(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
     /// Bytes that are no message.
-    pub(super) fn read_exact(&mut self, bytes: &mut [u8]) {
+    pub(crate) fn read_exact(&mut self, bytes: &mut [u8]) {
         self.stream.read_exact(bytes).unwrap();
     }
 
-    pub(super) fn send(&mut self, messages: &[Vec<u8>]) {
+    pub(crate) fn send(&mut self, messages: &[Vec<u8>]) {
         self.stream.write_all(&messages.concat()).unwrap();
     }
 
     /// The message that begins a session.
-    pub(super) fn begin(&mut self, parameters: &[(&str, &str)]) {
+    pub(crate) fn begin(&mut self, parameters: &[(&str, &str)]) {
         let mut body = 196_608u32.to_be_bytes().to_vec();
         for (name, value) in parameters {
             body.extend(texts(&[name, value]));
@@ -197,7 +197,7 @@ impl Client {
     }
 
     /// The next message; `None` = the server has ended the connection.
-    pub(super) fn next(&mut self) -> Option<Answer> {
+    pub(crate) fn next(&mut self) -> Option<Answer> {
         let mut head = [0; 5];
         self.stream.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes(head[1..].try_into().unwrap());
@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// What comes until the server is ready, or has ended the connection.
-    pub(super) fn until_ready(&mut self) -> Vec<Answer> {
+    pub(crate) fn until_ready(&mut self) -> Vec<Answer> {
         let mut answers = Vec::new();
         while let Some(answer) = self.next() {
             let ready = answer.kind == 'Z';
@@ -223,7 +223,7 @@ impl Client {
     }
 
     /// Reads until the server is ready, which it must become.
-    pub(super) fn ready(&mut self) -> Vec<Answer> {
+    pub(crate) fn ready(&mut self) -> Vec<Answer> {
         let answers = self.until_ready();
         assert_eq!(
             answers.last().map(|a| a.kind),
@@ -235,13 +235,13 @@ impl Client {
     }
 
     /// Runs a text by the simple protocol; what comes back, as lines.
-    pub(super) fn query(&mut self, sql: &str) -> Vec<String> {
+    pub(crate) fn query(&mut self, sql: &str) -> Vec<String> {
         self.send(&[message(b'Q', &texts(&[sql]))]);
         lines(&self.ready())
     }
 
     /// The rows of a query of the simple protocol, or its error.
-    pub(super) fn rows(&mut self, sql: &str) -> Vec<String> {
+    pub(crate) fn rows(&mut self, sql: &str) -> Vec<String> {
         let lines = self.query(sql);
         lines
             .into_iter()
@@ -254,13 +254,13 @@ impl Client {
     }
 
     /// Sends messages of the extended protocol; what comes back, as lines.
-    pub(super) fn ask(&mut self, messages: &[Vec<u8>]) -> Vec<String> {
+    pub(crate) fn ask(&mut self, messages: &[Vec<u8>]) -> Vec<String> {
         self.send(messages);
         lines(&self.ready())
     }
 
     /// Everything until the end of the connection.
-    pub(super) fn rest(&mut self) -> Vec<u8> {
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // A connection that is reset has ended too.
         let _ = self.stream.read_to_end(&mut bytes);
@@ -268,6 +268,6 @@ impl Client {
     }
 }
 
-pub(super) fn lines(answers: &[Answer]) -> Vec<String> {
+pub(crate) fn lines(answers: &[Answer]) -> Vec<String> {
     answers.iter().map(Answer::line).collect()
 }

@@ -34,11 +34,11 @@ impl Scene {
             ] {
                 let rows = batch.stream(&StreamName::new(table, [("id", id)]));
                 rows.row(START, [("v", v.into())]).unwrap();
-                // A tag that only a hidden stream has. (Fields are the table's: whoever sees a stream of it sees their names.)
+                // A tag and a field that only a hidden stream has.
                 if id == "hidden" {
                     let rows =
                         batch.stream(&StreamName::new(table, [("id", id), ("secret_tag", "s")]));
-                    rows.row(START, [("w", 1.0.into())]).unwrap();
+                    rows.row(START, [("secret_field", 1.0.into())]).unwrap();
                 }
             }
             db.commit(batch).unwrap();

@@ -1,0 +1,84 @@
+//! What is damaged of a segment that is to be backed up.
+//!
+//! A backup copies bytes without decoding them. What takes the place of an older copy is looked at
+//! more closely: damage must not replace a good copy.
+
+use crate::error::Damage;
+use crate::ids::{SegmentId, Sequence};
+use crate::meta::PartitionRecord;
+use crate::segment::{Partition, Store};
+use crate::{Error, ErrorKind, Result};
+
+/// A segment as the metadata name it.
+pub(super) struct Source<'a> {
+    pub(super) store: &'a Store,
+    pub(super) id: SegmentId,
+    pub(super) record: &'a PartitionRecord,
+}
+
+/// Damage as a value; other errors stay errors.
+fn damage_of(result: Result<()>) -> Result<Option<Damage>> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Corrupt => match error.damaged() {
+            Some(damage) => Ok(Some(damage.clone())),
+            None => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+impl Source<'_> {
+    /// Bytes of the file that count; fewer than committed if it is cut short, `None` = there is no
+    /// file.
+    pub(super) fn bytes(&self) -> Result<Option<u64>> {
+        let len = self.store.file_bytes(self.id)?;
+        Ok(len.map(|len| len.min(self.record.committed_bytes)))
+    }
+
+    /// Whether the file is there, long enough, and the one it should be.
+    pub(super) fn damage_at_front(&self) -> Result<Option<Damage>> {
+        let found = match self.bytes()? {
+            Some(bytes) if bytes == self.record.committed_bytes => {
+                return damage_of(self.store.verify_header(self.id, self.record));
+            }
+            Some(bytes) => format!("{bytes} bytes"),
+            None => "no file".to_owned(),
+        };
+        Ok(Some(Damage {
+            file: self.store.path(self.id),
+            offset: self.record.committed_bytes,
+            expected: format!("{} committed bytes", self.record.committed_bytes),
+            found,
+        }))
+    }
+
+    /// Whether its footers can be read.
+    pub(super) fn damage_in_footers(&self) -> Result<Option<Damage>> {
+        let covers = self.store.covers(self.id, self.record, Sequence(0));
+        damage_of(covers.map(drop))
+    }
+
+    /// Whether all of it can be read: footers, leaves, blocks.
+    pub(super) fn damage_anywhere(&self) -> Result<Option<Damage>> {
+        damage_of(self.read_all())
+    }
+
+    fn read_all(&self) -> Result<()> {
+        let partition = Partition::new(self.record.clone(), self.store.segment_file(self.id));
+        let state = self.store.state(&partition)?;
+        for number in state.pages() {
+            for (_, stream) in self.store.page(&state, number)?.iter() {
+                for leaf in stream.main.iter().chain(stream.late.iter().flatten()) {
+                    let read = self.store.leaf(self.id, leaf)?;
+                    read.read(0..read.rows(), None)
+                        .map_err(|e| Error::decode(&self.store.path(self.id), leaf.offset, e))?;
+                }
+                for block in &stream.blocks {
+                    self.store.block(self.id, block)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

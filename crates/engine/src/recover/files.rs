@@ -1,0 +1,113 @@
+//! Looks at the segment files that the metadata name, and puts them right after a crash.
+//!
+//! Invariants: nothing is changed before everything has been looked at; of a partition that cannot
+//! be read nothing is changed at all.
+//! Failure: a file that is missing, shorter than committed, or has another header makes its
+//! partition unreadable, and no other.
+
+use super::Recovery;
+use crate::error::Damage;
+use crate::ids::SegmentId;
+use crate::log::Access;
+use crate::meta::PartitionRecord;
+use crate::segment::Store;
+use crate::shard::Shard;
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{Env, OpenMode};
+use std::collections::{HashMap, HashSet};
+
+/// Partitions as the metadata name them.
+pub(super) type Named = [(SegmentId, PartitionRecord)];
+
+/// Checks that every segment a commit names is there, as long as committed, and the one it should
+/// be. Gives those that are not.
+pub(super) fn look(
+    store: &Store,
+    partitions: &Named,
+    access: Access<'_>,
+) -> Result<HashMap<SegmentId, Error>> {
+    let mut unreadable = HashMap::new();
+    for (id, record) in partitions {
+        let found = match store.file_bytes(*id)? {
+            None => {
+                if let Access::Reader(nothing_freed) = access {
+                    // The owner may have removed it since the metadata were read.
+                    nothing_freed()?;
+                }
+                Err(short(store, *id, record, "no file".into()))
+            }
+            Some(len) if len < record.committed_bytes => {
+                Err(short(store, *id, record, format!("{len} bytes")))
+            }
+            Some(_) => store.verify_header(*id, record),
+        };
+        match found {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                unreadable.insert(*id, error);
+            }
+            other => other?,
+        }
+    }
+    Ok(unreadable)
+}
+
+fn short(store: &Store, id: SegmentId, record: &PartitionRecord, found: String) -> Error {
+    Error::damage(Damage {
+        file: store.path(id),
+        offset: record.committed_bytes,
+        expected: format!("{} committed bytes", record.committed_bytes),
+        found,
+    })
+}
+
+/// The partitions of which nothing can be read.
+pub(super) fn unreadable(shards: &[Shard]) -> HashSet<SegmentId> {
+    let mut out = HashSet::new();
+    for shard in shards {
+        let state = shard.state.lock();
+        let all = state.partitions.all();
+        out.extend(all.filter(|p| p.unreadable.is_some()).map(|p| p.id()));
+    }
+    out
+}
+
+/// Removes segment files no commit names, and cuts the others back to what is committed.
+pub(super) fn settle(
+    env: &Env,
+    store: &Store,
+    partitions: &Named,
+    unreadable: &HashSet<SegmentId>,
+    recovery: &mut Recovery,
+) -> Result<()> {
+    let named: HashSet<String> = partitions
+        .iter()
+        .map(|(id, _)| format!("{}.seg", id.0))
+        .collect();
+    let dir = store.dir();
+    let present = env.files.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    for name in &present {
+        if !named.contains(name) && name.ends_with(".seg") {
+            let path = dir.join(name);
+            env.files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
+            tracing::info!(path = %path.display(), "removed a segment file that no commit names");
+            recovery.files_removed += 1;
+        }
+    }
+    for (id, record) in partitions.iter().filter(|(id, _)| !unreadable.contains(id)) {
+        let path = store.path(*id);
+        let file = env
+            .files
+            .open(&path, OpenMode::Write)
+            .map_err(|e| Error::io("open", &path, e))?;
+        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+        if len > record.committed_bytes {
+            file.set_len(record.committed_bytes)
+                .map_err(|e| Error::io("truncate", &path, e))?;
+            tracing::info!(path = %path.display(), from = len, to = record.committed_bytes, "cut back an uncommitted tail");
+            recovery.files_truncated += 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The process's allocator, counted: how many bytes each thread has taken and not given back.
+//!
+//! What a function, a window or a join of the SQL library takes on the way to its result is told to nobody. Counted where it is
+//! taken, it is known all the same, and a statement ends before the machine's memory does.
+//!
+//! Invariants: the counter of a thread is changed by that thread alone, and no count changes what the system's allocator does.
+//! Concurrency: no lock, no shared counter; a thread that gives back what another has taken counts below zero.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// Needs no memory of its own, at no time: it is used while memory is taken.
+    static TAKEN: Cell<i64> = const { Cell::new(0) };
+}
+
+/// The system's allocator with a counter for each thread. A program that serves SQL makes it its own:
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
+/// # fn main() {}
+/// ```
+///
+/// Without it the memory of a statement is what its operators reserve and what its functions return.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counting;
+
+fn count(bytes: usize, sign: i64) {
+    // No allocation is larger than `isize::MAX`.
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    // While a thread ends it may count no more; nothing is measured there.
+    let _ = TAKEN.try_with(|taken| taken.set(taken.get().wrapping_add(bytes.wrapping_mul(sign))));
+}
+
+// SAFETY: every call goes to the system's allocator with the arguments that came, and its answer is given back as it is; counting
+// takes no memory and cannot panic.
+#[expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to what the system's allocator asks for.
+        let at = unsafe { System.alloc(layout) };
+        if !at.is_null() {
+            count(layout.size(), 1);
+        }
+        at
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        let at = unsafe { System.alloc_zeroed(layout) };
+        if !at.is_null() {
+            count(layout.size(), 1);
+        }
+        at
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) };
+        count(layout.size(), -1);
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        let moved = unsafe { System.realloc(at, layout, size) };
+        if !moved.is_null() {
+            count(layout.size(), -1);
+            count(size, 1);
+        }
+        moved
+    }
+}
+
+/// Bytes that this thread has taken and not given back; zero where nobody counts.
+pub(super) fn taken() -> i64 {
+    TAKEN.try_with(Cell::get).unwrap_or(0)
+}

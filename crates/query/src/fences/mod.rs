@@ -1,0 +1,79 @@
+//! Fences around everything that computes: what a statement takes, in memory and in time, is known and bounded while it is planned, while
+//! its constants are folded and while it runs.
+//!
+//! `allocator` counts what threads take; `statement` is a statement's account and its end; `cost` tells what a call of a function will give,
+//! before it is made, with `extent`s of values; `function`, `operator` and `windows` are functions, operators and windows within
+//! fences, `planners` and `rule` put them into plans, `exec` is the fence around each operator of a plan that runs.
+//!
+//! Invariants: memory that is denied ends the process, so nothing of any size is taken before there is known to be room for it: a call
+//! of a function is refused by its arguments, a batch has fewer rows where a plan makes them long, and between two batches, two
+//! rows of a window, two parts of a call and two nodes of a plan the statement's account is looked at. A statement holds at
+//! most its memory and [`statement::UNDER_WAY`] beyond it, all together theirs and as much beyond it, each but for what is made at one go.
+//! Concurrency: see `statement`.
+//! Failure: `memory_limit`, `time_limit`, `too_large`.
+
+mod allocator;
+mod cost;
+mod exec;
+mod extent;
+mod function;
+mod operator;
+mod planners;
+mod rule;
+mod statement;
+mod windows;
+
+pub use allocator::Counting;
+pub(crate) use function::fenced;
+pub(crate) use rule::{Fences, MayGoOn};
+pub(crate) use statement::{Statement, checkpoint};
+
+use datafusion::catalog::TableFunction;
+use datafusion::common::Result;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+/// Puts fences around all functions and planners of a state; after everything else has been registered.
+pub(crate) fn register(builder: &mut SessionStateBuilder) {
+    if let Some(functions) = builder.scalar_functions() {
+        for function in functions.iter_mut() {
+            *function = fenced(Arc::clone(function));
+        }
+    }
+    if let Some(functions) = builder.window_functions() {
+        for function in functions.iter_mut() {
+            *function = windows::window(Arc::clone(function));
+        }
+    }
+    if let Some(functions) = builder.table_functions() {
+        for (name, function) in functions.iter_mut() {
+            let table = planners::FencedTable {
+                name: name.clone(),
+                inner: Arc::clone(function.function()),
+            };
+            *function = Arc::new(TableFunction::new(name.clone(), Arc::new(table)));
+        }
+    }
+    let own = builder.expr_planners().take().unwrap_or_default();
+    let mut all: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(planners::Concatenations)];
+    for planner in own {
+        all.push(Arc::new(planners::FencedPlanner(planner)));
+    }
+    *builder.expr_planners() = Some(all);
+    *builder.type_planner() = Some(Arc::new(planners::Sizes));
+}
+
+/// Puts a fence around each operator of a plan that is to be run once.
+pub(crate) fn guard(
+    plan: Arc<dyn ExecutionPlan>,
+    statement: &Arc<Statement>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    exec::fence(plan, statement)
+}
+
+/// Rows of the batches that the operators of a guarded plan are to make.
+pub(crate) fn batch_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    exec::batch_rows(plan)
+}

@@ -1,0 +1,240 @@
+//! What an asker is told of a table: the one decision for every route, language and door.
+//!
+//! A table's tags and fields belong to all of its streams together. Who may read some of them only
+//! is told of the tags that those have, and of the fields of which those hold a value; a table of
+//! which no stream may be read is as if it were not there. Who may read every stream of a table, or
+//! manages it, is told of all of its fields.
+//!
+//! Invariants: what is told depends on nothing but the streams that may be read. What streams hold
+//! is kept by the version of their data, never by who asked.
+//! Concurrency: a cache that many may ask; everything else belongs to one request.
+//! Failure: damage to a stream whose fields are not known is an error, so that nothing is left out
+//! without a word.
+
+use super::Access;
+use super::rules::Action;
+use headwater::{
+    Bins, ClosedRange, ErrorKind, FieldType, Result, Snapshot, StreamName, SummarySpec,
+};
+use quick_cache::sync::Cache;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Streams of which it is kept what they hold.
+const KEPT_MAX: usize = 65_536;
+/// Names looked at together.
+const NAMES_AT_ONCE: usize = 4_096;
+
+/// Fields with their types, in the order of the table.
+pub(crate) type Fields = Vec<(String, FieldType)>;
+
+/// What an asker is told of a table.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// Sorted.
+    pub(crate) tags: Vec<String>,
+    pub(crate) fields: Fields,
+}
+
+/// Of which of its table's fields a stream has a value, at a version of its data.
+#[derive(Debug)]
+struct Holds {
+    version: u64,
+    fields: Box<[bool]>,
+}
+
+/// Which fields streams hold.
+pub(super) struct Held {
+    streams: Cache<StreamName, Arc<Holds>>,
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held")
+            .field("streams", &self.streams.len())
+            .finish()
+    }
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held {
+            streams: Cache::new(KEPT_MAX),
+        }
+    }
+}
+
+impl Held {
+    /// For each of the table's fields whether the stream has a value of it.
+    fn of(&self, snapshot: &Snapshot, stream: &StreamName, known: &Fields) -> Result<Arc<Holds>> {
+        // Fields of the table are part of the version. Where values expire there is none.
+        let version = snapshot.version(stream, &ClosedRange::ALL)?;
+        if let (Some(version), Some(kept)) = (version, self.streams.get(stream))
+            && kept.version == version.number
+            && kept.fields.len() == known.len()
+        {
+            return Ok(kept);
+        }
+        let spec = SummarySpec {
+            range: ClosedRange::ALL,
+            bins: Bins::Whole,
+            fields: known.iter().map(|(name, _)| name.clone()).collect(),
+        };
+        let mut fields = vec![false; known.len()].into_boxed_slice();
+        for bin in snapshot.summary(stream, &spec)? {
+            for (holds, aggregate) in fields.iter_mut().zip(&bin.aggregates) {
+                *holds |= aggregate.count > 0;
+            }
+        }
+        let holds = Arc::new(Holds {
+            version: version.map_or(0, |v| v.number),
+            fields,
+        });
+        if version.is_some() {
+            self.streams.insert(stream.clone(), Arc::clone(&holds));
+        }
+        Ok(holds)
+    }
+}
+
+/// `None` for what is not there, or not any more.
+fn there<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Access {
+    /// The fields of a table that the asker is told of; `None` when it sees none of the table.
+    ///
+    /// # Errors
+    /// What the engine says, but for `not_found`.
+    pub(crate) fn fields(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Fields>> {
+        let told = self.told(snapshot, table, false)?;
+        Ok(told.map(|told| told.fields))
+    }
+
+    /// The tags and fields of a table that the asker is told of; `None` when it sees none of the
+    /// table. Looks at the names of all streams, but for who may read everything.
+    ///
+    /// # Errors
+    /// What the engine says, but for `not_found`.
+    pub(crate) fn table(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Told>> {
+        self.told(snapshot, table, true)
+    }
+
+    /// The type of a field of a stream; `None` when either is not there, or the asker is not told
+    /// of it.
+    ///
+    /// # Errors
+    /// What the engine says, but for `not_found`.
+    pub(crate) fn field_type(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamName,
+        field: &str,
+    ) -> Result<Option<FieldType>> {
+        if !self.may_read_stream(stream) {
+            return Ok(None);
+        }
+        let Some(field_type) = there(snapshot.field_type(stream, field))? else {
+            return Ok(None);
+        };
+        if self.tells_all_fields(stream.table()) {
+            return Ok(Some(field_type));
+        }
+        let Some(known) = there(snapshot.fields(stream.table()))? else {
+            return Ok(None);
+        };
+        // Mostly the stream itself has values of what it is asked for.
+        let own = self.held(snapshot, stream, &known)?;
+        let place = known.iter().position(|(name, _)| name == field);
+        if let (Some(own), Some(place)) = (own, place)
+            && own.fields.get(place) == Some(&true)
+        {
+            return Ok(Some(field_type));
+        }
+        let told = self.fields(snapshot, stream.table())?.unwrap_or_default();
+        Ok(told
+            .into_iter()
+            .find(|(name, _)| name == field)
+            .map(|f| f.1))
+    }
+
+    /// Whether every field of a table is told of, whatever its streams hold.
+    pub(crate) fn tells_all_fields(&self, table: &str) -> bool {
+        // A rule with tags does not fit a stream without any.
+        self.may(Action::Read, table, &[]) || self.may(Action::Manage, table, &[])
+    }
+
+    fn held(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamName,
+        known: &Fields,
+    ) -> Result<Option<Arc<Holds>>> {
+        match self {
+            Access::Open { guard } | Access::Token { guard, .. } => {
+                there(guard.held.of(snapshot, stream, known))
+            }
+        }
+    }
+
+    fn told(&self, snapshot: &Snapshot, table: &str, with_tags: bool) -> Result<Option<Told>> {
+        let Some(known) = there(snapshot.fields(table))? else {
+            return Ok(None);
+        };
+        if self.reads_all() {
+            let tags = if with_tags {
+                there(snapshot.table_info(table))?.map_or_else(Vec::new, |info| info.tags)
+            } else {
+                Vec::new()
+            };
+            return Ok(Some(Told {
+                tags,
+                fields: known,
+            }));
+        }
+        if !self.may_read_some_of(table) {
+            return Ok(None);
+        }
+        let mut told = vec![self.tells_all_fields(table); known.len()];
+        let mut tags: BTreeSet<String> = BTreeSet::new();
+        let mut is_seen = false;
+        let mut last: Option<StreamName> = None;
+        'pages: loop {
+            let page = there(snapshot.streams_after(table, last.as_ref(), NAMES_AT_ONCE))?;
+            let page = page.unwrap_or_default();
+            for stream in page.iter().filter(|s| self.may_read_stream(s)) {
+                is_seen = true;
+                if with_tags {
+                    for (key, _) in stream.tags() {
+                        if !tags.contains(key) {
+                            tags.insert(key.clone());
+                        }
+                    }
+                }
+                if told.iter().any(|t| !t) {
+                    if let Some(held) = self.held(snapshot, stream, &known)? {
+                        for (told, held) in told.iter_mut().zip(&held.fields) {
+                            *told |= held;
+                        }
+                    }
+                } else if !with_tags {
+                    break 'pages;
+                }
+            }
+            if page.len() < NAMES_AT_ONCE {
+                break;
+            }
+            last = page.into_iter().next_back();
+        }
+        let fields = known.into_iter().zip(told);
+        Ok(is_seen.then(|| Told {
+            tags: tags.into_iter().collect(),
+            fields: fields.filter(|(_, told)| *told).map(|(f, _)| f).collect(),
+        }))
+    }
+}

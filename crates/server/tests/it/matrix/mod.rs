@@ -1,0 +1,212 @@
+//! Every token, every route and door, everything that may be asked for: what may not be seen is as
+//! if it had never been there.
+//!
+//! Two worlds are asked the same, one of which never had what a token may not see: their answers
+//! are the same in every byte. A new route fails here until it has a row in [`asks::ROWS`].
+
+mod asks;
+#[cfg(feature = "sql")]
+mod doors;
+#[cfg(feature = "sql")]
+mod statements;
+mod world;
+
+use asks::{ROWS, Row, THINGS, Tells, names_a_secret};
+use headwater_server::endpoints;
+use std::collections::BTreeSet;
+use world::{Answer, Ask, Kind, SECRET, Token, World, worlds};
+
+#[test]
+fn every_route_has_a_row_in_the_matrix() {
+    let rows: BTreeSet<_> = ROWS.iter().map(|r| (r.method, r.route)).collect();
+    let all = endpoints();
+    let routes: BTreeSet<_> = all.iter().map(|e| (e.method.as_str(), e.path)).collect();
+    assert_eq!(rows, routes, "left: rows of the matrix, right: the routes");
+}
+
+/// The requests of a row for everything there is to ask for.
+fn asks(row: &Row) -> Vec<Ask> {
+    let mut asks: Vec<Ask> = THINGS.iter().flat_map(|thing| row.of(thing)).collect();
+    #[cfg(feature = "sql")]
+    if row.route == "/api/v1/sql" {
+        asks.extend(doors::over_http(statements::READS));
+    }
+    let mut seen = BTreeSet::new();
+    asks.retain(|a| seen.insert((a.target.clone(), a.headers.clone(), a.body.clone())));
+    asks
+}
+
+/// What both worlds answer; they must say the same.
+fn same(worlds: &[World; 2], token: &Token, ask: &Ask) -> Answer {
+    let [with, without] = worlds.each_ref().map(|world| world.ask(token, ask));
+    assert_eq!(
+        with,
+        without,
+        "token {:?}, {ask:?}\n--- with secrets: {}\n--- without: {}",
+        token.name,
+        with.shown(),
+        without.shown()
+    );
+    // What was not asked with it is not told; where both worlds say the same, it could only come
+    // from the request.
+    assert!(
+        names_a_secret(ask) || !with.tells(SECRET),
+        "token {:?}, {ask:?}: {}",
+        token.name,
+        with.shown()
+    );
+    with
+}
+
+#[test]
+fn what_a_token_may_not_see_is_as_if_it_had_never_been_there() {
+    let (worlds, tokens) = worlds();
+    let mut told = BTreeSet::new();
+    // Who sees everything comes first: what is kept of its answers must not be given to the others.
+    for token in tokens.iter().filter(|t| t.kind == Kind::Sees) {
+        for row in ROWS.iter().filter(|r| r.tells == Tells::Stored) {
+            let differs = asks(row).iter().any(|ask| {
+                let [with, without] = worlds.each_ref().map(|world| world.ask(token, ask));
+                with != without
+            });
+            assert!(differs, "{} cannot tell the worlds apart", row.route);
+        }
+    }
+    for token in tokens.iter().filter(|t| t.kind != Kind::Sees) {
+        for row in ROWS {
+            for ask in asks(row) {
+                match row.tells {
+                    Tells::Stored | Tells::Nothing => {
+                        let answer = same(&worlds, token, &ask);
+                        told.insert((row.route, answer.status));
+                    }
+                    Tells::Figures => {
+                        let [with, without] = worlds.each_ref().map(|world| world.ask(token, &ask));
+                        assert_eq!(with.status, without.status, "{} {ask:?}", token.name);
+                        assert!(!with.tells(SECRET), "{}: {}", token.name, with.shown());
+                    }
+                    // Who may write a table is told whether its lines fit: that is a test of its
+                    // own.
+                    Tells::Fits if token.name == "write all" => {}
+                    Tells::Fits => {
+                        same(&worlds, token, &ask);
+                    }
+                }
+            }
+        }
+    }
+    // The test has seen answers with something in them, and refusals of all kinds.
+    for row in ROWS.iter().filter(|r| r.tells == Tells::Stored) {
+        if row.route == "/api/v1/storage" {
+            assert!(told.contains(&(row.route, 403)), "{told:?}");
+        } else {
+            assert!(told.contains(&(row.route, 200)), "{}: {told:?}", row.route);
+        }
+        assert!(told.contains(&(row.route, 401)), "{}: {told:?}", row.route);
+    }
+}
+
+fn get(target: &str) -> Ask {
+    Ask {
+        method: "GET".to_owned(),
+        target: target.to_owned(),
+        headers: Vec::new(),
+        body: Vec::new(),
+    }
+}
+
+fn post(target: &str, body: &str) -> Ask {
+    Ask {
+        method: "POST".to_owned(),
+        body: body.as_bytes().to_vec(),
+        ..get(target)
+    }
+}
+
+fn token<'a>(tokens: &'a [Token], name: &str) -> &'a Token {
+    tokens.iter().find(|t| t.name == name).unwrap()
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+#[test]
+fn an_export_names_no_table_tag_or_field_of_streams_that_may_not_be_read() {
+    let ([world, _], tokens) = worlds();
+    let formats: &[&str] = match cfg!(feature = "sql") {
+        true => &["csv", "lp", "arrow", "parquet"],
+        false => &["csv", "lp"],
+    };
+    for format in formats {
+        let export = |name: &str, what: &str| {
+            let ask = get(&format!("/api/v1/export?{what}&format={format}"));
+            world.ask(token(&tokens, name), &ask)
+        };
+        // A table of which nothing may be read is answered like one that is not there.
+        let hidden = export("read by tag", "table=zzsecrets");
+        let absent = export("read by tag", "table=absent");
+        assert_eq!(hidden.status, 404, "{}", hidden.shown());
+        assert_eq!(text(&hidden).replace("zzsecrets", "absent"), text(&absent));
+        assert_eq!(hidden.status, absent.status);
+        // Of a table of which some streams may be read the others' tags and fields are left out.
+        for what in ["table=cars", "stream=cars,id=seen,site=north"] {
+            let seen = export("read by tag", what);
+            assert_eq!(seen.status, 200, "{}", seen.shown());
+            assert!(!seen.tells(SECRET), "{}", seen.shown());
+            assert!(seen.tells("name"), "{}", seen.shown());
+        }
+        assert!(export("read all", "table=cars").tells("zzsecretfield"));
+    }
+}
+
+#[test]
+fn a_field_is_told_of_as_soon_as_a_stream_that_may_be_read_has_a_value_of_it() {
+    let ([world, _], tokens) = worlds();
+    let (reader, admin) = (token(&tokens, "read by tag"), token(&tokens, "admin"));
+    let mut asks = vec![
+        get("/api/v1/streams?table=cars"),
+        get("/api/v1/scan?stream=cars,id=second,site=north"),
+        get("/api/v1/export?table=cars"),
+        get("/query?q=SHOW FIELD KEYS"),
+        get("/api/v1/aggregate?channel=cars,id=second,site=north.zzsecretfield"),
+    ];
+    if cfg!(feature = "sql") {
+        asks.push(post("/api/v1/sql", "SELECT * FROM cars"));
+        asks.push(post("/api/v1/sql", "SHOW COLUMNS FROM cars"));
+    }
+    let told = || -> Vec<bool> {
+        // Twice, so that what was kept of the first time answers the second.
+        let answers = asks.iter().chain(&asks).map(|ask| world.ask(reader, ask));
+        let told = answers.map(|a| a.status == 200 && a.tells("zzsecretfield"));
+        told.collect()
+    };
+    assert!(told().iter().all(|told| !told), "{:?}", told());
+    let line = "cars,id=seen,site=north zzsecretfield=1 1700000000000000000\n";
+    let written = world.ask(admin, &post("/write?precision=ns", line));
+    assert_eq!(written.status, 204, "{}", written.shown());
+    assert!(told().iter().all(|told| *told), "{:?}", told());
+}
+
+/// A field has one type in a table, so who may write it must learn of it.
+#[test]
+fn who_may_write_a_stream_is_told_the_type_of_a_field_it_names_and_nothing_else() {
+    let ([world, _], tokens) = worlds();
+    let writer = token(&tokens, "write by tag");
+    let write = |line: &str| world.ask(writer, &post("/write?precision=ns", line));
+    let refused = write("cars,id=new,site=north zzsecretfield=\"t\" 1700000000000000000\n");
+    assert_eq!(refused.status, 400, "{}", refused.shown());
+    let said = text(&refused).replace("zzsecretfield", "");
+    assert!(said.contains("E_TYPE") && said.contains("f64"), "{said}");
+    assert!(!said.contains(SECRET), "{said}");
+    let taken = write("cars,id=new,site=north zzsecretfield=1.5 1700000000000000000\n");
+    assert_eq!(taken.status, 204, "{}", taken.shown());
+    // Of a stream that it may not write it is told nothing.
+    let line = |id: &str, value: &str| format!("cars,id={id},site=south zzsecretfield={value} 1\n");
+    let wrong = write(&line("zzsecretid", "\"t\""));
+    let right = write(&line("zzsecretid", "1.5"));
+    let absent = write(&line("nobody", "1.5"));
+    assert_eq!(wrong.status, 403, "{}", wrong.shown());
+    assert_eq!(text(&wrong), text(&right));
+    assert_eq!(text(&right).replace("zzsecretid", "nobody"), text(&absent));
+}

@@ -1,0 +1,279 @@
+//! Two servers with the same tokens. One has, besides what all tokens see, what some may not see;
+//! the other never had it.
+//!
+//! Whatever belongs to what may not be seen has [`SECRET`] in its name, and nothing else has.
+
+use crate::asking::{START, encoded};
+use crate::support::{Running, client};
+use headwater::{Batch, Database, StreamName, Value};
+use headwater_server::tokens::{NewToken, TokenFile};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Stands in every name and value that only one of the worlds has.
+pub(super) const SECRET: &str = "zzsecret";
+
+/// What a token may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It may read what only one of the worlds has: by it the test sees that there is something to
+    /// see.
+    Sees,
+    /// It may read a part, in which both worlds are the same.
+    Reads,
+    /// It may read nothing.
+    Blind,
+}
+
+pub(super) struct Token {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What is sent; `None` = nothing.
+    pub(super) text: Option<String>,
+}
+
+/// Every kind of rule there is.
+const RULES: [(&str, Kind, &[&str]); 11] = [
+    ("read all", Kind::Sees, &["read *"]),
+    ("admin", Kind::Sees, &["read *", "write *", "manage *"]),
+    ("read one table", Kind::Reads, &["read boats"]),
+    ("read by tag", Kind::Reads, &["read *,site=north"]),
+    ("read one stream", Kind::Reads, &["read cars,id=seen"]),
+    ("read what is not there", Kind::Reads, &["read vans"]),
+    (
+        "read and write by tag",
+        Kind::Reads,
+        &["read *,site=north", "write *,site=north"],
+    ),
+    (
+        "manage one table",
+        Kind::Reads,
+        &["manage boats", "read boats"],
+    ),
+    ("write by tag", Kind::Blind, &["write *,site=north"]),
+    ("write all", Kind::Blind, &["write *"]),
+    ("no rule", Kind::Blind, &[]),
+];
+
+pub(super) struct World {
+    pub(super) server: Running,
+    client: ureq::Agent,
+}
+
+/// A request, the same in both worlds.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) method: String,
+    /// Path and query, not encoded yet.
+    pub(super) target: String,
+    pub(super) headers: Vec<(&'static str, &'static str)>,
+    pub(super) body: Vec<u8>,
+}
+
+/// All that comes back, but for what differs from request to request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// For messages of the test.
+    pub(super) fn shown(&self) -> String {
+        let body = String::from_utf8_lossy(&self.body);
+        format!("{} {:?}\n{body}", self.status, self.headers)
+    }
+
+    /// Whether a word occurs anywhere in it.
+    pub(super) fn tells(&self, word: &str) -> bool {
+        let head = self
+            .headers
+            .iter()
+            .any(|(k, v)| k.contains(word) || v.contains(word));
+        head || self
+            .body
+            .windows(word.len())
+            .any(|part| part == word.as_bytes())
+    }
+}
+
+/// The worlds, the one with secrets first, and their tokens.
+pub(super) fn worlds() -> ([World; 2], Vec<Token>) {
+    let mut tokens = Vec::new();
+    let mut stored = Vec::new();
+    let with = World::start(true, |file| {
+        for (name, kind, rules) in RULES {
+            let text = Some(create(file, name, rules, None));
+            tokens.push(Token { name, kind, text });
+        }
+        let past = jiff::Timestamp::UNIX_EPOCH;
+        let text = Some(create(file, "expired", &["read *"], Some(past)));
+        let expired = ("expired", text);
+        let unknown = ("unknown", Some("hw_0123".to_owned()));
+        for (name, text) in [expired, unknown, ("no token", None)] {
+            let kind = Kind::Blind;
+            tokens.push(Token { name, kind, text });
+        }
+        stored = std::fs::read(file.path()).unwrap();
+    });
+    let without = World::start(false, |file| {
+        std::fs::write(file.path(), &stored).unwrap();
+    });
+    ([with, without], tokens)
+}
+
+fn create(
+    file: &TokenFile,
+    name: &str,
+    rules: &[&str],
+    expires: Option<jiff::Timestamp>,
+) -> String {
+    file.create(NewToken {
+        name: name.to_owned(),
+        rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
+        expires,
+    })
+    .unwrap()
+}
+
+/// What is there: streams with their rows. Some of it stands in files, some in memory.
+fn fill(db: &Database, with_secrets: bool) {
+    let row = |batch: &mut Batch, stream: &str, second: i64, values: &[(&str, Value)]| {
+        let stream = StreamName::parse(stream).unwrap();
+        let time = START + second * 1_000_000_000;
+        batch.stream(&stream).row(time, values.to_vec()).unwrap();
+    };
+    let number = Value::F64;
+    for turn in 0..2 {
+        let mut batch = Batch::new();
+        if with_secrets {
+            // Of tables that may be seen, a stream with a tag and fields of its own; then a table
+            // of its own.
+            let stream = "cars,id=zzsecretid,site=south,zzsecretkey=zzsecretval";
+            let fields = [
+                ("v", number(9.0)),
+                ("zzsecretfield", number(7.5)),
+                ("zzsecrettext", Value::String("zzsecretword".to_owned())),
+            ];
+            row(&mut batch, stream, turn, &fields);
+            row(
+                &mut batch,
+                "gauges,id=zzsecretg,site=south",
+                turn,
+                &[("value", number(5.0))],
+            );
+            let stream = "zzsecrets,site=south,zzsecretkey=zzsecretval";
+            let fields = [
+                ("v", number(1.0)),
+                ("zzsecretfield", number(2.0)),
+                ("value", number(3.0)),
+            ];
+            row(&mut batch, stream, turn, &fields);
+        }
+        for id in ["seen", "second"] {
+            let name = Value::String("x".to_owned());
+            let stream = format!("cars,id={id},site=north");
+            row(
+                &mut batch,
+                &stream,
+                turn,
+                &[("v", number(1.5)), ("name", name)],
+            );
+        }
+        row(
+            &mut batch,
+            "boats,id=b",
+            turn,
+            &[("v", number(2.5)), ("value", number(1.0))],
+        );
+        // What `value` is in OpenTSDB, this one has only where it may not be seen.
+        row(
+            &mut batch,
+            "gauges,id=g,site=north",
+            turn,
+            &[("v", number(4.0))],
+        );
+        db.commit(batch).unwrap();
+        if turn == 0 {
+            db.flush().unwrap();
+        }
+    }
+}
+
+impl World {
+    fn start(with_secrets: bool, tokens: impl FnOnce(&TokenFile)) -> World {
+        let server = Running::start_with(|settings| {
+            let db = Database::open(settings.engine.clone()).unwrap();
+            fill(&db, with_secrets);
+            db.close().unwrap();
+            tokens(&TokenFile::of_database(settings.db()));
+            #[cfg(feature = "sql")]
+            {
+                settings.postgres_addr = Some("127.0.0.1:0".parse().unwrap());
+            }
+        });
+        let client = client();
+        World { server, client }
+    }
+
+    pub(super) fn ask(&self, token: &Token, ask: &Ask) -> Answer {
+        let mut request = ureq::http::Request::builder()
+            .method(ask.method.as_str())
+            .uri(self.server.url(&address(&ask.target)));
+        if let Some(token) = &token.text {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in &ask.headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(ask.body.as_slice()).unwrap();
+        let mut answer = self.client.run(request).unwrap();
+        let status = answer.status().as_u16();
+        let mut headers = BTreeMap::new();
+        for (name, value) in answer.headers() {
+            let value = match name.as_str() {
+                "date" | "x-request-id" => continue,
+                // Versions are made with a key of the process.
+                "etag" => "some",
+                _ => value.to_str().unwrap(),
+            };
+            headers.insert(name.as_str().to_owned(), value.to_owned());
+        }
+        let mut body = Vec::new();
+        if headers
+            .get("content-type")
+            .is_some_and(|kind| kind == "text/event-stream")
+        {
+            // An answer that does not end: what says that it has begun.
+            body.resize(b": live\n\n".len(), 0);
+            answer.body_mut().as_reader().read_exact(&mut body).unwrap();
+        } else {
+            answer
+                .body_mut()
+                .as_reader()
+                .read_to_end(&mut body)
+                .unwrap();
+        }
+        Answer {
+            status,
+            headers,
+            body,
+        }
+    }
+}
+
+/// Encodes the parts of a path and the values of a query.
+fn address(target: &str) -> String {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let path: Vec<String> = path.split('/').map(encoded).collect();
+    let parts = query
+        .split('&')
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            format!("{name}={}", encoded(value))
+        });
+    let query: Vec<String> = parts.collect();
+    format!("{}?{}", path.join("/"), query.join("&"))
+}
