@@ -19,6 +19,9 @@ HTTP_SECONDS ?=
 SEED ?=
 # The fuzz targets to run; empty = all.
 TARGETS ?=
+# Lives of `make soak`, and the seed of the first.
+LIVES ?= 2000
+FIRST ?= 1000
 # Arguments of `make bench`, `make go-bench` and `make python-bench`.
 ARGS ?=
 # Rounds of each benchmark of `make go-bench`.
@@ -56,7 +59,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench
+.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -225,6 +228,14 @@ tidy: ## Only the checks of crate arrows, licences, links and sources
 doc: ## Build the API documentation, every warning an error
 	$(call section,'Documentation')
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+soak: ## Random lives of databases, and power cuts at every operation, for hours: LIVES=2000 from seed FIRST=1000 on
+	$(call section,'Random lives: $(LIVES) from seed $(FIRST) on')
+	HEADWATER_MODEL_FIRST_SEED=$(FIRST) HEADWATER_MODEL_SEEDS=$(LIVES) \
+	  $(CARGO) test --locked --package headwater-engine --test it -- --nocapture random_lives
+	$(call section,'A power cut at every operation')
+	HEADWATER_CRASH_EVERY=1 HEADWATER_CRASH_FIRST_SEED=$(FIRST) HEADWATER_CRASH_SEEDS=100 \
+	  $(CARGO) test --locked --package headwater-engine --test it -- crash
 
 fuzz: ## Run the fuzz targets by the clock, from fresh seeds: SECONDS=600 for each, TARGETS='leaf csv' for some
 	$(call section,'Fuzzing: $(SECONDS) s for each target')

@@ -3,6 +3,7 @@
 //! A first run counts the operations, later runs cut at each of them, take several states of the disk that such a cut can leave,
 //! open the database there, and look for the number of steps that it holds: at least the acknowledged ones, at most those begun.
 
+use crate::cuts::{cuts, variable};
 use crate::support::{
     Action, Content, Dice, Event, Fields, Maker, Mortal, Progress, Run, START, Step, assert_sound,
     batch_of, check, keeping_table, read_back, small_options, steps, workload,
@@ -31,11 +32,11 @@ struct Expected {
 }
 
 struct Sweep {
-    name: &'static str,
+    name: String,
     options: Options,
     actions: Vec<Action>,
     expected: Expected,
-    /// Cuts at every so many operations.
+    /// Cuts at every so many operations, if nothing else is asked for.
     stride: u64,
     /// States of the disk looked at for each cut, beyond "nothing unsynced" and "everything".
     mixtures: u64,
@@ -54,9 +55,7 @@ impl Sweep {
         let steps = steps(&self.actions);
         let operations = self.uncut(&steps);
         let mut dice = Dice::new(operations);
-        for cut in (0..operations).step_by(self.stride as usize) {
-            // The offset inside a stride changes, so that different kinds of operations are met.
-            let cut = cut + dice.below(self.stride);
+        for cut in cuts(operations, self.stride) {
             let disk = FaultyFiles::new(cut);
             disk.crash_at(cut);
             let mut run = Run::new(Arc::new(disk.clone()), &self.options);
@@ -117,7 +116,7 @@ impl Sweep {
             splits,
             recycling,
         } = self.expected;
-        let name = self.name;
+        let name = &self.name;
         assert!(!merges || stats.events_merge > 0, "{name}: {stats:?}");
         assert!(!late_runs || stats.events_late_run > 0, "{name}: {stats:?}");
         assert!(!folds || stats.events_fold > 0, "{name}: {stats:?}");
@@ -146,9 +145,10 @@ impl Sweep {
         dice: &mut Dice,
     ) {
         let mut disk = cut.after_crash(seed);
-        // Sometimes the power fails again while the database is put right, or while it is closed after that.
-        if dice.chance(30) {
-            disk.crash_at(dice.below(12));
+        // Often the power fails again while the database is put right, or while it is closed after that, and again.
+        while dice.chance(40) {
+            let depth = [12, 40, 200][dice.below(3) as usize];
+            disk.crash_at(dice.below(depth));
             if let Ok(db) = Run::new(Arc::new(disk.clone()), &self.options).open() {
                 drop(db);
             }
@@ -205,7 +205,7 @@ impl Sweep {
 #[test]
 fn every_operation_of_a_short_life() {
     Sweep {
-        name: "short",
+        name: "short".into(),
         options: small_options(),
         actions: workload(1, 26, 6, 13, 20),
         expected: Expected {
@@ -221,7 +221,7 @@ fn every_operation_of_a_short_life() {
 #[test]
 fn a_long_life_with_flushes_and_compactions() {
     Sweep {
-        name: "long",
+        name: "long".into(),
         options: small_options(),
         actions: workload(2, 260, 9, 40, 70),
         expected: Expected {
@@ -232,7 +232,7 @@ fn a_long_life_with_flushes_and_compactions() {
             splits: true,
             recycling: true,
         },
-        stride: 17,
+        stride: 10,
         mixtures: 1,
     }
     .run();
@@ -241,7 +241,7 @@ fn a_long_life_with_flushes_and_compactions() {
 #[test]
 fn a_long_life_under_the_papers_rule() {
     Sweep {
-        name: "papers",
+        name: "papers".into(),
         options: Options {
             flush_rule: FlushRule::LabExact { memory_events: 48 },
             late_policy: LatePolicy::separate(0.6).into(),
@@ -256,7 +256,7 @@ fn a_long_life_under_the_papers_rule() {
             recycling: true,
             ..Expected::default()
         },
-        stride: 13,
+        stride: 10,
         mixtures: 1,
     }
     .run();
@@ -265,7 +265,7 @@ fn a_long_life_under_the_papers_rule() {
 #[test]
 fn one_buffer_flushed_when_it_is_full() {
     Sweep {
-        name: "conventional",
+        name: "conventional".into(),
         options: Options {
             flush_rule: FlushRule::LabExact { memory_events: 40 },
             late_policy: LatePolicy::conventional().into(),
@@ -278,7 +278,7 @@ fn one_buffer_flushed_when_it_is_full() {
             recycling: true,
             ..Expected::default()
         },
-        stride: 13,
+        stride: 10,
         mixtures: 1,
     }
     .run();
@@ -297,7 +297,7 @@ fn policies_that_change_in_between() {
         }
     }
     Sweep {
-        name: "policies",
+        name: "policies".into(),
         options: Options {
             flush_rule: FlushRule::LabExact { memory_events: 44 },
             late_policy: LatePolicy::separate(0.5).into(),
@@ -311,7 +311,7 @@ fn policies_that_change_in_between() {
             recycling: true,
             ..Expected::default()
         },
-        stride: 11,
+        stride: 10,
         mixtures: 1,
     }
     .run();
@@ -348,7 +348,7 @@ fn memory_that_is_used_up() {
         ..small_options()
     };
     Sweep {
-        name: "heavy",
+        name: "heavy".into(),
         options,
         actions: heavy_workload(),
         expected: Expected {
@@ -364,7 +364,7 @@ fn memory_that_is_used_up() {
 #[test]
 fn what_was_only_written_is_lost_from_the_end() {
     Sweep {
-        name: "written",
+        name: "written".into(),
         options: Options {
             durability: Durability::Written,
             ..small_options()
@@ -383,7 +383,7 @@ fn what_was_only_written_is_lost_from_the_end() {
 #[test]
 fn what_was_synced_now_and_then_is_lost_from_the_end() {
     Sweep {
-        name: "every 20 ms",
+        name: "every 20 ms".into(),
         options: Options {
             durability: Durability::Every(std::time::Duration::from_millis(20)),
             ..small_options()
@@ -396,15 +396,55 @@ fn what_was_synced_now_and_then_is_lost_from_the_end() {
     .run();
 }
 
+#[test]
+fn workloads_of_any_seed_cut_now_and_then() {
+    let first = variable("HEADWATER_CRASH_FIRST_SEED").unwrap_or(100);
+    for seed in first..first + variable("HEADWATER_CRASH_SEEDS").unwrap_or(6) {
+        let mut dice = Dice::new(seed);
+        let mut pick = |of: &[u64]| of[dice.below(of.len() as u64) as usize];
+        let length = pick(&[30, 60, 120]);
+        let actions = workload(
+            seed,
+            length,
+            pick(&[0, 7, 15]),
+            pick(&[0, 20, 50]),
+            pick(&[0, 25, 60]),
+        );
+        let target = pick(&[2 << 10, 16 << 10]);
+        let options = Options {
+            shards: pick(&[1, 2]) as u16,
+            late_runs_max: pick(&[0, 2, 16]) as usize,
+            groups_max: pick(&[3, 6, 12]) as u32,
+            partition_target_bytes: target,
+            partition_bytes_max: 2 * target,
+            log_file_bytes: pick(&[4096, 16 << 10]),
+            flush_rule: match pick(&[0, 1]) {
+                0 => FlushRule::Production,
+                _ => FlushRule::LabExact { memory_events: 40 },
+            },
+            ..small_options()
+        };
+        Sweep {
+            name: format!("seed {seed}"),
+            options,
+            actions,
+            expected: Expected::default(),
+            stride: 20,
+            mixtures: 2,
+        }
+        .run();
+    }
+}
+
 /// A process is killed, another one goes on with what the operating system has, and then the power fails.
-fn killed_then_cut(name: &str, options: &Options, actions: &[Action], stride: usize) {
+fn killed_then_cut(name: &str, options: &Options, actions: &[Action], stride: u64) {
     let all = steps(actions);
     let mut dice = Dice::new(99);
     let counting = FaultyFiles::new(1);
     let first = Mortal::new(&counting, u64::MAX / 2);
     Run::new(Arc::new(first), options).play(actions).unwrap();
     let operations = counting.operations();
-    for kill in (0..operations).step_by(stride) {
+    for kill in cuts(operations, stride) {
         let at = format!("{name}, killed at {kill}");
         let disk = FaultyFiles::new(kill);
         let process = Mortal::new(&disk, kill);

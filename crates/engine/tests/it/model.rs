@@ -4,8 +4,8 @@ mod compare;
 mod plain;
 mod world;
 
-pub(crate) use compare::same_aggregate;
-pub(crate) use plain::Random;
+pub(crate) use compare::{compare, reference, same_aggregate};
+pub(crate) use plain::{FIELDS, Random, random_value};
 
 use compare::check;
 use headwater_engine::{CheckReport, Duplicates, FlushRule, LatePolicy, MergeScope, Stats};

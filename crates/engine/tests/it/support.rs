@@ -800,11 +800,28 @@ impl Mortal {
             life: Arc::clone(&self.life),
         })
     }
+
+    /// Kills the process now.
+    pub(crate) fn kill(&self) {
+        self.life.die();
+    }
+
+    /// Kills the process at the changing call after so many others.
+    pub(crate) fn kill_after(&self, calls: u64) {
+        if !self.is_dead() {
+            self.life.left.store(calls, Ordering::Release);
+        }
+    }
 }
 
 impl Life {
     fn killed() -> io::Error {
         io::Error::other("the process was killed")
+    }
+
+    fn die(&self) {
+        self.left.store(DEAD, Ordering::Release);
+        self.locks.lock().unwrap().clear();
     }
 
     fn alive(&self) -> io::Result<()> {
@@ -819,8 +836,7 @@ impl Life {
     fn change(&self) -> io::Result<bool> {
         self.alive()?;
         if self.left.load(Ordering::Acquire) == 0 {
-            self.left.store(DEAD, Ordering::Release);
-            self.locks.lock().unwrap().clear();
+            self.die();
             return Ok(false);
         }
         self.left.fetch_sub(1, Ordering::AcqRel);

@@ -143,6 +143,10 @@ impl Disk {
         self.faults.push(Armed { kind, after_ops });
     }
 
+    pub(super) fn disarm(&mut self) -> usize {
+        std::mem::take(&mut self.faults).len()
+    }
+
     /// `Ok` while there is power.
     pub(super) fn require_power(&self) -> io::Result<()> {
         if self.crashed {
@@ -225,7 +229,7 @@ impl Disk {
                     if kind == FaultKind::SyncErrorReverting {
                         node.live = node.durable.clone();
                     }
-                    Err(Errno::IO.into())
+                    Err(errno_of(kind).into())
                 }
             }
         })
@@ -254,6 +258,7 @@ impl Disk {
         self.operation("create", path, |disk, _| {
             disk.live.require_free(path)?;
             disk.require_writable()?;
+            disk.fail_if_due(&CREATE_ERRORS)?;
             Ok(disk.insert_unsynced(path))
         })
     }
@@ -273,6 +278,7 @@ impl Disk {
         self.operation("remove", path, |disk, _| {
             disk.live.find(path)?;
             disk.require_writable()?;
+            disk.fail_if_due(&[FaultKind::RemoveError])?;
             disk.live.files.remove(path);
             disk.pending.push(NameChange {
                 path: path.to_owned(),
@@ -293,9 +299,7 @@ impl Disk {
                 .into_iter()
                 .partition(|change| change.path.parent() == Some(dir));
             disk.pending = elsewhere;
-            if disk.due(&SYNC_ERRORS).is_some() {
-                return Err(Errno::IO.into());
-            }
+            disk.fail_if_due(&SYNC_ERRORS)?;
             for NameChange { path, to } in here {
                 match to {
                     Some(node) => disk.durable.insert(path, node),
@@ -311,6 +315,7 @@ impl Disk {
         for missing in self.live.missing_dirs(dir)? {
             self.operation("create_dir", &missing, |disk, power| {
                 disk.require_writable()?;
+                disk.fail_if_due(&CREATE_ERRORS)?;
                 match power {
                     Power::On => disk.live.dirs.insert(missing.clone()),
                     Power::Cut => disk.dir_in_doubt.replace(missing.clone()).is_none(),
@@ -363,6 +368,14 @@ impl Disk {
         fired
     }
 
+    /// Fails if a fault of one of these kinds is due, as the kind does.
+    pub(super) fn fail_if_due(&mut self, kinds: &[FaultKind]) -> io::Result<()> {
+        match self.due(kinds) {
+            Some(kind) => Err(errno_of(kind).into()),
+            None => Ok(()),
+        }
+    }
+
     /// By how much all files together may still grow.
     fn room(&self) -> u64 {
         let Some(capacity) = self.capacity else {
@@ -379,7 +392,21 @@ impl Disk {
 }
 
 /// The kinds that a sync can meet.
-const SYNC_ERRORS: [FaultKind; 2] = [FaultKind::SyncError, FaultKind::SyncErrorReverting];
+const SYNC_ERRORS: [FaultKind; 3] = [
+    FaultKind::SyncError,
+    FaultKind::SyncErrorReverting,
+    FaultKind::SyncFull,
+];
+
+/// The kinds that making a name can meet.
+const CREATE_ERRORS: [FaultKind; 2] = [FaultKind::CreateError, FaultKind::CreateFull];
+
+fn errno_of(kind: FaultKind) -> Errno {
+    match kind {
+        FaultKind::CreateFull | FaultKind::SyncFull => Errno::NOSPC,
+        _ => Errno::IO,
+    }
+}
 
 /// The answer of every call once the power is gone.
 pub(super) fn power_cut() -> io::Error {

@@ -47,7 +47,7 @@ use crate::place;
 /// The unit in which unsynced writes survive a power cut.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Errors of the medium that [`FaultyFiles::fail_next`] can cause; each shows as `EIO`.
+/// Errors of the medium that [`FaultyFiles::fail_next`] can cause; each shows as `EIO`, if it does not say otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -59,8 +59,23 @@ pub enum FaultKind {
     /// As `SyncError`, but `sync_data` also throws the unsynced bytes away at once, as on btrfs: reads see the
     /// durable state again. (For `sync_dir` the same as `SyncError`.)
     SyncErrorReverting,
+    /// A `sync_data` or `sync_dir` fails with `ENOSPC`, as where space is found only when data are written back; what was
+    /// unsynced goes as in `SyncError`.
+    SyncFull,
     /// A `read_at` fails.
     ReadError,
+    /// A file or directory cannot be created: there is none then.
+    CreateError,
+    /// As `CreateError`, with `ENOSPC`: no room for a name.
+    CreateFull,
+    /// A `remove` fails: the name stays.
+    RemoveError,
+    /// An existing file cannot be opened, or looked for.
+    OpenError,
+    /// A `list` fails.
+    ListError,
+    /// A `len` fails.
+    LenError,
 }
 
 /// A simulated disk; clones share it.
@@ -156,6 +171,11 @@ impl FaultyFiles {
         self.disk.lock().arm(kind, after_ops);
     }
 
+    /// Takes back the faults that still wait for their operation. Gives how many there were.
+    pub fn heal(&self) -> usize {
+        self.disk.lock().disarm()
+    }
+
     /// From now on the lengths of all files together cannot grow past `bytes`: writes take what fits and then fail
     /// with [`io::ErrorKind::StorageFull`], and so does growing with `set_len`. `u64::MAX` lifts the limit.
     pub fn capacity(&self, bytes: u64) {
@@ -191,6 +211,39 @@ impl FaultyFiles {
         if let Some(byte) = node.durable.get_mut(index) {
             *byte ^= mask;
         }
+        Ok(())
+    }
+
+    /// Puts other bytes where some were, durably and without changing the length, as decay of the medium does: zeros, or
+    /// anything. What lies behind the end of the file is left out.
+    ///
+    /// # Errors
+    /// When the file does not exist.
+    pub fn decay(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let node = self.node(path.as_ref())?;
+        let mut node = node.lock();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let Node { live, durable, .. } = &mut *node;
+        for content in [live, durable] {
+            let held = content.get_mut(start..).unwrap_or_default();
+            held.iter_mut()
+                .zip(bytes)
+                .for_each(|(old, new)| *old = *new);
+        }
+        Ok(())
+    }
+
+    /// Takes the name of a file away, durably, as a damaged file system or a wrong hand does. Not an operation.
+    ///
+    /// # Errors
+    /// When the file does not exist.
+    pub fn vanish(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = place::normal(path.as_ref());
+        let mut disk = self.disk.lock();
+        disk.live.find(&path)?;
+        disk.live.files.remove(&path);
+        disk.durable.remove(&path);
+        disk.pending.retain(|change| change.path != path);
         Ok(())
     }
 
@@ -285,6 +338,7 @@ impl Files for FaultyFiles {
             OpenMode::CreateNew => disk.create(&path)?,
             OpenMode::Read | OpenMode::Write => {
                 disk.require_power()?;
+                disk.fail_if_due(&[FaultKind::OpenError])?;
                 let node = Arc::clone(disk.live.find(&path)?);
                 if mode == OpenMode::Write {
                     disk.require_writable()?;
@@ -307,8 +361,9 @@ impl Files for FaultyFiles {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let dir = place::normal(dir);
-        let disk = self.disk.lock();
+        let mut disk = self.disk.lock();
         disk.require_power()?;
+        disk.fail_if_due(&[FaultKind::ListError])?;
         disk.live.require_dir(&dir)?;
         Ok(disk.live.names_in(&dir))
     }
@@ -322,8 +377,9 @@ impl Files for FaultyFiles {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let disk = self.disk.lock();
+        let mut disk = self.disk.lock();
         disk.require_power()?;
+        disk.fail_if_due(&[FaultKind::OpenError])?;
         Ok(disk.live.contains(&place::normal(path)))
     }
 
@@ -413,7 +469,10 @@ impl File for FaultyFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.disk.lock().require_power()?;
+        let mut disk = self.disk.lock();
+        disk.require_power()?;
+        disk.fail_if_due(&[FaultKind::LenError])?;
+        drop(disk);
         Ok(self.node.lock().live.len() as u64)
     }
 

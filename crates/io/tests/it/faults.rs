@@ -236,3 +236,76 @@ fn planted_files_are_durable_and_listed() {
     assert_eq!(disk.files(), wanted);
     assert_eq!(disk.after_crash(0).files(), wanted);
 }
+
+#[test]
+fn names_and_lengths_can_fail_too_and_nothing_has_changed_then() {
+    const ENOSPC: i32 = 28;
+    let (disk, file) = disk_with_file(1);
+    let (dir, new) = (Path::new("/db"), Path::new("/db/b"));
+    let cases: [(FaultKind, i32); 6] = [
+        (FaultKind::CreateError, EIO),
+        (FaultKind::CreateFull, ENOSPC),
+        (FaultKind::RemoveError, EIO),
+        (FaultKind::OpenError, EIO),
+        (FaultKind::ListError, EIO),
+        (FaultKind::LenError, EIO),
+    ];
+    for (kind, errno) in cases {
+        let call = || match kind {
+            FaultKind::CreateError => disk.open(new, OpenMode::CreateNew).map(drop),
+            FaultKind::CreateFull => disk.create_dir_all(Path::new("/db/dir")),
+            FaultKind::RemoveError => disk.remove(Path::new("/db/a")),
+            FaultKind::OpenError => disk.open(Path::new("/db/a"), OpenMode::Read).map(drop),
+            FaultKind::ListError => disk.list(dir).map(drop),
+            _ => file.len().map(drop),
+        };
+        disk.fail_next(kind, 0);
+        assert_eq!(call().unwrap_err().raw_os_error(), Some(errno), "{kind:?}");
+        assert_eq!(disk.list(dir).unwrap(), ["a"], "{kind:?}");
+        assert!(!disk.exists(Path::new("/db/dir")).unwrap());
+    }
+    disk.fail_next(FaultKind::OpenError, 0);
+    assert_eq!(disk.exists(new).unwrap_err().raw_os_error(), Some(EIO));
+}
+
+#[test]
+fn a_sync_that_finds_no_room_loses_what_it_was_for() {
+    let (disk, file) = disk_with_file(1);
+    file.write_all_at(8, b"LOST").unwrap();
+    disk.fail_next(FaultKind::SyncFull, 0);
+    assert_eq!(file.sync_data().unwrap_err().kind(), ErrorKind::StorageFull);
+    file.sync_data().unwrap();
+    assert_eq!(disk.after_crash(1).read_file("/db/a").unwrap(), b"durable!");
+}
+
+#[test]
+fn faults_that_still_wait_can_be_taken_back() {
+    let (disk, file) = disk_with_file(1);
+    disk.fail_next(FaultKind::WriteError, 0);
+    disk.fail_next(FaultKind::LenError, 3);
+    assert_eq!((disk.heal(), disk.heal()), (2, 0));
+    file.write_all_at(0, b"D").unwrap();
+    assert_eq!(file.len().unwrap(), 8);
+}
+
+#[test]
+fn bytes_decay_and_files_vanish_durably() {
+    let (disk, file) = disk_with_file(1);
+    disk.decay("/db/a", 5, b"XYZ12").unwrap();
+    let mut found = [0; 8];
+    file.read_exact_at(0, &mut found).unwrap();
+    assert_eq!(&found, b"durabXYZ");
+    assert_eq!(disk.after_crash(0).read_file("/db/a").unwrap(), b"durabXYZ");
+    disk.decay("/db/a", 100, b"nothing").unwrap();
+    disk.vanish("/db/a").unwrap();
+    assert_eq!(
+        disk.vanish("/db/a").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert!(!disk.exists(Path::new("/db/a")).unwrap());
+    assert!(disk.after_crash(1).files().is_empty());
+    let unsynced = disk.open(Path::new("/db/b"), OpenMode::CreateNew).unwrap();
+    unsynced.write_all_at(0, b"1").unwrap();
+    disk.vanish("/db/b").unwrap();
+    assert!(disk.after_crash(1).files().is_empty());
+}

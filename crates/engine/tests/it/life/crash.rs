@@ -1,6 +1,7 @@
 //! Power cuts all over a life with retention, aging and expiry.
 
 use super::{DAY, SECOND, count, stream, times};
+use crate::cuts::cuts;
 use crate::support::{START, small_options};
 use headwater_codec::{Batch, ClosedRange, Timestamp, Value};
 use headwater_engine::{
@@ -147,7 +148,7 @@ fn retention_aging_and_expiry_survive_a_power_cut_at_any_operation() {
     ended.unwrap();
     let operations = whole.operations();
     check_after_a_crash(&env, &options, &handed, "uncut");
-    for cut in (0..operations).step_by(5) {
+    for cut in cuts(operations, 5) {
         let disk = FaultyFiles::new(cut);
         disk.crash_at(cut);
         let mut handed = Handed::default();
@@ -306,7 +307,7 @@ fn counts_are_exact(duplicates: Duplicates) {
     ended.unwrap();
     let operations = whole.operations();
     check_counts(&env, &clock, &options, &counted, "uncut");
-    for cut in (0..operations).step_by(11) {
+    for cut in cuts(operations, 10) {
         let disk = FaultyFiles::new(cut);
         disk.crash_at(cut);
         let mut counted = Counted::default();

@@ -122,7 +122,7 @@ fn check_scan(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream, rang
     );
 }
 
-fn compare(comparison: Comparison, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
+pub(crate) fn compare(comparison: Comparison, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let total = matches!(
         comparison,
@@ -179,7 +179,7 @@ fn check_filter(
         Comparison::TotalGreaterOrEqual,
     ];
     for (field, field_type) in FIELDS {
-        let comparison = comparisons[random.below(6) as usize];
+        let comparison = comparisons[random.below(12) as usize];
         let value = random_value(random, field_type);
         let expected: Vec<(i64, Fields)> = inside(stream, range)
             .into_iter()

@@ -20,6 +20,9 @@ impl Random {
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -90,7 +93,7 @@ pub(crate) const FIELDS: [(&str, FieldType); 6] = [
     ("f", FieldType::Bytes),
 ];
 
-pub(super) fn random_value(random: &mut Random, field_type: FieldType) -> Value {
+pub(crate) fn random_value(random: &mut Random, field_type: FieldType) -> Value {
     match field_type {
         FieldType::F64 => Value::F64(match random.below(40) {
             0 => f64::NAN,

@@ -1,0 +1,408 @@
+//! Compares what a snapshot shows with the plain rows, over every way of reading.
+//!
+//! Failure: a difference comes back as text, since after a crash several states are possible and are tried one after the other.
+
+use super::aggregates::{check_aggregates, check_tiles};
+use super::plain::Table;
+use super::view::{Presence, Seen, View, seen};
+use crate::model::{Random, compare, random_value};
+use crate::support::Fields;
+use headwater_codec::{ClosedRange, StreamName, Timestamp, Value};
+use headwater_engine::{
+    AggregateSpec, Bins, Comparison, Filter, RowBlock, ScanSpec, Snapshot, TableInfo,
+};
+use std::ops::RangeInclusive;
+
+pub(super) type Compared<T = ()> = Result<T, String>;
+
+/// Fails with a text unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err(format!($($text)+));
+        }
+    };
+}
+pub(super) use ensure;
+
+pub(super) const COMPARISONS: [Comparison; 12] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+    Comparison::TotalEqual,
+    Comparison::TotalNotEqual,
+    Comparison::TotalLess,
+    Comparison::TotalLessOrEqual,
+    Comparison::TotalGreater,
+    Comparison::TotalGreaterOrEqual,
+];
+
+/// One stream, as it may be seen.
+pub(super) struct Expected<'a> {
+    pub(super) name: &'a StreamName,
+    pub(super) table: &'a Table,
+    pub(super) rows: Vec<Seen>,
+    /// From here on nothing is in doubt but expiry.
+    pub(super) floor: i64,
+}
+
+impl Expected<'_> {
+    /// How many values of a field aggregates may count.
+    pub(super) fn counts(&self, field: &str) -> RangeInclusive<u64> {
+        let of = |presence: Presence| {
+            let rows = self.rows.iter().filter_map(|r| r.values.get(field));
+            rows.filter(|(_, _, counted)| *counted == presence).count() as u64
+        };
+        let least = of(Presence::Must);
+        least..=least + of(Presence::May)
+    }
+}
+
+/// Definitions and rows: what tells the states apart that a crash can leave.
+pub(super) fn quick(snapshot: &Snapshot, infos: &[TableInfo], view: &View) -> Compared {
+    for (name, table) in &view.plain.tables {
+        let Some(info) = infos.iter().find(|i| i.name == *name) else {
+            return Err(format!("no table {name}"));
+        };
+        let lives = (
+            info.retention.map(super::plain::nanos),
+            info.raw_for.map(super::plain::nanos),
+        );
+        ensure!(
+            info.duplicates == table.duplicates && lives == (table.retention, table.raw_for),
+            "table {name} is {info:?}, expected {:?} {:?} {:?}",
+            table.duplicates,
+            table.retention,
+            table.raw_for
+        );
+        for (field, field_type) in &table.fields {
+            let found = info.fields.iter().find(|f| f.name == *field);
+            let found = found.map(|f| f.field_type);
+            let widened = field == "w" && found.is_some();
+            ensure!(
+                found == Some(*field_type) || widened,
+                "field {name}.{field} is {found:?}, expected {field_type:?}"
+            );
+        }
+    }
+    for info in infos {
+        let listed = snapshot
+            .streams(&info.name, &[])
+            .map_err(|e| e.to_string())?;
+        let table = view.plain.tables.get(&info.name);
+        for stream in listed {
+            if table.is_none_or(|t| !t.streams.contains_key(&stream)) {
+                let rows = rows_of(snapshot, &stream, &ScanSpec::default())?;
+                ensure!(rows.is_empty(), "{stream}: {} rows of nobody", rows.len());
+            }
+        }
+    }
+    each_stream(snapshot, view, |expected| {
+        check_scan(snapshot, expected, ClosedRange::ALL)?;
+        check_counts(snapshot, expected)
+    })
+}
+
+/// Everything.
+pub(super) fn full(
+    snapshot: &Snapshot,
+    infos: &[TableInfo],
+    view: &View,
+    random: &mut Random,
+) -> Compared {
+    quick(snapshot, infos, view)?;
+    each_stream(snapshot, view, |expected| {
+        let range = some_range(random, &expected.rows);
+        check_scan(snapshot, expected, range)?;
+        check_filter(snapshot, expected, range, random)?;
+        check_last(snapshot, expected)?;
+        check_aggregates(snapshot, expected, range, random)?;
+        check_tiles(snapshot, expected, random)
+    })
+}
+
+/// Looks at every stream that has rows; one that must have some must be there.
+pub(super) fn each_stream(
+    snapshot: &Snapshot,
+    view: &View,
+    mut look: impl FnMut(&Expected<'_>) -> Compared,
+) -> Compared {
+    for (table_name, table) in &view.plain.tables {
+        let Ok(listed) = snapshot.streams(table_name, &[]) else {
+            return Err(format!("no table {table_name}"));
+        };
+        let none = Vec::new();
+        let straddling = view.straddling.get(table_name).unwrap_or(&none);
+        for (name, rows) in &table.streams {
+            let rows = seen(table, rows, view.now, straddling);
+            let must = |row: &Seen| {
+                let mut values = row.values.values();
+                values.any(|(_, s, c)| *s.max(c) == Presence::Must)
+            };
+            if !listed.contains(name) {
+                ensure!(!rows.iter().any(must), "stream {name} is missing");
+                continue;
+            }
+            let edges = straddling
+                .iter()
+                .map(|s| s.last.as_nanos().saturating_add(1));
+            let floor = table
+                .aged_most
+                .max(table.cut)
+                .max(edges.max().unwrap_or(i64::MIN));
+            look(&Expected {
+                name,
+                table,
+                rows,
+                floor,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn some_range(random: &mut Random, rows: &[Seen]) -> ClosedRange {
+    if rows.is_empty() {
+        return ClosedRange::ALL;
+    }
+    let mut pick = || rows[random.below(rows.len() as u64) as usize].time;
+    let (a, b) = (pick(), pick());
+    ClosedRange::nanos(a.min(b).saturating_add(random.below(2) as i64), a.max(b))
+}
+
+/// The rows of a scan; what `visit` hands out must be the same.
+pub(super) fn rows_of(
+    snapshot: &Snapshot,
+    name: &StreamName,
+    spec: &ScanSpec,
+) -> Compared<Vec<(i64, Fields)>> {
+    let failed = |e: headwater_engine::Error| format!("{name}: {e}");
+    let scan = snapshot.scan(name, spec).map_err(failed)?;
+    let fields: Vec<String> = scan.fields().iter().map(|(n, _)| n.clone()).collect();
+    let (rows, errors) = crate::support::collect(scan);
+    ensure!(errors.is_empty(), "{name}: {errors:?}");
+    let mut visited: Vec<(i64, Fields)> = Vec::new();
+    let each = |block: RowBlock<'_>| {
+        for (row, time) in block.times().iter().enumerate() {
+            let values = fields.iter().enumerate().filter_map(|(place, field)| {
+                Some((field.clone(), block.column(place)?.get(row)?.to_owned()))
+            });
+            visited.push((*time, values.collect()));
+        }
+    };
+    snapshot.visit(name, spec, each).map_err(failed)?;
+    ensure!(
+        visited.len() == rows.len(),
+        "{name}: {} rows visited, {} scanned",
+        visited.len(),
+        rows.len()
+    );
+    for ((t, f), (u, g)) in visited.iter().zip(&rows) {
+        ensure!(
+            t == u && same_fields(f, g),
+            "{name}: visited {t} {f:?}, scanned {u} {g:?}"
+        );
+    }
+    Ok(rows)
+}
+
+fn same_fields(a: &Fields, b: &Fields) -> bool {
+    let mut pairs = a.iter().zip(b);
+    a.len() == b.len() && pairs.all(|((f, v), (g, w))| f == g && v.as_ref().same_bits(&w.as_ref()))
+}
+
+/// An integer may have become a float: the definition of a field may outlive a failed write that widened it.
+pub(super) fn same_value(found: &Value, expected: &Value) -> bool {
+    match (found, expected) {
+        (Value::F64(f), Value::I64(n)) => f.to_bits() == (*n as f64).to_bits(),
+        _ => found.as_ref().same_bits(&expected.as_ref()),
+    }
+}
+
+/// True when the row that was found can be this one.
+fn is_row(found: &Fields, row: &Seen, fields: Option<&[&str]>) -> bool {
+    let wanted = |field: &str| fields.is_none_or(|f| f.contains(&field));
+    let expected = row.values.iter().filter(|(f, _)| wanted(f));
+    let mut known = 0;
+    for (field, (value, scan, _)) in expected {
+        match found.get(field) {
+            Some(v) if *scan > Presence::No && same_value(v, value) => known += 1,
+            None if *scan < Presence::Must => {}
+            _ => return false,
+        }
+    }
+    known == found.len()
+}
+
+/// Compares rows in order; rows that may be missing are passed over.
+pub(super) fn same_rows(
+    found: &[(i64, Fields)],
+    expected: &[(&Seen, Presence)],
+    fields: Option<&[&str]>,
+    what: &str,
+) -> Compared {
+    let mut left = expected.iter();
+    for (at, (time, row)) in found.iter().enumerate() {
+        loop {
+            let Some((next, presence)) = left.next() else {
+                return Err(format!("{what}: row {at} at {time} {row:?} is of nobody"));
+            };
+            if next.time == *time && is_row(row, next, fields) {
+                break;
+            }
+            ensure!(
+                *presence < Presence::Must,
+                "{what}: row {at} is {time} {row:?}, expected {next:?}; {} found, {} expected",
+                found.len(),
+                expected.len()
+            );
+        }
+    }
+    let missing = left.find(|(_, presence)| *presence == Presence::Must);
+    ensure!(
+        missing.is_none(),
+        "{what}: {missing:?} is missing; {} found, {} expected",
+        found.len(),
+        expected.len()
+    );
+    Ok(())
+}
+
+fn inside(row: &Seen, range: ClosedRange) -> bool {
+    range.contains(Timestamp::from_nanos(row.time))
+}
+
+fn check_scan(snapshot: &Snapshot, stream: &Expected<'_>, range: ClosedRange) -> Compared {
+    let name = stream.name;
+    let spec = ScanSpec {
+        range,
+        ..ScanSpec::default()
+    };
+    let rows = stream.rows.iter().filter(|r| inside(r, range));
+    let expected: Vec<(&Seen, Presence)> = rows
+        .map(|r| (r, r.presence()))
+        .filter(|(_, p)| *p > Presence::No)
+        .collect();
+    let found = rows_of(snapshot, name, &spec)?;
+    same_rows(
+        &found,
+        &expected,
+        None,
+        &format!("scan of {name} {range:?}"),
+    )?;
+    let two = ["c", "a"];
+    if two.iter().all(|f| stream.table.fields.contains_key(*f)) {
+        let fields = Some(two.map(str::to_owned).to_vec());
+        let spec = ScanSpec { fields, ..spec };
+        let found = rows_of(snapshot, name, &spec)?;
+        let what = format!("scan of two fields of {name} {range:?}");
+        same_rows(&found, &expected, Some(&two), &what)?;
+    }
+    Ok(())
+}
+
+fn check_filter(
+    snapshot: &Snapshot,
+    stream: &Expected<'_>,
+    range: ClosedRange,
+    random: &mut Random,
+) -> Compared {
+    for (field, field_type) in &stream.table.fields {
+        let comparison = random.pick(&COMPARISONS);
+        let holders: Vec<&Value> = stream
+            .rows
+            .iter()
+            .filter_map(|r| Some(&r.values.get(field)?.0))
+            .collect();
+        // Often a value that is there, so that equality meets something.
+        let value = if !holders.is_empty() && random.chance(50) {
+            holders[random.below(holders.len() as u64) as usize].clone()
+        } else {
+            random_value(random, *field_type)
+        };
+        let spec = ScanSpec {
+            range,
+            filters: vec![Filter {
+                field: field.clone(),
+                comparison,
+                value: value.clone(),
+            }],
+            ..ScanSpec::default()
+        };
+        let passing = stream
+            .rows
+            .iter()
+            .filter(|r| inside(r, range))
+            .filter_map(|row| {
+                let (found, scan, _) = row.values.get(field)?;
+                let passes = compare(comparison, found.as_ref(), value.as_ref());
+                (passes && *scan > Presence::No).then_some((row, *scan))
+            });
+        let expected: Vec<(&Seen, Presence)> = passing.collect();
+        let found = rows_of(snapshot, stream.name, &spec)?;
+        let what = format!("{} {field} {comparison:?} {value:?}", stream.name);
+        same_rows(&found, &expected, None, &what)?;
+    }
+    Ok(())
+}
+
+fn check_last(snapshot: &Snapshot, stream: &Expected<'_>) -> Compared {
+    let name = stream.name;
+    let found = snapshot.last(name).map_err(|e| e.to_string())?;
+    for field in stream.table.fields.keys() {
+        let holders = stream.rows.iter().rev().filter_map(|row| {
+            let (value, scan, _) = row.values.get(field)?;
+            (*scan > Presence::No).then_some((row.time, value, *scan))
+        });
+        // The newest one that is certain, and those behind it.
+        let mut possible = Vec::new();
+        let mut certain = false;
+        for holder in holders {
+            certain = holder.2 == Presence::Must;
+            possible.push(holder);
+            if certain {
+                break;
+            }
+        }
+        match found.iter().find(|l| l.field == *field) {
+            None => ensure!(
+                !certain,
+                "last {name} {field}: nothing, expected {possible:?}"
+            ),
+            Some(last) => ensure!(
+                possible.iter().any(|(time, value, _)| {
+                    last.time.as_nanos() == *time && same_value(&last.value, value)
+                }),
+                "last {name} {field}: {last:?}, expected one of {possible:?}"
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// Counts of whole streams: whatever was aged, no value is counted twice or lost.
+fn check_counts(snapshot: &Snapshot, stream: &Expected<'_>) -> Compared {
+    for field in stream.table.fields.keys() {
+        let spec = AggregateSpec {
+            range: ClosedRange::ALL,
+            bins: Bins::Whole,
+            first_last: false,
+        };
+        let found = match snapshot.aggregate(stream.name, field, &spec) {
+            Ok(bins) => bins.iter().map(|b| b.aggregate.count).sum::<u64>(),
+            Err(error) => return Err(format!("{}.{field}: {error}", stream.name)),
+        };
+        let counts = stream.counts(field);
+        ensure!(
+            counts.contains(&found),
+            "{}.{field}: {found} values counted, {counts:?} expected, aged to {}, cut {}",
+            stream.name,
+            stream.table.aged_to,
+            stream.table.cut
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Backups: taken into one folder again and again, and restored elsewhere.
+
+use super::compare::quick;
+use super::view::View;
+use super::world::{Trouble, World};
+use headwater_engine::{
+    BackupOptions, Database, ErrorKind, Options, backup_with, restore, verify_backup,
+};
+use std::path::Path;
+
+/// What the newest backup holds.
+pub(super) struct Kept {
+    view: View,
+}
+
+const FOLDER: &str = "/backup";
+
+impl World {
+    /// Takes a backup, or restores the newest one and looks into it.
+    pub(super) fn copy(&mut self) {
+        if self.trouble != Trouble::None {
+            return;
+        }
+        if self.random.chance(60) || self.backup.is_none() {
+            let (_, view) = self.view();
+            match self.db().backup(Path::new(FOLDER)) {
+                Ok(report) => {
+                    self.tell(format!("backup {report:?}"));
+                    self.told.count("backups taken");
+                    self.told
+                        .add("backups onto older ones", u64::from(report.number > 1));
+                    self.backup = Some(Kept { view });
+                }
+                Err(error) => self.failed("a backup", &error),
+            }
+        } else if self.random.chance(60) {
+            self.restore();
+        } else {
+            self.decay_backup();
+        }
+    }
+
+    fn restore(&mut self) {
+        let Some(kept) = self.backup.take() else {
+            return;
+        };
+        self.tell("restore".into());
+        self.told.count("backups restored");
+        // On a disk of its own, so that nothing of it is left.
+        let disk = self.disk.after_crash(1);
+        let env = self.env_on(&disk);
+        let report = verify_backup(&env, Path::new(FOLDER)).unwrap();
+        assert!(report.is_sound(), "{:#?}", report.damages);
+        let options = Options {
+            dir: "/restored".into(),
+            ..self.options.clone()
+        };
+        let report = restore(&env, Path::new(FOLDER), &options).unwrap();
+        assert!(report.is_sound(), "{:#?}", report.damages);
+        let db = Database::open_in(env, options).unwrap();
+        let infos = db.tables();
+        let mut view = kept.view.clone();
+        view.plain.see(&infos);
+        view.now = self.now_bounds();
+        view.now.least = view.now.least.min(kept.view.now.least);
+        view.straddling = super::view::straddling(&view.plain, &db.partitions());
+        let snapshot = db.snapshot().unwrap();
+        if let Err(difference) = quick(&snapshot, &infos, &view) {
+            panic!("the restored backup: {difference}");
+        }
+        drop(snapshot);
+        db.close().unwrap();
+        self.backup = Some(kept);
+    }
+
+    /// A file of the backup decays. Verifying says so, and so does restoring; the next backup puts it right.
+    fn decay_backup(&mut self) {
+        let disk = self.disk.after_crash(1);
+        let Some(damage) = self.damage(&disk, &[FOLDER]) else {
+            return;
+        };
+        self.told.count("backups that decayed");
+        let env = self.env_on(&disk);
+        let folder = Path::new(FOLDER);
+        let options = Options {
+            dir: "/restored".into(),
+            ..self.options.clone()
+        };
+        let verified = verify_backup(&env, folder);
+        let is_sound = verified.as_ref().is_ok_and(|r| r.is_sound());
+        let restored = restore(&env, folder, &options).is_ok_and(|r| r.is_sound());
+        // Files of older backups lie there as well; of those only the next backup may know.
+        assert_eq!(
+            is_sound,
+            restored,
+            "{}: {verified:?}",
+            damage.path.display()
+        );
+        let taken = backup_with(&env, &self.options, folder, &BackupOptions { verify: true });
+        match (&taken, verify_backup(&env, folder)) {
+            (Ok(_), Ok(report)) => assert!(report.is_sound(), "{:#?}", report.damages),
+            (Err(error), _) => {
+                // What says which backup this is may be what is damaged.
+                let of_manifest = !damage.path.to_string_lossy().contains(".seg");
+                assert!(
+                    of_manifest && error.kind() == ErrorKind::Corrupt,
+                    "{error:?}"
+                );
+            }
+            (_, Err(error)) => panic!("the backup does not verify: {error}"),
+        }
+    }
+}
