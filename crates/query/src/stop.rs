@@ -47,6 +47,10 @@ impl Gone {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Has a task run its work under this.
     pub(crate) async fn scope<T>(self, work: impl Future<Output = T>) -> T {
         GONE.scope(self.0, work).await

@@ -10,6 +10,7 @@ mod access;
 mod epoch;
 mod errors;
 mod functions;
+mod gate;
 mod lengths;
 mod plans;
 mod pyramid;
