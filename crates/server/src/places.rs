@@ -175,8 +175,8 @@ impl Places {
             }
             self.end_stalled(owner, taken, now);
             let look = (now + LOOK).min(end);
-            // Looked again whether a place became free or not.
-            drop(tokio::time::timeout_at(look, freed).await);
+            // It is looked again whether a place became free or not.
+            let _ = tokio::time::timeout_at(look, freed).await;
         }
     }
 

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::statement::table_name;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-    Visit, Visitor,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectName, Query, Select,
+    SelectItem, SetExpr, Statement, TableFactor, Visit, Visitor,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -26,6 +26,8 @@ const EXPRESSIONS: u64 = 100_000;
 const EXPRESSIONS_GROWTH: u64 = 2;
 /// Sets of columns that one query is grouped by.
 const GROUPINGS_MAX: u64 = 256;
+/// Brackets of a type that is written as text.
+const TYPE_BRACKETS_MAX: usize = 32;
 /// Columns of a table of the catalog, at most.
 const CATALOG_COLUMNS: u64 = 40;
 
@@ -302,8 +304,46 @@ impl Visitor for Measure<'_> {
                 frame.windows += 1;
             }
         }
-        ControlFlow::Continue(())
+        types_in_text(expr)
     }
+}
+
+/// Refuses types that are written as text, and read by recursion, when they are nested deeply.
+fn types_in_text(expr: &Expr) -> ControlFlow<Error> {
+    let Expr::Function(function) = expr else {
+        return ControlFlow::Continue(());
+    };
+    let name = function.name.0.last().and_then(|part| part.as_ident());
+    let reads_types = name.is_some_and(|name| {
+        let name = name.value.to_lowercase();
+        name.contains("arrow") && name.contains("cast")
+    });
+    let FunctionArguments::List(arguments) = &function.args else {
+        return ControlFlow::Continue(());
+    };
+    if !reads_types {
+        return ControlFlow::Continue(());
+    }
+    for argument in arguments.args.iter().skip(1) {
+        let text = match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => {
+                value.value.clone().into_string()
+            }
+            _ => None,
+        };
+        let Some(text) = text else {
+            let error = Error::invalid_value(
+                "the type to convert to is a text that stands in the statement",
+            );
+            return ControlFlow::Break(error);
+        };
+        if text.matches(['(', '<', '[', '{']).count() > TYPE_BRACKETS_MAX {
+            return ControlFlow::Break(Error::too_large(format!(
+                "a type has more than {TYPE_BRACKETS_MAX} brackets"
+            )));
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 /// `UNION` and the like in a row.

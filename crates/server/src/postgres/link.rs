@@ -212,7 +212,10 @@ impl<S: Stream> Link<S> {
         let sent = async {
             let mut from = 0;
             while let Some(rest) = self.out.bytes().get(from..).filter(|rest| !rest.is_empty()) {
-                from += self.stream.write(rest).await?;
+                match self.stream.write(rest).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    written => from += written,
+                }
                 if let Some(holder) = &holder {
                     holder.stalls();
                 }

@@ -73,7 +73,11 @@ mod handler {
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", why.to_string()).retry_after(1)
         })?;
         let end = Instant::now() + app.settings.sql_timeout + GRACE;
-        let mut statements = statements(&asked.sql)?;
+        let text = asked.sql;
+        let split = move || statements(&text);
+        // A long text keeps a thread busy for a while.
+        let split = tokio::task::spawn_blocking(split).await;
+        let mut statements = split.map_err(|_| ApiError::internal())??;
         let Some(last) = statements.pop() else {
             return Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
