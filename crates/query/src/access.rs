@@ -17,7 +17,8 @@ pub trait Access: Send + Sync {
     /// True when it may do everything: then nothing else is asked.
     fn all(&self) -> bool;
 
-    /// May it read anything at all? Who may not, runs no statement that asks for something, one without a table neither.
+    /// May it read anything at all? Who may not, runs no statement that asks for something, one
+    /// without a table neither.
     fn asks(&self) -> bool {
         true
     }

@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TEXT_MAX: usize = 16 << 10;
 /// Bytes of memory that plans may take, for each that may be kept: what ordinary ones take.
 const BYTES: u64 = 64 << 10;
-/// What an operator, a column and a byte of text take, about: a byte of text becomes some hundred bytes of expressions.
+/// What an operator, a column and a byte of text take, about: a byte of text becomes some hundred
+/// bytes of expressions.
 const OPERATOR_BYTES: u64 = 2 << 10;
 const COLUMN_BYTES: u64 = 128;
 const TEXT_BYTES: u64 = 128;

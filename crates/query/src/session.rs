@@ -361,11 +361,10 @@ impl Session {
         statement::run(self, statement, parameters).await
     }
 
-    /// Refuses a statement, by its first word, that asks for something where the session may read nothing. It costs nothing, so that
-    /// doors ask it before they let a statement run.
+    /// Refuses a statement, by its first word, that asks for something where the session may read
+    /// nothing. It costs nothing, so that doors ask it before they let a statement run.
     ///
-    /// # Errors
-    /// `forbidden`.
+    /// # Errors `forbidden`.
     pub fn may_run(&self, sql: &str) -> Result<()> {
         if self.access.asks() || statement::changes(sql) {
             return Ok(());

@@ -23,8 +23,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Bytes of a thread's stack, which are taken from the machine only as far as they are used: operators and expressions are as deep
-/// within each other as the gate lets them be.
+/// Bytes of a thread's stack, which are taken from the machine only as far as they are used:
+/// operators and expressions are as deep within each other as the gate lets them be.
 const STACK_BYTES: usize = 16 << 20;
 /// Most threads for work that blocks.
 const BLOCKING_MAX: usize = 64;

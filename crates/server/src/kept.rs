@@ -1,7 +1,8 @@
-//! What sessions keep between their statements: bytes of prepared statements and of parameters, and cursors.
+//! What sessions keep between their statements: bytes of prepared statements and of parameters, and
+//! cursors.
 //!
-//! Invariants: a session may always keep a little; all sessions together keep no more than that and a bound of the whole server. What was
-//! kept is given back with the session.
+//! Invariants: a session may always keep a little; all sessions together keep no more than that and
+//! a bound of the whole server. What was kept is given back with the session.
 //! Concurrency: one counter.
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! A connection that is given up when its client takes nothing for long.
 //!
-//! Without this, who asks for much and reads nothing would keep what is to be sent, and hold up the server's end, for as long as it likes.
+//! Without this, who asks for much and reads nothing would keep what is to be sent, and hold up the
+//! server's end, for as long as it likes.
 //!
 //! Invariant: a write that goes on, however slowly, is never cut off.
 

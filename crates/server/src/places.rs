@@ -1,10 +1,12 @@
 //! Places for statements: how many run at once, whose they are, and who must give one back.
 //!
-//! Purpose: what a statement takes of memory and of the processor is bounded by how many run. Nobody may take all places: who holds some
-//! gets another one only while twice as many are free as he holds, so that some are left for others, and for others after them.
-//! Who sends what he is not reading keeps his place for as long as nobody else needs it, but no longer.
+//! Purpose: what a statement takes of memory and of the processor is bounded by how many run.
+//! Nobody may take all places: who holds some gets another one only while twice as many are free as
+//! he holds, so that some are left for others, and for others after them. Who sends what he is not
+//! reading keeps his place for as long as nobody else needs it, but no longer.
 //!
-//! Invariants: a place is given back when it is dropped; there are never more than the setting allows.
+//! Invariants: a place is given back when it is dropped; there are never more than the setting
+//! allows.
 //! Concurrency: one short lock; whoever waits is told of every place that becomes free.
 //! Failure: who gets no place in time is told whether they are all taken, or how many are his own.
 

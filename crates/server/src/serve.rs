@@ -167,7 +167,8 @@ impl Server {
         #[cfg(feature = "sql")]
         let limits = settings.sql_limits();
         #[cfg(feature = "sql")]
-        // One for each statement at least: what keeps a thread busy for long keeps nobody else from running.
+        // One for each statement at least: what keeps a thread busy for long keeps nobody else from
+        // running.
         let sql_threads = headwater_query::Threads::new(
             limits.parallel.max(settings.sql_statements_max.min(64)),
         )?;

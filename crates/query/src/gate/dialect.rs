@@ -1,10 +1,12 @@
 //! PostgreSQL's grammar, with a step of the budget counted wherever the parser asks about it.
 //!
-//! Where a text may be read in several ways, the parser tries them one after the other, and forgets why one failed. The work can
-//! double with each level of nesting, so that a text of some hundred bytes takes years. The parser asks its dialect at every
-//! word, whichever way it tries, and there it is counted.
+//! Where a text may be read in several ways, the parser tries them one after the other, and forgets
+//! why one failed. The work can double with each level of nesting, so that a text of some hundred
+//! bytes takes years. The parser asks its dialect at every word, whichever way it tries, and there
+//! it is counted.
 //!
-//! Invariant: every answer but one is that of [`PostgreSqlDialect`]; what it answers by default and is asked often is repeated here.
+//! Invariant: every answer but one is that of [`PostgreSqlDialect`]; what it answers by default and
+//! is asked often is repeated here.
 
 use crate::planner::step;
 use datafusion::sql::sqlparser::ast::{Expr, Statement};
@@ -92,8 +94,9 @@ impl Dialect for Counted {
         POSTGRES.is_table_factor(keyword, parser)
     }
 
-    /// Otherwise than PostgreSQL's: with it the parser reads each argument of a function twice, and so what is in the innermost of twenty
-    /// calls a million times. It is there for names of arguments that are texts, which only functions of JSON have.
+    /// Otherwise than PostgreSQL's: with it the parser reads each argument of a function twice, and
+    /// so what is in the innermost of twenty calls a million times. It is there for names of
+    /// arguments that are texts, which only functions of JSON have.
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
     }

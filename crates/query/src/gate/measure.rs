@@ -1,7 +1,9 @@
-//! How large a statement becomes when the tables it names by `WITH` and the columns it names by `*` are put in.
+//! How large a statement becomes when the tables it names by `WITH` and the columns it names by `*`
+//! are put in.
 //!
-//! The planner puts a copy of a common table in wherever it is named, so that twenty of them, each of which names the one before
-//! twice, are a million tables. Nothing is put in here: what each query is by itself is added up as often as it is named.
+//! The planner puts a copy of a common table in wherever it is named, so that twenty of them, each
+//! of which names the one before twice, are a million tables. Nothing is put in here: what each
+//! query is by itself is added up as often as it is named.
 //!
 //! Invariant: the sums are never below what the planner would make, and never overflow.
 
@@ -53,7 +55,8 @@ struct Frame {
     common: HashMap<String, Size>,
     /// Of a query: `UNION` and the like.
     sets: u64,
-    /// Of a `SELECT`: what stands in `FROM`, its columns together, and what else makes steps of its own.
+    /// Of a `SELECT`: what stands in `FROM`, its columns together, and what else makes steps of its
+    /// own.
     factors: u64,
     width: u64,
     queries: u64,

@@ -1,12 +1,13 @@
 //! What every statement passes before it is read and planned, whichever door it came through.
 //!
-//! The parser, the planner and all that walks through what they make do so by recursion, as deep as a statement is nested and as its
-//! chains of operators are long, and a stack that overflows ends the process. Here a statement is looked at as a row of words and
-//! signs first, without recursion: [`weigh`]. What was read is measured once more, [`measure`], by what it becomes when
-//! its common tables and wildcards are put in.
+//! The parser, the planner and all that walks through what they make do so by recursion, as deep as
+//! a statement is nested and as its chains of operators are long, and a stack that overflows ends
+//! the process. Here a statement is looked at as a row of words and signs first, without recursion:
+//! [`weigh`]. What was read is measured once more, [`measure`], by what it becomes when its common
+//! tables and wildcards are put in.
 //!
-//! Invariants: nothing that is not let in here reaches the parser; what is let in fits the stacks of the threads that
-//! [plan](crate::planner) and [compute](crate::Threads).
+//! Invariants: nothing that is not let in here reaches the parser; what is let in fits the stacks
+//! of the threads that [plan](crate::planner) and [compute](crate::Threads).
 //! Failure: `too_large`, with the limit and the place.
 
 mod dialect;
@@ -22,8 +23,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 /// How deep brackets, sub-queries and `CASE` may be nested.
 pub(crate) const DEPTH_MAX: usize = 50;
-/// How many operators may follow each other: a chain of them becomes a tree as deep as it is long, on which what stands in brackets
-/// within it is put. Comparisons count between connectives.
+/// How many operators may follow each other: a chain of them becomes a tree as deep as it is long,
+/// on which what stands in brackets within it is put. Comparisons count between connectives.
 const CHAIN_MAX: usize = 500;
 /// So many words of the language that are no operators count as one.
 const WORDS: usize = 8;
@@ -135,8 +136,9 @@ fn link(token: &Token) -> Link {
     }
 }
 
-/// Words that stand between what is beside each other are told apart from those that put one thing into another. A word of the
-/// language that is not named here counts a little, so that no grammar is nested without an end by it.
+/// Words that stand between what is beside each other are told apart from those that put one thing
+/// into another. A word of the language that is not named here counts a little, so that no grammar
+/// is nested without an end by it.
 fn of_word(keyword: Keyword) -> Link {
     match keyword {
         Keyword::CASE => Link::Case,
@@ -236,8 +238,8 @@ impl Frame {
     }
 }
 
-/// Counts the operators that follow each other, brackets within each other and words of a statement, and refuses what is too deep to
-/// be planned.
+/// Counts the operators that follow each other, brackets within each other and words of a
+/// statement, and refuses what is too deep to be planned.
 pub(crate) fn weigh(sql: &str) -> Result<Weight> {
     let mut frames = vec![Frame::default()];
     let mut longest = 0;

@@ -1,4 +1,5 @@
-//! What the reading and planning of one statement may take, kept where the thread that does it finds it.
+//! What the reading and planning of one statement may take, kept where the thread that does it
+//! finds it.
 
 use super::inlined::largest_condition;
 use crate::answer::too_slow;
@@ -89,9 +90,9 @@ pub(crate) fn clear_steps(steps: Option<u64>) {
     with(|budget| budget.steps.set(steps));
 }
 
-/// A step of the parser. It tries one reading after the other where a text can be read in several ways, each with all that is within,
-/// which takes longer the deeper the text is nested, twice as long with each level. What it tries swallows errors, so that it is
-/// ended by unwinding.
+/// A step of the parser. It tries one reading after the other where a text can be read in several
+/// ways, each with all that is within, which takes longer the deeper the text is nested, twice as
+/// long with each level. What it tries swallows errors, so that it is ended by unwinding.
 pub(crate) fn step() {
     let ended = with(|budget| {
         let left = budget.steps.get()?;
@@ -113,8 +114,8 @@ pub(crate) fn step() {
     }
 }
 
-/// Notes how large a plan is as it was written, of which what it may become depends. Refuses one that would become larger in one step
-/// of the planner.
+/// Notes how large a plan is as it was written, of which what it may become depends. Refuses one
+/// that would become larger in one step of the planner.
 pub(crate) fn limit_expressions(plan: &LogicalPlan) -> Result<()> {
     let mut left = usize::MAX;
     subtract(plan, &mut left)?;

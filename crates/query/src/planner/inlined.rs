@@ -1,7 +1,9 @@
-//! How large the conditions of a plan become when the columns they name are replaced by what computes them.
+//! How large the conditions of a plan become when the columns they name are replaced by what
+//! computes them.
 //!
-//! The planner moves conditions below what computes their columns, all the way down in one step. Where a column is used twice in each
-//! of thirty queries within each other, its condition doubles thirty times, and nothing could be asked in between.
+//! The planner moves conditions below what computes their columns, all the way down in one step.
+//! Where a column is used twice in each of thirty queries within each other, its condition doubles
+//! thirty times, and nothing could be asked in between.
 //!
 //! Invariant: nothing is replaced here: sizes are added up, and do not overflow.
 
@@ -17,7 +19,8 @@ pub(super) fn largest_condition(plan: &LogicalPlan) -> Result<u64> {
     Ok(largest)
 }
 
-/// The sizes of a node's columns; none = each of them is a column of what is below it, or was computed there.
+/// The sizes of a node's columns; none = each of them is a column of what is below it, or was
+/// computed there.
 type Sizes = Option<Vec<u64>>;
 
 fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {

@@ -1,14 +1,18 @@
 //! Threads that read and plan statements, and the budget that each of them has for it.
 //!
-//! The parser and the planner go through trees by recursion, as deep as a statement is nested or its chains of operators are long, and
-//! neither looks at a clock. So they work on threads of their own, whose stacks hold what the gate lets in, and every rule of
-//! the planner, and every step of the parser, looks whether somebody still waits, and how large the plan has become.
+//! The parser and the planner go through trees by recursion, as deep as a statement is nested or
+//! its chains of operators are long, and neither looks at a clock. So they work on threads of their
+//! own, whose stacks hold what the gate lets in, and every rule of the planner, and every step of
+//! the parser, looks whether somebody still waits, and how large the plan has become.
 //!
-//! Invariants: nothing is parsed or planned on a thread that serves connections; what a budget ends computes no longer than one
-//! rule takes on a plan of bounded size. A thread whose work was deep ends with it, so that its stack is given back.
-//! Concurrency: a queue under a lock, and at most [`THREADS_MAX`] threads; of the large statements [`LARGE_AT_ONCE`] are at work at one
-//! time, since each of them may take some hundred MiB while it is planned.
-//! Failure: a panic of the parser or the planner is the error `internal` of its statement, and of nothing else.
+//! Invariants: nothing is parsed or planned on a thread that serves connections; what a budget ends
+//! computes no longer than one rule takes on a plan of bounded size. A thread whose work was deep
+//! ends with it, so that its stack is given back.
+//! Concurrency: a queue under a lock, and at most [`THREADS_MAX`] threads; of the large statements
+//! [`LARGE_AT_ONCE`] are at work at one time, since each of them may take some hundred MiB while it
+//! is planned.
+//! Failure: a panic of the parser or the planner is the error `internal` of its statement, and of
+//! nothing else.
 
 mod budget;
 mod inlined;
@@ -96,8 +100,8 @@ impl Planners {
         }
     }
 
-    /// Does some reading or planning. It must end within `limit`, and ends soon after whoever waits has gone. `large` = it may need
-    /// much of the stack or of memory.
+    /// Does some reading or planning. It must end within `limit`, and ends soon after whoever waits
+    /// has gone. `large` = it may need much of the stack or of memory.
     pub(crate) async fn run<T, W>(&self, limit: Option<Duration>, large: bool, work: W) -> Result<T>
     where
         T: Send + 'static,

@@ -1,4 +1,5 @@
-//! The rules of the planner, each of which looks at its statement's budget before and after its work.
+//! The rules of the planner, each of which looks at its statement's budget before and after its
+//! work.
 
 use super::{check, expressions_of_plan};
 use crate::error::Error;
@@ -67,7 +68,8 @@ impl OptimizerRule for WatchedOptimizer {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         check()?;
-        // One that has an order is called for each node, and may have put what has grown below it: that is the next one.
+        // One that has an order is called for each node, and may have put what has grown below it:
+        // that is the next one.
         let whole = self.0.apply_order().is_none();
         expressions_of_plan(&plan, whole)?;
         let rewritten = self.0.rewrite(plan, config)?;

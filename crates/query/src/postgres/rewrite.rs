@@ -77,11 +77,11 @@ pub(super) fn rewrite(
 }
 
 impl crate::Session {
-    /// Looks at a statement of a client of PostgreSQL, as [`rewrite`] does, within the limits of every statement. The inner error is
-    /// that of `rewrite`.
+    /// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The
+    /// inner error is that of `rewrite`.
     ///
-    /// # Errors
-    /// When the statement is longer or nested deeper than statements may be, or takes too long to read.
+    /// # Errors When the statement is longer or nested deeper than statements may be, or takes too
+    /// long to read.
     pub async fn rewrite(
         &self,
         sql: &str,

@@ -41,7 +41,8 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
-    /// Lets go of everything but the text, where there is much of it: it is read again when it is run.
+    /// Lets go of everything but the text, where there is much of it: it is read again when it is
+    /// run.
     pub(crate) fn forget(&mut self) {
         if self.weight.is_much() {
             self.kind = Kind::Text;

@@ -1,7 +1,7 @@
 //! `ORDER BY` with each key once.
 //!
-//! A key that stands there a second time orders nothing any more, and the SQL library takes it for another one: it panics where a query
-//! has `DISTINCT ON` too.
+//! A key that stands there a second time orders nothing any more, and the SQL library takes it for
+//! another one: it panics where a query has `DISTINCT ON` too.
 
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{Expr, OrderByKind, Query, VisitMut, VisitorMut};

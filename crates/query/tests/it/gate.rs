@@ -1,5 +1,5 @@
-//! Statements that are nested or multiply without an end: each is refused with its limit, or answered; none ends the process, and none
-//! computes on after it was refused.
+//! Statements that are nested or multiply without an end: each is refused with its limit, or
+//! answered; none ends the process, and none computes on after it was refused.
 
 use crate::support::{Lake, block_on};
 use headwater_query::{Error, Limits, Parameters, Threads};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// As the server runs statements.
 static THREADS: LazyLock<Threads> = LazyLock::new(|| Threads::new(2).unwrap());
 
-/// What became of a statement, which must have become something in time: an answer, or an error that users can act on.
+/// What became of a statement, which must have become something in time: an answer, or an error
+/// that users can act on.
 async fn outcome(lake: &Lake, sql: &str) -> Result<(), Error> {
     let head: String = sql.chars().take(60).collect();
     let begun = Instant::now();

@@ -20,7 +20,8 @@ const CURSORS_MAX: usize = 16;
 const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 impl<S: Stream> Connection<S> {
-    /// Waits for a place among the statements that may run; not for long, so that a client knows why it waits.
+    /// Waits for a place among the statements that may run; not for long, so that a client knows
+    /// why it waits.
     pub(super) async fn place(&mut self) -> Result<Place, Failure> {
         let places = Arc::clone(&self.app.places);
         let owner = Owner::of(&self.access, "postgres");

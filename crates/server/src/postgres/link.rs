@@ -175,8 +175,9 @@ impl<S: Stream> Link<S> {
         self.holder = Arc::downgrade(holder);
     }
 
-    /// Sends what is to be sent. A client that does not read for long is given up: one whose statement runs when the statement's time is
-    /// up, or its place is needed. It cannot be told, since it does not read.
+    /// Sends what is to be sent. A client that does not read for long is given up: one whose
+    /// statement runs when the statement's time is up, or its place is needed. It cannot be told,
+    /// since it does not read.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.out.bytes().is_empty() {
             return Ok(());

@@ -392,7 +392,8 @@ fn a_statement_ends_when_its_asker_goes() {
             stream.read_exact(&mut first).unwrap();
             assert!(first.starts_with(b"HTTP/1.1 200"));
         }
-        // Until it runs, and nobody else may. One that sends what is not read would give its place away.
+        // Until it runs, and nobody else may. One that sends what is not read would give its place
+        // away.
         if !reads {
             until("the only place is taken", || {
                 post(&server, "/api/v1/sql", &[], "SELECT 1").status == 503

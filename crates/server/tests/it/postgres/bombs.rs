@@ -1,5 +1,6 @@
-//! Statements that are made to end the server, against one that is a process of its own and may take only so much of its address space.
-//! After each of them somebody else must be answered through every door.
+//! Statements that are made to end the server, against one that is a process of its own and may
+//! take only so much of its address space. After each of them somebody else must be answered
+//! through every door.
 
 use super::raw::{Client, bind, execute, lines, message, parse, sync, texts};
 use crate::support::client;

@@ -1,4 +1,5 @@
-//! Clients that keep what they were given: places, cursors, statements, connections. Others are served all the same.
+//! Clients that keep what they were given: places, cursors, statements, connections. Others are
+//! served all the same.
 
 use super::raw::{Client, bind, execute, lines, message, parse, sync, texts};
 use super::{session, start};
