@@ -31,6 +31,12 @@ pub trait Access: Send + Sync {
     /// True when it may do everything: then nothing else is asked.
     fn all(&self) -> bool;
 
+    /// May it read anything at all? Who may not, runs no statement that asks for something, one
+    /// without a table neither.
+    fn asks(&self) -> bool {
+        true
+    }
+
     /// Sessions with the same key may do the same; what was prepared for one is used for the others then. `None` shares nothing.
     fn key(&self) -> Option<String> {
         None

@@ -158,7 +158,13 @@ pub(crate) fn external(error: headwater::Error) -> DataFusionError {
 
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Error {
-        convert(&error)
+        let mut error = convert(&error);
+        // Where the text of one error stands within another.
+        if let Some(at) = error.message.find("This issue was likely caused by a bug") {
+            let kept = error.message.get(..at).unwrap_or_default();
+            error.message = kept.trim_end().replace("Internal error: ", "");
+        }
+        error
     }
 }
 
@@ -198,6 +204,7 @@ fn convert(error: &DataFusionError) -> Error {
         DataFusionError::Execution(message) => of_execution(message),
         DataFusionError::ArrowError(arrow, _) => of_arrow(arrow),
         DataFusionError::ExecutionJoin(join) => Error::internal(join.to_string()),
+        DataFusionError::Internal(message) => of_internal(message),
         other => Error::internal(other.strip_backtrace()),
     }
 }
@@ -230,6 +237,33 @@ fn of_execution(message: &str) -> Error {
         return Error::out_of_range(message);
     }
     Error::invalid_value(message)
+}
+
+/// What the planner takes for a mistake of its own; most often it is one of the statement.
+fn of_internal(message: &str) -> Error {
+    if message.contains("failed to match any signature") {
+        return of_signature(message);
+    }
+    let first = message.lines().next().unwrap_or_default();
+    Error::internal(format!("the statement could not be computed: {first}"))
+        .with_hint("this is a mistake of the program, not of the statement: written in another way it may be answered")
+}
+
+/// A function that there is, with arguments of other types.
+fn of_signature(message: &str) -> Error {
+    let after = |before: &str, end: &[char]| {
+        let rest = message.split(before).nth(1)?;
+        rest.split(end).next().filter(|found| !found.is_empty())
+    };
+    let name = after("Function '", &['\'']).unwrap_or("function");
+    let given = after("argument types '", &['\''])
+        .map(|called| format!(": {called}"))
+        .or_else(|| after("but received ", &[' ', '(']).map(|found| format!(", found {found}")));
+    Error::type_mismatch(format!(
+        "`{name}` takes no arguments of these types{}",
+        given.unwrap_or_default()
+    ))
+    .with_hint("convert them with CAST, for example CAST(x AS DOUBLE)")
 }
 
 /// The parser tells where in its text.
@@ -298,6 +332,9 @@ fn of_plan(message: &str) -> Error {
     {
         let name = rest.rsplit('.').next().unwrap_or(rest);
         return Error::unknown_table(format!("there is no table `{name}`"));
+    }
+    if message.contains("failed to match any signature") {
+        return of_signature(message);
     }
     if message.contains("Cannot coerce") || message.contains("cannot be cast") {
         return Error::type_mismatch(message);
@@ -371,6 +408,19 @@ mod tests {
         assert_eq!(nearest("volume", &["time", "temp"]), None);
         let error = with_suggestion(Error::unknown_column("x"), "q", &["time", "temp"]);
         assert_eq!(error.hint.as_deref(), Some("there are: time, temp"));
+    }
+
+    #[test]
+    fn mistakes_that_the_planner_takes_for_its_own_are_told_in_words_for_users() {
+        let internal = |text: &str| Error::from(DataFusionError::Internal(text.to_owned()));
+        let types = internal(
+            "Function 'avg' failed to match any signature, errors: Error during planning: No function matches the given name and argument types 'avg(Utf8)'. You might need to add explicit type casts.",
+        );
+        assert_eq!(types.code, "type_mismatch");
+        assert!(types.message.ends_with("avg(Utf8)"), "{types}");
+        let other = internal("index 3 out of 2\nThis issue was likely caused by a bug");
+        assert_eq!(other.code, "internal");
+        assert!(!other.message.contains("bug"), "{other}");
     }
 
     #[test]

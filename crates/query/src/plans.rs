@@ -14,12 +14,59 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Texts longer than this are not kept.
 const TEXT_MAX: usize = 16 << 10;
+/// Bytes of memory that plans may take, for each that may be kept: what ordinary ones take.
+const BYTES: u64 = 64 << 10;
+/// What an operator, a column and a byte of text take, about: a byte of text becomes some hundred
+/// bytes of expressions.
+const OPERATOR_BYTES: u64 = 2 << 10;
+const COLUMN_BYTES: u64 = 128;
+const TEXT_BYTES: u64 = 128;
+
+/// What a plan that is kept takes, about.
+fn plan_bytes(text: &str, plan: &Arc<dyn ExecutionPlan>) -> u64 {
+    let mut bytes = TEXT_BYTES * text.len() as u64;
+    // It never fails.
+    let _ = plan.apply(|node| {
+        bytes += OPERATOR_BYTES + COLUMN_BYTES * node.schema().fields().len() as u64;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    bytes
+}
+
+/// What a statement that was read takes, about.
+fn read_bytes(described: &Described) -> u64 {
+    let mut bytes = 2 * TEXT_BYTES * described.statement.text().len() as u64;
+    if let Some((_, plan)) = &described.meaning {
+        let _ = plan.apply_with_subqueries(|node| {
+            bytes += OPERATOR_BYTES + COLUMN_BYTES * node.schema().fields().len() as u64;
+            Ok(TreeNodeRecursion::Continue)
+        });
+    }
+    bytes
+}
+
+/// Something that is kept, with what it takes.
+#[derive(Clone)]
+struct Kept<T> {
+    what: T,
+    bytes: u64,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl<K, T> Weighter<K, Kept<T>> for ByBytes {
+    fn weight(&self, _: &K, kept: &Kept<T>) -> u64 {
+        kept.bytes.max(1)
+    }
+}
 
 /// What a plan depends on beside the database's rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -75,8 +122,8 @@ pub(crate) struct ReadKey {
 
 /// Plans by what they depend on.
 pub(crate) struct Plans {
-    kept: Cache<PlanKey, Arc<dyn ExecutionPlan>>,
-    read: Cache<ReadKey, Arc<Described>>,
+    kept: Cache<PlanKey, Kept<Arc<dyn ExecutionPlan>>, ByBytes>,
+    read: Cache<ReadKey, Kept<Arc<Described>>, ByBytes>,
     /// The newest definitions that something was kept for. What was kept for older ones is not asked for any more, and holds
     /// the streams of its tables in memory.
     definitions: AtomicU64,
@@ -93,9 +140,10 @@ impl std::fmt::Debug for Plans {
 
 impl Plans {
     pub(crate) fn new(most: usize) -> Plans {
+        let bytes = BYTES.saturating_mul(most as u64);
         Plans {
-            kept: Cache::new(most),
-            read: Cache::new(most),
+            kept: Cache::with_weighter(most, bytes, ByBytes),
+            read: Cache::with_weighter(most, bytes, ByBytes),
             definitions: AtomicU64::new(0),
         }
     }
@@ -117,18 +165,22 @@ impl Plans {
 
     /// A statement that was read before.
     pub(crate) fn read(&self, key: &ReadKey) -> Option<Arc<Described>> {
-        self.read.get(key)
+        self.read.get(key).map(|kept| kept.what)
     }
 
     pub(crate) fn put_read(&self, key: ReadKey, described: &Arc<Described>) {
         if self.renew(key.plan.definitions) {
-            self.read.insert(key, Arc::clone(described));
+            let kept = Kept {
+                bytes: read_bytes(described),
+                what: Arc::clone(described),
+            };
+            self.read.insert(key, kept);
         }
     }
 
     /// A plan, ready to be run once more.
     pub(crate) fn get(&self, key: &PlanKey) -> Option<Arc<dyn ExecutionPlan>> {
-        let kept = self.kept.get(key)?;
+        let kept = self.kept.get(key)?.what;
         datafusion::physical_plan::execution_plan::reset_plan_states(kept).ok()
     }
 
@@ -138,7 +190,11 @@ impl Plans {
             datafusion::physical_plan::execution_plan::reset_plan_states(Arc::clone(plan))
             && self.renew(key.definitions)
         {
-            self.kept.insert(key, plan);
+            let kept = Kept {
+                bytes: plan_bytes(&key.text, &plan),
+                what: plan,
+            };
+            self.kept.insert(key, kept);
         }
     }
 }

@@ -5,7 +5,6 @@
 //! Concurrency: immutable; what was read is shared by all sessions for which it is the same.
 
 use crate::answer::{Answer, Done};
-use crate::deep;
 use crate::error::Result;
 use crate::parameters::Parameters;
 use crate::plans::PlanKey;
@@ -26,7 +25,6 @@ pub struct Prepared {
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) statement: Parsed,
-    is_deep: bool,
     parameters: Vec<DataType>,
     schema: SchemaRef,
     done: Done,
@@ -37,19 +35,19 @@ pub(crate) struct Described {
 impl Described {
     pub(crate) async fn read(
         session: &Session,
-        sql: &str,
+        statement: Parsed,
         types: &[Option<DataType>],
-        is_deep: bool,
     ) -> Result<Described> {
-        let statement = statement::parse(sql, session.extension.as_deref())?;
         let shape = statement::describe(session, &statement, types).await?;
+        let mut statement = statement;
+        statement.forget();
+        let meaning = shape.meaning.filter(|_| !statement.is_forgotten());
         Ok(Described {
             statement,
-            is_deep,
             parameters: shape.parameters,
             schema: shape.schema,
             done: shape.done,
-            meaning: shape.meaning,
+            meaning,
         })
     }
 
@@ -76,6 +74,13 @@ impl Prepared {
         Arc::clone(&self.what.schema)
     }
 
+    /// Bytes that it takes as long as it is kept, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        const COLUMN_BYTES: usize = 256;
+        self.what.statement.bytes() + COLUMN_BYTES * self.what.schema.fields().len()
+    }
+
     /// What it will do; counts are 0.
     #[must_use]
     pub fn done(&self) -> Done {
@@ -93,11 +98,10 @@ impl Prepared {
         if let Some(answer) = self.session.run_again(text, &parameters)? {
             return Ok(answer);
         }
-        let (session, what) = (self.session.clone(), Arc::clone(&self.what));
-        let run = async move { statement::run_described(&session, &what, parameters).await };
-        if self.what.is_deep {
-            return deep::run(run).await;
+        if self.what.statement.is_forgotten() {
+            let statement = self.session.read(text).await?;
+            return statement::run(&self.session, statement, parameters).await;
         }
-        run.await
+        statement::run_described(&self.session, Arc::clone(&self.what), parameters).await
     }
 }

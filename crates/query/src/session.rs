@@ -7,19 +7,20 @@
 use crate::access::Access;
 use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
-use crate::deep;
 use crate::epoch::EpochBins;
 use crate::error::{Error, Result, nearest};
 use crate::fences::{self, Fences, MayGoOn};
+use crate::gate;
 use crate::hex::HexTexts;
 use crate::lengths::Lengths;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::parameters::{self, Parameters};
+use crate::planner::{self, Planners};
 use crate::plans::{PlanKey, Plans, ReadKey};
 use crate::prepared::{Described, Prepared};
 use crate::pyramid::UsePyramid;
 use crate::settings::Settings;
-use crate::statement;
+use crate::statement::{self, Parsed};
 use crate::stop::Stop;
 use crate::view::{Role, TableCache, View};
 use crate::zones::{CompareInZone, InZone};
@@ -31,7 +32,8 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
@@ -60,6 +62,7 @@ pub(crate) struct Shared {
     memory: Arc<AllMemory>,
     tables: Arc<TableCache>,
     plans: Plans,
+    planners: Planners,
     /// What every statement's state is a copy of.
     state: SessionState,
 }
@@ -150,6 +153,7 @@ impl Query {
                 source,
                 memory: Arc::new(AllMemory::new(limits.all_memory)),
                 plans: Plans::new(limits.plans),
+                planners: Planners::new(),
                 limits,
                 tables: Arc::new(TableCache::default()),
                 state,
@@ -258,12 +262,15 @@ fn base_state(limits: &Limits) -> SessionState {
     rules.push(Arc::new(HexTexts));
     rules.push(Arc::new(InZone));
     rules.push(Arc::new(Fences));
+    let mut optimizer = Optimizer::new().rules;
+    optimizer.push(Arc::new(UsePyramid));
+    optimizer.push(Arc::new(Fences));
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_analyzer_rules(rules)
-        .with_optimizer_rule(Arc::new(UsePyramid))
-        .with_optimizer_rule(Arc::new(Fences));
+        .with_analyzer_rules(planner::analyzer_rules(rules))
+        .with_optimizer_rules(planner::optimizer_rules(optimizer))
+        .with_physical_optimizer_rules(planner::physical_rules(PhysicalOptimizer::new().rules));
     // Files are no business of a statement: nothing that reads or writes them is kept.
     builder.file_formats().take();
     builder.table_factories().take();
@@ -302,8 +309,16 @@ pub(crate) struct Running {
 impl Running {
     /// What a statement means, as far as it names what there is.
     pub(crate) async fn resolve(&self, statement: Statement) -> Result<LogicalPlan> {
+        gate::measure(&statement, &|table| {
+            let table = self.view.table(table).ok().flatten()?;
+            Some(table.schema.fields().len() as u64)
+        })?;
+        planner::check()?;
         let planned = self.state.statement_to_plan(statement);
         let planned = self.fenced.scope(planned).await;
+        if let Ok(plan) = &planned {
+            planner::limit_expressions(plan)?;
+        }
         planned.map_err(|error| {
             let error = Error::from(error);
             // Only what the session sees is ever suggested.
@@ -350,17 +365,38 @@ impl Session {
         if let Some(answer) = self.run_again(sql, &parameters)? {
             return Ok(answer);
         }
-        self.check_length(sql)?;
-        if statement::is_deep(sql)? {
-            let (session, sql) = (self.clone(), sql.to_owned());
-            return deep::run(async move { session.run_parsed(&sql, parameters).await }).await;
-        }
-        self.run_parsed(sql, parameters).await
+        let statement = self.read(sql).await?;
+        statement::run(self, statement, parameters).await
     }
 
-    async fn run_parsed(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
-        let statement = statement::parse(sql, self.extension.as_deref())?;
-        statement::run(self, statement, parameters).await
+    /// Refuses a statement, by its first word, that asks for something where the session may read
+    /// nothing. It costs nothing, so that doors ask it before they let a statement run.
+    ///
+    /// # Errors `forbidden`.
+    pub fn may_run(&self, sql: &str) -> Result<()> {
+        if self.access.asks() || statement::changes(sql) {
+            return Ok(());
+        }
+        Err(statement::asks_nothing())
+    }
+
+    /// Reads a statement.
+    pub(crate) async fn read(&self, sql: &str) -> Result<Parsed> {
+        self.may_run(sql)?;
+        self.check_length(sql)?;
+        let (text, extension) = (sql.to_owned(), self.extension.clone());
+        let read = async move { statement::parse(&text, extension.as_deref()) };
+        self.planned(sql.len() > gate::LONG_TEXT, read).await
+    }
+
+    /// Does some reading or planning on a thread that may be busy with it.
+    pub(crate) async fn planned<T: Send + 'static>(
+        &self,
+        large: bool,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let shared = &self.query.shared;
+        shared.planners.run(shared.limits.time, large, work).await
     }
 
     /// Runs a statement with the plan that an earlier run of it left.
@@ -442,14 +478,11 @@ impl Session {
         {
             return Ok(Prepared::new(self.clone(), described));
         }
-        let is_deep = statement::is_deep(sql)?;
-        let (session, text, types) = (self.clone(), sql.to_owned(), types.to_vec());
-        let read = async move { Described::read(&session, &text, &types, is_deep).await };
-        let described = if is_deep {
-            deep::run(read).await?
-        } else {
-            read.await?
-        };
+        let statement = self.read(sql).await?;
+        let large = statement.is_large();
+        let (session, types) = (self.clone(), types.to_vec());
+        let read = async move { Described::read(&session, statement, &types).await };
+        let described = self.planned(large, read).await?;
         let described = Arc::new(described);
         if let Some(key) = key
             && described.is_of(&key.plan)
@@ -459,7 +492,7 @@ impl Session {
         Ok(Prepared::new(self.clone(), described))
     }
 
-    fn check_length(&self, sql: &str) -> Result<()> {
+    pub(crate) fn check_length(&self, sql: &str) -> Result<()> {
         let most = self.query.shared.limits.text_bytes;
         if sql.len() > most {
             return Err(Error::too_large(format!(

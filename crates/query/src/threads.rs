@@ -23,6 +23,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+/// Bytes of a thread's stack, which are taken from the machine only as far as they are used:
+/// operators and expressions are as deep within each other as the gate lets them be.
+const STACK_BYTES: usize = 16 << 20;
+/// Most threads for work that blocks.
+const BLOCKING_MAX: usize = 64;
 /// Batches that wait for whoever takes them.
 const BATCHES_WAITING: usize = 2;
 
@@ -41,6 +46,8 @@ impl Threads {
     pub fn new(count: usize) -> io::Result<Threads> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(count.max(1))
+            .max_blocking_threads(BLOCKING_MAX)
+            .thread_stack_size(STACK_BYTES)
             .thread_name("sql")
             .enable_all()
             .build()?;

@@ -44,9 +44,12 @@ pub(crate) struct App {
     /// Where statements are computed, so that nothing else waits for them.
     #[cfg(feature = "sql")]
     pub(crate) sql_threads: headwater_query::Threads,
-    /// One permit for each statement that may run.
+    /// A place for each statement that may run.
     #[cfg(feature = "sql")]
-    pub(crate) statements: Arc<Semaphore>,
+    pub(crate) places: Arc<crate::places::Places>,
+    /// What sessions keep between their statements.
+    #[cfg(feature = "sql")]
+    pub(crate) kept: Arc<crate::kept::Kept>,
 }
 
 impl App {

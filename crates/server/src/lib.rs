@@ -18,6 +18,8 @@ mod edge;
 mod error;
 mod influxql;
 mod ingest;
+#[cfg(feature = "sql")]
+mod kept;
 mod listen;
 mod live;
 mod logging;
@@ -26,6 +28,9 @@ mod metrics;
 mod mqtt;
 mod notify;
 mod opentsdb;
+mod patient;
+#[cfg(feature = "sql")]
+mod places;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;

@@ -7,6 +7,7 @@
 //! and an end with a time limit are all needed, and are a page of code together.
 
 use crate::app::App;
+use crate::patient::Patient;
 use crate::tls::Certificate;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,6 +25,9 @@ use tokio_rustls::TlsAcceptor;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;
+
+/// How long a client may take nothing of what is sent to it.
+const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Listening {
     pub(crate) app: Arc<App>,
@@ -73,6 +77,7 @@ impl Listening {
                 http: Arc::clone(&http),
                 router: self.router.clone(),
                 watcher: graceful.watcher(),
+                stopping: self.app.stopping.clone(),
             };
             let tls = self
                 .certificate
@@ -121,11 +126,13 @@ struct Connection {
     http: Arc<auto::Builder<TokioExecutor>>,
     router: Router,
     watcher: Watcher,
+    stopping: watch::Receiver<bool>,
 }
 
 impl Connection {
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
         let service = TowerToHyperService::new(self.router);
+        let stream = Patient::new(stream, UNREAD_MAX, self.stopping);
         let connection = self
             .http
             .serve_connection(TokioIo::new(stream), service)

@@ -167,7 +167,11 @@ impl Server {
         #[cfg(feature = "sql")]
         let limits = settings.sql_limits();
         #[cfg(feature = "sql")]
-        let sql_threads = headwater_query::Threads::new(limits.parallel)?;
+        // One for each statement at least: what keeps a thread busy for long keeps nobody else from
+        // running.
+        let sql_threads = headwater_query::Threads::new(
+            limits.parallel.max(settings.sql_statements_max.min(64)),
+        )?;
         #[cfg(feature = "sql")]
         let query = headwater_query::Query::new(db.clone(), limits);
         let app = App {
@@ -176,7 +180,9 @@ impl Server {
             #[cfg(feature = "sql")]
             query,
             #[cfg(feature = "sql")]
-            statements: Arc::new(Semaphore::new(settings.sql_statements_max)),
+            places: crate::places::Places::new(settings.sql_statements_max),
+            #[cfg(feature = "sql")]
+            kept: crate::kept::Kept::new(),
             db,
             guard: Arc::new(guard),
             names: Names::new(&settings.hosts, reachable && settings.allow_open),

@@ -23,7 +23,9 @@ mod types;
 mod variables;
 
 pub use functions::functions;
-pub use rewrite::{Rewritten, rewrite};
+pub use rewrite::Rewritten;
+#[cfg(test)]
+use rewrite::rewrite;
 pub use schema::{Listing, Shown, schemas};
 pub use types::PgType;
 pub use variables::{VariableError, Variables};

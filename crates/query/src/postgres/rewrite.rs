@@ -11,14 +11,15 @@ mod relations;
 
 use super::schema::Listing;
 use super::variables::{VariableError, Variables};
+use crate::gate::{self, Counted};
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor,
     VisitMut, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// A statement that has been looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,13 +36,17 @@ pub struct Rewritten {
 ///
 /// # Errors
 /// When it asks for a setting that there is not.
-pub fn rewrite(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten, VariableError> {
+pub(super) fn rewrite(
+    sql: &str,
+    listing: &dyn Listing,
+    process: u32,
+) -> Result<Rewritten, VariableError> {
     let as_is = Rewritten {
         sql: None,
         labels: None,
         settings: Vec::new(),
     };
-    let Ok(mut statements) = Parser::parse_sql(&PostgreSqlDialect {}, sql) else {
+    let Ok(mut statements) = Parser::parse_sql(&Counted, sql) else {
         return Ok(as_is);
     };
     let [statement] = statements.as_mut_slice() else {
@@ -69,6 +74,28 @@ pub fn rewrite(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritt
         labels,
         settings: rewriter.settings,
     })
+}
+
+impl crate::Session {
+    /// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The
+    /// inner error is that of `rewrite`.
+    ///
+    /// # Errors When the statement is longer or nested deeper than statements may be, or takes too
+    /// long to read.
+    pub async fn rewrite(
+        &self,
+        sql: &str,
+        listing: Arc<dyn Listing>,
+        process: u32,
+    ) -> crate::Result<Result<Rewritten, VariableError>> {
+        self.check_length(sql)?;
+        let text = sql.to_owned();
+        let look = async move {
+            let weight = gate::weigh(&text)?;
+            Ok(weight.reading(|| rewrite(&text, listing.as_ref(), process)))
+        };
+        self.planned(sql.len() > gate::LONG_TEXT, look).await
+    }
 }
 
 /// What is asked about the session itself.
@@ -159,7 +186,7 @@ impl Rewriter<'_> {
 
 /// An expression from its text.
 fn expression_of(text: &str) -> Option<Expr> {
-    Parser::new(&PostgreSqlDialect {})
+    Parser::new(&Counted)
         .try_with_sql(text)
         .and_then(|mut parser| parser.parse_expr())
         .ok()

@@ -15,7 +15,7 @@ use arrow::datatypes::DataType;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
-use headwater::{ClosedRange, ScanSpec, StreamName};
+use headwater::{ClosedRange, Database, ScanSpec, StreamName};
 use std::sync::Arc;
 
 async fn plan(running: &Running, delete: &ast::Delete) -> Result<DmlStatement> {
@@ -85,11 +85,21 @@ fn too_much() -> Error {
         .with_hint("for example: DELETE FROM t WHERE device = 'a' AND time < '2024-01-01'")
 }
 
-pub(super) async fn run(
+/// What is about to be deleted.
+pub(super) struct Planned {
+    db: Database,
+    view: Arc<View>,
+    table: Arc<TableView>,
+    names: Vec<StreamName>,
+    range: ClosedRange,
+}
+
+/// Finds out what the condition names, and whether that may be deleted.
+pub(super) async fn begin(
     session: &Session,
     delete: ast::Delete,
     parameters: Parameters,
-) -> Result<Answer> {
+) -> Result<Planned> {
     let db = session.query.database()?.clone();
     let running = session.begin()?;
     let dml = plan(&running, &delete).await?;
@@ -109,10 +119,27 @@ pub(super) async fn run(
             }
         }
     }
+    Ok(Planned {
+        db,
+        view: running.view,
+        table,
+        names,
+        range,
+    })
+}
+
+/// Counts the rows, and deletes them.
+pub(super) async fn finish(planned: Planned) -> Result<Answer> {
+    let Planned {
+        db,
+        view,
+        table,
+        names,
+        range,
+    } = planned;
     if range.is_empty() || names.is_empty() {
         return Ok(Answer::done(Done::Deleted(0)));
     }
-    let view = Arc::clone(&running.view);
     let deleted = blocking(move || {
         let rows = count(&view, &names, range)?;
         db.delete_streams(&table.name, &names, range)?;

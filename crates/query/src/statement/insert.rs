@@ -17,6 +17,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, TimestampNanosecondType};
 use datafusion::datasource::source_as_provider;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
@@ -94,19 +95,36 @@ pub(super) async fn describe(
     Ok(Shape::new(types, no_columns(), Done::Inserted(0)))
 }
 
-pub(super) async fn run(
+/// Rows that are about to be written.
+pub(super) struct Planned {
+    rows: SendableRecordBatchStream,
+    writer: Writer,
+}
+
+/// Plans the rows.
+pub(super) async fn begin(
     session: &Session,
     insert: ast::Insert,
     parameters: Parameters,
-) -> Result<Answer> {
+) -> Result<Planned> {
     let db = session.query.database()?.clone();
     let running = session.begin()?;
     let dml = plan(&running, &insert).await?;
     let table = target(&dml)?;
     let source = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
     let plan = session.plan(&running, source).await?;
-    let mut rows = session.rows(&running, plan, Done::Select)?.rows;
-    let mut writer = Writer::new(session.clone(), db, table);
+    Ok(Planned {
+        rows: session.rows(&running, plan, Done::Select)?.rows,
+        writer: Writer::new(session.clone(), db, table),
+    })
+}
+
+/// Writes them.
+pub(super) async fn finish(planned: Planned) -> Result<Answer> {
+    let Planned {
+        mut rows,
+        mut writer,
+    } = planned;
     while let Some(batch) = rows.next().await {
         writer.take(&batch?).await?;
     }

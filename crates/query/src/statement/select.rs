@@ -4,6 +4,7 @@ use super::Shape;
 use crate::answer::{Answer, Done};
 use crate::error::Result;
 use crate::parameters::Parameters;
+use crate::planner;
 use crate::plans::{is_lasting, is_shared};
 use crate::prepared::Described;
 use crate::session::{Running, Session, nulls, parameter_types};
@@ -38,7 +39,6 @@ pub(super) async fn run(
 /// Runs a query that was read before, if it would be read the same now.
 pub(super) async fn run_described(
     session: &Session,
-    statement: Parse,
     described: &Described,
     parameters: Parameters,
 ) -> Result<Answer> {
@@ -46,9 +46,12 @@ pub(super) async fn run_described(
     let running = session.begin()?;
     let key = session.plan_key(text, &running.view);
     let logical = match (key, &described.meaning) {
-        (Some(now), Some((then, logical))) if now == *then => logical.clone(),
+        (Some(now), Some((then, logical))) if now == *then => {
+            planner::limit_expressions(logical)?;
+            logical.clone()
+        }
         _ => {
-            let logical = running.resolve(statement).await?;
+            let logical = running.resolve(described.statement.query()?).await?;
             check(&logical)?;
             logical
         }

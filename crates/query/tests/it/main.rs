@@ -15,6 +15,7 @@ mod epoch;
 mod errors;
 mod fences;
 mod functions;
+mod gate;
 mod lengths;
 mod plans;
 mod pyramid;

@@ -41,6 +41,10 @@ impl headwater_query::Access for Granted {
             .all(|action| self.0.all(action))
     }
 
+    fn asks(&self) -> bool {
+        self.0.any(Action::Read)
+    }
+
     /// Who has the same rules sees the same.
     fn key(&self) -> Option<String> {
         let mut key = String::new();

@@ -5,20 +5,35 @@ use super::errors::{Failure, error};
 use super::link::{FLUSH, Stream};
 use super::statement::{Portal, Prepared, Rows, State, Text, changes, spread, tag};
 use super::values::rows;
+use crate::places::{Owner, Place};
 use futures_util::StreamExt;
 use headwater_query::{Answer, Parameters};
 use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Rows that are made into messages before it is looked whether to send them.
 const CHUNK: usize = 128;
+/// Most cursors of a session whose rows are being computed.
+const CURSORS_MAX: usize = 16;
+/// How long a statement waits for a place.
+const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 impl<S: Stream> Connection<S> {
-    /// Waits for a place among the statements that may run.
-    pub(super) async fn place(&mut self) -> Result<OwnedSemaphorePermit, Failure> {
-        let places = Arc::clone(&self.app.statements);
-        let place = self.link.wait(places.acquire_owned()).await?;
-        place.map_err(|_| error("57P03", "the server stops").into())
+    /// Waits for a place among the statements that may run; not for long, so that a client knows
+    /// why it waits.
+    pub(super) async fn place(&mut self) -> Result<Place, Failure> {
+        let places = Arc::clone(&self.app.places);
+        let owner = Owner::of(&self.access, "postgres");
+        let taken = self.link.wait(places.take(&owner, PLACE_WAIT)).await?;
+        let place = taken.map_err(|why| {
+            let mut notice = error("53300", why.to_string());
+            notice.detail = Some("code busy".to_owned());
+            notice.hint = Some("ask again later, or ask less at once".to_owned());
+            notice
+        })?;
+        self.link.sends_for(&place.holder);
+        Ok(place)
     }
 
     /// Runs a statement on the threads that compute, so that this one stays free for the connections it serves.
@@ -81,7 +96,55 @@ impl<S: Stream> Connection<S> {
             batch: None,
             sent: 0,
             done: answer.done,
+            until: Instant::now() + self.app.settings.sql_timeout,
+            cursor: None,
         }));
+    }
+
+    /// Lets a portal wait to be asked for more rows, as long as there are not too many that do.
+    pub(super) fn suspend(&self, portal: &mut Portal) -> Result<(), Failure> {
+        let State::Rows(rows) = &mut portal.state else {
+            return Ok(());
+        };
+        if rows.cursor.is_some() {
+            return Ok(());
+        }
+        let open = self.portals.values();
+        let open = open.filter(|portal| matches!(portal.state, State::Rows(_)));
+        if open.count() >= CURSORS_MAX {
+            let why = format!(
+                "{CURSORS_MAX} cursors of this session are open, which is the most: close some"
+            );
+            return Err(error("54000", why).into());
+        }
+        rows.cursor = self.app.kept.cursor();
+        if rows.cursor.is_none() {
+            let why = "too many cursors are open in all sessions: read the rows in one part, or ask again later";
+            return Err(error("53300", why).into());
+        }
+        Ok(())
+    }
+
+    /// When the first of the open cursors is late.
+    pub(super) fn cursors_until(&self) -> Option<Instant> {
+        let open = self
+            .portals
+            .values()
+            .filter_map(|portal| match &portal.state {
+                State::Rows(rows) => Some(rows.until),
+                _ => None,
+            });
+        open.min()
+    }
+
+    /// Ends the cursors whose time is up: what they keep is needed by others.
+    pub(super) fn end_late_cursors(&mut self) {
+        let now = Instant::now();
+        for portal in self.portals.values_mut() {
+            if matches!(&portal.state, State::Rows(rows) if now >= rows.until) {
+                portal.state = State::Late;
+            }
+        }
     }
 
     /// Sends rows of a portal, at most so many, and then what became of it.
@@ -109,6 +172,14 @@ impl<S: Stream> Connection<S> {
         text: Option<&Text>,
         silent: bool,
     ) -> Result<Sent, Failure> {
+        if matches!(portal.state, State::Late) {
+            let mut notice = error(
+                "57014",
+                "canceling statement due to statement timeout: its rows were not all asked for in time",
+            );
+            notice.hint = Some("ask for larger parts, or raise the setting sql.timeout".to_owned());
+            return Err(notice.into());
+        }
         let State::Rows(state) = &mut portal.state else {
             return Ok(Sent::All("SELECT 0".to_owned()));
         };

@@ -9,12 +9,14 @@ use super::listing::Seen;
 use super::statement::{Portal, Prepared};
 use crate::access::Access;
 use crate::app::App;
+use crate::kept::Share;
 use headwater_query::Session;
 use headwater_wire::postgres::{Message, Target, TransactionStatus};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Most prepared statements, and most portals, of a session.
 pub(super) const KEPT_MAX: usize = 1_000;
@@ -32,8 +34,12 @@ pub(super) struct Connection<S> {
     pub(super) warned: bool,
     pub(super) statements: BTreeMap<String, Arc<Prepared>>,
     pub(super) portals: BTreeMap<String, Portal>,
+    /// What it keeps, of what all sessions may keep.
+    pub(super) share: Share,
     /// Whether messages are passed over until `Sync`.
     skipping: bool,
+    /// Among the sessions that there may be.
+    _place: OwnedSemaphorePermit,
 }
 
 impl<S: Stream> Connection<S> {
@@ -43,8 +49,11 @@ impl<S: Stream> Connection<S> {
         seen: Arc<Seen>,
         session: Session,
         link: Link<S>,
+        place: OwnedSemaphorePermit,
     ) -> Connection<S> {
         Connection {
+            share: Share::new(&app.kept),
+            _place: place,
             app,
             access,
             seen,
@@ -62,7 +71,19 @@ impl<S: Stream> Connection<S> {
     /// Serves the session until its end.
     pub(super) async fn run(mut self: Box<Self>) -> io::Result<()> {
         loop {
-            let message = match self.link.next().await {
+            self.end_late_cursors();
+            let next = match self.cursors_until() {
+                None => self.link.next().await,
+                Some(until) => {
+                    // Sent before the waiting that may be cut short, so that nothing is sent twice.
+                    self.link.flush().await?;
+                    match tokio::time::timeout_at(until, self.link.next()).await {
+                        Ok(next) => next,
+                        Err(_) => continue,
+                    }
+                }
+            };
+            let message = match next {
                 Ok(Message::Terminate) => return Ok(()),
                 Ok(message) => message,
                 Err(failure) => match self.failed(failure)? {

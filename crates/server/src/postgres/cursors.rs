@@ -272,7 +272,7 @@ impl<S: Stream> Connection<S> {
             state: State::Ready,
             hold,
         };
-        self.portals.insert(name, portal);
+        self.keep_portal(name, portal)?;
         self.link.out.command_complete("DECLARE CURSOR");
         Ok(())
     }
@@ -313,6 +313,7 @@ impl<S: Stream> Connection<S> {
             // There are no more; the stream is not asked again.
             cursor.state = State::Finished;
         }
+        self.suspend(&mut cursor)?;
         let verb = if silent { "MOVE" } else { "FETCH" };
         self.link.out.command_complete(&format!("{verb} {count}"));
         self.portals.insert(name.to_owned(), cursor);

@@ -4,7 +4,7 @@ use super::commands::Command;
 use super::connection::{Connection, KEPT_MAX};
 use super::errors::{Failure, error};
 use super::link::Stream;
-use super::statement::{Portal, Prepared, State, Text, columns};
+use super::statement::{Portal, Prepared, State, columns};
 use super::values::parameter;
 use headwater_query::arrow::datatypes::DataType;
 use headwater_query::postgres::PgType;
@@ -50,8 +50,37 @@ impl<S: Stream> Connection<S> {
                 .into());
             }
         };
+        // The one before may be of the same name, if it is that without one.
+        self.statements.remove(&name);
+        self.share(prepared.bytes())?;
         self.statements.insert(name, Arc::new(prepared));
         self.link.out.parse_complete();
+        Ok(())
+    }
+
+    /// Counts what this session keeps, with so many bytes more.
+    fn share(&mut self, more: usize) -> Result<(), Failure> {
+        let statements = self.statements.values().map(|statement| statement.bytes());
+        let portals = self.portals.values().map(Portal::bytes);
+        let bytes: usize = statements.chain(portals).sum();
+        let shared = self.share.set(bytes + more);
+        shared.map_err(|why| error("53200", why).into())
+    }
+
+    /// Keeps a portal, if there is room for its parameters.
+    pub(super) fn keep_portal(&mut self, name: String, portal: Portal) -> Result<(), Failure> {
+        if self.portals.len() >= KEPT_MAX {
+            return Err(error(
+                "54000",
+                format!("there are {KEPT_MAX} portals, which is the most: close some"),
+            )
+            .into());
+        }
+        // A long parameter of the one that is run now is no hoard.
+        if !name.is_empty() {
+            self.share(portal.bytes())?;
+        }
+        self.portals.insert(name, portal);
         Ok(())
     }
 
@@ -74,33 +103,34 @@ impl<S: Stream> Connection<S> {
                 hold,
                 query_at,
             }) => {
-                let text = self.text(whole, at + query_at, &statement[query_at..])?;
-                let query = Arc::new(self.prepare(text, types).await?);
+                let query = &statement[query_at..];
+                let query = self.prepare(whole, at + query_at, query, types).await?;
+                let query = Arc::new(query);
                 Ok(Prepared::Declare { name, hold, query })
             }
             Some(command) => Ok(Prepared::Command(command)),
-            None => {
-                let text = self.text(whole, at, statement)?;
-                self.prepare(text, types).await
-            }
+            None => self.prepare(whole, at, statement, types).await,
         }
     }
 
     /// Has the planner prepare a statement, with the numbers of the types of its parameters, 0 = not said.
     pub(super) async fn prepare(
         &mut self,
-        text: Text,
+        whole: String,
+        at: usize,
+        statement: &str,
         declared: Vec<u32>,
     ) -> Result<Prepared, Failure> {
         let wanted: Vec<Option<DataType>> =
             declared.iter().map(|oid| PgType::parameter(*oid)).collect();
-        let prepared = {
+        self.session.may_run(statement)?;
+        let (text, prepared) = {
             let _place = self.place().await?;
+            let text = self.text(whole, at, statement).await?;
             let work = self.session.prepare(text.sql(), &wanted);
-            self.link
-                .wait(work)
-                .await?
-                .map_err(|why| text.failure(why))?
+            let prepared = self.link.wait(work).await?;
+            let prepared = prepared.map_err(|why| text.failure(why))?;
+            (text, prepared)
         };
         let types = prepared
             .parameters()
@@ -129,13 +159,6 @@ impl<S: Stream> Connection<S> {
         let statement = Arc::clone(self.statement(statement)?);
         if !name.is_empty() && self.portals.contains_key(&name) {
             return Err(error("42P03", format!("portal \"{name}\" already exists")).into());
-        }
-        if self.portals.len() >= KEPT_MAX {
-            return Err(error(
-                "54000",
-                format!("there are {KEPT_MAX} portals, which is the most: close some"),
-            )
-            .into());
         }
         let types = statement.types();
         if values.len() != types.len() {
@@ -196,7 +219,8 @@ impl<S: Stream> Connection<S> {
             state: State::Ready,
             hold: false,
         };
-        self.portals.insert(name, portal);
+        self.portals.remove(&name);
+        self.keep_portal(name, portal)?;
         self.link.out.bind_complete();
         Ok(())
     }
@@ -266,6 +290,7 @@ impl<S: Stream> Connection<S> {
         let done = self.go_on(&mut portal, most).await;
         self.observe(begun, &done);
         if done.is_ok() {
+            self.suspend(&mut portal)?;
             self.portals.insert(name.to_owned(), portal);
         }
         done

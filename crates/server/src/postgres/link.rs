@@ -5,9 +5,11 @@
 
 use super::cancel::Registered;
 use super::errors::{Failure, error, fatal, of_malformed};
+use crate::places::Holder;
 use headwater_wire::postgres::{Message, Writer, message};
 use std::future::Future;
 use std::io;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::watch;
@@ -17,6 +19,9 @@ use tokio::time::Instant;
 const AHEAD: usize = 64 << 10;
 /// Messages are sent when there are so many bytes of them.
 pub(super) const FLUSH: usize = 64 << 10;
+
+/// How long a client may still read when the server stops.
+const LAST: Duration = Duration::from_secs(1);
 
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
@@ -36,6 +41,8 @@ pub(super) struct Link<S> {
     stopping: watch::Receiver<bool>,
     /// When the statement that runs must end.
     deadline: Option<Instant>,
+    /// The place of the statement whose answer is sent, as long as it has one.
+    holder: Weak<Holder>,
 }
 
 impl<S: Stream> Link<S> {
@@ -58,6 +65,7 @@ impl<S: Stream> Link<S> {
             idle,
             stopping,
             deadline: None,
+            holder: Weak::new(),
         }
     }
 
@@ -68,6 +76,10 @@ impl<S: Stream> Link<S> {
                 Ok(Some((message, taken))) => {
                     self.input.drain(..taken);
                     self.input.shrink_to(AHEAD);
+                    // What many messages in a row are answered is not kept until their end.
+                    if self.out.bytes().len() >= FLUSH {
+                        self.flush().await?;
+                    }
                     return Ok(message);
                 }
                 Ok(None) => {}
@@ -99,7 +111,7 @@ impl<S: Stream> Link<S> {
         // Sent before the waiting that may be cut short, so that nothing is sent twice.
         self.flush().await?;
         let deadline = self.deadline;
-        let cancel = std::sync::Arc::clone(&self.registered.cancel);
+        let cancel = Arc::clone(&self.registered.cancel);
         let late = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -135,7 +147,7 @@ impl<S: Stream> Link<S> {
             }
         };
         tokio::pin!(late);
-        let cancel = std::sync::Arc::clone(&self.registered.cancel);
+        let cancel = Arc::clone(&self.registered.cancel);
         let cancelled = cancel.wanted();
         tokio::pin!(cancelled);
         loop {
@@ -158,20 +170,75 @@ impl<S: Stream> Link<S> {
         }
     }
 
-    /// Sends what is to be sent. A client that does not read for long is given up.
+    /// What is sent from now on is the answer of the statement with this place.
+    pub(super) fn sends_for(&mut self, holder: &Arc<Holder>) {
+        self.holder = Arc::downgrade(holder);
+    }
+
+    /// Sends what is to be sent. A client that does not read for long is given up: one whose
+    /// statement runs when the statement's time is up, or its place is needed. It cannot be told,
+    /// since it does not read.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.out.bytes().is_empty() {
             return Ok(());
         }
+        let holder = self.holder.upgrade();
+        if let Some(holder) = &holder {
+            holder.stalls();
+        }
+        let deadline = self.deadline.filter(|_| holder.is_some());
+        let cancel = Arc::clone(&self.registered.cancel);
+        let given_up = async {
+            let Some(holder) = &holder else {
+                return std::future::pending().await;
+            };
+            let late = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = late => "the time of the statement is up",
+                () = holder.over() => "its place is needed for another statement",
+                () = cancel.wanted() => "the statement was cancelled",
+            }
+        };
+        let mut stopping = self.stopping.clone();
+        let stopped = async {
+            // An error means that the sender is gone: that is a stop too.
+            let _ = stopping.wait_for(|stop| *stop).await;
+            tokio::time::sleep(LAST).await;
+        };
         let sent = async {
-            self.stream.write_all(self.out.bytes()).await?;
+            let mut from = 0;
+            while let Some(rest) = self.out.bytes().get(from..).filter(|rest| !rest.is_empty()) {
+                match self.stream.write(rest).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    written => from += written,
+                }
+                if let Some(holder) = &holder {
+                    holder.stalls();
+                }
+            }
             self.stream.flush().await
         };
-        tokio::time::timeout(self.idle, sent)
-            .await
-            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        self.out.clear();
-        Ok(())
+        let why = tokio::select! {
+            biased;
+            sent = sent => {
+                sent?;
+                if let Some(holder) = &holder {
+                    holder.goes_on();
+                }
+                self.out.clear();
+                return Ok(());
+            }
+            why = given_up => why,
+            () = stopped => "the server stops",
+            () = tokio::time::sleep(self.idle) => "it was silent for too long",
+        };
+        let why = format!("a client that does not read its answer was given up: {why}");
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
     /// Sends what is to be sent, and ends the connection.

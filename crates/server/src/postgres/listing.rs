@@ -84,7 +84,7 @@ impl fmt::Debug for Names {
 }
 
 impl Extension for Names {
-    /// Statements are looked at before they come here, see [`headwater_query::postgres::rewrite`].
+    /// Statements are looked at before they come here, see [`headwater_query::Session::rewrite`].
     fn rewrite(
         &self,
         _: &mut headwater_query::datafusion::sql::sqlparser::ast::Statement,

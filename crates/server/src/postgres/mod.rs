@@ -31,14 +31,33 @@ use crate::tls::Certificate;
 use cancel::Cancels;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// After a failure to take a connection, which is most often a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most connections that are told at one time that there are too many.
 const REFUSALS_MAX: usize = 16;
+
+/// Most connections that have not said who they are.
+const STARTING_MAX: usize = 512;
+const STARTING_HALF: usize = STARTING_MAX / 2;
+/// How long they have for it where there are many.
+const CROWDED: Duration = Duration::from_secs(1);
+
+/// What a connection needs to become a session.
+struct Begins {
+    app: Arc<App>,
+    cancels: Arc<Cancels>,
+    certificate: Option<Arc<Certificate>>,
+    /// One for each session that may be.
+    places: Arc<Semaphore>,
+    /// Held until it has said who it is.
+    start: OwnedSemaphorePermit,
+    /// How long it has for it.
+    limit: Duration,
+}
 
 /// The listener of the door.
 pub(crate) struct Door {
@@ -56,6 +75,7 @@ impl Door {
             certificate,
         } = self;
         let places = Arc::new(Semaphore::new(app.settings.postgres_connections_max));
+        let starting = Arc::new(Semaphore::new(STARTING_MAX));
         let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
         let cancels = Arc::new(Cancels::default());
         let mut connections = JoinSet::new();
@@ -85,7 +105,7 @@ impl Door {
                     continue;
                 }
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let Ok(start) = Arc::clone(&starting).try_acquire_owned() else {
                 app.metrics.postgres().refused("too_many");
                 if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
                     connections.spawn(async move {
@@ -95,14 +115,28 @@ impl Door {
                 }
                 continue;
             };
-            let (app, cancels, certificate) =
-                (Arc::clone(&app), Arc::clone(&cancels), certificate.clone());
+            // Where many begin, those that say nothing make room soon.
+            let limit = match starting.available_permits() {
+                0..STARTING_HALF => CROWDED.min(app.settings.postgres_startup_timeout),
+                _ => app.settings.postgres_startup_timeout,
+            };
+            let begins = Begins {
+                app: Arc::clone(&app),
+                cancels: Arc::clone(&cancels),
+                certificate: certificate.clone(),
+                places: Arc::clone(&places),
+                start,
+                limit,
+            };
+            let app = Arc::clone(&app);
             connections.spawn(async move {
                 let open = app.metrics.postgres().connections().clone();
                 open.inc();
                 let _closed = Closed(open);
-                serve(app, cancels, certificate, stream).await;
-                drop(place);
+                if let Err(error) = startup::session(begins, stream).await {
+                    // Clients go away as they like.
+                    tracing::debug!(%error, "a connection of PostgreSQL's protocol ended early");
+                }
             });
         }
         // Nobody may connect any more while the rest ends.
@@ -129,17 +163,5 @@ impl Drop for Closed {
 fn told(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a session of PostgreSQL's protocol panicked");
-    }
-}
-
-async fn serve(
-    app: Arc<App>,
-    cancels: Arc<Cancels>,
-    certificate: Option<Arc<Certificate>>,
-    stream: TcpStream,
-) {
-    if let Err(error) = startup::session(app, cancels, certificate, stream).await {
-        // Clients go away as they like.
-        tracing::debug!(%error, "a connection of PostgreSQL's protocol ended early");
     }
 }

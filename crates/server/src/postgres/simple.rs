@@ -2,10 +2,9 @@
 
 use super::commands::Command;
 use super::connection::Connection;
-use super::errors::Failure;
+use super::errors::{Failure, of_query};
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, Text, columns};
-use headwater_query::postgres::rewrite;
 use headwater_wire::postgres::split;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,14 +45,17 @@ impl<S: Stream> Connection<S> {
                 hold,
                 query_at,
             }) => {
-                let text = self.text(whole.to_owned(), at + query_at, &statement[query_at..])?;
-                let query = self.prepare(text, Vec::new()).await?;
+                let query = &statement[query_at..];
+                let query = self
+                    .prepare(whole.to_owned(), at + query_at, query, Vec::new())
+                    .await?;
                 self.declare(name, hold, Arc::new(query), Vec::new())
             }
             Some(command) => self.command(&command, &[], true).await,
             None => {
-                let text = self.text(whole.to_owned(), at, statement)?;
+                self.session.may_run(statement)?;
                 let _place = self.place().await?;
+                let text = self.text(whole.to_owned(), at, statement).await?;
                 let answer = self.answer(text.sql()).await?;
                 let answer = answer.map_err(|why| text.failure(why))?;
                 self.apply(&text)?;
@@ -78,10 +80,19 @@ impl<S: Stream> Connection<S> {
     }
 
     /// A statement, looked at for what the planner does not know.
-    pub(super) fn text(&self, whole: String, at: usize, statement: &str) -> Result<Text, Failure> {
+    pub(super) async fn text(
+        &mut self,
+        whole: String,
+        at: usize,
+        statement: &str,
+    ) -> Result<Text, Failure> {
         let process = self.link.registered.process;
+        let seen = Arc::clone(&self.seen);
+        let looked = self.session.rewrite(statement, seen, process);
+        let looked = self.link.wait(looked).await?;
+        let rewritten = looked.map_err(|why| of_query(why, Some((whole.as_str(), at))))??;
         Ok(Text {
-            rewritten: rewrite(statement, self.seen.as_ref(), process)?,
+            rewritten,
             whole,
             at,
             statement: statement.to_owned(),

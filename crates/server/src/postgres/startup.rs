@@ -1,15 +1,15 @@
 //! From a connection to a session: TLS, who it is, and what it is told at first. All of it within one time limit.
 
-use super::cancel::Cancels;
+use super::Begins;
 use super::connection::Connection;
 use super::errors::{fatal, information, of_malformed};
 use super::link::{Link, Stream};
 use super::listing::{Names, Seen};
 use crate::access::Access;
+use crate::access::rules::Action;
 use crate::access::sql::Granted;
 use crate::access::token::Carried;
 use crate::app::App;
-use crate::tls::Certificate;
 use headwater_query::postgres::{VariableError, Variables};
 use headwater_wire::postgres::{First, Message, Notice, TransactionStatus, Writer, first, message};
 use parking_lot::RwLock;
@@ -26,17 +26,20 @@ const PASSWORD_MAX: u32 = 10_000;
 /// How long one that is refused is listened to.
 const REFUSAL: Duration = Duration::from_secs(2);
 
+fn too_many() -> Notice {
+    fatal(
+        "53300",
+        "too many connections: see the setting postgres.connections_max",
+    )
+}
+
 /// Tells a connection that there are too many.
 pub(super) async fn refuse(mut stream: TcpStream) {
     let told = async {
         let mut bytes = Vec::new();
         // What is not read would cut off what is written.
         stream.read_buf(&mut bytes).await?;
-        let notice = fatal(
-            "53300",
-            "too many connections: see the setting postgres.connections_max",
-        );
-        say(&mut stream, &notice).await
+        say(&mut stream, &too_many()).await
     };
     match tokio::time::timeout(REFUSAL, told).await {
         Ok(Ok(())) => {}
@@ -53,20 +56,15 @@ async fn say<S: Stream>(stream: &mut S, notice: &Notice) -> io::Result<()> {
 }
 
 /// Makes a session of a connection, and serves it.
-pub(super) async fn session(
-    app: Arc<App>,
-    cancels: Arc<Cancels>,
-    certificate: Option<Arc<Certificate>>,
-    stream: TcpStream,
-) -> io::Result<()> {
-    let limit = app.settings.postgres_startup_timeout;
+pub(super) async fn session(begins: Begins, stream: TcpStream) -> io::Result<()> {
     let peer = stream.peer_addr()?;
-    let begun =
-        tokio::time::timeout(limit, negotiate(&app, &cancels, certificate, stream, peer)).await;
+    let begun = tokio::time::timeout(begins.limit, negotiate(&begins, stream, peer)).await;
     let Ok(begun) = begun else {
-        app.metrics.postgres().refused("startup_timeout");
+        begins.app.metrics.postgres().refused("startup_timeout");
         return Err(io::ErrorKind::TimedOut.into());
     };
+    // Others may begin from now on.
+    drop(begins);
     match begun? {
         Begun::Plain(connection) => connection.run().await,
         Begun::Tls(connection) => connection.run().await,
@@ -81,20 +79,15 @@ enum Begun {
     Nothing,
 }
 
-async fn negotiate(
-    app: &Arc<App>,
-    cancels: &Arc<Cancels>,
-    certificate: Option<Arc<Certificate>>,
-    mut stream: TcpStream,
-    peer: SocketAddr,
-) -> io::Result<Begun> {
+async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Begun> {
+    let (app, certificate) = (&begins.app, &begins.certificate);
     let mut input = Vec::new();
     // TLS and GSSAPI may each be asked for once.
     for _ in 0..3 {
         let Some(asked) = read_first(app, &mut stream, &mut input).await? else {
             return Ok(Begun::Nothing);
         };
-        match (asked, &certificate) {
+        match (asked, certificate) {
             (First::Gss, _) | (First::Tls, None) => stream.write_all(b"N").await?,
             (First::Tls, Some(certificate)) => {
                 if !input.is_empty() {
@@ -111,11 +104,11 @@ async fn negotiate(
                     .accept(stream)
                     .await?;
                 let first = read_first(app, &mut stream, &mut input).await?;
-                let made = begin(app, cancels, stream, input, first, peer, true).await?;
+                let made = begin(begins, stream, input, first, peer, true).await?;
                 return Ok(made.map_or(Begun::Nothing, |made| Begun::Tls(Box::new(made))));
             }
             (first, _) => {
-                let made = begin(app, cancels, stream, input, Some(first), peer, false).await?;
+                let made = begin(begins, stream, input, Some(first), peer, false).await?;
                 return Ok(made.map_or(Begun::Nothing, |made| Begun::Plain(Box::new(made))));
             }
         }
@@ -150,14 +143,14 @@ async fn read_first<S: Stream>(
 
 /// Lets a client in, or tells it why not.
 async fn begin<S: Stream>(
-    app: &Arc<App>,
-    cancels: &Arc<Cancels>,
+    begins: &Begins,
     mut stream: S,
     mut input: Vec<u8>,
     first: Option<First>,
     peer: SocketAddr,
     tls: bool,
 ) -> io::Result<Option<Connection<S>>> {
+    let (app, cancels) = (&begins.app, &begins.cancels);
     let (minor, parameters) = match first {
         Some(First::Begin { minor, parameters }) => (minor, parameters),
         Some(First::Cancel { process, secret }) => {
@@ -197,6 +190,11 @@ async fn begin<S: Stream>(
             say(&mut stream, &notice).await?;
             return Ok(None);
         }
+    };
+    let Ok(place) = Arc::clone(&begins.places).try_acquire_owned() else {
+        app.metrics.postgres().refused("too_many");
+        say(&mut stream, &too_many()).await?;
+        return Ok(None);
     };
     out.authentication_ok();
     let mut variables = Variables::new(&user, tls);
@@ -243,6 +241,7 @@ async fn begin<S: Stream>(
         seen,
         session,
         link,
+        place,
     )))
 }
 
@@ -294,6 +293,16 @@ async fn admit<S: Stream>(
         }
     };
     let admitted = app.guard.admit(&Carried::Token(password));
+    if let Ok(access) = &admitted
+        && ![Action::Read, Action::Write, Action::Manage]
+            .into_iter()
+            .any(|action| access.any(action))
+    {
+        return Ok(Err(fatal(
+            "42501",
+            "no rule of this token allows to read, write or manage anything",
+        )));
+    }
     Ok(admitted.map_err(|_| {
         let mut notice = fatal("28P01", "password authentication failed");
         notice.hint = Some(

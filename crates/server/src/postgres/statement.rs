@@ -10,6 +10,8 @@ use headwater_query::datafusion::execution::SendableRecordBatchStream;
 use headwater_query::postgres::{PgType, Rewritten};
 use headwater_wire::postgres::{Column, Format, Notice};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 /// A text to be run, and what was changed in it for the planner.
 #[derive(Debug)]
@@ -69,6 +71,18 @@ pub(super) enum Prepared {
 }
 
 impl Prepared {
+    /// Bytes that it takes as long as it is kept, about.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Prepared::Query { text, prepared, .. } => {
+                let made = text.rewritten.sql.as_ref().map_or(0, String::len);
+                text.whole.len() + text.statement.len() + made + prepared.bytes()
+            }
+            Prepared::Declare { query, .. } => query.bytes(),
+            Prepared::Empty | Prepared::Command(_) => 0,
+        }
+    }
+
     /// The numbers of the types of its parameters.
     pub(super) fn types(&self) -> &[u32] {
         match self {
@@ -88,6 +102,10 @@ pub(super) struct Rows {
     /// How many were sent since the last message that said so.
     pub(super) sent: u64,
     pub(super) done: Done,
+    /// When they must all have been sent.
+    pub(super) until: Instant,
+    /// Among the cursors that there may be, from when it waits to be asked for more.
+    pub(super) cursor: Option<OwnedSemaphorePermit>,
 }
 
 /// How far a portal is.
@@ -98,6 +116,8 @@ pub(super) enum State {
     Rows(Box<Rows>),
     /// All was sent.
     Finished,
+    /// Its time was up before all was sent.
+    Late,
 }
 
 /// A statement with its parameters.
@@ -109,6 +129,13 @@ pub(super) struct Portal {
     pub(super) state: State,
     /// Whether it stays after its transaction.
     pub(super) hold: bool,
+}
+
+impl Portal {
+    /// Bytes that its parameters take.
+    pub(super) fn bytes(&self) -> usize {
+        self.parameters.iter().map(ScalarValue::size).sum()
+    }
 }
 
 /// The format of each of so many columns.

@@ -392,10 +392,13 @@ fn a_statement_ends_when_its_asker_goes() {
             stream.read_exact(&mut first).unwrap();
             assert!(first.starts_with(b"HTTP/1.1 200"));
         }
-        // Until it runs, and nobody else may.
-        until("the only place is taken", || {
-            post(&server, "/api/v1/sql", &[], "SELECT 1").status == 503
-        });
+        // Until it runs, and nobody else may. One that sends what is not read would give its place
+        // away.
+        if !reads {
+            until("the only place is taken", || {
+                post(&server, "/api/v1/sql", &[], "SELECT 1").status == 503
+            });
+        }
         drop(stream);
         until(&format!("{sql} ends, whose asker is gone"), || {
             post(&server, "/api/v1/sql", &[], "SELECT 1").status == 200

@@ -1,6 +1,7 @@
 //! Operators, casts and functions.
 
 use super::{Rewriter, VariableError, catalog_name};
+use crate::gate::Counted;
 use crate::postgres::names::quote_literal;
 use crate::postgres::variables::SERVER_VERSION;
 use datafusion::sql::sqlparser::ast::{
@@ -8,7 +9,6 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, TableFactor, Value,
     ValueWithSpan, visit_expressions_mut,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
@@ -350,7 +350,7 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         "_bool" | "bool[]" | "boolean[]" => Target::Array("BOOLEAN"),
         _ if name.len() < full.len() => {
             // A type of ours under its schema.
-            let parsed = Parser::new(&PostgreSqlDialect {})
+            let parsed = Parser::new(&Counted)
                 .try_with_sql(name)
                 .and_then(|mut parser| parser.parse_data_type())
                 .ok()?;

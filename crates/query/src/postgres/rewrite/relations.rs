@@ -1,12 +1,12 @@
 //! What stands in `FROM`: tables of the catalog without their schema, and functions.
 
 use super::{Rewriter, catalog_name, small};
+use crate::gate::Counted;
 use crate::postgres::columns;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SetExpr, Statement,
     TableAlias, TableFactor,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 /// Functions of PostgreSQL that give rows, and are tables here.
@@ -105,7 +105,7 @@ impl Rewriter<'_> {
             true => format!("SELECT unnest({call}) AS {column}"),
             false => format!("SELECT {call} AS {column}"),
         };
-        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, &sql).ok()?;
+        let mut statements = Parser::parse_sql(&Counted, &sql).ok()?;
         let Statement::Query(subquery) = statements.pop()? else {
             return None;
         };

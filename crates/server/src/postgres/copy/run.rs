@@ -43,8 +43,9 @@ impl<S: Stream> Connection<S> {
                 format!("SELECT {columns} FROM {name}")
             }
         };
-        let text = self.text(sql.clone(), 0, &sql)?;
+        self.session.may_run(&sql)?;
         let _place = self.place().await?;
+        let text = self.text(sql.clone(), 0, &sql).await?;
         // Places in what was made of the statement mean nothing to the client.
         let failed = |mut why: headwater_query::Error| {
             why.at = None;

@@ -38,6 +38,7 @@ mod handler {
     use crate::access::sql::Granted;
     use crate::app::App;
     use crate::error::ApiError;
+    use crate::places::Owner;
     use crate::request::answer;
     use axum::body::{Body, Bytes};
     use axum::extract::{Request, State};
@@ -51,6 +52,8 @@ mod handler {
     use std::time::Duration;
     use tokio::time::Instant;
 
+    /// How long a statement waits for a place.
+    const PLACE_WAIT: Duration = Duration::from_secs(1);
     /// How long the statement itself has to say that its time is over.
     const GRACE: Duration = Duration::from_secs(1);
 
@@ -60,18 +63,21 @@ mod handler {
         request: Request,
     ) -> Result<Response, ApiError> {
         let asked = Asked::of(&app, request).await?;
-        let Ok(permit) = Arc::clone(&app.statements).try_acquire_owned() else {
-            let max = app.settings.sql_statements_max;
-            return Err(ApiError::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "E_BUSY",
-                format!("{max} statements are running, the most that the setting sql.statements_max allows"),
-            )
-            .retry_after(1));
-        };
+        let owner = Owner::of(&access, "http");
         let session = app.query.session(Arc::new(Granted(access)));
+        if !asked.sql.is_empty() {
+            session.may_run(&asked.sql)?;
+        }
+        let taken = app.places.take(&owner, PLACE_WAIT).await;
+        let place = taken.map_err(|why| {
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", why.to_string()).retry_after(1)
+        })?;
         let end = Instant::now() + app.settings.sql_timeout + GRACE;
-        let mut statements = statements(&asked.sql)?;
+        let text = asked.sql;
+        let split = move || statements(&text);
+        // A long text keeps a thread busy for a while.
+        let split = tokio::task::spawn_blocking(split).await;
+        let mut statements = split.map_err(|_| ApiError::internal())??;
         let Some(last) = statements.pop() else {
             return Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
@@ -87,6 +93,7 @@ mod handler {
             ));
         }
         for statement in statements {
+            session.may_run(&statement.text)?;
             let ran = run(&app, &session, &statement.text, Parameters::none(), end).await;
             let answer = ran.map_err(|error| statement.locate(error))?;
             in_time(&app, end, answer.collect()).await??;
@@ -94,8 +101,8 @@ mod handler {
         let parameters = Parameters::positional(asked.parameters);
         let ran = run(&app, &session, &last.text, parameters, end).await;
         let ran = ran.map_err(|error| last.locate(error))?;
-        let begun = Rows::begin(ran, asked.format, asked.time, asked.rows_max, permit);
-        let rows = in_time(&app, end, begun).await??;
+        let begun = Rows::begin(ran, asked.format, asked.time, asked.rows_max, place);
+        let rows = in_time(&app, end, begun).await??.send(end);
         let mut response = answer(
             HeaderValue::from_static(asked.format.content_type()),
             Bytes::new(),

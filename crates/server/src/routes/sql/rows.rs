@@ -1,6 +1,7 @@
 //! The rows of an answer, piece by piece.
 
 use crate::error::ApiError;
+use crate::places::Place;
 use axum::body::Bytes;
 use futures_util::StreamExt;
 use headwater_query::Answer;
@@ -8,7 +9,10 @@ use headwater_query::arrow::array::RecordBatch;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
 use headwater_query::output::{Format, OutputError, TimeText, Writer, done_row};
 use std::io;
-use tokio::sync::OwnedSemaphorePermit;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// An answer on its way.
 pub(super) struct Rows {
@@ -19,7 +23,7 @@ pub(super) struct Rows {
     writer: Option<Writer>,
     /// Rows that may still be written.
     left: Option<u64>,
-    _permit: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Rows {
@@ -29,7 +33,7 @@ impl Rows {
         format: Format,
         time: TimeText,
         rows_max: Option<u64>,
-        permit: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Rows, ApiError> {
         let Answer {
             schema,
@@ -51,12 +55,44 @@ impl Rows {
             first,
             writer: Some(writer),
             left: rows_max,
-            _permit: permit,
+            place,
         })
     }
 
+    /// Sends the answer until `end`, in a task that ends with whoever takes it.
+    pub(super) fn send(mut self, end: Instant) -> Sent {
+        let (sender, receiver) = mpsc::channel(1);
+        let holder = Arc::clone(&self.place.holder);
+        let work = async move {
+            while let Some(piece) = self.next().await {
+                self.place.holder.stalls();
+                if sender.send(Some(piece)).await.is_err() {
+                    return;
+                }
+                self.place.holder.goes_on();
+            }
+            drop(self);
+            // Nobody is left to hear of the end.
+            drop(sender.send(None).await);
+        };
+        let task = tokio::spawn(async move {
+            let given_up = tokio::select! {
+                biased;
+                () = work => return,
+                () = holder.over() => "nothing of it was taken, and its place is needed",
+                () = tokio::time::sleep_until(end) => "the statement's time is up",
+            };
+            tracing::warn!(why = given_up, "an answer to SQL was cut off");
+        });
+        Sent {
+            receiver,
+            task,
+            ended: false,
+        }
+    }
+
     /// The next bytes of the answer; an error cuts it off.
-    pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut out = Vec::new();
         while out.is_empty() {
             self.writer.as_ref()?;
@@ -107,6 +143,36 @@ impl Rows {
             }
         }
         Ok(())
+    }
+}
+
+/// The pieces of an answer that is being sent. Dropping this ends its statement.
+pub(super) struct Sent {
+    /// `None` is the end: without one, the answer was cut off.
+    receiver: mpsc::Receiver<Option<io::Result<Bytes>>>,
+    task: JoinHandle<()>,
+    ended: bool,
+}
+
+impl Sent {
+    /// The next piece; an error says that the answer is not whole.
+    pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        if self.ended {
+            return None;
+        }
+        let next = self.receiver.recv().await;
+        let next = next.unwrap_or_else(|| {
+            let why = "the answer was not taken in time; the server's log says more";
+            Some(Err(io::Error::other(why)))
+        });
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 

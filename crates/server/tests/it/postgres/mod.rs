@@ -1,9 +1,11 @@
 //! The door for PostgreSQL's clients, over loopback.
 
+mod bombs;
 mod clients;
 mod copy;
 mod copy_binary;
 mod grafana;
+mod hoards;
 mod protocol;
 pub(crate) mod raw;
 mod rough;

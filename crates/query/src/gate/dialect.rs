@@ -1,0 +1,160 @@
+//! PostgreSQL's grammar, with a step of the budget counted wherever the parser asks about it.
+//!
+//! Where a text may be read in several ways, the parser tries them one after the other, and forgets
+//! why one failed. The work can double with each level of nesting, so that a text of some hundred
+//! bytes takes years. The parser asks its dialect at every word, whichever way it tries, and there
+//! it is counted.
+//!
+//! Invariant: every answer but one is that of [`PostgreSqlDialect`]; what it answers by default and
+//! is asked often is repeated here.
+
+use crate::planner::step;
+use datafusion::sql::sqlparser::ast::{Expr, Statement};
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use std::any::TypeId;
+
+/// The dialect in which statements are read.
+#[derive(Debug, Default)]
+pub(crate) struct Counted;
+
+const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
+
+macro_rules! as_postgres {
+    ($($name:ident),* $(,)?) => {
+        $(fn $name(&self) -> bool {
+            step();
+            POSTGRES.$name()
+        })*
+    };
+}
+
+impl Dialect for Counted {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        POSTGRES.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_part(ch)
+    }
+
+    fn is_custom_operator_part(&self, ch: char) -> bool {
+        POSTGRES.is_custom_operator_part(ch)
+    }
+
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        step();
+        POSTGRES.is_reserved_for_identifier(keyword)
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        step();
+        POSTGRES.parse_prefix(parser)
+    }
+
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        step();
+        POSTGRES.parse_statement(parser)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        step();
+        POSTGRES.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        POSTGRES.prec_value(precedence)
+    }
+
+    fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser) -> bool {
+        step();
+        POSTGRES.is_column_alias(keyword, parser)
+    }
+
+    fn is_table_alias(&self, keyword: &Keyword, parser: &mut Parser) -> bool {
+        step();
+        POSTGRES.is_table_alias(keyword, parser)
+    }
+
+    fn is_table_factor(&self, keyword: &Keyword, parser: &mut Parser) -> bool {
+        step();
+        POSTGRES.is_table_factor(keyword, parser)
+    }
+
+    /// Otherwise than PostgreSQL's: with it the parser reads each argument of a function twice, and
+    /// so what is in the innermost of twenty calls a million times. It is there for names of
+    /// arguments that are texts, which only functions of JSON have.
+    fn supports_named_fn_args_with_expr_name(&self) -> bool {
+        false
+    }
+
+    // Not counted: the tokenizer asks these for every character.
+    fn supports_nested_comments(&self) -> bool {
+        POSTGRES.supports_nested_comments()
+    }
+
+    fn supports_numeric_literal_underscores(&self) -> bool {
+        POSTGRES.supports_numeric_literal_underscores()
+    }
+
+    fn supports_string_escape_constant(&self) -> bool {
+        POSTGRES.supports_string_escape_constant()
+    }
+
+    fn supports_unicode_string_literal(&self) -> bool {
+        POSTGRES.supports_unicode_string_literal()
+    }
+
+    fn supports_geometric_types(&self) -> bool {
+        POSTGRES.supports_geometric_types()
+    }
+
+    fn supports_comment_optimizer_hint(&self) -> bool {
+        POSTGRES.supports_comment_optimizer_hint()
+    }
+
+    as_postgres!(
+        allow_extract_custom,
+        allow_extract_single_quotes,
+        supports_alter_column_type_using,
+        supports_array_typedef_with_brackets,
+        supports_bitwise_shift_operators,
+        supports_comma_separated_trim,
+        supports_comment_on,
+        supports_create_index_with_clause,
+        supports_create_table_like_parenthesized,
+        supports_cross_join_constraint,
+        supports_cte_without_as,
+        supports_empty_projections,
+        supports_explain_with_utility_options,
+        supports_factorial_operator,
+        supports_filter_during_aggregation,
+        supports_from_first_select,
+        supports_group_by_expr,
+        supports_insert_table_alias,
+        supports_interval_options,
+        supports_left_associative_joins_without_parens,
+        supports_listen_notify,
+        supports_load_extension,
+        supports_named_fn_args_with_colon_operator,
+        supports_notnull_operator,
+        supports_select_wildcard_with_alias,
+        supports_set_names,
+        supports_top_before_distinct,
+        supports_trailing_commas,
+        supports_xml_expressions,
+    );
+}

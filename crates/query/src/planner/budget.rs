@@ -1,0 +1,184 @@
+//! What the reading and planning of one statement may take, kept where the thread that does it
+//! finds it.
+
+use super::inlined::largest_condition;
+use crate::answer::too_slow;
+use crate::error::{Error, Result};
+use crate::stop::Gone;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::LogicalPlan;
+use std::cell::{Cell, RefCell};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A plan may always have so many parts of expressions.
+const EXPRESSIONS: usize = 20_000;
+/// A plan may become so many times as large as it was written.
+const GROWTH: usize = 4;
+/// Between two looks at the clock.
+const STEPS: u64 = 1 << 10;
+
+/// What ended work at a place from where no error can be returned.
+pub(super) struct Ended(pub(super) Error);
+
+pub(super) struct Budget {
+    /// Whether whoever waited for this work has gone.
+    left: Arc<AtomicBool>,
+    /// Whether whoever waited for its statement has gone.
+    gone: Gone,
+    deadline: Option<(Instant, Duration)>,
+    /// Steps that the parser may still take; `None` = any number.
+    steps: Cell<Option<u64>>,
+    taken: Cell<u64>,
+    /// Parts of expressions that the plan may have.
+    expressions: Cell<usize>,
+}
+
+thread_local! {
+    static BUDGET: RefCell<Option<Budget>> = const { RefCell::new(None) };
+}
+
+impl Budget {
+    pub(super) fn new(
+        left: Arc<AtomicBool>,
+        gone: Gone,
+        deadline: Option<(Instant, Duration)>,
+    ) -> Budget {
+        Budget {
+            left,
+            gone,
+            deadline,
+            steps: Cell::new(None),
+            taken: Cell::new(0),
+            expressions: Cell::new(usize::MAX),
+        }
+    }
+
+    /// Has this thread do some work under this budget.
+    pub(super) fn scope<T>(self, work: impl FnOnce() -> T) -> T {
+        BUDGET.set(Some(self));
+        let done = work();
+        BUDGET.set(None);
+        done
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.left.load(Ordering::Relaxed) || self.gone.is_set() {
+            return Err(Error::time_limit("nobody waits for the statement any more"));
+        }
+        match self.deadline {
+            Some((at, limit)) if Instant::now() >= at => Err(too_slow(limit)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn with<T>(look: impl FnOnce(&Budget) -> T) -> Option<T> {
+    BUDGET.with_borrow(|budget| budget.as_ref().map(look))
+}
+
+/// Whether the planning of this thread's statement may go on. Without a budget it may.
+pub(crate) fn check() -> Result<()> {
+    with(Budget::check).unwrap_or(Ok(()))
+}
+
+/// The parser may take so many steps from now on; `None` = any number.
+pub(crate) fn clear_steps(steps: Option<u64>) {
+    with(|budget| budget.steps.set(steps));
+}
+
+/// A step of the parser. It tries one reading after the other where a text can be read in several
+/// ways, each with all that is within, which takes longer the deeper the text is nested, twice as
+/// long with each level. What it tries swallows errors, so that it is ended by unwinding.
+pub(crate) fn step() {
+    let ended = with(|budget| {
+        let left = budget.steps.get()?;
+        let Some(rest) = left.checked_sub(1) else {
+            let error = Error::too_large(
+                "the statement takes too many attempts to read: it is nested deeply, and perhaps not right within",
+            );
+            return Some(error.with_hint("nest less deeply, for example by WITH"));
+        };
+        budget.steps.set(Some(rest));
+        budget.taken.set(budget.taken.get() + 1);
+        match budget.taken.get().is_multiple_of(STEPS) {
+            true => budget.check().err(),
+            false => None,
+        }
+    });
+    if let Some(Some(error)) = ended {
+        resume_unwind(Box::new(Ended(error)));
+    }
+}
+
+/// Notes how large a plan is as it was written, of which what it may become depends. Refuses one
+/// that would become larger in one step of the planner.
+pub(crate) fn limit_expressions(plan: &LogicalPlan) -> Result<()> {
+    let mut left = usize::MAX;
+    subtract(plan, &mut left)?;
+    let written = usize::MAX - left;
+    let most = EXPRESSIONS.max(written.saturating_mul(GROWTH));
+    with(|budget| budget.expressions.set(most));
+    if largest_condition(plan)? > most as u64 {
+        return Err(too_large(most));
+    }
+    Ok(())
+}
+
+fn too_large(most: usize) -> Error {
+    Error::too_large(format!(
+        "the plan of the statement has more than {most} parts of expressions: what it computes from columns that are computed themselves multiplies"
+    ))
+    .with_hint("use each computed column once, or compute the parts by statements of their own")
+}
+
+/// Refuses a plan that has become too large; `whole` = with all that is below.
+pub(crate) fn expressions_of_plan(plan: &LogicalPlan, whole: bool) -> Result<()> {
+    let Some(most) = with(|budget| budget.expressions.get()) else {
+        return Ok(());
+    };
+    let mut left = most;
+    let fits = if whole {
+        subtract(plan, &mut left)?
+    } else {
+        subtract_node(plan, &mut left)?
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(too_large(most))
+}
+
+fn subtract(plan: &LogicalPlan, left: &mut usize) -> Result<bool> {
+    let mut fits = true;
+    plan.apply_with_subqueries(|node| {
+        fits = subtract_node(node, left)?;
+        Ok(match fits {
+            true => TreeNodeRecursion::Continue,
+            false => TreeNodeRecursion::Stop,
+        })
+    })?;
+    Ok(fits)
+}
+
+fn subtract_node(node: &LogicalPlan, left: &mut usize) -> datafusion::common::Result<bool> {
+    let mut fits = true;
+    // As many as were written, and none of them of a column.
+    if matches!(node, LogicalPlan::Values(_)) {
+        return Ok(true);
+    }
+    node.apply_expressions(|expression| {
+        expression.apply(|_| {
+            fits = *left > 0;
+            *left = left.saturating_sub(1);
+            Ok(match fits {
+                true => TreeNodeRecursion::Continue,
+                false => TreeNodeRecursion::Stop,
+            })
+        })
+    })?;
+    Ok(fits)
+}
