@@ -1,7 +1,8 @@
 //! The owner of a database: one process, by two locks.
 //!
-//! Invariants: who holds an [`Owner`] holds `DIR/lock`, which names it, and the lock of the metadata's file, once there is one; nobody
-//! else changes the files of the database meanwhile, also when the first of them is removed.
+//! Invariants: who holds an [`Owner`] holds `DIR/lock`, which names it, and the lock of the
+//! metadata's file, once there is one; nobody else changes the files of the database meanwhile,
+//! also when the first of them is removed.
 //! Failure: kind `locked`, which says whether it is this process or another one.
 
 use crate::care::{Guard, GuardedFiles};
@@ -19,8 +20,9 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Takes both locks, and lets files be changed only as the guard allows. The lock of `DIR/lock` names the owner; should that
-    /// file be removed, that of the metadata, without which there is no database, still keeps everybody else out.
+    /// Takes both locks, and lets files be changed only as the guard allows. The lock of `DIR/lock`
+    /// names the owner; should that file be removed, that of the metadata, without which there is
+    /// no database, still keeps everybody else out.
     pub(crate) fn of(env: &mut Env, dir: &Path) -> Result<Owner> {
         let lock = take_lock(env, dir)?;
         let meta_lock = lock_meta(env, dir)?;

@@ -1,6 +1,7 @@
 //! Starts the threads of an open database.
 //!
-//! Invariants: a thread that panics latches the database; when one cannot be started, those before it are in the list.
+//! Invariants: a thread that panics latches the database; when one cannot be started, those before
+//! it are in the list.
 
 use crate::core::Core;
 use crate::ids::ShardIndex;

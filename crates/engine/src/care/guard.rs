@@ -1,13 +1,17 @@
-//! What must hold for an owner's files to be changed: that it is the process that opened the database, and that no sync failed.
+//! What must hold for an owner's files to be changed: that it is the process that opened the
+//! database, and that no sync failed.
 //!
-//! A child made by `fork` has the handles of its parent, the same place in the log among them, and none of its threads: what both
-//! write, one of them loses. And after a sync that failed, a later one that says `Ok` says nothing about what the failed one left
-//! behind: not for the bytes of a file, and not for the names in a folder, which is shared by all who make files there. So from
-//! then on nothing is changed and nothing is called durable, by nobody, until the database is opened again, which makes anew or
-//! writes again whatever such a sync may have left in doubt.
+//! A child made by `fork` has the handles of its parent, the same place in the log among them, and
+//! none of its threads: what both write, one of them loses. And after a sync that failed, a later
+//! one that says `Ok` says nothing about what the failed one left behind: not for the bytes of a
+//! file, and not for the names in a folder, which is shared by all who make files there. So from
+//! then on nothing is changed and nothing is called durable, by nobody, until the database is
+//! opened again, which makes anew or writes again whatever such a sync may have left in doubt.
 //!
-//! Invariants: in a forked child no file of the database is changed; after a failed sync no sync succeeds.
-//! Concurrency: syncs of folders come one after the other, so that none says `Ok` beside one that fails; nothing else waits.
+//! Invariants: in a forked child no file of the database is changed; after a failed sync no sync
+//! succeeds.
+//! Concurrency: syncs of folders come one after the other, so that none says `Ok` beside one that
+//! fails; nothing else waits.
 //! Failure: kind `forked`; after a failed sync an I/O error that names it.
 
 use super::reserve::is_full;
@@ -45,7 +49,8 @@ impl Guard {
         self.threads.process() != self.process
     }
 
-    /// Fails with `forked` in a forked child. Asked before any lock: a thread that held one may not be there any more.
+    /// Fails with `forked` in a forked child. Asked before any lock: a thread that held one may not
+    /// be there any more.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.is_forked() {
             return Ok(());
@@ -106,7 +111,8 @@ impl File for GuardedFile {
     fn sync_data(&self) -> io::Result<()> {
         self.guard.check_change()?;
         self.file.sync_data().inspect_err(|error| {
-            // Who finds no space writes all of it again: a step is given up, the log and the metadata latch.
+            // Who finds no space writes all of it again: a step is given up, the log and the
+            // metadata latch.
             if !is_full(error) {
                 self.guard.sync_failed(&self.path);
             }

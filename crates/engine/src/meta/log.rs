@@ -1,6 +1,7 @@
 //! What the metadata know of the log: which of its files are needed, and which were begun.
 //!
-//! Invariants: neither number falls; a file of a generation that is named as begun had its header on the medium by then.
+//! Invariants: neither number falls; a file of a generation that is named as begun had its header
+//! on the medium by then.
 
 use super::{Meta, STATE};
 use crate::log::Needed;
@@ -24,7 +25,8 @@ impl Meta {
         })
     }
 
-    /// Says that a log file of this generation was begun: from now on it must be there for as long as it is needed.
+    /// Says that a log file of this generation was begun: from now on it must be there for as long
+    /// as it is needed.
     pub(crate) fn log_begun(&self, generation: u64) -> Result<()> {
         let transaction = self.begin_write()?;
         {

@@ -1,6 +1,7 @@
-//! Log files that are damaged, cut short, emptied or gone. Whatever was acknowledged is found, or opening refuses and names the
-//! place, and a repair says what is lost. Only what stands at the very end, with nothing whole behind it, looks like a write that
-//! was cut short. What a power cut leaves of a file that is being begun is no damage.
+//! Log files that are damaged, cut short, emptied or gone. Whatever was acknowledged is found, or
+//! opening refuses and names the place, and a repair says what is lost. Only what stands at the
+//! very end, with nothing whole behind it, looks like a write that was cut short. What a power cut
+//! leaves of a file that is being begun is no damage.
 
 use crate::damage::{assert_located, newest_log};
 use crate::support::{
@@ -35,7 +36,8 @@ fn event(time: i64, dice: &mut Dice) -> Event {
     }
 }
 
-/// Some rows in segments, the others in several log files, each acknowledged by itself; freed files beside them.
+/// Some rows in segments, the others in several log files, each acknowledged by itself; freed files
+/// beside them.
 fn life(log_file_bytes: u64) -> Life {
     let options = Options {
         log_file_bytes,
@@ -92,8 +94,8 @@ impl Life {
         (0..self.rows).filter(|t| !found.contains(t)).collect()
     }
 
-    /// Opens a damaged copy. What is refused names its place and is left as it is, and a repair tells what it lost; gives the
-    /// rows that are missing where it opens.
+    /// Opens a damaged copy. What is refused names its place and is left as it is, and a repair
+    /// tells what it lost; gives the rows that are missing where it opens.
     fn examine(&self, disk: &FaultyFiles, what: &str) -> Option<Vec<i64>> {
         let before: Vec<_> = log_bytes(disk);
         match Run::new(Arc::new(disk.clone()), &self.options).open() {
@@ -158,7 +160,8 @@ fn a_bad_block_of_a_log_file_takes_nothing_in_silence() {
                         if missing.is_empty() {
                             continue;
                         }
-                        // Only the end of the newest file can go like that, with nothing whole behind it.
+                        // Only the end of the newest file can go like that, with nothing whole
+                        // behind it.
                         assert_eq!(path, life.newest, "{what}: {missing:?}");
                         let last_start = life.ends[life.ends.len() - 2].1.next_multiple_of(8);
                         assert!(last_start < end as u64, "{what}: {missing:?}");
@@ -228,7 +231,8 @@ fn a_log_file_that_is_gone_emptied_or_cut_is_missed() {
     assert!(refused > 16, "{refused}");
 }
 
-/// A header is the first that a new use of a file gets, and nothing is acknowledged from the file before it is on the medium.
+/// A header is the first that a new use of a file gets, and nothing is acknowledged from the file
+/// before it is on the medium.
 #[test]
 fn a_header_of_which_only_the_front_arrived_is_that_of_a_file_that_was_not_begun() {
     let options = small_options();

@@ -1,4 +1,5 @@
-//! One process owns a database: whatever becomes of its lock file, and whatever a forked child does.
+//! One process owns a database: whatever becomes of its lock file, and whatever a forked child
+//! does.
 
 use crate::support::{
     Event, Fields, Run, START, assert_sound, batch_of, collect, read_back, small_options,
@@ -229,7 +230,8 @@ fn a_forked_child_is_refused_and_writes_nothing() {
         refused("stats", db.stats().map(drop));
         refused("backup", db.backup(Path::new("/backup")).map(drop));
         refused("close", db.close());
-        // The end of a child: of its copy of the database, too. This test has one copy only, which the parent goes on with.
+        // The end of a child: of its copy of the database, too. This test has one copy only, which
+        // the parent goes on with.
         let childs = db.clone();
         drop(childs);
         // With threads, those of the parent go on meanwhile; here they have nothing to do.
@@ -270,7 +272,8 @@ fn the_end_of_a_forked_child_changes_nothing() {
     write(&db, 0, 10).unwrap();
     let before = (disk.operations(), contents(&disk));
     process.process.store(101, Ordering::Release);
-    // Neither the last handle nor what it leaves behind stores, closes or unlocks anything, or waits for a thread.
+    // Neither the last handle nor what it leaves behind stores, closes or unlocks anything, or
+    // waits for a thread.
     drop(db);
     assert!(before == (disk.operations(), contents(&disk)));
     let error = Run::new(Arc::new(disk.clone()), &options)

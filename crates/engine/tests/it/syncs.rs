@@ -1,6 +1,7 @@
-//! Each sync of a life, of a file or of a folder, fails once. What it left behind looks well until the power goes, and the next
-//! sync says that all is well. The database is opened again in the same boot, writes, and loses its power: whatever it
-//! acknowledged, before the failure and after, is there.
+//! Each sync of a life, of a file or of a folder, fails once. What it left behind looks well until
+//! the power goes, and the next sync says that all is well. The database is opened again in the
+//! same boot, writes, and loses its power: whatever it acknowledged, before the failure and after,
+//! is there.
 
 use crate::support::{Event, Fields, Run, START, batch_of, check, collect, small_options};
 use headwater_codec::{StreamName, Value};
@@ -80,8 +81,8 @@ fn live(disk: &FaultyFiles, options: &Options, rows: &mut Rows) -> Result<(), Er
     result.and(closed)
 }
 
-/// Plays lives until one has met the fault, and one after it went well; then the last one, whose power goes. False when
-/// nothing failed.
+/// Plays lives until one has met the fault, and one after it went well; then the last one, whose
+/// power goes. False when nothing failed.
 fn sync_fails(kind: FaultKind, number: u64) -> bool {
     let options = small_options();
     let disk = FaultyFiles::new(number);
@@ -158,7 +159,8 @@ fn every_sync_fails(kind: FaultKind) {
         if sync_fails(kind, number) {
             (failures, quiet) = (failures + 1, 0);
         } else if quiet < 8 {
-            // That of the metadata's end is heard of by nobody; behind the last failure come the syncs of a further life.
+            // That of the metadata's end is heard of by nobody; behind the last failure come the
+            // syncs of a further life.
             quiet += 1;
         } else {
             break;
