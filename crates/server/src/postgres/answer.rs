@@ -32,7 +32,8 @@ impl<S: Stream> Connection<S> {
             notice.hint = Some("ask again later, or ask less at once".to_owned());
             notice
         })?;
-        self.link.sends_for(&place.holder);
+        self.link
+            .sends_for(&place.holder, self.app.settings.sql_timeout);
         Ok(place)
     }
 

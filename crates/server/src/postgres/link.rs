@@ -43,6 +43,8 @@ pub(super) struct Link<S> {
     deadline: Option<Instant>,
     /// The place of the statement whose answer is sent, as long as it has one.
     holder: Weak<Holder>,
+    /// When that answer must have been taken.
+    send_until: Option<Instant>,
 }
 
 impl<S: Stream> Link<S> {
@@ -66,6 +68,7 @@ impl<S: Stream> Link<S> {
             stopping,
             deadline: None,
             holder: Weak::new(),
+            send_until: None,
         }
     }
 
@@ -171,8 +174,9 @@ impl<S: Stream> Link<S> {
     }
 
     /// What is sent from now on is the answer of the statement with this place.
-    pub(super) fn sends_for(&mut self, holder: &Arc<Holder>) {
+    pub(super) fn sends_for(&mut self, holder: &Arc<Holder>, limit: Duration) {
         self.holder = Arc::downgrade(holder);
+        self.send_until = Instant::now().checked_add(limit);
     }
 
     /// Sends what is to be sent. A client that does not read for long is given up: one whose
@@ -186,7 +190,8 @@ impl<S: Stream> Link<S> {
         if let Some(holder) = &holder {
             holder.stalls();
         }
-        let deadline = self.deadline.filter(|_| holder.is_some());
+        // A session may have a shorter time of its own.
+        let deadline = self.deadline.into_iter().chain(self.send_until).min();
         let cancel = Arc::clone(&self.registered.cancel);
         let given_up = async {
             let Some(holder) = &holder else {

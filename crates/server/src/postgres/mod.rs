@@ -54,7 +54,7 @@ struct Begins {
     /// One for each session that may be.
     places: Arc<Semaphore>,
     /// Held until it has said who it is.
-    start: OwnedSemaphorePermit,
+    _start: OwnedSemaphorePermit,
     /// How long it has for it.
     limit: Duration,
 }
@@ -125,7 +125,7 @@ impl Door {
                 cancels: Arc::clone(&cancels),
                 certificate: certificate.clone(),
                 places: Arc::clone(&places),
-                start,
+                _start: start,
                 limit,
             };
             let app = Arc::clone(&app);
