@@ -1,10 +1,13 @@
 //! The process's allocator, counted: how many bytes each thread has taken and not given back.
 //!
-//! What a function, a window or a join of the SQL library takes on the way to its result is told to nobody. Counted where it is
-//! taken, it is known all the same, and a statement ends before the machine's memory does.
+//! What a function, a window or a join of the SQL library takes on the way to its result is told to
+//! nobody. Counted where it is taken, it is known all the same, and a statement ends before the
+//! machine's memory does.
 //!
-//! Invariants: the counter of a thread is changed by that thread alone, and no count changes what the system's allocator does.
-//! Concurrency: no lock, no shared counter; a thread that gives back what another has taken counts below zero.
+//! Invariants: the counter of a thread is changed by that thread alone, and no count changes what
+//! the system's allocator does.
+//! Concurrency: no lock, no shared counter; a thread that gives back what another has taken counts
+//! below zero.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,7 +17,8 @@ thread_local! {
     static TAKEN: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The system's allocator with a counter for each thread. A program that serves SQL makes it its own:
+/// The system's allocator with a counter for each thread. A program that serves SQL makes it its
+/// own:
 ///
 /// ```
 /// #[global_allocator]
@@ -22,7 +26,8 @@ thread_local! {
 /// # fn main() {}
 /// ```
 ///
-/// Without it the memory of a statement is what its operators reserve and what its functions return.
+/// Without it the memory of a statement is what its operators reserve and what its functions
+/// return.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
@@ -33,8 +38,8 @@ fn count(bytes: usize, sign: i64) {
     let _ = TAKEN.try_with(|taken| taken.set(taken.get().wrapping_add(bytes.wrapping_mul(sign))));
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments that came, and its answer is given back as it is; counting
-// takes no memory and cannot panic.
+// SAFETY: every call goes to the system's allocator with the arguments that came, and its answer is
+// given back as it is; counting takes no memory and cannot panic.
 #[expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

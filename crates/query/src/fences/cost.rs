@@ -1,10 +1,12 @@
 //! What a call of a function will give and take, told from its arguments before it is made.
 //!
-//! A function that makes much of little (`repeat('x', 1000000000)`) takes its memory at one go, and memory that the machine denies ends
-//! the process. So each function that can return more than its arguments hold has its bound here, and so has each whose work grows
-//! faster than its arguments. Functions without a line of their own return at most [`GROWS`] times what they were given.
+//! A function that makes much of little (`repeat('x', 1000000000)`) takes its memory at one go, and
+//! memory that the machine denies ends the process. So each function that can return more than its
+//! arguments hold has its bound here, and so has each whose work grows faster than its arguments.
+//! Functions without a line of their own return at most [`GROWS`] times what they were given.
 //!
-//! Invariant: a bound is never below what the function makes; the fuzzing of all functions under a limit of memory looks after it.
+//! Invariant: a bound is never below what the function makes; the fuzzing of all functions under a
+//! limit of memory looks after it.
 
 use super::extent::{extent, of_scalar, of_value};
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -13,13 +15,15 @@ use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 
-/// By how much a function without a bound of its own may make its arguments longer: letters whose capitals take three times the bytes.
+/// By how much a function without a bound of its own may make its arguments longer: letters whose
+/// capitals take three times the bytes.
 const GROWS: usize = 3;
 /// Bytes of a result for each row, beside what was given: numbers, instants, offsets.
 const ROW_BYTES: usize = 32;
 /// Bytes of a row when a pattern of dates is filled in, for each letter of the pattern.
 const DATE_GROWS: usize = 24;
-/// Programs of regular expressions are never larger than this many states: the library refuses to make them.
+/// Programs of regular expressions are never larger than this many states: the library refuses to
+/// make them.
 const STATES_MAX: usize = 100_000;
 
 /// What functions have in common that make much of little.
@@ -197,7 +201,8 @@ fn text(args: &[ColumnarValue], at: usize, row: usize) -> &str {
     }
 }
 
-/// How many states a pattern has, about: repetitions with counts are written out, within each other.
+/// How many states a pattern has, about: repetitions with counts are written out, within each
+/// other.
 pub(super) fn states(pattern: &str) -> usize {
     let mut product = 1usize;
     let mut number = 0usize;
@@ -322,7 +327,8 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
                 (made, made)
             }
             Kind::Pad => {
-                // Room is made for the longest letters, and for the places of those that it is filled with.
+                // Room is made for the longest letters, and for the places of those that it is
+                // filled with.
                 let fill = if c <= 1 { 4 } else { 12 };
                 let made = a.saturating_add(n.count(row).saturating_mul(fill));
                 (made, made)

@@ -1,13 +1,16 @@
-//! A fence around every operator of a plan that is run: between two batches it is asked whether the statement may go on, and batches are
-//! cut so small that what is made of one stays small.
+//! A fence around every operator of a plan that is run: between two batches it is asked whether the
+//! statement may go on, and batches are cut so small that what is made of one stays small.
 //!
-//! An operator makes a batch of as many rows as it was given, or as the statement's batches have; if a row is long, because of
-//! long constants, many columns, long texts that a join repeats, so is the batch, and it is made at one go. Here the rows of a
-//! batch are fewer where the plan makes them long, and values are refused that are too long to be repeated.
+//! An operator makes a batch of as many rows as it was given, or as the statement's batches have;
+//! if a row is long, because of long constants, many columns, long texts that a join repeats, so is
+//! the batch, and it is made at one go. Here the rows of a batch are fewer where the plan makes
+//! them long, and values are refused that are too long to be repeated.
 //!
-//! Invariants: a fence is its operator in everything that is asked of a plan, so that `EXPLAIN ANALYZE` shows it as it was planned; a
-//! plan that is kept has no fences. No row is added, left out or moved.
-//! Failure: the error that ends the statement is the last thing that a fenced stream gives; it lets go of its operator first.
+//! Invariants: a fence is its operator in everything that is asked of a plan, so that `EXPLAIN
+//! ANALYZE` shows it as it was planned; a plan that is kept has no fences. No row is added, left
+//! out or moved.
+//! Failure: the error that ends the statement is the last thing that a fenced stream gives; it lets
+//! go of its operator first.
 
 use super::extent::{extent, of_batch, of_scalar, varies, widest};
 use super::statement::{Statement, handed_on};
@@ -100,7 +103,8 @@ struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// A fence around an operator, and around what it reads; its parent says what it makes of its batches.
+    /// A fence around an operator, and around what it reads; its parent says what it makes of its
+    /// batches.
     fn fence(&self, node: Arc<dyn ExecutionPlan>, limits: Limits) -> Result<FenceExec> {
         let rows = rows_into(&node, self.rows);
         let repeats = repeats_rows(&node);

@@ -1,6 +1,7 @@
 //! How large values are, without a look at each of them.
 //!
-//! Invariant: an extent is what the values themselves take, not the buffers that they share with others.
+//! Invariant: an extent is what the values themselves take, not the buffers that they share with
+//! others.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
@@ -116,7 +117,8 @@ pub(super) fn varies(data_type: &DataType) -> bool {
     }
 }
 
-/// No row of the batch takes more bytes than this, fixed widths left out; it is looked for closely where there may be more than `enough`.
+/// No row of the batch takes more bytes than this, fixed widths left out; it is looked for closely
+/// where there may be more than `enough`.
 pub(super) fn widest(batch: &RecordBatch, enough: usize) -> usize {
     let rows = batch.num_rows();
     let columns = || {

@@ -1,9 +1,12 @@
-//! A function within a fence: before it is called it is known what the call will give, and whether the statement may have that.
+//! A function within a fence: before it is called it is known what the call will give, and whether
+//! the statement may have that.
 //!
-//! Invariants: a fenced function is the function in everything that the planner asks; only its calls are looked at. It costs some
-//! tens of nanoseconds a batch, and some a row for functions that make much of little.
-//! Failure: a call that would give too much is refused with `memory_limit`, one that would work too long on a single row with
-//! `too_large`; calls that work long on many rows are made in parts, between which the statement can be ended.
+//! Invariants: a fenced function is the function in everything that the planner asks; only its
+//! calls are looked at. It costs some tens of nanoseconds a batch, and some a row for functions
+//! that make much of little.
+//! Failure: a call that would give too much is refused with `memory_limit`, one that would work too
+//! long on a single row with `too_large`; calls that work long on many rows are made in parts,
+//! between which the statement can be ended.
 
 use super::cost::{self, Kind};
 use super::extent::{of_scalar, of_value};
@@ -25,7 +28,8 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Steps of work after which it is asked whether the statement may go on: some hundredths of a second.
+/// Steps of work after which it is asked whether the statement may go on: some hundredths of a
+/// second.
 const PART_WORK: usize = 20_000_000;
 /// Steps of work that one row may need, since nothing ends a call within a row.
 const ROW_WORK_MAX: usize = 500_000_000;
@@ -126,7 +130,8 @@ pub(super) fn guard(
     Ok(made)
 }
 
-/// Takes nothing for what is less than nothing, as PostgreSQL does: the library fails on a column of such lengths.
+/// Takes nothing for what is less than nothing, as PostgreSQL does: the library fails on a column
+/// of such lengths.
 fn not_negative(length: &mut ColumnarValue) {
     match length {
         ColumnarValue::Array(array) if *array.data_type() == DataType::Int64 => {

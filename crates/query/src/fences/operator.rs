@@ -1,5 +1,5 @@
-//! Operators that make much of little, or match patterns, as functions within a fence: `||` between texts, and `~`, `LIKE`,
-//! `ILIKE` and `SIMILAR TO` where the pattern is not a short constant.
+//! Operators that make much of little, or match patterns, as functions within a fence: `||` between
+//! texts, and `~`, `LIKE`, `ILIKE` and `SIMILAR TO` where the pattern is not a short constant.
 //!
 //! Invariant: an operator means the same, and its column has the same name, as without the fence.
 

@@ -1,5 +1,6 @@
-//! What the planner makes of syntax (`[1, 2]`, `position('a' IN b)`, `extract(…)`, `a || b`), within fences from the start: arguments of
-//! functions that make tables are computed before any rule has seen them.
+//! What the planner makes of syntax (`[1, 2]`, `position('a' IN b)`, `extract(…)`, `a || b`),
+//! within fences from the start: arguments of functions that make tables are computed before any
+//! rule has seen them.
 
 use super::operator::concatenated;
 use super::rule::fence_calls;

@@ -1,8 +1,10 @@
-//! Puts fences around what the planner itself has put into a plan: functions that were not asked for by name, windows, operators; and
-//! refuses types and parameters whose sizes alone are too large.
+//! Puts fences around what the planner itself has put into a plan: functions that were not asked
+//! for by name, windows, operators; and refuses types and parameters whose sizes alone are too
+//! large.
 //!
-//! Invariants: a plan means the same with its fences, and its columns keep their names. Before the rules of the SQL library go
-//! through a plan, and between them, it is asked whether the statement may go on.
+//! Invariants: a plan means the same with its fences, and its columns keep their names. Before the
+//! rules of the SQL library go through a plan, and between them, it is asked whether the statement
+//! may go on.
 
 use super::function::{fenced, is_fenced};
 use super::statement::checkpoint;

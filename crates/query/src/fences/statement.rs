@@ -1,10 +1,12 @@
 //! What a statement has taken so far, and until when it may go on.
 //!
-//! Invariants: while a thread works for a statement, the statement is the thread's current one; what the thread takes and gives back
-//! meanwhile is the statement's. A statement's account never falls below zero.
-//! Concurrency: several threads may work for one statement; accounts are atomic counters, and a thread settles its own part when it
-//! asks, and when it leaves.
-//! Failure: a statement that may not go on is told so by an error at the next question; nothing is ended from outside.
+//! Invariants: while a thread works for a statement, the statement is the thread's current one;
+//! what the thread takes and gives back meanwhile is the statement's. A statement's account never
+//! falls below zero.
+//! Concurrency: several threads may work for one statement; accounts are atomic counters, and a
+//! thread settles its own part when it asks, and when it leaves.
+//! Failure: a statement that may not go on is told so by an error at the next question; nothing is
+//! ended from outside.
 
 use super::allocator;
 use crate::answer::too_slow;
@@ -22,11 +24,13 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a statement may hold beyond what its operators may reserve: the batches that are under way, and what is made of them. All
-/// statements together may hold this much beyond their common limit, too.
+/// What a statement may hold beyond what its operators may reserve: the batches that are under way,
+/// and what is made of them. All statements together may hold this much beyond their common limit,
+/// too.
 pub(super) const UNDER_WAY: usize = 64 << 20;
 
-/// Bytes that a constant may become while a statement is planned: it is copied with the plan, compared, and printed in names.
+/// Bytes that a constant may become while a statement is planned: it is copied with the plan,
+/// compared, and printed in names.
 const FOLDED_MAX: usize = 1 << 20;
 /// The same of a function that makes much of little.
 const GROWN_MAX: usize = 64 << 10;
@@ -37,7 +41,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
     /// What the thread had taken when its account was settled last.
     static SETTLED: Cell<i64> = const { Cell::new(0) };
-    /// Where nobody counts what is taken: bytes that functions have returned since a batch was handed on last.
+    /// Where nobody counts what is taken: bytes that functions have returned since a batch was
+    /// handed on last.
     static RETURNED: Cell<usize> = const { Cell::new(0) };
     /// Bytes of values that a window has given since a batch was handed on last.
     static GIVEN: Cell<usize> = const { Cell::new(0) };
@@ -211,7 +216,8 @@ impl Statement {
         if wanted > self.memory.saturating_add(UNDER_WAY) {
             return Err(refused("the statement", self.memory).into());
         }
-        // The large ones go first: of those that run, one at least holds as much as they hold on average.
+        // The large ones go first: of those that run, one at least holds as much as they hold on
+        // average.
         let (all, running) = self.all.held();
         if all.saturating_add(bytes) > self.all.limit().saturating_add(UNDER_WAY)
             && wanted >= all / running.max(1)
@@ -279,8 +285,8 @@ pub(super) fn room(bytes: usize, what: &str) -> Result<()> {
     })
 }
 
-/// Whether a constant of so many bytes may be made now, where a statement is planned. It is computed when the statement runs
-/// else, where it may.
+/// Whether a constant of so many bytes may be made now, where a statement is planned. It is
+/// computed when the statement runs else, where it may.
 pub(super) fn room_to_fold(bytes: usize, grows: bool, what: &str) -> Result<()> {
     let folded = CURRENT.with_borrow(|current| match current {
         Some(now) if now.planning => Some(now.statement.folded.load(Ordering::Relaxed)),
@@ -312,8 +318,8 @@ pub(super) fn made(bytes: usize) {
     });
 }
 
-/// A window gave a value of so many bytes. When it has given all of a batch, they are put together, and there are twice as many
-/// bytes for a while, or more where the whole grows.
+/// A window gave a value of so many bytes. When it has given all of a batch, they are put together,
+/// and there are twice as many bytes for a while, or more where the whole grows.
 pub(super) fn given(bytes: usize) -> Result<()> {
     made(bytes);
     let all = GIVEN.get().saturating_add(bytes);

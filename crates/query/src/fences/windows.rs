@@ -1,7 +1,8 @@
-//! Windows within a fence: they give a value for each row, and each of these may be as large as all rows before it.
+//! Windows within a fence: they give a value for each row, and each of these may be as large as all
+//! rows before it.
 //!
-//! The values of a batch, or of a whole partition, are gathered before anything is handed on; so it is asked after each whether
-//! the statement may go on.
+//! The values of a batch, or of a whole partition, are gathered before anything is handed on; so it
+//! is asked after each whether the statement may go on.
 //!
 //! Invariant: a fenced window function is the function in everything that the planner asks.
 

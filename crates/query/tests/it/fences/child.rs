@@ -1,5 +1,5 @@
-//! A test in a process of its own under a limit of address space: memory that is denied aborts a process, and no test sees that
-//! of its own.
+//! A test in a process of its own under a limit of address space: memory that is denied aborts a
+//! process, and no test sees that of its own.
 
 use headwater_query::{Error, Limits, Parameters, Query, Session, Threads, Unrestricted};
 use std::process::Command;
@@ -12,7 +12,8 @@ use headwater::{Batch, StreamName, Value};
 
 /// Set in the process that a test has started.
 const INSIDE: &str = "HEADWATER_TEST_INSIDE";
-/// Address space of the process: threads' stacks and the allocator's arenas reserve far more of it than they use.
+/// Address space of the process: threads' stacks and the allocator's arenas reserve far more of it
+/// than they use.
 const ADDRESS_SPACE_KIB: u64 = 4 << 20;
 
 /// What a server allows by default.
@@ -25,12 +26,14 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-/// What may be resident: the engine's memory, that of all statements, and what `docs/sql.md` says beyond them.
+/// What may be resident: the engine's memory, that of all statements, and what `docs/sql.md` says
+/// beyond them.
 pub(super) fn resident_max() -> u64 {
     (64 << 20) + limits().all_memory as u64 + (512 << 20)
 }
 
-/// Runs `work` in a process of its own; `test` is the whole name of the test that this is called from.
+/// Runs `work` in a process of its own; `test` is the whole name of the test that this is called
+/// from.
 pub(super) fn run(test: &str, work: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some_and(|name| name == test) {
         return work();
@@ -94,7 +97,8 @@ pub(super) fn lake(rows: i64) -> Lake {
     lake
 }
 
-/// Statements on threads of their own, watched: one that goes on for minutes past its limit ends the process.
+/// Statements on threads of their own, watched: one that goes on for minutes past its limit ends
+/// the process.
 pub(super) struct Watched {
     threads: Threads,
     pub(super) session: Session,

@@ -1,7 +1,8 @@
-//! Every function that there is, with arguments as extreme as they come, over constants, rows, groups and windows.
+//! Every function that there is, with arguments as extreme as they come, over constants, rows,
+//! groups and windows.
 //!
-//! The functions are those that the session has when this runs. A seed gives the same statements in the same order;
-//! `HEADWATER_FUZZ_SEED` and `HEADWATER_FUZZ_STATEMENTS` take others and more.
+//! The functions are those that the session has when this runs. A seed gives the same statements in
+//! the same order; `HEADWATER_FUZZ_SEED` and `HEADWATER_FUZZ_STATEMENTS` take others and more.
 
 use super::child::{Watched, lake, resident, resident_max, run};
 use crate::support::{block_on, rows};
