@@ -3,9 +3,7 @@
 use crate::support::{Lake, block_on, done, error, rows};
 use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use headwater_query::{Access, Done};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// May read streams with these ids, write those, and manage tables that begin with `own`.
 struct Some_ {
@@ -160,86 +158,5 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
         );
         assert_eq!(done(&session, "DROP TABLE own_table").await, Done::Dropped);
         assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["202"]);
-    });
-}
-
-/// May read everything, and is told of the field `note` when it may be.
-struct Untold {
-    told: Arc<AtomicBool>,
-}
-
-impl Access for Untold {
-    fn reads(&self, _: &str, _: &[(String, String)]) -> bool {
-        true
-    }
-
-    fn writes(&self, _: &str, _: &[(String, String)]) -> bool {
-        true
-    }
-
-    fn manages(&self, _: &str) -> bool {
-        false
-    }
-
-    fn fields(
-        &self,
-        snapshot: &headwater::Snapshot,
-        table: &str,
-    ) -> headwater::Result<Option<BTreeSet<String>>> {
-        if self.told.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let fields = snapshot.fields(table)?.into_iter().map(|(name, _)| name);
-        Ok(Some(fields.filter(|name| name != "note").collect()))
-    }
-
-    fn all(&self) -> bool {
-        false
-    }
-
-    fn key(&self) -> Option<String> {
-        Some("untold".to_owned())
-    }
-}
-
-#[test]
-fn a_field_that_a_session_is_not_told_of_exists_for_it_nowhere_until_it_is() {
-    block_on(async {
-        let lake = Lake::pumps();
-        let told = Arc::new(AtomicBool::new(false));
-        let session = lake.as_(Untold {
-            told: Arc::clone(&told),
-        });
-        const ONE: &str = "SELECT * FROM pump WHERE id = 'c' LIMIT 1";
-        const COLUMNS: &str =
-            "SELECT count(*) FROM information_schema.columns WHERE table_name = 'pump'";
-        // Twice, so that what might be kept of the first is used for the second.
-        for _ in 0..2 {
-            assert_eq!(
-                rows(&session, ONE).await,
-                ["1970-01-01T00:00:00Z|c|-|0.0|0|true"]
-            );
-            assert_eq!(rows(&session, COLUMNS).await, ["6"]);
-            for sql in [
-                "SELECT note FROM pump",
-                "SELECT nosuch FROM pump",
-                "SELECT count(*) FROM pump WHERE note = 'at 0'",
-                "INSERT INTO pump (time, id, note) VALUES (now(), 'a', 'x')",
-            ] {
-                let error = error(&session, sql).await;
-                assert_eq!(error.code, "unknown_column", "{sql}: {error}");
-                let said = format!("{error} {:?}", error.hint);
-                assert!(sql.contains("note") || !said.contains("note"), "{said}");
-            }
-        }
-        // No definition changes when it is told of: nothing that was kept may stand in its way.
-        told.store(true, Ordering::Relaxed);
-        assert_eq!(
-            rows(&session, ONE).await,
-            ["1970-01-01T00:00:00Z|c|-|0.0|0|true|at 0"]
-        );
-        assert_eq!(rows(&session, COLUMNS).await, ["7"]);
-        let notes = rows(&session, "SELECT count(note) FROM pump").await;
-        assert_eq!(notes, ["30"]);
     });
 }
