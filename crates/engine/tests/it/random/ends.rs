@@ -154,8 +154,7 @@ impl World {
         if cut {
             self.power_comes_back();
         }
-        if fault == Trouble::None
-            && self.random.chance(25) {
+        if fault == Trouble::None && self.random.chance(25) {
             self.decay();
         }
         let (away, offset) = self.while_away();
