@@ -203,6 +203,7 @@ impl Database {
         };
         // When one cannot be started, dropping `inner` ends the others.
         spawn_workers(&inner.core, &mut inner.threads.lock())?;
+        inner.core.begin_to_believe()?;
         inner.core.review_all_horizons();
         Ok(Database {
             inner: Arc::new(inner),

@@ -233,6 +233,11 @@ impl ClockGuard {
             .clamp(STRETCHES_MIN, STRETCHES_MAX)
     }
 
+    /// True before the first look of a new database.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        self.state.lock().believed.is_none()
+    }
+
     /// Looks at the clock.
     pub(crate) fn look(&self, clock: &dyn Clock) -> Moment {
         let mut state = self.state.lock();

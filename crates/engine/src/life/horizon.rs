@@ -157,6 +157,17 @@ impl Core {
         Ok(())
     }
 
+    /// At an opening: the clock is looked at, and where no instant is known, that of a new database is kept at once. Otherwise
+    /// whichever clock somebody happens to look at first, here or in the next process, would be believed.
+    pub(crate) fn begin_to_believe(&self) -> Result<()> {
+        let is_new = self.clock_guard.knows_nothing();
+        self.clock_guard.look(&*self.env.clock);
+        if is_new {
+            step::commit_log_cut(self)?;
+        }
+        Ok(())
+    }
+
     /// At an opening: the clock may have been put right meanwhile.
     pub(crate) fn review_all_horizons(&self) {
         for table in self.catalog.tables().iter() {

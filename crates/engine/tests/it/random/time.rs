@@ -26,6 +26,7 @@ pub(super) struct Time {
     /// What time it was when the database last committed it, and by how much it has jumped since as far as the database knows: time
     /// without a process counts as a jump.
     kept: i64,
+    kept_jumped: i64,
     jumped: i64,
     /// The clock was never wrong, and never left without a process for long.
     pub(super) always_right: bool,
@@ -47,6 +48,7 @@ impl Time {
             followed: start,
             newest_believed: start,
             kept: start,
+            kept_jumped: 0,
             jumped: 0,
             always_right: true,
         }
@@ -85,7 +87,7 @@ impl Time {
     pub(super) fn restart(&mut self, away: i64, offset: i64) {
         self.truly += away;
         self.offset = offset;
-        self.jumped = self.jumped.saturating_add(self.truly - self.kept);
+        self.jumped = self.kept_jumped.saturating_add(self.truly - self.kept);
         self.always_right &= offset == 0 && self.jumped < self.jump_max;
         self.clock = Arc::new(ManualClock::new(Timestamp::from_nanos(self.wall())));
         self.look();
@@ -94,6 +96,7 @@ impl Time {
     /// The database has committed what time it is.
     pub(super) fn keep(&mut self) {
         self.kept = self.truly;
+        self.kept_jumped = self.jumped;
     }
 
     fn look(&mut self) {
