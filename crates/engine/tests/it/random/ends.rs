@@ -157,6 +157,9 @@ impl World {
         if fault == Trouble::None && self.random.chance(25) {
             self.decay();
         }
+        if self.wild && end != End::Closed {
+            self.now.may_have_ended(self.time.newest_believed);
+        }
         let (away, offset) = self.while_away();
         self.time.restart(away, offset);
         let db = self.open_again(&mut cut);

@@ -139,7 +139,7 @@ impl Table {
 }
 
 /// The value as a field of this type holds it.
-fn as_type(value: &Value, field_type: FieldType) -> Value {
+pub(super) fn as_type(value: &Value, field_type: FieldType) -> Value {
     match (value, field_type) {
         (Value::I64(n), FieldType::F64) => Value::F64(*n as f64),
         (other, _) => other.clone(),
@@ -255,6 +255,16 @@ impl Plain {
                 let aged_to = info.aged_to.map_or(i64::MIN, Timestamp::as_nanos);
                 table.move_horizons(cut, aged_to);
             }
+        }
+    }
+
+    /// What a database that believes this instant may have ended, though nobody saw it: its horizons may go back before it is
+    /// looked at again.
+    pub(super) fn may_have_ended(&mut self, newest: i64) {
+        for table in self.tables.values_mut() {
+            let at = |least: Option<i64>| least.map_or(i64::MIN, |l| newest.saturating_sub(l));
+            table.cut_most = table.cut_most.max(at(table.retention_least));
+            table.aged_most = table.aged_most.max(at(table.raw_least));
         }
     }
 
