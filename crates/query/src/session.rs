@@ -41,6 +41,7 @@ use headwater::{Database, Reader};
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -390,13 +391,17 @@ impl Session {
     }
 
     /// Does some reading or planning on a thread that may be busy with it.
-    pub(crate) async fn planned<T: Send + 'static>(
+    ///
+    /// What plans is large: it is put on the heap at once, since the tasks that wait for it have
+    /// small stacks.
+    pub(crate) fn planned<T: Send + 'static>(
         &self,
         large: bool,
         work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
+    ) -> impl Future<Output = Result<T>> + Send {
+        let work: Pin<Box<dyn Future<Output = Result<T>> + Send>> = Box::pin(work);
         let shared = &self.query.shared;
-        shared.planners.run(shared.limits.time, large, work).await
+        shared.planners.run(shared.limits.time, large, work)
     }
 
     /// Runs a statement with the plan that an earlier run of it left.

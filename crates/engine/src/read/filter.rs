@@ -151,6 +151,9 @@ impl Condition {
             (ValueRef::F64(a), ValueRef::F64(b)) => self.floats(a, b),
             (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
             (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),
+            // Of a field that became one of floats: what is compared may be older or newer than that.
+            (ValueRef::I64(a), ValueRef::F64(b)) => self.floats(a as f64, b),
+            (ValueRef::F64(a), ValueRef::I64(b)) => self.floats(a, b as f64),
             (ValueRef::Bool(a), ValueRef::Bool(b)) => Some(a.cmp(&b)),
             (ValueRef::String(a), ValueRef::String(b)) => Some(a.cmp(b)),
             (ValueRef::Bytes(a), ValueRef::Bytes(b)) => Some(a.cmp(b)),

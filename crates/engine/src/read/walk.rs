@@ -4,7 +4,7 @@
 //! that is handed back for reading; buckets that late runs or memory touch, and buckets not wholly inside the range, are
 //! always handed back; levels above the base are not trusted where they are stale. Where the rows have been aged away, base
 //! buckets are shown as they are, also those that are only partly asked for.
-//! Failure: a damaged block is replaced by reading the rows behind it.
+//! Failure: a damaged block is replaced by reading the rows behind it; where these have gone it is an error of the read.
 
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
@@ -259,7 +259,11 @@ impl<'a> Walk<'a> {
                         self.remember(level, entry, is_whole.then(|| Rc::clone(&block)));
                         self.block(level, &block, &range, &stale, visit)?;
                     }
-                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    // Where the rows have gone nothing else says what this block did.
+                    Err(error)
+                        if error.kind() == ErrorKind::Corrupt
+                            && !(self.aged && level == self.base) =>
+                    {
                         self.without(level, entry, range, visit)?
                     }
                     Err(error) => return Err(error),

@@ -372,6 +372,7 @@ fn files_of_another_version_are_refused() {
             if bytes[..2] != *b"HW" {
                 continue;
             }
+            let original = bytes.clone();
             bytes[7] = 9;
             let crc = headwater_codec::checksum::crc32c(&bytes[..60]);
             bytes[60..64].copy_from_slice(&crc.to_le_bytes());
@@ -387,7 +388,24 @@ fn files_of_another_version_are_refused() {
                 assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
                 assert!(error.to_string().contains("format version 9"), "{error}");
             }
-            assert_eq!(disk.files(), before);
+            // The metadata's own store puts its file right after an unclean end, which may shorten it.
+            let others = |files: Vec<(std::path::PathBuf, u64)>| -> Vec<_> {
+                let is_meta = |p: &Path| p.ends_with("meta.redb");
+                files.into_iter().filter(|(p, _)| !is_meta(p)).collect()
+            };
+            assert_eq!(others(disk.files()), others(before));
+            // Nothing was changed on the way: with its own header back, the database is whole.
+            disk.write_file(&path, &original).unwrap();
+            let again = Run::new(Arc::new(disk.clone()), &options);
+            let db = again.open().unwrap();
+            assert_eq!(db.stats().unwrap().partitions_unreadable, 0);
+            db.close().unwrap();
+            let env = Env {
+                files: Arc::new(disk),
+                ..Env::memory()
+            };
+            let report = headwater_engine::check(env, options.clone()).unwrap();
+            assert!(report.is_sound(), "{:#?}", report.damages);
         }
     }
 }

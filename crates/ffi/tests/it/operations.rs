@@ -54,7 +54,15 @@ fn tables_are_declared_changed_listed_and_dropped() {
             field_count: 1,
         };
         ok(|e| hw_table_alter(db.db, s("log"), &raw const spec, e));
-        let tables = json(|out, e| hw_tables(db.db, out, e));
+        let mut tables = json(|out, e| hw_tables(db.db, out, e));
+        // The retention is in force when the call returns: an eighth of it at most is kept on top.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let oldest = now.unwrap().as_nanos() as i64 - 86_400_000_000_000;
+        let cut = tables[0]["cut_ns"].take().as_i64().unwrap();
+        assert!(
+            cut <= oldest && cut > oldest - 86_400_000_000_000 / 8,
+            "{cut}"
+        );
         let expected = serde_json::json!([{
             "name": "log", "duplicates": "keep", "leaf_events": 64, "tags": [],
             "fields": [{"name": "count", "type": "f64"}, {"name": "note", "type": "string"}],

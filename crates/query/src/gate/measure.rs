@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::statement::table_name;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectName, Query, Select,
-    SelectItem, SetExpr, Statement, TableFactor, Visit, Visitor,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectName,
+    Query, Select, SelectItem, SetExpr, Statement, TableFactor, Visit, Visitor,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -381,9 +381,23 @@ fn product(keys: &[Expr]) -> u64 {
                 .iter()
                 .fold(0u64, |sum, part| sum.saturating_add(product(part)))
                 .max(1),
+            // Within GROUPING SETS they are read as calls.
+            Expr::Function(call) => called_sets(call),
             _ => 1,
         })
     })
+}
+
+fn called_sets(call: &Function) -> u64 {
+    let parts = match &call.args {
+        FunctionArguments::List(list) => list.args.len(),
+        _ => 0,
+    };
+    match call.name.to_string().to_lowercase().as_str() {
+        "cube" => power_of_two(parts),
+        "rollup" => parts as u64 + 1,
+        _ => 1,
+    }
 }
 
 fn expressions_of(group_by: &GroupByExpr) -> u64 {
@@ -410,7 +424,11 @@ fn power_of_two(exponent: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(
+        clippy::expect_used,
+        clippy::unwrap_used,
+        reason = "tests fail by panicking"
+    )]
 
     use super::*;
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -445,7 +463,7 @@ mod tests {
             format!("SELECT 1 FROM wide{}", ", wide".repeat(20)),
             format!("SELECT 1{}", ", sum(a) OVER (ORDER BY a)".repeat(400)),
         ] {
-            let error = measured(&sql).unwrap_err();
+            let error = measured(&sql).expect_err(&sql[..40]);
             assert_eq!(error.code, "too_large", "{}", &sql[..40]);
             assert!(error.hint.is_some());
         }
