@@ -345,6 +345,7 @@ impl Server {
 /// As [`Server::start`] and [`Server::run`].
 pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(8 << 20)
         .enable_all()
         .build()?;
     let served = runtime.block_on(async {

@@ -82,6 +82,7 @@ pub(super) fn fence(
     let limits = Limits {
         rows,
         value_bytes: None,
+        unnested: false,
     };
     let mut root = around.fence(plan, limits)?;
     root.answers = true;
@@ -116,6 +117,7 @@ impl Around<'_> {
             let limits = Limits {
                 rows,
                 value_bytes: repeated.then_some(self.value_bytes),
+                unnested: node.is::<UnnestExec>(),
             };
             let child: Arc<dyn ExecutionPlan> = Arc::new(self.fence(Arc::clone(child), limits)?);
             children.push(child);
@@ -205,6 +207,8 @@ struct Limits {
     rows: usize,
     /// Bytes that the values of a row may have, where they are repeated.
     value_bytes: Option<usize>,
+    /// Its lists become rows.
+    unnested: bool,
 }
 
 /// An operator and its fence.
@@ -385,6 +389,16 @@ impl Fenced {
             self.statement.take_over(of_batch(&batch));
         }
         if let Some(most) = self.limits.value_bytes {
+            // A list alone is put out once; what stands beside it, once for each of its elements.
+            let most = if self.limits.unnested && batch.num_rows() == 1 {
+                let variable = batch.columns().iter().filter(|c| varies(c.data_type()));
+                match variable.count() {
+                    0 | 1 => most.max(ROW_BYTES_MAX / batch.num_columns().max(1)),
+                    _ => most,
+                }
+            } else {
+                most
+            };
             let found = widest(&batch, most);
             if found > most {
                 return Err(Error::too_large(format!(

@@ -21,6 +21,7 @@ fn the_process_that_is_bombed() {
         return;
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(8 << 20)
         .worker_threads(2)
         .enable_all()
         .build()
