@@ -3,7 +3,7 @@
 //!
 //! Purpose: `psql`, drivers, and tools ask before they show or send anything. Their questions are answered by ordinary
 //! tables, made anew for each statement from the tables the session sees, and by functions. What the planner cannot take as
-//! it is, [`rewrite`] turns into what it can.
+//! it is, `rewrite` turns into what it can.
 //!
 //! Invariants: nothing here names a table or column that the session does not see, since everything is made from
 //! [`Listing::tables`]. A rewritten statement means the same.

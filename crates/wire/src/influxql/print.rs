@@ -125,7 +125,7 @@ fn within(least: Binding, parts: &[Expression]) -> Vec<Within<'_>> {
     parts.iter().map(|part| Within(least, part)).collect()
 }
 
-/// As a condition: a column or an argument is printed through [`Within`].
+/// As a condition: a column or an argument is printed through `Within`.
 impl Display for Expression {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
