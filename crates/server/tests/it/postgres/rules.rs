@@ -66,7 +66,6 @@ const TABLES: &str =
     "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1";
 const COLUMNS: &str = "SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'time' ORDER BY 1";
 const ATTRIBUTES: &str = "SELECT c.relname FROM pg_attribute a JOIN pg_class c ON a.attrelid = c.oid WHERE c.relnamespace = 2200 AND attname = 'time' ORDER BY 1";
-const COMMENTS: &str = "SELECT count(*) > 0 FROM pg_description";
 const NUMBER: &str = "SELECT to_regclass('cars') IS NULL";
 const PG_TABLES: &str = "SELECT tablename FROM pg_tables ORDER BY 1";
 const WRITE_SEEN: &str =
