@@ -450,8 +450,14 @@ mod tests {
         format!("WITH {} SELECT * FROM c{tables}", with.join(", "))
     }
 
+    /// The walk is as deep as the statement: here, too, it is made on a stack of the planner's.
     #[test]
     fn what_multiplies_is_refused_and_what_does_not_is_let_in() {
+        let walk = std::thread::Builder::new().stack_size(crate::planner::STACK_BYTES);
+        walk.spawn(multiplying).unwrap().join().unwrap();
+    }
+
+    fn multiplying() {
         for sql in [
             doubling(21),
             doubling(64),

@@ -38,7 +38,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 /// Bytes of a thread's stack; they are taken from the machine only as far as they are used.
-const STACK_BYTES: usize = 64 << 20;
+pub(crate) const STACK_BYTES: usize = 64 << 20;
 /// Most threads; further work waits.
 const THREADS_MAX: usize = 16;
 /// Large statements that are read or planned at one time.
