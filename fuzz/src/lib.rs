@@ -1,7 +1,8 @@
 //! What the fuzz targets share: comparing rows bit by bit, putting right checksums into bytes that
 //! have none, and no chance.
 
-use headwater_codec::{Batch, Cursor, FieldId, PutBytes, Rows, ValueRef, checksum};
+use headwater_codec::{Cursor, PutBytes, checksum};
+use headwater_types::{Batch, FieldId, Rows, ValueRef};
 
 /// Larger results are not worth the time of comparing them: bytes of a few dozen can stand for millions of rows.
 pub const CELLS_MAX: usize = 1 << 20;

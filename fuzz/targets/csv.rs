@@ -1,7 +1,7 @@
 //! CSV gives the same rows in large and in small batches, and what is written back is read as the same rows.
 #![no_main]
 
-use headwater_codec::{Batch, FieldType, Timestamp, Value};
+use headwater_types::{Batch, FieldType, Timestamp, Value};
 use headwater_fuzz as _;
 use headwater_wire::csv::{CsvOptions, CsvParser, CsvWriter, CsvWriterOptions};
 use libfuzzer_sys::fuzz_target;
@@ -129,7 +129,7 @@ fn write_back(rows: &[Row]) {
     writer.write_header(&mut text);
     for (tag, time, values) in rows {
         let tags: &[(&str, &str)] = if tag.is_empty() { &[] } else { &[(TAG, tag)] };
-        writer.start_stream(&headwater_codec::StreamName::new(
+        writer.start_stream(&headwater_types::StreamName::new(
             "table",
             tags.iter().copied(),
         ));

@@ -1,7 +1,7 @@
 //! A line-protocol parser that knows the names already gives what a new one gives, and what one gives that sees each line alone.
 #![no_main]
 
-use headwater_codec::{Timestamp, ValueRef};
+use headwater_types::{Timestamp, ValueRef};
 use headwater_fuzz::assert_same_batches;
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, ParserOptions};

@@ -1,7 +1,7 @@
 //! A stream name that parses prints as text that parses to the same name.
 #![no_main]
 
-use headwater_codec::StreamName;
+use headwater_types::StreamName;
 use headwater_fuzz as _;
 use libfuzzer_sys::fuzz_target;
 

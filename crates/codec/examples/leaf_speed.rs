@@ -12,10 +12,11 @@
     reason = "an example"
 )]
 
+use headwater_codec::Cursor;
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
 use headwater_codec::light::{decode_rows, encode_rows};
-use headwater_codec::{Aggregate, Column, Cursor, FieldId, Level, Rows, Values, VarBytes};
+use headwater_types::{Aggregate, Column, FieldId, Level, Rows, Values, VarBytes};
 use std::hint::black_box;
 use std::time::Instant;
 

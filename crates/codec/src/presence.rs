@@ -2,7 +2,7 @@
 //!
 //! Invariant: spreading what was compacted gives the column back; absent slots hold zero or nothing.
 
-use crate::column::{Bitmap, Column, Values, VarBytes};
+use headwater_types::{Bitmap, Column, Values, VarBytes};
 use std::borrow::Cow;
 
 /// Calls `f` with the index of each set bit, rising.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: entries are distinct and in order of first appearance; `codes[i]` is the entry of string `i`.
 
-use crate::column::VarBytes;
+use headwater_types::VarBytes;
 
 /// Distinct strings and which of them each string is.
 pub(crate) struct Dictionary {

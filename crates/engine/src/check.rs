@@ -9,9 +9,10 @@ use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{Bucket, Buckets, add_rows, from_block};
 use crate::segment::{BlockEntry, LeafEntry, Partition, StreamState};
 use crate::{Error, ErrorKind, Options, Result};
+use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
-use headwater_codec::{Aggregate, Cursor, Extremes, Level};
 use headwater_io::Env;
+use headwater_types::{Aggregate, Extremes, Level};
 use std::sync::Arc;
 
 /// What a check found.

@@ -14,8 +14,8 @@ use crate::stats::Stats;
 use crate::workers::spawn_workers;
 use crate::write::{self, Refused};
 use crate::{Error, Options, Result};
-use headwater_codec::{Batch, ClosedRange, StreamName, Timestamp};
 use headwater_io::{Env, Joiner};
+use headwater_types::{Batch, ClosedRange, StreamName, Timestamp};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct Written {
 /// In an environment without threads, polling it does the waiting.
 ///
 /// ```
-/// use headwater_codec::Batch;
+/// use headwater_types::Batch;
 /// use headwater_engine::Database;
 /// async fn store(db: &Database, batch: Batch) -> headwater_engine::Result<u64> {
 ///     let ticket = db.write(batch)?; // may wait for memory: away from the runtime's threads
@@ -171,7 +171,7 @@ impl Database {
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
-    /// use headwater_codec::{Batch, StreamName};
+    /// use headwater_types::{Batch, StreamName};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;
     /// let mut batch = Batch::new();

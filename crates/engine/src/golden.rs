@@ -6,7 +6,8 @@ use crate::life::DeleteRecord;
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
 use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, Replaces, SegmentHeader, StreamDelta};
-use headwater_codec::{ClosedRange, Cursor, FieldType, Level};
+use headwater_codec::Cursor;
+use headwater_types::{ClosedRange, FieldType, Level};
 
 fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();

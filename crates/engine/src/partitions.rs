@@ -5,7 +5,7 @@
 
 use crate::ids::{NumberMap, SegmentId, TableId};
 use crate::segment::Partition;
-use headwater_codec::{ClosedRange, Level, Timestamp};
+use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 
 /// The largest useful level: bucket -1 and bucket 0 hold all instants.

@@ -15,7 +15,7 @@ use crate::partitions::PartitionSet;
 use crate::pins::{Held, OpenSnapshots, PIN_BYTES, PinFile, Place, Seen};
 use crate::unreadable::Parked;
 use headwater_codec::leaf::EncodeHints;
-use headwater_codec::{ClosedRange, Timestamp};
+use headwater_types::{ClosedRange, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

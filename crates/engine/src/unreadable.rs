@@ -24,7 +24,7 @@ use crate::segment::Partition;
 use crate::shard::{Shard, ShardState};
 use crate::write::{REFUSED_UNREADABLE, Refused};
 use crate::{Database, Error, ErrorKind, Options, Result};
-use headwater_codec::{ClosedRange, Rows, Timestamp};
+use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -16,10 +16,6 @@
 //! This crate is the promise to embedders: it re-exports what they need and nothing else. It pulls in no async runtime, no SQL
 //! engine and no HTTP.
 
-pub use headwater_codec::{
-    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Level, MixedTypes,
-    Producer, StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
-};
 pub use headwater_engine::{
     AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison,
     Damage, DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field,
@@ -29,6 +25,10 @@ pub use headwater_engine::{
     Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk,
     ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage,
     SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
+};
+pub use headwater_types::{
+    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Level, MixedTypes,
+    Producer, StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
 };
 
 /// The program of the README is compiled with the tests, so that it stays one.

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headwater_codec::Timestamp;
+use headwater_types::Timestamp;
 use parking_lot::Mutex;
 
 /// Tells the time.
@@ -81,7 +81,7 @@ impl ManualClock {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use headwater_codec::Timestamp;
+    /// use headwater_types::Timestamp;
     /// use headwater_io::{Clock, ManualClock};
     /// let clock = ManualClock::new(Timestamp::from_nanos(10));
     /// clock.advance(Duration::from_nanos(5));

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use headwater_codec::Timestamp;
+use headwater_types::Timestamp;
 
 use crate::chance::{Chance, SeededChance, SystemChance};
 use crate::clock::{Clock, ManualClock, SystemClock};

@@ -1,7 +1,7 @@
 //! Prints what parsing costs on generated input: `cargo run --release -p headwater-wire --example parse_speed`.
 #![allow(clippy::print_stdout, reason = "a program that prints its result")]
 
-use headwater_codec::Timestamp;
+use headwater_types::Timestamp;
 use headwater_wire::csv::{CsvOptions, CsvParser};
 use headwater_wire::lineprotocol::{LineParser, ParserOptions};
 use std::fmt::Write;

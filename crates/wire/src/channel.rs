@@ -3,7 +3,7 @@
 //! Rule: a backslash keeps the next character; the channel is cut at its last dot that no backslash keeps, so dots in the stream
 //! need no quoting and dots in a field do. What [`Channel`] prints, [`Channel::parse`] reads back.
 
-use headwater_codec::{Level, StreamName};
+use headwater_types::{Level, StreamName};
 use std::fmt;
 
 /// A field of a stream.

@@ -2,7 +2,7 @@
 
 use crate::lineprotocol::unescape_string;
 use crate::number;
-use headwater_codec::{Bitmap, Column, FieldType, Values};
+use headwater_types::{Bitmap, Column, FieldType, Values};
 
 /// A value as found. A flat struct rather than an enum: copying an enum whose variants differ in layout stalled
 /// the processor for half of the parsing time.

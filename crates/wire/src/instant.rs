@@ -4,7 +4,7 @@
 //! (1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z); nothing passes through a float;
 //! what [`format_instant`] writes, [`parse_instant`] reads back.
 
-use headwater_codec::Timestamp;
+use headwater_types::Timestamp;
 use std::fmt;
 
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -68,7 +68,7 @@ pub fn parse_instant(text: &str) -> Result<Timestamp, InstantError> {
 ///
 /// ```
 /// use headwater_wire::instant::format_instant;
-/// use headwater_codec::Timestamp;
+/// use headwater_types::Timestamp;
 /// assert_eq!(format_instant(Timestamp::from_nanos(1_500_000_000)), "1970-01-01T00:00:01.500Z");
 /// ```
 #[must_use]

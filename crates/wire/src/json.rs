@@ -3,7 +3,7 @@
 //! Invariants: what is pushed is one whole JSON value; numbers read back to the same bits; what is not finite is `null`; bytes are
 //! text, `0x` and base-16 digits. Pushing cannot fail: the only writer is a vector.
 
-use headwater_codec::{Extremes, ValueRef};
+use headwater_types::{Extremes, ValueRef};
 use std::io::Write;
 
 /// A text, in quotes and escaped.

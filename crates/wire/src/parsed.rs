@@ -1,7 +1,7 @@
 //! What a parser hands out: the good lines as a batch, the bad ones with their reasons.
 
 use crate::refusal::{Fault, RefusalCounts, RefusedLine};
-use headwater_codec::Batch;
+use headwater_types::Batch;
 
 /// Refused lines kept with text in one batch; further ones are only counted.
 const REFUSED_KEPT_MAX: usize = 1_000;

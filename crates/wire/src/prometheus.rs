@@ -14,7 +14,7 @@
 
 use crate::parsed::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_codec::{Column, StreamName, StreamRows, Values};
+use headwater_types::{Column, StreamName, StreamRows, Values};
 
 /// The label that names the table.
 const NAME: &str = "__name__";

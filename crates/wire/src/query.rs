@@ -6,7 +6,7 @@
 
 use crate::durations::{DurationError, parse_duration_ns};
 use crate::instant::{InstantError, parse_instant};
-use headwater_codec::{ClosedRange, Timestamp};
+use headwater_types::{ClosedRange, Timestamp};
 use std::borrow::Cow;
 use std::str::FromStr;
 
@@ -232,7 +232,7 @@ pub enum RelativeInstantError {
 ///
 /// ```
 /// use headwater_wire::query::parse_instant_at;
-/// use headwater_codec::Timestamp;
+/// use headwater_types::Timestamp;
 /// let now = Timestamp::from_nanos(10_000_000_000);
 /// assert_eq!(parse_instant_at("now-3s", now)?.as_nanos(), 7_000_000_000);
 /// # Ok::<(), headwater_wire::query::RelativeInstantError>(())

@@ -6,7 +6,7 @@
 //! what is not finite is `null`; a bucket without events has no row. Format: docs/format/tile.md.
 
 use crate::json::{push_extreme, push_i64, push_i128, push_optional_f64, push_u64};
-use headwater_codec::{Aggregate, Extremes, Level};
+use headwater_types::{Aggregate, Extremes, Level};
 
 /// Integers up to this size are exact in JavaScript.
 const EXACT_IN_JAVASCRIPT_MAX: u64 = 1 << 53;
@@ -87,7 +87,7 @@ impl TileColumn {
 /// Writes a tile. `buckets` are the buckets that hold events, in order; the number is for the caller's own use.
 ///
 /// ```
-/// use headwater_codec::{Aggregate, Level};
+/// use headwater_types::{Aggregate, Level};
 /// use headwater_wire::tile::{tile_json, TileColumn};
 /// let empty: [(i64, &Aggregate); 0] = [];
 /// assert_eq!(

@@ -7,7 +7,7 @@
 //! Invariants: rows come by time, one for each bucket that holds events; a tile that is not status 0 has no rows.
 //! Format: docs/format/tile.md.
 
-use headwater_codec::{Aggregate, Extremes, Level, TILE_BUCKETS};
+use headwater_types::{Aggregate, Extremes, Level, TILE_BUCKETS};
 
 /// The first bytes.
 pub const TILES_MAGIC: [u8; 4] = *b"HWT1";
@@ -35,7 +35,7 @@ pub fn push_tiles_head(out: &mut Vec<u8>, count: u32) {
 /// Writes one tile.
 ///
 /// ```
-/// use headwater_codec::{Aggregate, Level};
+/// use headwater_types::{Aggregate, Level};
 /// use headwater_wire::tiles::{TileStatus, push_tile, push_tiles_head};
 /// let mut out = Vec::new();
 /// push_tiles_head(&mut out, 1);

@@ -4,11 +4,12 @@ use super::moments::{Sums, from_ordered, ordered};
 use super::plain::{put_plain, take_plain};
 use super::wide::{put_wide, skip_wide, take_wide};
 use super::{cut, inside};
-use crate::aggregate::{Aggregate, Carry, Extremes};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::decimal::{from_integer, places_of, power, to_integer};
 use crate::pack::{Room, put_integers, skip_integers, take_integers};
-use crate::value::FieldType;
+use headwater_types::FieldType;
+use headwater_types::aggregate::Carry;
+use headwater_types::{Aggregate, Extremes};
 use std::ops::Range;
 
 /// Bits of the head byte, beside the type in the low three.

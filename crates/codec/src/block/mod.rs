@@ -1,6 +1,6 @@
 //! Bucket blocks: up to 64 buckets of one level of the pyramid, all fields.
 //!
-//! Invariants: decoding gives every aggregate back bit for bit, save its [`crate::aggregate::Carry`], which is not stored;
+//! Invariants: decoding gives every aggregate back bit for bit, save its [`headwater_types::aggregate::Carry`], which is not stored;
 //! settled aggregates ([`Aggregate::settled`]) take the fewest bytes. Sums of decimals are integers, so mean and M2 are kept
 //! as the integers they follow from, with the difference in units of the last place, and only where that is smaller.
 //! Failure: any damage is a [`DecodeError`], found by the checksum of the whole block; memory is bounded by
@@ -13,12 +13,12 @@ mod moments;
 mod plain;
 mod wide;
 
-use crate::aggregate::Aggregate;
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::checksum::crc32c;
-use crate::level::Level;
 use crate::pack::{put_integers, take_integers};
-use crate::value::{FieldId, FieldType};
+use headwater_types::Aggregate;
+use headwater_types::Level;
+use headwater_types::{FieldId, FieldType};
 use std::ops::{Range, RangeInclusive};
 
 /// Buckets in a full block.
@@ -107,7 +107,7 @@ impl BucketBlock {
     ///
     /// ```
     /// use headwater_codec::block::BucketBlock;
-    /// use headwater_codec::{Aggregate, FieldId, FieldType, Level};
+    /// use headwater_types::{Aggregate, FieldId, FieldType, Level};
     /// let one = Aggregate { count: 1, time_sum: 7, ..Aggregate::EMPTY };
     /// let block = BucketBlock {
     ///     level: Level::clamped(0),
@@ -130,7 +130,7 @@ impl BucketBlock {
     ///
     /// ```
     /// use headwater_codec::block::BucketBlock;
-    /// use headwater_codec::Level;
+    /// use headwater_types::Level;
     /// let block = BucketBlock { level: Level::clamped(0), buckets: vec![3, 4, 9], rows: vec![5, 6, 7], fields: vec![] };
     /// let part = BucketBlock::decode_part(&block.encode(), None, 4..=8).unwrap();
     /// assert_eq!((part.buckets, part.rows), (vec![4], vec![6]));

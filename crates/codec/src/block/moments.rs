@@ -5,7 +5,7 @@
 //! last few bits. All of it is integer arithmetic, conversions and single divisions, so that every machine computes the
 //! same bits: these functions are part of the format.
 
-use crate::aggregate::settled_m2;
+use headwater_types::aggregate::settled_m2;
 
 /// The integers of one bucket.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Aggregates one after the other, for those that columns cannot say.
 
 use super::wide::take_i128;
-use crate::aggregate::{Aggregate, Extremes};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
+use headwater_types::{Aggregate, Extremes};
 
 /// Writes every part of every aggregate.
 pub(super) fn put_plain(aggregates: &[Aggregate], out: &mut Vec<u8>) {

@@ -4,11 +4,11 @@ use super::header::{ColumnEntry, Header};
 use super::pages::{Pages, Wanted};
 use super::{codec, floats, integers, presence, text};
 use crate::bytes::{Cursor, DecodeError};
-use crate::column::{Bitmap, Column, Values};
 use crate::pack::unpack_bools;
 use crate::presence::spread;
-use crate::rows::Rows;
-use crate::value::{FieldId, FieldType};
+use headwater_types::Rows;
+use headwater_types::{Bitmap, Column, Values};
+use headwater_types::{FieldId, FieldType};
 use std::ops::Range;
 
 pub(super) fn read(

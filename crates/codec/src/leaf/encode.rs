@@ -4,11 +4,11 @@ use super::header::{self, Encoded};
 use super::hints::EncodeHints;
 use super::pages::Pages;
 use super::{MAX_COLUMNS, MAX_ROWS, PAGE_ROWS, codec, floats, integers, presence, text};
-use crate::column::{Column, Values};
 use crate::pack::pack_bools;
 use crate::presence::compact;
-use crate::rows::Rows;
-use crate::value::{FieldId, FieldType};
+use headwater_types::Rows;
+use headwater_types::{Column, Values};
+use headwater_types::{FieldId, FieldType};
 
 pub(super) fn leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
     assert!(rows.len() <= MAX_ROWS, "at most 65,536 rows in a leaf");

@@ -3,7 +3,7 @@
 use super::{MAX_COLUMNS, MAX_ROWS, PAGE_ROWS};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::checksum::{crc32c, crc32c_append};
-use crate::value::{FieldId, FieldType};
+use headwater_types::{FieldId, FieldType};
 
 const MAGIC: [u8; 2] = *b"HL";
 const VERSION: u8 = 1;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: hints change sizes and times, never the values read back.
 
-use crate::value::FieldId;
+use headwater_types::FieldId;
 use std::collections::BTreeMap;
 
 /// Leaves after which a search is made again.

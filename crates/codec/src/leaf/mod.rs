@@ -22,8 +22,8 @@ mod text;
 pub use hints::EncodeHints;
 
 use crate::bytes::DecodeError;
-use crate::rows::Rows;
-use crate::value::{FieldId, FieldType};
+use headwater_types::Rows;
+use headwater_types::{FieldId, FieldType};
 use std::ops::Range;
 use std::sync::Arc;
 

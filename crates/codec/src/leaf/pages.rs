@@ -2,8 +2,8 @@
 
 use super::PAGE_ROWS;
 use crate::bytes::{Cursor, DecodeError};
-use crate::column::Bitmap;
 use crate::pack::{put_integers, take_integers};
+use headwater_types::Bitmap;
 use std::ops::Range;
 
 /// Numbers of values before each page, and in all.

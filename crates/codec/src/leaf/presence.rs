@@ -1,8 +1,8 @@
 //! Which rows of a column are present: all, a bitmap, or run lengths, whichever is smallest.
 
 use crate::bytes::{Cursor, DecodeError, PutBytes};
-use crate::column::Bitmap;
 use crate::presence::{bits_from, put_bits};
+use headwater_types::Bitmap;
 
 pub(super) const ALL: u8 = 0;
 pub(super) const BITMAP: u8 = 1;

@@ -4,9 +4,9 @@
 use super::pages::{Pages, Wanted, put_payloads};
 use super::{MAX_TEXT_BYTES, PAGE_ROWS, codec};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
-use crate::column::VarBytes;
 use crate::pack::{put_block, put_integers, take_block, take_integers};
 use crate::text::{Dictionary, ends, lengths, look_up};
+use headwater_types::VarBytes;
 use std::ops::Range;
 use zstd::bulk::{Compressor, Decompressor};
 

@@ -3,13 +3,13 @@
 use super::encode::allowed;
 use super::{MAX_HEAP_BYTES, MAX_ROWS, MAX_TEXT_BYTES, UNITS, codec, slot_bytes};
 use crate::bytes::{Cursor, DecodeError};
-use crate::column::{Bitmap, Column, Values, VarBytes};
 use crate::decimal::{from_integer, power};
 use crate::pack::{take_integers, unpack_bools};
 use crate::presence::{bits_from, spread};
-use crate::rows::Rows;
 use crate::text::{ends, look_up};
-use crate::value::{FieldId, FieldType};
+use headwater_types::Rows;
+use headwater_types::{Bitmap, Column, Values, VarBytes};
+use headwater_types::{FieldId, FieldType};
 
 /// What may still be allocated.
 struct Budget {

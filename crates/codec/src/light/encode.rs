@@ -2,13 +2,13 @@
 
 use super::{UNITS, codec};
 use crate::bytes::PutBytes;
-use crate::column::{Column, Values, VarBytes};
 use crate::decimal::{decimals, single};
 use crate::pack::{pack_bools, put_integers};
 use crate::presence::{compact, put_bits};
-use crate::rows::Rows;
 use crate::text::{Dictionary, lengths};
-use crate::value::{FieldId, FieldType};
+use headwater_types::Rows;
+use headwater_types::{Column, Values, VarBytes};
+use headwater_types::{FieldId, FieldType};
 
 /// Text shorter than this is not worth compressing.
 const LZ4_FROM: usize = 64;

@@ -10,8 +10,8 @@ mod decode;
 mod encode;
 
 use crate::bytes::{Cursor, DecodeError};
-use crate::column::Values;
-use crate::rows::Rows;
+use headwater_types::Rows;
+use headwater_types::Values;
 
 /// Most rows in one record.
 pub const MAX_ROWS: usize = 1 << 24;
@@ -68,8 +68,8 @@ pub fn within_limits(rows: &Rows) -> bool {
 }
 
 /// Bytes of a slot in memory.
-fn slot_bytes(field_type: crate::value::FieldType) -> usize {
-    use crate::value::FieldType;
+fn slot_bytes(field_type: headwater_types::FieldType) -> usize {
+    use headwater_types::FieldType;
     match field_type {
         FieldType::F64 | FieldType::I64 | FieldType::U64 => 8,
         FieldType::Bool => 1,
@@ -81,8 +81,8 @@ fn slot_bytes(field_type: crate::value::FieldType) -> usize {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::column::Column;
-    use crate::value::FieldId;
+    use headwater_types::Column;
+    use headwater_types::FieldId;
 
     #[test]
     fn one_line_takes_few_bytes() {

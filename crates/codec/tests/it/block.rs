@@ -2,7 +2,7 @@
 
 use crate::shapes::{Noise, named_columns, with_gaps};
 use headwater_codec::block::{BLOCK_BUCKETS, BucketBlock};
-use headwater_codec::{Aggregate, Column, Extremes, FieldId, FieldType, Level, Values};
+use headwater_types::{Aggregate, Column, Extremes, FieldId, FieldType, Level, Values};
 use proptest::prelude::*;
 
 fn bits(a: &Aggregate) -> impl PartialEq + std::fmt::Debug + use<> {
@@ -170,7 +170,7 @@ fn the_ends_of_time_round_trip() {
         let level = Level::new(level).unwrap();
         let times = [i64::MIN, i64::MAX];
         let column = Column::from_values(Values::I64(vec![i64::MIN, i64::MAX]));
-        let buckets = times.map(|t| level.bucket_of(headwater_codec::Timestamp::from_nanos(t)));
+        let buckets = times.map(|t| level.bucket_of(headwater_types::Timestamp::from_nanos(t)));
         check(&BucketBlock {
             level,
             buckets: buckets.to_vec(),

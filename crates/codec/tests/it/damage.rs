@@ -6,7 +6,8 @@ use headwater_codec::block::BucketBlock;
 use headwater_codec::checksum::{crc32c, crc32c_append};
 use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
 use headwater_codec::light::{decode_rows, encode_rows};
-use headwater_codec::{Column, Cursor, DecodeError, FieldId, Rows, Values};
+use headwater_codec::{Cursor, DecodeError};
+use headwater_types::{Column, FieldId, Rows, Values};
 
 fn read_leaf(bytes: &[u8]) -> Result<Rows, DecodeError> {
     let leaf = Leaf::open(bytes.into())?;

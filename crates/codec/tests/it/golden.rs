@@ -5,10 +5,11 @@
 
 use crate::block::{assert_same as assert_same_block, block_of};
 use crate::shapes::{Noise, assert_same, named_columns, rows_of, with_gaps};
+use headwater_codec::Cursor;
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
 use headwater_codec::light::{decode_rows, encode_rows};
-use headwater_codec::{Column, Cursor, FieldId, Rows};
+use headwater_types::{Column, FieldId, Rows};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

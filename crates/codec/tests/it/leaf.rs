@@ -2,7 +2,7 @@
 
 use crate::shapes::{Noise, any_rows, assert_same, named_columns, rows_of};
 use headwater_codec::leaf::{EncodeHints, Leaf, PAGE_ROWS, encode_leaf};
-use headwater_codec::{Column, FieldId, Rows, Values};
+use headwater_types::{Column, FieldId, Rows, Values};
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -128,7 +128,7 @@ fn columns_without_a_value_are_left_out() {
     let mut rows = rows_of(10, 1, |i| i as i64);
     rows.columns.push((
         FieldId(4_000_000_000),
-        Column::absent(headwater_codec::FieldType::F64, 10),
+        Column::absent(headwater_types::FieldType::F64, 10),
     ));
     let leaf = open(&rows, &mut EncodeHints::default());
     assert!(!leaf.fields().any(|f| f == FieldId(4_000_000_000)));

@@ -1,8 +1,9 @@
 //! Log rows round-trip, follow each other, and stay small.
 
 use crate::shapes::{any_rows, assert_same, named_columns, rows_of};
+use headwater_codec::Cursor;
 use headwater_codec::light::{decode_rows, encode_rows, within_limits};
-use headwater_codec::{Column, Cursor, FieldId, FieldType, Rows, Values};
+use headwater_types::{Column, FieldId, FieldType, Rows, Values};
 use proptest::prelude::*;
 
 fn check(rows: &Rows) -> usize {
@@ -71,7 +72,7 @@ fn large_claims_of_rows_and_text_are_refused_early() {
         times: vec![0; 100],
         columns: Vec::new(),
     };
-    let mut text = headwater_codec::VarBytes::new();
+    let mut text = headwater_types::VarBytes::new();
     for _ in 0..100 {
         text.push(&vec![7u8; 1 << 20]);
     }

@@ -1,4 +1,4 @@
-//! Tests of the codecs from outside: round trips, ranges, damage, accuracy, golden bytes.
+//! Tests of the codecs from outside: round trips, ranges, damage, golden bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,7 +6,6 @@
     reason = "tests"
 )]
 
-mod aggregate;
 mod block;
 mod damage;
 mod golden;

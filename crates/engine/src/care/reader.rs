@@ -48,7 +48,7 @@ impl Reader {
     ///
     /// ```
     /// use headwater_engine::{Database, Options, Reader};
-    /// use headwater_codec::{Batch, StreamName};
+    /// use headwater_types::{Batch, StreamName};
     /// let dir = tempfile::tempdir().unwrap();
     /// let owner = Database::open(Options::new(dir.path()))?;
     /// let engine = StreamName::new("engine", [("id", "7")]);

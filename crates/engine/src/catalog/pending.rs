@@ -173,7 +173,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::catalog::{Duplicates, Field, Life};
-    use headwater_codec::FieldType;
+    use headwater_types::FieldType;
 
     fn table(fields: &[&str]) -> Arc<Table> {
         let field = |name: &&str| Field {

@@ -1,7 +1,8 @@
 //! A stream's definition and its key bytes.
 
 use crate::ids::{ShardIndex, StreamId, TableId};
-use headwater_codec::{Cursor, DecodeError, PutBytes, StreamName, push_tag_text};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::{StreamName, push_tag_text};
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use crate::Error;
 use crate::ids::TableId;
 use crate::log::RecordKind;
-use headwater_codec::{Cursor, DecodeError, FieldId, FieldType, PutBytes, Timestamp};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::{FieldId, FieldType, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,7 +144,7 @@ pub(crate) fn level_below(ns: i64) -> i32 {
     (-20..=34)
         .rev()
         .find(|level| {
-            headwater_codec::Level::clamped(*level).bucket_start_wide(1) <= i128::from(ns)
+            headwater_types::Level::clamped(*level).bucket_start_wide(1) <= i128::from(ns)
         })
         .unwrap_or(-20)
 }

@@ -12,8 +12,8 @@
 
 use crate::ids::{StreamId, TableId};
 use crate::meta::PartitionRecord;
-use headwater_codec::Timestamp;
 use headwater_io::Clock;
+use headwater_types::Timestamp;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn a_kept_clock_that_nobody_believed_is_held_against_the_events() {
         let record = |level, at_ns: i64, events| {
-            let level = headwater_codec::Level::clamped(level);
+            let level = headwater_types::Level::clamped(level);
             PartitionRecord {
                 events,
                 level,

@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
 use crate::log::RecordKind;
 use crate::{Error, Result};
-use headwater_codec::{ClosedRange, StreamName};
+use headwater_types::{ClosedRange, StreamName};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -6,7 +6,7 @@
 //! the later one counts with its expiry, or with none; the earlier value does not come back when it has expired.
 //! Source: the expiry of GOLSM's entries, by value instead of by entry.
 
-use headwater_codec::{Column, Extremes, FieldId, FieldType, Rows, Values};
+use headwater_types::{Column, Extremes, FieldId, FieldType, Rows, Values};
 
 /// Field numbers stay below it.
 const COMPANION: u32 = 1 << 31;
@@ -36,7 +36,7 @@ pub(crate) fn add_expiry(rows: &mut Rows, at: i64) {
         let mut instants = Column::with_capacity(FieldType::I64, rows.times.len());
         for row in 0..column.len() {
             if column.is_present(row) {
-                instants.push(headwater_codec::ValueRef::I64(at));
+                instants.push(headwater_types::ValueRef::I64(at));
             } else {
                 instants.push_absent(1);
             }

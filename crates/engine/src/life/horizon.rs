@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::ids::{SegmentId, ShardIndex};
 use crate::step;
 use crate::{Error, ErrorKind, Result};
-use headwater_codec::{Level, Timestamp};
+use headwater_types::{Level, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Deletes that are in the log and not yet carried out everywhere.
 
 use crate::ids::{Sequence, StreamId, TableId};
-use headwater_codec::{ClosedRange, Cursor, DecodeError, PutBytes, Timestamp};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::{ClosedRange, Timestamp};
 use std::sync::Arc;
 
 /// Removes every event of some streams in a range whose sequence is smaller than its own.

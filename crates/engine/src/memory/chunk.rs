@@ -1,7 +1,7 @@
 //! Rows in memory, each row with the sequence of its write. What a reader or a step holds never changes.
 
 use crate::ids::Sequence;
-use headwater_codec::Rows;
+use headwater_types::Rows;
 use std::sync::Arc;
 
 /// What a chunk takes besides its rows: itself, its counters and its place in a list, with the allocator's share.
@@ -155,7 +155,7 @@ impl Chunk {
 
     /// Both chunks' rows, `self` first. `None` when a field was widened between them.
     pub(crate) fn joined(&self, later: &Chunk) -> Option<Arc<Chunk>> {
-        let widened = |(field, column): &(headwater_codec::FieldId, headwater_codec::Column)| {
+        let widened = |(field, column): &(headwater_types::FieldId, headwater_types::Column)| {
             later
                 .rows
                 .column(*field)
@@ -182,7 +182,7 @@ impl Chunk {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use headwater_codec::{Column, FieldId, Values};
+    use headwater_types::{Column, FieldId, Values};
 
     fn rows(times: &[i64], values: Values) -> Rows {
         Rows {

@@ -6,7 +6,7 @@ use super::chunk::{Chunk, Sequences};
 use super::sort::rows_within;
 use crate::catalog::Table;
 use crate::ids::Sequence;
-use headwater_codec::{ClosedRange, FieldId};
+use headwater_types::{ClosedRange, FieldId};
 use std::ops::Range;
 use std::sync::Arc;
 

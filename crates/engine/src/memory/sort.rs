@@ -9,7 +9,7 @@ use super::chunk::{Chunk, Sequences};
 use crate::catalog::Table;
 use crate::ids::Sequence;
 use crate::life::owner_of;
-use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, Values};
+use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Values};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -501,7 +501,7 @@ mod tests {
     use super::*;
     use crate::catalog::{Duplicates, Field};
     use crate::ids::TableId;
-    use headwater_codec::{Value, Values};
+    use headwater_types::{Value, Values};
     use proptest::prelude::*;
 
     fn table(duplicates: Duplicates) -> Table {

@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
 use crate::pins::{Held, OpenSnapshots, PinFile, Pinned, Place, Seen};
-use headwater_codec::{ClosedRange, Rows};
+use headwater_types::{ClosedRange, Rows};
 use std::sync::Arc;
 
 /// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a chunk each.

@@ -1,7 +1,8 @@
 //! The bytes of a partition's record.
 
 use crate::ids::{Sequence, ShardIndex, TableId};
-use headwater_codec::{ClosedRange, Cursor, DecodeError, Level, PutBytes};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::{ClosedRange, Level};
 
 /// A partition as the metadata knows it: its place, its segment's committed length, its last footer, its sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]

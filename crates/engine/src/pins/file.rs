@@ -228,8 +228,8 @@ fn decode(bytes: &[u8], born: u64) -> Option<Arc<Chunk>> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use headwater_codec::{Column, FieldId, Rows, Values};
     use headwater_io::MemoryFiles;
+    use headwater_types::{Column, FieldId, Rows, Values};
 
     fn chunk(times: &[i64], sequences: Sequences) -> Arc<Chunk> {
         let nan = f64::from_bits(0x7ff8_0000_dead_beef);

@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::error::ErrorKind;
 use crate::ids::{Sequence, StreamId};
 use crate::memory::Chunk;
-use headwater_codec::ClosedRange;
+use headwater_types::ClosedRange;
 use std::sync::Arc;
 
 /// The part of the budget that pinned chunks may take in memory.
@@ -271,7 +271,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::memory::Sequences;
-    use headwater_codec::Rows;
+    use headwater_types::Rows;
 
     fn chunk(sequences: &[u64], born: u64) -> Arc<Chunk> {
         let rows = Rows {

@@ -7,7 +7,7 @@ use super::gather::{self, Sink};
 use super::view::StreamView;
 use super::walk::{Seen, Visit, Walk};
 use crate::Result;
-use headwater_codec::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
+use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
 
 /// Bins that room is made for before they are found: those of a tile.

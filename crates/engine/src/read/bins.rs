@@ -4,7 +4,7 @@
 
 use crate::memory::search;
 use crate::{Error, Result};
-use headwater_codec::{ClosedRange, Level, Timestamp};
+use headwater_types::{ClosedRange, Level, Timestamp};
 use std::ops::Range;
 
 /// How a range is divided.

@@ -6,9 +6,8 @@ use crate::catalog::{Table, decode_stream_key, push_tags_text, stream_key};
 use crate::core::Core;
 use crate::error::Damage;
 use crate::{Error, Result};
-use headwater_codec::{
-    ClosedRange, DecodeError, FieldType, StreamName, Timestamp, push_stream_text,
-};
+use headwater_codec::DecodeError;
+use headwater_types::{ClosedRange, FieldType, StreamName, Timestamp, push_stream_text};
 
 /// What a stream holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +54,7 @@ impl Snapshot {
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
-    /// use headwater_codec::{Batch, StreamName};
+    /// use headwater_types::{Batch, StreamName};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;
     /// let mut batch = Batch::new();
@@ -94,7 +93,7 @@ impl Snapshot {
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
-    /// use headwater_codec::{Batch, StreamName};
+    /// use headwater_types::{Batch, StreamName};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;
     /// let mut batch = Batch::new();

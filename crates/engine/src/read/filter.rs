@@ -2,7 +2,7 @@
 
 use crate::catalog::Table;
 use crate::{Error, Result};
-use headwater_codec::{Aggregate, Column, Extremes, FieldId, FieldType, Value, ValueRef, Values};
+use headwater_types::{Aggregate, Column, Extremes, FieldId, FieldType, Value, ValueRef, Values};
 use std::cmp::Ordering;
 
 /// How a field is compared with a value.

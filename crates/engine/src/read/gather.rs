@@ -8,7 +8,7 @@ use super::view::{StreamView, run_sources};
 use super::walk::{Seen, Visit, Walk};
 use crate::Result;
 use crate::segment::Keep;
-use headwater_codec::{ClosedRange, FieldId, Rows};
+use headwater_types::{ClosedRange, FieldId, Rows};
 
 /// Takes buckets and rows.
 pub(super) trait Sink {

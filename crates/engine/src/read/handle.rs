@@ -13,7 +13,7 @@ use super::visit::{self, RowBlock};
 use crate::Result;
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
-use headwater_codec::{Aggregate, Level, StreamName};
+use headwater_types::{Aggregate, Level, StreamName};
 use std::sync::{Arc, Weak};
 
 /// A stream that was looked up once ([`Snapshot::handle`]), for programs that read the same streams again and again: with it a read

@@ -5,8 +5,9 @@ use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::Result;
 use crate::segment::{LeafEntry, Partition, StreamState};
+use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
-use headwater_codec::{ClosedRange, Column, Cursor, FieldId, Level, Rows, Timestamp, Value};
+use headwater_types::{ClosedRange, Column, FieldId, Level, Rows, Timestamp, Value};
 use std::sync::Arc;
 
 /// The newest value of a field.
@@ -230,7 +231,7 @@ fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
 
 fn in_table_type(view: &StreamView, field: FieldId, value: Value) -> Value {
     match (view.table.field(field).map(|f| f.field_type), value) {
-        (Some(headwater_codec::FieldType::F64), Value::I64(v)) => Value::F64(v as f64),
+        (Some(headwater_types::FieldType::F64), Value::I64(v)) => Value::F64(v as f64),
         (_, value) => value,
     }
 }

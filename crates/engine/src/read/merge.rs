@@ -11,7 +11,7 @@ use crate::ids::SegmentId;
 use crate::life::{holds, overlapping, swallows};
 use crate::memory::merge_equal_times;
 use crate::segment::{Keep, LeafEntry, Store};
-use headwater_codec::{ClosedRange, FieldId, Rows};
+use headwater_types::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use super::walk::{Visit, Walk};
 use crate::catalog::{Field, Table};
 use crate::segment::{Partition, StreamState};
 use crate::{Error, Result};
-use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
+use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 

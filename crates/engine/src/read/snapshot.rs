@@ -15,7 +15,7 @@ use crate::memory::Chunk;
 use crate::pins::{Held, Seen};
 use crate::shard::{Shard, ShardSnapshot};
 use crate::{Error, Result};
-use headwater_codec::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
+use headwater_types::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -294,7 +294,7 @@ impl Snapshot {
     ///
     /// ```
     /// use headwater_engine::{Database, Options, ScanSpec};
-    /// use headwater_codec::{Batch, StreamName};
+    /// use headwater_types::{Batch, StreamName};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;
     /// let pump = StreamName::new("pump", [("id", "7")]);

@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use super::view::StreamView;
 use super::walk::{Seen, Visit};
 use crate::Result;
-use headwater_codec::{Aggregate, ClosedRange, FieldId, Rows, StreamName};
+use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName};
 use std::collections::BTreeMap;
 
 /// What to summarize.
@@ -237,7 +237,7 @@ impl Snapshot {
     /// from the pyramid.
     ///
     /// ```
-    /// use headwater_codec::{Batch, ClosedRange, StreamName};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
     /// use headwater_engine::{Bins, Database, Options, SummarySpec};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;

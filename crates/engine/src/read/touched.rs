@@ -39,7 +39,7 @@ impl Touched {
     /// What reads of this thread have touched since it began: the difference of two of these is what lies between them.
     ///
     /// ```
-    /// use headwater_codec::{Batch, StreamName};
+    /// use headwater_types::{Batch, StreamName};
     /// use headwater_engine::{Database, Options, ScanSpec, Touched};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;

@@ -13,7 +13,7 @@ use crate::ids::{Sequence, StreamId};
 use crate::life::Tombstone;
 use crate::memory::Chunk;
 use crate::partitions::PartitionSet;
-use headwater_codec::{ClosedRange, StreamName};
+use headwater_types::{ClosedRange, StreamName};
 use std::hash::Hasher;
 use std::sync::atomic::Ordering;
 
@@ -130,7 +130,7 @@ impl Snapshot {
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
-    /// use headwater_codec::{Batch, ClosedRange, StreamName};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;
     /// let pump = StreamName::new("pump", [("id", "7")]);

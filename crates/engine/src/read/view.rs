@@ -9,7 +9,7 @@ use crate::memory::{Chunk, sorted_rows};
 use crate::partitions::PartitionSet;
 use crate::read::merge::{Hidden, Source};
 use crate::segment::{Partition, StreamState};
-use headwater_codec::{ClosedRange, FieldId, Rows};
+use headwater_types::{ClosedRange, FieldId, Rows};
 use std::borrow::Cow;
 use std::sync::Arc;
 

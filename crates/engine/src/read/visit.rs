@@ -16,7 +16,7 @@ use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::memory::{Chunk, lie_in_order, rows_in};
 use crate::segment::{Keep, LeafColumns, LeafEntry};
-use headwater_codec::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
+use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, BlockPart, Partition, StreamState};
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
-use headwater_codec::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
+use headwater_types::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::rc::Rc;

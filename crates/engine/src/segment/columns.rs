@@ -3,7 +3,7 @@
 use super::format::LeafEntry;
 use crate::catalog::Table;
 use crate::memory::{in_table_type, rows_between};
-use headwater_codec::{ClosedRange, Column, FieldId, Rows};
+use headwater_types::{ClosedRange, Column, FieldId, Rows};
 use std::ops::Range;
 use std::sync::Arc;
 

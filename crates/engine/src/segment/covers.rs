@@ -31,7 +31,7 @@ impl Covers {
 mod tests {
     use super::*;
     use crate::ids::Sequence;
-    use headwater_codec::ClosedRange;
+    use headwater_types::ClosedRange;
 
     #[test]
     fn each_stream_has_its_own_in_the_order_they_came() {

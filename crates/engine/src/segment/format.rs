@@ -6,7 +6,8 @@
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use headwater_codec::checksum::crc32c;
-use headwater_codec::{ClosedRange, Cursor, DecodeError, Level, PutBytes};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::{ClosedRange, Level};
 
 pub(super) const HEADER_MAGIC: [u8; 8] = *b"HWSEG\x00\x00\x01";
 pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"HWFOOT\x00\x01";

@@ -9,10 +9,10 @@ use crate::catalog::Table;
 use crate::ids::Sequence;
 use crate::life::ExpirySpan;
 use crate::{Error, Result};
-use headwater_codec::Rows;
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, encode_leaf};
 use headwater_io::File;
+use headwater_types::Rows;
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -379,7 +379,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::super::format::{Cover, LeafEntry};
     use super::*;
-    use headwater_codec::ClosedRange;
+    use headwater_types::ClosedRange;
 
     fn leaf(offset: u64) -> LeafEntry {
         LeafEntry {

@@ -236,7 +236,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::segment::format::BlockEntry;
-    use headwater_codec::{ClosedRange, Level};
+    use headwater_types::{ClosedRange, Level};
     use std::collections::BTreeMap;
 
     fn leaf(number: u64) -> LeafEntry {

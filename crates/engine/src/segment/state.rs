@@ -8,7 +8,7 @@ use super::format::{BlockEntry, Footer, LeafEntry, StreamDelta};
 use crate::catalog::Table;
 use crate::ids::StreamId;
 use crate::meta::PartitionRecord;
-use headwater_codec::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level};
 use std::collections::BTreeMap;
 
 /// What a segment holds of one stream.

@@ -15,7 +15,7 @@ use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{Buckets, PyramidWriter, add_rows, from_block};
 use crate::segment::{Partition, SegmentState, Store, StreamDelta, StreamState};
 use crate::{ErrorKind, Result};
-use headwater_codec::{ClosedRange, Level, Rows};
+use headwater_types::{ClosedRange, Level, Rows};
 
 /// The base buckets of rows that have gone; none where the rows are there.
 fn gone(store: &Store, table: &Table, segment: SegmentId, state: &StreamState) -> Result<Buckets> {

@@ -11,7 +11,7 @@ use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::MetaChange;
 use crate::shard::Shard;
 use crate::{Error, Result};
-use headwater_codec::ClosedRange;
+use headwater_types::ClosedRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -32,7 +32,7 @@ use crate::segment::{
 use crate::shard::{Shard, ShardState};
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
-use headwater_codec::{ClosedRange, Level, Rows};
+use headwater_types::{ClosedRange, Level, Rows};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -3,8 +3,8 @@
 use crate::Result;
 use crate::ids::StreamId;
 use crate::segment::{GroupWriter, LeafEntry};
-use headwater_codec::Rows;
 use headwater_codec::leaf::EncodeHints;
+use headwater_types::Rows;
 
 /// Gathers rows of one stream and writes a leaf whenever enough are there.
 pub(crate) struct LeafCutter {

@@ -13,7 +13,7 @@ use crate::ids::StreamId;
 use crate::life::{holds, overlapping, swallows};
 use crate::segment::pyramid::{self, Buckets};
 use crate::segment::{LeafEntry, StreamDelta, StreamState};
-use headwater_codec::{ClosedRange, Level, Rows};
+use headwater_types::{ClosedRange, Level, Rows};
 
 /// True when the stream holds anything in the ranges (sorted, apart).
 pub(super) fn is_touched(state: &StreamState, ranges: &[ClosedRange]) -> bool {

@@ -11,7 +11,7 @@ use crate::ids::{SegmentId, TableId};
 use crate::late::FlushRule;
 use crate::partitions::{PartitionSet, Span, choose_span};
 use crate::segment::Partition;
-use headwater_codec::{ClosedRange, Timestamp};
+use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! Invariants: pure functions of hand-made states; a cut never splits equal times.
 
 use crate::late::{FlushRule, LatePolicy, Split, flank_capacity};
-use headwater_codec::{ClosedRange, Timestamp};
+use headwater_types::{ClosedRange, Timestamp};
 
 /// Why a step runs, hence how much it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

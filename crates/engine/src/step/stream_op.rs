@@ -16,7 +16,7 @@ use crate::segment::pyramid::{self, Buckets, PyramidTarget};
 use crate::segment::{GroupWriter, LeafEntry, Store, StreamDelta, StreamState};
 use crate::{ErrorKind, Result};
 use headwater_codec::leaf::EncodeHints;
-use headwater_codec::{ClosedRange, Level, Rows, Timestamp};
+use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 use std::ops::Range;
 
 /// What a stream operation works with.

@@ -22,7 +22,7 @@ use crate::meta::PartitionRecord;
 use crate::segment::{PageCursor, Partition, SegmentHeader, SegmentState, StreamDelta};
 use crate::shard::{Shard, StepScratch};
 use crate::{Error, ErrorKind, Result};
-use headwater_codec::ClosedRange;
+use headwater_types::ClosedRange;
 use std::sync::Arc;
 
 /// A commit of a sweep changes at most this many partitions.

@@ -14,7 +14,7 @@ use crate::memory::{Chunk, sorted_rows};
 use crate::policy::InForce;
 use crate::shard::Shard;
 use crate::{Error, Result};
-use headwater_codec::{ClosedRange, Rows};
+use headwater_types::{ClosedRange, Rows};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::catalog::{Duplicates, Field, Life};
     use crate::memory::Sequences;
-    use headwater_codec::{Column, FieldId, FieldType, Values};
+    use headwater_types::{Column, FieldId, FieldType, Values};
     use proptest::prelude::*;
 
     fn table() -> Table {

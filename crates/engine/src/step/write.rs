@@ -19,8 +19,8 @@ use crate::segment::{
 };
 use crate::shard::StepScratch;
 use crate::{Error, Result};
-use headwater_codec::ClosedRange;
 use headwater_io::OpenMode;
+use headwater_types::ClosedRange;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -10,7 +10,7 @@ use crate::catalog::{Beyond, Defined, Field, Life, Table, check_name};
 use crate::core::Core;
 use crate::ids::TableId;
 use crate::{Error, Result};
-use headwater_codec::{Column, FieldId, FieldType, Rows, StreamName, StreamRows, Values};
+use headwater_types::{Column, FieldId, FieldType, Rows, StreamName, StreamRows, Values};
 use std::sync::Arc;
 
 /// Rows of an entry that are still good.

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::life::{holds, union};
 use crate::{Error, ErrorKind, Result};
-use headwater_codec::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

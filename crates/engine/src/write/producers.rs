@@ -10,7 +10,7 @@
 
 use crate::ids::Sequence;
 use crate::{Error, Result};
-use headwater_codec::Producer;
+use headwater_types::Producer;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

@@ -1,9 +1,9 @@
 //! Writes that are awaited: no thread a write, the same promises.
 
 use crate::support::{Run, small_options};
-use headwater_codec::{Batch, StreamName};
 use headwater_engine::{Database, ErrorKind, Options, ScanSpec, Ticket, Written};
 use headwater_io::{Env, FaultKind, FaultyFiles, SystemThreads};
+use headwater_types::{Batch, StreamName};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,9 +5,9 @@
 //! pair that is there is never written again. `tests/compat/aged` holds a database with a defect of its time: `life/older.rs`.
 
 use crate::support::{self, Run, collect, small_options, workload};
-use headwater_codec::{Batch, ClosedRange, Level, StreamName, Timestamp};
 use headwater_engine::{AggregateSpec, Bins, Database, ScanSpec};
 use headwater_io::{Files, MemoryFiles, OpenMode};
+use headwater_types::{Batch, ClosedRange, Level, StreamName, Timestamp};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,12 +8,12 @@ use crate::support::{
     Action, Content, Dice, Event, Fields, Maker, Mortal, Progress, Run, START, Step, assert_sound,
     batch_of, check, keeping_table, read_back, small_options, steps, workload,
 };
-use headwater_codec::{StreamName, Value};
 use headwater_engine::{Database, Durability, FlushRule, LatePolicy, Options, ScanSpec, Stats};
 use headwater_io::{
     Env, FaultyFiles, File, Files, Lock, LockError, OpenMode, SeededChance, SystemClock,
     SystemThreads,
 };
+use headwater_types::{StreamName, Value};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
@@ -602,7 +602,7 @@ fn numbers_seen(db: &Database) -> BTreeSet<u64> {
         let column = chunk
             .columns
             .first()
-            .map(headwater_codec::Column::to_values)
+            .map(headwater_types::Column::to_values)
             .unwrap_or_default();
         column.into_iter().filter_map(|v| {
             if let Some(Value::U64(n)) = v {

@@ -8,11 +8,11 @@ use crate::support::{
     Action, Dice, Event, Fields, Maker, Model, Run, START, Step, batch_of, check, collect,
     read_back, small_options, steps, workload,
 };
-use headwater_codec::{ClosedRange, Extremes, Level, StreamName, Value};
 use headwater_engine::{
     AggregateSpec, Bins, Database, Error, ErrorKind, FlushRule, Options, ScanSpec,
 };
 use headwater_io::FaultyFiles;
+use headwater_types::{ClosedRange, Extremes, Level, StreamName, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,12 +4,12 @@
 use crate::support::{
     Action, Content, Dice, Model, Run, START, read_back, small_options, steps, workload,
 };
-use headwater_codec::{Batch, StreamName, Value};
 use headwater_engine::{
     BackupOptions, BackupReport, Database, Options, RepairMode, Result, backup_with, check, repair,
     restore, verify_backup,
 };
 use headwater_io::{Env, FaultyFiles, Files};
+use headwater_types::{Batch, StreamName, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Definitions are bounded: in the log, in memory, in number.
 
-use headwater_codec::{Batch, StreamName, Value};
 use headwater_engine::{
     Database, Durability, ErrorKind, FieldSpec, Options, REFUSED_FIELDS, REFUSED_TABLES, TableSpec,
 };
 use headwater_io::{Env, Files, MemoryFiles, NoThreads};
+use headwater_types::{Batch, StreamName, Value};
 use std::sync::Arc;
 
 fn environment(files: &Arc<MemoryFiles>) -> Env {
@@ -92,7 +92,7 @@ fn added_fields_are_found_after_every_opening() {
                 let change = headwater_engine::TableChange {
                     add_fields: vec![FieldSpec {
                         name: declared.clone(),
-                        field_type: headwater_codec::FieldType::Bool,
+                        field_type: headwater_types::FieldType::Bool,
                     }],
                     ..headwater_engine::TableChange::default()
                 };
@@ -213,7 +213,7 @@ fn definitions_alone_are_stored_when_they_take_the_memory() {
         let change = headwater_engine::TableChange {
             add_fields: vec![FieldSpec {
                 name: format!("{at}"),
-                field_type: headwater_codec::FieldType::I64,
+                field_type: headwater_types::FieldType::I64,
             }],
             // A change of more than fields is logged whole.
             leaf_events: Some(16 + at),

@@ -5,9 +5,9 @@ use crate::support::{
     Action, Dice, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, keeping_table,
     read_back, small_options, steps, workload,
 };
-use headwater_codec::{ClosedRange, StreamName, Value};
 use headwater_engine::{Database, DeleteSpec, Error, ErrorKind, FlushRule, LatePolicy, Options};
 use headwater_io::{FaultKind, FaultyFiles, Joiner, SystemThreads, Threads};
+use headwater_types::{ClosedRange, StreamName, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,11 +1,11 @@
 //! Streams looked up once: a handle gives what the name gives, in every snapshot.
 
 use crate::support::{Run, small_options};
-use headwater_codec::{Batch, ClosedRange, Level, StreamName};
 use headwater_engine::{
     AggregateSpec, Bins, Database, ErrorKind, ScanSpec, Snapshot, StreamHandle, TableChange,
 };
 use headwater_io::{Files, MemoryFiles};
+use headwater_types::{Batch, ClosedRange, Level, StreamName};
 use std::sync::Arc;
 
 fn name(id: u32) -> StreamName {
@@ -166,7 +166,7 @@ fn visited(
         let chunk = chunk.unwrap();
         let value = |row: usize| chunk.columns[0].get(row).map(|v| v.to_owned());
         for (row, time) in chunk.times.iter().enumerate() {
-            let Some(headwater_codec::Value::F64(value)) = value(row) else {
+            let Some(headwater_types::Value::F64(value)) = value(row) else {
                 panic!("row {row} at {time}")
             };
             scanned.push((*time, value));
@@ -255,7 +255,7 @@ fn a_field_may_be_visited_twice_and_an_absent_one_has_no_column() {
                     let absent = block.column(0).is_none_or(|c| !c.is_present(r));
                     absent && block.column(2).is_none_or(|c| c.get(r).is_none())
                 }));
-                assert_eq!(block.field_type(2), Some(headwater_codec::FieldType::I64));
+                assert_eq!(block.field_type(2), Some(headwater_types::FieldType::I64));
                 assert!(block.column(4).is_none() && block.field_type(4).is_none());
                 rows += block.len();
             };

@@ -2,7 +2,6 @@
 
 use crate::model::Random;
 use crate::papers::Simulation;
-use headwater_codec::{Batch, StreamName, Timestamp};
 use headwater_engine::late::{
     Candidate, Configuration, Lateness, Lognormal, Shadow, Tracker, flank_capacity, predict,
 };
@@ -10,6 +9,7 @@ use headwater_engine::{
     Database, Durability, FlushRule, Knobs, LatePolicy, MergeScope, Options, PolicyChoice, Split,
 };
 use headwater_io::{Env, ManualClock, NoThreads};
+use headwater_types::{Batch, StreamName, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 

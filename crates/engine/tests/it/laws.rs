@@ -1,15 +1,15 @@
 //! The laws of the design (section 2), each a test of its name. The model test and the crash sweep check them on random input.
 
 use crate::model::{Random, same_aggregate};
-use headwater_codec::{
-    Aggregate, Batch, ClosedRange, Column, FieldType, Level, StreamName, StreamRows, Timestamp,
-    Value, Values,
-};
 use headwater_engine::{
     AggregateSpec, Bins, Database, Duplicates, ErrorKind, FlushRule, LatePolicy, Options,
     REFUSED_TYPE, ScanSpec, Snapshot, Stats, TableSpec, check,
 };
 use headwater_io::{Clock, Env, FaultyFiles, ManualClock, MemoryFiles, NoThreads};
+use headwater_types::{
+    Aggregate, Batch, ClosedRange, Column, FieldType, Level, StreamName, StreamRows, Timestamp,
+    Value, Values,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What is decoded of leaves, and what is kept of that, as the counters tell.
 
-use headwater_codec::{Batch, ClosedRange, StreamName};
 use headwater_engine::{Bins, Database, Options, ScanSpec, SummarySpec};
+use headwater_types::{Batch, ClosedRange, StreamName};
 
 const SECOND: i64 = 1_000_000_000;
 const ROWS: i64 = 16_384;

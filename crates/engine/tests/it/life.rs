@@ -6,12 +6,12 @@ mod ended;
 mod older;
 
 use crate::support::{START, small_options};
-use headwater_codec::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};
 use headwater_engine::{
     AggregateSpec, Bins, Database, DeleteSpec, Duplicates, ErrorKind, Options, REFUSED_ENDED,
     ScanSpec, Snapshot, TableChange, TableSpec,
 };
 use headwater_io::{Env, ManualClock, NoThreads};
+use headwater_types::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};
 use std::sync::Arc;
 use std::time::Duration;
 

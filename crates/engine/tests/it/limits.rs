@@ -1,11 +1,11 @@
 //! Many streams, little memory, several threads, and what happens at the limits.
 
-use headwater_codec::{Batch, ClosedRange, StreamName, StreamRows, Values};
 use headwater_engine::{
     AggregateSpec, Bins, Database, Durability, ErrorKind, Options, REFUSED_FUTURE, REFUSED_STREAMS,
     REFUSED_STRING, ScanSpec, check,
 };
 use headwater_io::Env;
+use headwater_types::{Batch, ClosedRange, StreamName, StreamRows, Values};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 

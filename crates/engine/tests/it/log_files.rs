@@ -8,9 +8,9 @@ use crate::support::{
     Action, Dice, Event, Fields, Run, START, batch_of, collect, read_back, small_options, steps,
     workload,
 };
-use headwater_codec::{StreamName, Value};
 use headwater_engine::{Database, Options, RepairMode, ScanSpec, repair};
 use headwater_io::{Env, FaultyFiles, Files};
+use headwater_types::{StreamName, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

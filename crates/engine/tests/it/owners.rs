@@ -4,13 +4,13 @@
 use crate::support::{
     Event, Fields, Run, START, assert_sound, batch_of, collect, read_back, small_options,
 };
-use headwater_codec::{StreamName, Value};
 use headwater_engine::{
     Database, Error, ErrorKind, Options, Reader, ScanSpec, TableChange, TableSpec, backup,
 };
 use headwater_io::{
     Env, FaultyFiles, Files, Joiner, ManualClock, NoThreads, SeededChance, SystemThreads, Threads,
 };
+use headwater_types::{StreamName, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

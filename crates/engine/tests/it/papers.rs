@@ -5,9 +5,9 @@
 //! flushed and counted, each by itself.
 
 use crate::model::Random;
-use headwater_codec::{Batch, StreamName};
 use headwater_engine::{Database, Durability, FlushRule, LatePolicy, MergeScope, Options, Split};
 use headwater_io::Env;
+use headwater_types::{Batch, StreamName};
 
 /// Leaves as sorted lists of distinct times, and the two buffers.
 pub(crate) struct Simulation {

@@ -2,13 +2,13 @@
 //! writers are busy.
 
 use crate::model::Random;
-use headwater_codec::{Batch, ClosedRange, StreamName, StreamRows, Value, Values};
 use headwater_engine::{
     AggregateSpec, Bins, Database, DeleteSpec, Durability, ErrorKind, Options, ScanSpec, Snapshot,
 };
 use headwater_io::{
     Env, File, Files, Lock, LockError, MemoryFiles, NoThreads, OpenMode, SystemClock, SystemThreads,
 };
+use headwater_types::{Batch, ClosedRange, StreamName, StreamRows, Value, Values};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! Numbered batches: written again, they are stored once, also after a crash, after the log was recycled, beside one another.
 
 use crate::support::{Run, assert_sound, small_options};
-use headwater_codec::{Batch, StreamName, Value};
 use headwater_engine::{
     Database, Duplicates, Durability, ErrorKind, Options, ScanSpec, TableSpec, Written,
 };
 use headwater_io::{Env, FaultyFiles};
+use headwater_types::{Batch, StreamName, Value};
 use std::sync::Arc;
 
 const BATCHES: u64 = 40;

@@ -5,9 +5,9 @@ use crate::damage::{Victim, rich_victim, values_ever};
 use crate::support::{
     Action, Content, Dice, Maker, Run, check, collect, read_back, small_options, steps, workload,
 };
-use headwater_codec::{StreamName, Value};
 use headwater_engine::{ErrorKind, Options, Reader, RepairMode, RepairReport, ScanSpec, repair};
 use headwater_io::{Env, FaultyFiles};
+use headwater_types::{StreamName, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! written.
 
 use crate::model::Random;
-use headwater_codec::{Batch, ClosedRange, StreamName, StreamRows, Timestamp, Values};
 use headwater_engine::{Database, DeleteSpec, Duplicates, Options, TableSpec, check};
 use headwater_io::{Clock, Env, FaultyFiles, ManualClock, NoThreads};
+use headwater_types::{Batch, ClosedRange, StreamName, StreamRows, Timestamp, Values};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,7 +4,6 @@
 //! A workload is a list of [`Action`]s. Those that change what a reader sees are numbered as *steps*, in the order in which the
 //! log gets them, so "what is there" is a number: the model after that many steps.
 
-use headwater_codec::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Database, DeleteSpec, Duplicates, Error, ErrorKind,
     FieldSpec, Options, PolicyChoice, Scan, ScanSpec, Snapshot, TableChange, TableInfo, TableSpec,
@@ -12,6 +11,7 @@ use headwater_engine::{
 use headwater_io::{
     Env, FaultyFiles, File, Files, Lock, LockError, ManualClock, NoThreads, OpenMode, SeededChance,
 };
+use headwater_types::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -366,7 +366,7 @@ pub(crate) fn collect(scan: Scan) -> (Vec<(i64, Fields)>, Vec<Error>) {
             Err(error) => errors.push(error),
             Ok(chunk) => {
                 for (row, time) in chunk.times.iter().enumerate() {
-                    let present = |(n, c): (&String, &headwater_codec::Column)| {
+                    let present = |(n, c): (&String, &headwater_types::Column)| {
                         Some((n.clone(), c.get(row)?.to_owned()))
                     };
                     rows.push((

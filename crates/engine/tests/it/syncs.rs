@@ -4,9 +4,9 @@
 //! is there.
 
 use crate::support::{Event, Fields, Run, START, batch_of, check, collect, small_options};
-use headwater_codec::{StreamName, Value};
 use headwater_engine::{Database, Error, ErrorKind, Options, ScanSpec};
 use headwater_io::{FaultKind, FaultyFiles};
+use headwater_types::{StreamName, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

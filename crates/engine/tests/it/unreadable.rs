@@ -5,12 +5,12 @@
 mod waiting;
 
 use crate::support::{Run, check, collect};
-use headwater_codec::{Batch, ClosedRange, StreamName, Value};
 use headwater_engine::{
     AggregateSpec, Bins, Database, Duplicates, Error, ErrorKind, Options, RepairMode, ScanSpec,
     TableSpec, repair,
 };
 use headwater_io::{Env, FaultyFiles, Files};
+use headwater_types::{Batch, ClosedRange, StreamName, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -298,7 +298,7 @@ fn assert_as_written(
         // A sum over everything is right, or it is an error.
         for bins in [
             Bins::Whole,
-            Bins::Level(headwater_codec::Level::new(4).unwrap()),
+            Bins::Level(headwater_types::Level::new(4).unwrap()),
         ] {
             let spec = AggregateSpec {
                 range: ClosedRange::ALL,
@@ -450,7 +450,7 @@ fn endure(victim: &Victim, hit: &[(PathBuf, ClosedRange)], damage: Damage, what:
     );
     for (name, time) in &missing {
         let inside =
-            |span: &ClosedRange| span.contains(headwater_codec::Timestamp::from_nanos(*time));
+            |span: &ClosedRange| span.contains(headwater_types::Timestamp::from_nanos(*time));
         assert!(
             hit.iter().any(|(_, span)| inside(span)),
             "{what}: {name} {time} was elsewhere"

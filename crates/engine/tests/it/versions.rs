@@ -1,11 +1,11 @@
 //! Versions of ranges, what streams hold, and pages of streams, against reading everything.
 
 use crate::support::{Dice, Run, small_options};
-use headwater_codec::{Batch, ClosedRange, Column, FieldType, StreamName, Timestamp};
 use headwater_engine::{
     DataVersion, Database, DeleteSpec, FieldSpec, ScanSpec, Snapshot, TableChange, TableSpec,
 };
 use headwater_io::MemoryFiles;
+use headwater_types::{Batch, ClosedRange, Column, FieldType, StreamName, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use headwater_codec::Timestamp;
 use headwater_io::{
     Chance, Clock, Env, ManualClock, NoThreads, SeededChance, SystemChance, SystemClock,
     SystemThreads, Threads,
 };
+use headwater_types::Timestamp;
 
 #[test]
 fn the_system_clock_is_past_2024_and_monotonic() {

@@ -57,7 +57,7 @@ fn open(disk: &FaultyFiles) -> Database {
 
 /// The numbers that are stored.
 fn numbers(db: &Database) -> BTreeSet<i64> {
-    let pump = headwater_codec::StreamName::new("pump", [("id", "7")]);
+    let pump = headwater_types::StreamName::new("pump", [("id", "7")]);
     let scan = db.snapshot().unwrap().scan(&pump, &ScanSpec::default());
     let chunks = scan.unwrap().map(Result::unwrap);
     chunks

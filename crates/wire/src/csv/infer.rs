@@ -5,7 +5,7 @@
 //! Texts that lose something as a number (leading zeros, a plus sign, more digits than u64 holds) are strings.
 
 use crate::number::{Shape, shape_of};
-use headwater_codec::FieldType;
+use headwater_types::FieldType;
 
 /// Texts longer than this do not look like a mark for absent values.
 const LONE_TEXT_BYTES_MAX: usize = 12;

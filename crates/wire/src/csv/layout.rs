@@ -5,7 +5,7 @@
 use super::error::CsvError;
 use super::options::CsvOptions;
 use super::time::TimeFormat;
-use headwater_codec::FieldType;
+use headwater_types::FieldType;
 
 /// The columns of a file, by their part.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use crate::number::{self, Shape, shape_of};
 use crate::parsed::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use csv::ByteRecord;
-use headwater_codec::{FieldType, StreamName};
+use headwater_types::{FieldType, StreamName};
 use std::collections::VecDeque;
 use std::io::Read;
 

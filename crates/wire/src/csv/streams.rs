@@ -6,7 +6,7 @@
 use crate::filling::{Filling, Found};
 use crate::parsed::ParsedBatch;
 use csv::ByteRecord;
-use headwater_codec::{FieldType, StreamName, StreamRows};
+use headwater_types::{FieldType, StreamName, StreamRows};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use super::error::CsvError;
 use crate::instant::{self, InstantError, Rfc3339};
 use crate::number;
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_codec::Timestamp;
+use headwater_types::Timestamp;
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use std::fmt;

@@ -4,7 +4,7 @@
 //! are declared; a column's cells stand at one place in every row; bytes are `0x` and base-16 digits.
 
 use super::time::TimeFormat;
-use headwater_codec::{StreamName, Timestamp, ValueRef};
+use headwater_types::{StreamName, Timestamp, ValueRef};
 use std::io::Write;
 
 /// How rows are written.
@@ -31,7 +31,7 @@ impl Default for CsvWriterOptions {
 /// Writes `time`, the tags and the fields of one table.
 ///
 /// ```
-/// use headwater_codec::{StreamName, Timestamp, ValueRef};
+/// use headwater_types::{StreamName, Timestamp, ValueRef};
 /// use headwater_wire::csv::{CsvWriter, CsvWriterOptions};
 /// let mut out = Vec::new();
 /// let mut writer = CsvWriter::new(&["station"], &["temp"], CsvWriterOptions::default());

@@ -1,6 +1,6 @@
 //! Settings of the line-protocol parser.
 
-use headwater_codec::Timestamp;
+use headwater_types::Timestamp;
 
 /// The unit of the integers at the end of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use memchr::{memchr, memchr_iter, memchr2};
 /// A line-protocol parser that keeps the names it has seen.
 ///
 /// ```
-/// use headwater_codec::Timestamp;
+/// use headwater_types::Timestamp;
 /// use headwater_wire::lineprotocol::{LineParser, ParserOptions};
 /// let mut parser = LineParser::new(ParserOptions::new(Timestamp::from_nanos(0)));
 /// let parsed = parser.parse(b"weather,station=EWR temp=39.02 1356998400\nweather temp=cold\n", 1);
@@ -106,7 +106,7 @@ impl LineParser {
         &mut self,
         stream: &[u8],
         fields: &[(impl AsRef<[u8]>, Found<'_>)],
-        time: headwater_codec::Timestamp,
+        time: headwater_types::Timestamp,
         number: u64,
     ) -> Result<(), Fault> {
         let (stream_at, _) = self.streams.find(stream)?;
@@ -423,7 +423,7 @@ impl<'a> Reader<'a, '_> {
                 RefusalCode::TimeFuture,
                 format!(
                     "{} lies after {}, the latest time taken now; check the clock of the sender and the unit of its stamps",
-                    crate::instant::Rfc3339(headwater_codec::Timestamp::from_nanos(time_ns)),
+                    crate::instant::Rfc3339(headwater_types::Timestamp::from_nanos(time_ns)),
                     crate::instant::Rfc3339(latest)
                 ),
             )),

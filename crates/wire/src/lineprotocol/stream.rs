@@ -11,7 +11,7 @@ use std::io::{self, Read};
 /// Reads lines from any reader.
 ///
 /// ```
-/// use headwater_codec::Timestamp;
+/// use headwater_types::Timestamp;
 /// use headwater_wire::lineprotocol::{LineStream, ParserOptions};
 /// let input = &b"t v=1 1\nt v=2 2\n"[..];
 /// let mut lines = LineStream::new(input, ParserOptions::new(Timestamp::from_nanos(0)));

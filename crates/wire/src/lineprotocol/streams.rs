@@ -10,7 +10,7 @@ use super::parser::no_fields;
 use super::scan::{unescaped_end, unescaped_name};
 use crate::filling::{Filling, Found};
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_codec::{FieldType, StreamName, StreamRows};
+use headwater_types::{FieldType, StreamName, StreamRows};
 use std::collections::HashMap;
 use std::sync::Arc;
 

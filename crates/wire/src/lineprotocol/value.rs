@@ -2,7 +2,7 @@
 
 use crate::number;
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_codec::FieldType;
+use headwater_types::FieldType;
 
 /// The type and the bits of a number or a boolean at the front of `text`, and what follows it.
 /// Strings are read by the caller. Scalars, so that they stay in registers.

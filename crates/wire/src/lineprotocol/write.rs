@@ -3,7 +3,7 @@
 //! Invariants: what is written, [`super::LineParser`] reads back to the same bits with precision `ns`; what line protocol
 //! cannot hold (NaN, infinities, bytes, names with line ends, empty names) is left out and counted, never changed.
 
-use headwater_codec::{StreamName, Timestamp, ValueRef};
+use headwater_types::{StreamName, Timestamp, ValueRef};
 use std::io::Write;
 
 /// A name that line protocol has no spelling for.
@@ -40,7 +40,7 @@ impl SkippedValues {
 /// Writes the rows of one stream after another.
 ///
 /// ```
-/// use headwater_codec::{StreamName, Timestamp, ValueRef};
+/// use headwater_types::{StreamName, Timestamp, ValueRef};
 /// use headwater_wire::lineprotocol::LineWriter;
 /// let mut out = Vec::new();
 /// let mut writer = LineWriter::new();

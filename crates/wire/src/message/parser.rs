@@ -10,7 +10,7 @@ use crate::filling::Found;
 use crate::lineprotocol::{LineParser, ParserOptions, Precision};
 use crate::parsed::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_codec::{StreamName, Timestamp};
+use headwater_types::{StreamName, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const TOPIC_BYTES: usize = 250;
 /// Turns messages into rows by rules; the first that match a topic count.
 ///
 /// ```
-/// use headwater_codec::Timestamp;
+/// use headwater_types::Timestamp;
 /// use headwater_wire::lineprotocol::ParserOptions;
 /// use headwater_wire::message::{MessageParser, MessageRules, PayloadForm, TopicPattern};
 /// let mut rules = MessageRules::new(TopicPattern::parse("plant/{site}/{field}")?, PayloadForm::Value);

@@ -3,7 +3,7 @@
 use super::topic::TopicPattern;
 use crate::csv::TimeFormat;
 use crate::lineprotocol::Precision;
-use headwater_codec::FieldType;
+use headwater_types::FieldType;
 
 /// The name of a level that is the field.
 const FIELD: &str = "field";

@@ -10,7 +10,7 @@ use crate::filling::{Found, is_base16};
 use crate::instant::parse_rfc3339;
 use crate::number;
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_codec::{FieldType, Timestamp};
+use headwater_types::{FieldType, Timestamp};
 use std::borrow::Cow;
 
 fn type_fault(message: String) -> Fault {

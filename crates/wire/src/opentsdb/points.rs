@@ -5,7 +5,7 @@
 use super::VALUE;
 use crate::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_codec::{Batch, Column, StreamName, StreamRows, Values};
+use headwater_types::{Batch, Column, StreamName, StreamRows, Values};
 use serde::Deserialize;
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, HashMap};

@@ -2,7 +2,7 @@
 
 use super::times::{length, parse_time};
 use crate::query::Query;
-use headwater_codec::{ClosedRange, Timestamp};
+use headwater_types::{ClosedRange, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::query::Query;
-use headwater_codec::{ClosedRange, Timestamp, Value};
+use headwater_types::{ClosedRange, Timestamp, Value};
 use proptest::prelude::*;
 
 const S: i64 = 1_000_000_000;
@@ -274,7 +274,7 @@ proptest! {
                 prop_assert_eq!(*time, wanted * S);
                 prop_assert_eq!(entry.name.tag("host"), Some(host.as_str()));
                 // The reader of JSON may be wrong in the last bit.
-                let Some(headwater_codec::ValueRef::F64(found)) = entry.fields[0].1.get(row) else {
+                let Some(headwater_types::ValueRef::F64(found)) = entry.fields[0].1.get(row) else {
                     return Err(TestCaseError::fail("not a float"));
                 };
                 prop_assert!((found - value).abs() <= value.abs() * 1e-15);

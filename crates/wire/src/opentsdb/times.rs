@@ -1,6 +1,6 @@
 //! Instants of questions: seconds, milliseconds, dates, and how long ago.
 
-use headwater_codec::Timestamp;
+use headwater_types::Timestamp;
 
 /// A text that names no instant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,7 @@ pub(super) fn length(text: &str) -> Option<i64> {
 /// `1h-ago`, `now`.
 ///
 /// ```
-/// use headwater_codec::Timestamp;
+/// use headwater_types::Timestamp;
 /// use headwater_wire::opentsdb::parse_time;
 /// let now = Timestamp::from_nanos(3_600_000_000_001);
 /// assert_eq!(parse_time("1h-ago", now).unwrap().as_nanos(), 1);

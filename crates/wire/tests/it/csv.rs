@@ -1,7 +1,7 @@
 //! CSV: columns, types, times and refused rows.
 
 use crate::support::{csv_options, parse_csv, rows_of, shown_refusals, shown_rows};
-use headwater_codec::FieldType;
+use headwater_types::FieldType;
 use headwater_wire::csv::{CsvError, CsvOptions, CsvParser, TimeFormat};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Line protocol: what is taken, what is refused, and where.
 
 use crate::support::{NOW, parse_lines, rows_of, shown_refusals, shown_rows};
-use headwater_codec::{FieldType, Timestamp};
+use headwater_types::{FieldType, Timestamp};
 use headwater_wire::RefusalCode;
 use headwater_wire::lineprotocol::{LineParser, LineStream, ParserOptions, Precision};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Messages: topics and payloads as rows.
 
 use crate::support::rows_of;
-use headwater_codec::{FieldType, Timestamp, Value};
+use headwater_types::{FieldType, Timestamp, Value};
 use headwater_wire::ParsedBatch;
 use headwater_wire::csv::TimeFormat;
 use headwater_wire::lineprotocol::ParserOptions;

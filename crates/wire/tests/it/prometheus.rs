@@ -1,6 +1,6 @@
 //! Remote write, with messages made by prost.
 
-use headwater_codec::{StreamName, Value};
+use headwater_types::{StreamName, Value};
 use headwater_wire::ParsedBatch;
 use headwater_wire::prometheus::{MessageError, read, unpack};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! What the writers write, the parsers read back.
 
 use crate::support::{Row, csv_options, parse_csv, parse_lines, rows_of};
-use headwater_codec::{FieldType, StreamName, Timestamp, Value};
+use headwater_types::{FieldType, StreamName, Timestamp, Value};
 use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
 use headwater_wire::lineprotocol::LineWriter;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! What several modules need: batches as sorted text, and shorthands for parsing.
 
-use headwater_codec::{StreamName, Timestamp, Value};
+use headwater_types::{StreamName, Timestamp, Value};
 use headwater_wire::ParsedBatch;
 use headwater_wire::csv::{CsvOptions, CsvParser};
 use headwater_wire::lineprotocol::{LineParser, ParserOptions, Precision};

@@ -3,8 +3,9 @@
 use crate::error::Damage;
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::checksum::crc32c;
-use headwater_codec::{Cursor, DecodeError, PutBytes, Timestamp};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::{Files, OpenMode};
+use headwater_types::Timestamp;
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 7] = *b"HWBACK\x00";

@@ -15,8 +15,9 @@ use crate::segment::Cover;
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows};
-use headwater_codec::{Cursor, PutBytes, Timestamp};
+use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{Files, OpenMode};
+use headwater_types::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use crate::catalog::Table;
 use headwater_codec::block::{BLOCK_BUCKETS, BucketBlock};
-use headwater_codec::{Aggregate, Extremes, FieldId, FieldType, Level, Rows, Timestamp};
+use headwater_types::{Aggregate, Extremes, FieldId, FieldType, Level, Rows, Timestamp};
 use std::collections::BTreeMap;
 
 /// One bucket of one stream: its rows and an aggregate for each field that has a value.

@@ -13,7 +13,7 @@ use crate::segment::state::StreamState;
 use crate::segment::store::Store;
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BLOCK_BUCKETS;
-use headwater_codec::{ClosedRange, Level, Rows, Timestamp};
+use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 
 /// Levels between stored levels are folded on read.
 const LEVEL_STEP: i32 = 2;

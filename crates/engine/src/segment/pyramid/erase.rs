@@ -10,7 +10,7 @@ use crate::segment::format::StreamDelta;
 use crate::segment::group::GroupWriter;
 use crate::segment::state::StreamState;
 use crate::{ErrorKind, Result};
-use headwater_codec::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level};
 use std::collections::BTreeSet;
 
 /// Base buckets that the ranges cover in part: they must be computed again.

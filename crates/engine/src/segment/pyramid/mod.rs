@@ -4,7 +4,7 @@
 //! RESPAWN paper (section III-A) are, so that one node serves plots, temporal aggregates and filters.
 //!
 //! Invariants: a stored bucket equals the aggregate of the main run's rows in it (law 3); base blocks hold every row of the
-//! main run, unless the base is [`headwater_codec::Level::MAX`], which means that the pyramid was given up.
+//! main run, unless the base is [`headwater_types::Level::MAX`], which means that the pyramid was given up.
 
 mod bucket;
 mod build;

@@ -16,7 +16,7 @@ use crate::segment::LeafEntry;
 use crate::segment::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
 use crate::{Error, Result};
 use headwater_codec::leaf::{Leaf, PAGE_ROWS};
-use headwater_codec::{ClosedRange, FieldId, Rows};
+use headwater_types::{ClosedRange, FieldId, Rows};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

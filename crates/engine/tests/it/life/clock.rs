@@ -2,8 +2,8 @@
 
 use super::{DAY, SECOND, World, count, stream, times, write};
 use crate::support::{START, small_options};
-use headwater_codec::{Batch, ClosedRange, Timestamp, Value};
 use headwater_engine::{Options, TableChange, TableSpec};
+use headwater_types::{Batch, ClosedRange, Timestamp, Value};
 use std::time::Duration;
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -131,7 +131,7 @@ fn after_years_in_a_drawer_new_rows_bear_the_clock_out() {
     };
     world.db().create_table(&idle).unwrap();
     let mut batch = Batch::new();
-    let name = headwater_codec::StreamName::new("idle", [("id", "1")]);
+    let name = headwater_types::StreamName::new("idle", [("id", "1")]);
     let row = [("v", Value::F64(1.0))];
     batch.stream(&name).row(START, row).unwrap();
     world.db().commit(batch).unwrap();

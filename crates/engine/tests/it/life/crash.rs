@@ -3,11 +3,11 @@
 use super::{DAY, SECOND, count, stream, times};
 use crate::cuts::cuts;
 use crate::support::{START, small_options};
-use headwater_codec::{Batch, ClosedRange, Timestamp, Value};
 use headwater_engine::{
     AggregateSpec, Bins, Database, Duplicates, Error, ErrorKind, Options, REFUSED_ENDED, TableSpec,
 };
 use headwater_io::{Clock, Env, FaultyFiles, ManualClock, NoThreads};
+use headwater_types::{Batch, ClosedRange, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use super::{DAY, SECOND, World, count, stream, write};
 use crate::support::{START, small_options};
-use headwater_codec::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use headwater_engine::{
     Database, DeleteSpec, Duplicates, ErrorKind, FieldSpec, Options, TableSpec,
 };
 use headwater_io::{Env, ManualClock, SystemThreads};
+use headwater_types::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

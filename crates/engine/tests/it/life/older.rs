@@ -6,9 +6,9 @@
 use super::{DAY, SECOND, World, count, stream, times};
 use crate::compat::{folder, unpack};
 use crate::support::{START, small_options};
-use headwater_codec::{Batch, ClosedRange, Timestamp, Value};
 use headwater_engine::{Database, Options};
 use headwater_io::{Env, ManualClock, NoThreads};
+use headwater_types::{Batch, ClosedRange, Timestamp, Value};
 use std::sync::Arc;
 
 /// The newest row of each stream.

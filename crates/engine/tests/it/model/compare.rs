@@ -3,12 +3,12 @@
 use super::plain::{
     FIELDS, Fields, ModelStream, Random, inside, random_range, random_value, values_of,
 };
-use headwater_codec::{
-    Aggregate, ClosedRange, Column, Extremes, FieldType, Level, StreamName, Timestamp, Value,
-    ValueRef,
-};
 use headwater_engine::{
     AggregateSpec, Bins, Comparison, Filter, RowBlock, ScanSpec, Snapshot, SummarySpec,
+};
+use headwater_types::{
+    Aggregate, ClosedRange, Column, Extremes, FieldType, Level, StreamName, Timestamp, Value,
+    ValueRef,
 };
 use std::collections::BTreeMap;
 

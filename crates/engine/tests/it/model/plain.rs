@@ -1,7 +1,7 @@
 //! What the engine is compared with: streams as plain sorted lists, and the values and times that are written.
 
-use headwater_codec::{ClosedRange, FieldType, Timestamp, Value};
 use headwater_engine::Duplicates;
+use headwater_types::{ClosedRange, FieldType, Timestamp, Value};
 use std::collections::BTreeMap;
 
 /// A small generator of numbers: the same seed gives the same test.

@@ -5,11 +5,11 @@ use super::plain::{
     FIELDS, Fields, ModelStream, Random, Times, WrittenStream, random_range, random_value,
 };
 use super::policies;
-use headwater_codec::{Batch, ClosedRange, StreamName, Timestamp, Value};
 use headwater_engine::{
     Database, DeleteSpec, Duplicates, FieldSpec, FlushRule, LatePolicy, Options, TableSpec,
 };
 use headwater_io::{Clock, Env, ManualClock, NoThreads};
+use headwater_types::{Batch, ClosedRange, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::compare::{Compared, Expected, ensure, same_value};
 use super::view::Presence;
 use crate::model::{Random, reference, same_aggregate};
-use headwater_codec::{Aggregate, ClosedRange, FieldType, Level, Timestamp, Value};
 use headwater_engine::{AggregateSpec, Bins, Snapshot, SummarySpec};
+use headwater_types::{Aggregate, ClosedRange, FieldType, Level, Timestamp, Value};
 use std::collections::BTreeMap;
 
 /// Values by bin.

@@ -7,10 +7,10 @@ use super::plain::{Table, as_type};
 use super::view::{Presence, Seen, View, seen};
 use crate::model::{Random, compare, random_value};
 use crate::support::Fields;
-use headwater_codec::{ClosedRange, StreamName, Timestamp, Value};
 use headwater_engine::{
     AggregateSpec, Bins, Comparison, Filter, RowBlock, ScanSpec, Snapshot, TableInfo,
 };
+use headwater_types::{ClosedRange, StreamName, Timestamp, Value};
 use std::ops::RangeInclusive;
 
 pub(super) type Compared<T = ()> = Result<T, String>;

@@ -7,9 +7,9 @@ use super::compare::{Compared, Expected, each_stream, ensure, same_rows};
 use super::view::{Presence, Seen, View, straddling};
 use super::world::World;
 use crate::support::collect;
-use headwater_codec::ClosedRange;
 use headwater_engine::{AggregateSpec, Bins, Database, Error, ErrorKind, ScanSpec, Snapshot};
 use headwater_io::FaultyFiles;
+use headwater_types::ClosedRange;
 use std::path::{Path, PathBuf};
 
 /// The newest part of the log, where damage cannot be told from a write that a power cut tore (docs/format/log.md).

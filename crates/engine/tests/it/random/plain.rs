@@ -4,8 +4,8 @@
 //! a number say what is there.
 
 use crate::support::Event;
-use headwater_codec::{FieldType, StreamName, Timestamp, Value};
 use headwater_engine::{DeleteSpec, Duplicates, TableChange, TableInfo, TableSpec};
+use headwater_types::{FieldType, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

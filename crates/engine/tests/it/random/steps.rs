@@ -5,10 +5,10 @@ use super::time::{DAY, HOUR, SECOND, YEAR};
 use super::world::{Trouble, World};
 use crate::model::{FIELDS, policies, random_value};
 use crate::support::{Event, Fields};
-use headwater_codec::{ClosedRange, FieldType, StreamName, Value};
 use headwater_engine::{
     DeleteSpec, Duplicates, FieldSpec, FlushRule, PolicyChoice, TableChange, TableSpec,
 };
+use headwater_types::{ClosedRange, FieldType, StreamName, Value};
 use std::time::Duration;
 
 const TABLES: [&str; 3] = ["k", "l", "m"];

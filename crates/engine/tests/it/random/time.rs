@@ -4,9 +4,9 @@
 //! rows of devices bear it out, and theirs are of the true time. So a database may believe what it followed without a jump, and
 //! the truth; `newest_believed` is the latest of that.
 
-use headwater_codec::Timestamp;
 use headwater_engine::Options;
 use headwater_io::ManualClock;
+use headwater_types::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 //! they are found, of some that they are not, and some may be. Where nothing is in doubt, everything is compared exactly.
 
 use super::plain::{Cell, Plain, Row, Table};
-use headwater_codec::{ClosedRange, Timestamp, Value};
 use headwater_engine::PartitionInfo;
+use headwater_types::{ClosedRange, Timestamp, Value};
 use std::collections::BTreeMap;
 
 /// Whether something is found.

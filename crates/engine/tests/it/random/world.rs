@@ -11,12 +11,12 @@ use super::told::Told;
 use super::view::{Now, View, straddling};
 use crate::model::Random;
 use crate::support::{Event, Mortal, START};
-use headwater_codec::{Batch, StreamName, Timestamp};
 use headwater_engine::{
     Database, Durability, Error, ErrorKind, FlushRule, LatePolicy, MergeScope, Options,
     REFUSED_ENDED, Snapshot, TableInfo, Ticket,
 };
 use headwater_io::{Clock, Env, FaultKind, FaultyFiles, NoThreads, SeededChance};
+use headwater_types::{Batch, StreamName, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

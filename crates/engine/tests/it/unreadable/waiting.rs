@@ -5,19 +5,19 @@ use super::{
     options, scan, stream, write_at,
 };
 use crate::support::Run;
-use headwater_codec::{Batch, ClosedRange, Value};
 use headwater_engine::{
     AggregateSpec, Bins, Database, DeleteSpec, Options, REFUSED_UNREADABLE, RepairMode, TableSpec,
     repair,
 };
 use headwater_io::FaultyFiles;
+use headwater_types::{Batch, ClosedRange, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The newest partition that holds the stream, by the span that has this time.
 fn hit_at(db: &Database, time: i64) -> (PathBuf, ClosedRange) {
-    let time = headwater_codec::Timestamp::from_nanos(time);
+    let time = headwater_types::Timestamp::from_nanos(time);
     let found = db.partitions().into_iter().find(|p| p.range.contains(time));
     found.map(|p| (p.file, p.range)).unwrap()
 }
@@ -58,7 +58,7 @@ fn rows_for_a_damaged_partition_are_refused_when_the_log_may_keep_no_more_and_ot
     let inside = |n: i64| hit.1.first.as_nanos().max(START) + 1_000 + n * 16;
     assert!(
         hit.1
-            .contains(headwater_codec::Timestamp::from_nanos(inside(60_000)))
+            .contains(headwater_types::Timestamp::from_nanos(inside(60_000)))
     );
     let (mut accepted, mut refused) = (0u64, 0);
     for part in 0..600 {
@@ -134,7 +134,7 @@ fn deletes_reach_a_damaged_partition_when_it_has_been_repaired() {
         };
         db.delete(&spec).unwrap();
         rows.retain(|(name, time), _| {
-            *name != stream(1) || !range.contains(headwater_codec::Timestamp::from_nanos(*time))
+            *name != stream(1) || !range.contains(headwater_types::Timestamp::from_nanos(*time))
         });
         // Written after it, so it stays.
         write_at(&db, &mut rows, &[middle + SECOND / 3]).unwrap();
@@ -144,8 +144,8 @@ fn deletes_reach_a_damaged_partition_when_it_has_been_repaired() {
         let mut inside = range.intersect(&hit.1);
         inside.first = inside
             .first
-            .max(headwater_codec::Timestamp::from_nanos(middle - 9 * SECOND));
-        inside.last = headwater_codec::Timestamp::from_nanos(middle - SECOND);
+            .max(headwater_types::Timestamp::from_nanos(middle - 9 * SECOND));
+        inside.last = headwater_types::Timestamp::from_nanos(middle - SECOND);
         let (found, errors) = scan(&db, &stream(1), &inside);
         assert!(
             found.is_empty() && errors.is_empty(),
@@ -200,7 +200,7 @@ fn time_that_passes_over_a_damaged_partition_leaves_it_as_it_is() {
         let options = one_shard();
         let disk = FaultyFiles::new(1);
         let run = Run::new(Arc::new(disk.clone()), &options);
-        run.clock.set(headwater_codec::Timestamp::from_nanos(START));
+        run.clock.set(headwater_types::Timestamp::from_nanos(START));
         let db = run.open().unwrap();
         let spec = TableSpec {
             retention,

@@ -6,15 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any.
-const ARROWS: [(&str, &[&str]); 10] = [
-    ("headwater-codec", &[]),
-    ("headwater-io", &["headwater-codec"]),
-    ("headwater-engine", &["headwater-codec", "headwater-io"]),
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("headwater-types", &[]),
+    ("headwater-codec", &["headwater-types"]),
+    ("headwater-io", &["headwater-types"]),
+    (
+        "headwater-engine",
+        &["headwater-types", "headwater-codec", "headwater-io"],
+    ),
     (
         "headwater",
-        &["headwater-codec", "headwater-io", "headwater-engine"],
+        &["headwater-types", "headwater-io", "headwater-engine"],
     ),
-    ("headwater-wire", &["headwater-codec"]),
+    ("headwater-wire", &["headwater-types"]),
     ("headwater-query", &["headwater", "headwater-wire"]),
     (
         "headwater-server",

@@ -1,7 +1,7 @@
 //! Aggregates against a reference in twice the precision of a double, for any cut and any order of merging.
 
 use crate::shapes::{Noise, with_gaps};
-use headwater_codec::{Aggregate, Column, Extremes, Value, Values};
+use headwater_types::{Aggregate, Column, Extremes, Value, Values};
 use proptest::prelude::*;
 
 /// A sum of two doubles; exact enough to judge doubles by.
@@ -217,7 +217,7 @@ fn a_field_that_was_widened_merges_as_floats() {
 
 #[test]
 fn strings_have_a_count_and_times_only() {
-    let mut column = Column::new(headwater_codec::FieldType::String);
+    let mut column = Column::new(headwater_types::FieldType::String);
     column.push(Value::from("a").as_ref());
     column.push_absent(1);
     column.push(Value::from("").as_ref());

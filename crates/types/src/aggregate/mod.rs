@@ -13,7 +13,7 @@ mod compute;
 mod merge;
 mod settle;
 
-pub(crate) use settle::settled_m2;
+pub use settle::settled_m2;
 
 use crate::column::Column;
 use std::ops::Range;
@@ -97,7 +97,7 @@ impl Aggregate {
     /// cut to them.
     ///
     /// ```
-    /// use headwater_codec::{Aggregate, Column, Values};
+    /// use headwater_types::{Aggregate, Column, Values};
     /// let column = Column::from_values(Values::F64(vec![1.0, 2.0, 6.0]));
     /// let aggregate = Aggregate::of(&[10, 20, 30], &column, 0..3);
     /// assert_eq!(aggregate.mean(), Some(3.0));

@@ -20,7 +20,7 @@ impl Timestamp {
     /// An instant from nanoseconds since 1970 UTC.
     ///
     /// ```
-    /// assert_eq!(headwater_codec::Timestamp::from_nanos(5).as_nanos(), 5);
+    /// assert_eq!(headwater_types::Timestamp::from_nanos(5).as_nanos(), 5);
     /// ```
     #[inline]
     #[must_use]

@@ -17,7 +17,8 @@ const LEAST_KEPT_BITS: i32 = 4;
 /// `m2` rounded (half to even) to a multiple of `2^q`, `q = e(n) + floor((v + r) / 2) - 41` with `v = e(m2) - e(n)`,
 /// `r = max(v, 2·e(mean))` and `e` the binary exponent, but with at least four mantissa bits; unchanged when it is zero,
 /// negative, subnormal, not finite or would become so.
-pub(crate) fn settled_m2(finite: u64, mean: f64, m2: f64) -> f64 {
+#[must_use]
+pub fn settled_m2(finite: u64, mean: f64, m2: f64) -> f64 {
     if finite == 0 || m2 <= 0.0 || !m2.is_normal() {
         return m2;
     }

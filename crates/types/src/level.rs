@@ -24,7 +24,7 @@ impl Level {
     /// The level, if it lies in −20 … 40.
     ///
     /// ```
-    /// use headwater_codec::Level;
+    /// use headwater_types::Level;
     /// assert!(Level::new(0).is_some() && Level::new(41).is_none());
     /// ```
     #[must_use]

@@ -34,7 +34,7 @@ impl StreamName {
     /// A stream of `table` with these tags, in any order. When a key comes twice the last value counts.
     ///
     /// ```
-    /// let name = headwater_codec::StreamName::new("weather", [("station", "EWR")]);
+    /// let name = headwater_types::StreamName::new("weather", [("station", "EWR")]);
     /// assert_eq!(name.to_string(), "weather,station=EWR");
     /// ```
     pub fn new<K: Into<String>, V: Into<String>>(
@@ -122,7 +122,7 @@ impl std::fmt::Display for StreamName {
 ///
 /// ```
 /// let mut text = String::new();
-/// headwater_codec::push_stream_text(&mut text, "a table", [("tag", "x=1")]);
+/// headwater_types::push_stream_text(&mut text, "a table", [("tag", "x=1")]);
 /// assert_eq!(text, r"a\ table,tag=x\=1");
 /// ```
 pub fn push_stream_text<'a>(
@@ -288,7 +288,7 @@ impl Batch {
     /// the order of their numbers, and gives a number to one content only.
     ///
     /// ```
-    /// let mut batch = headwater_codec::Batch::new();
+    /// let mut batch = headwater_types::Batch::new();
     /// batch.set_producer("gateway-7", 42);
     /// assert_eq!(batch.producer().map(|p| p.number), Some(42));
     /// ```
@@ -307,7 +307,7 @@ impl Batch {
     /// rows brought up may be defined all the same.
     ///
     /// ```
-    /// let mut batch = headwater_codec::Batch::new();
+    /// let mut batch = headwater_types::Batch::new();
     /// batch.require_all();
     /// assert!(batch.requires_all());
     /// ```

@@ -1,0 +1,25 @@
+//! The vocabulary of Headwater: instants, levels, values, columns, rows, names of streams, batches
+//! and aggregates. Every other crate speaks in these words; this one uses none of ours.
+//!
+//! Invariants: values are kept bit for bit, NaN payloads and -0.0 too; merging aggregates in any
+//! order gives the same count, extremes and integer sums.
+//! Concurrency: plain values, no locks, no threads, no I/O, no clocks.
+//! Failure: what cannot be made from its parts is `None` or an error type of its module.
+
+pub mod aggregate;
+pub mod batch;
+pub mod column;
+pub mod level;
+pub mod rows;
+pub mod time;
+pub mod value;
+
+pub use aggregate::{Aggregate, Extremes};
+pub use batch::{
+    Batch, MixedTypes, Producer, StreamName, StreamRows, push_stream_text, push_tag_text,
+};
+pub use column::{Bitmap, Column, Values, VarBytes};
+pub use level::{Level, TILE_BUCKETS};
+pub use rows::Rows;
+pub use time::{ClosedRange, Timestamp};
+pub use value::{FieldId, FieldType, Value, ValueRef};

@@ -1,0 +1,11 @@
+//! Tests of the vocabulary from outside: aggregates in any order, their accuracy, bitmaps.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod aggregate;
+mod bitmap;
+mod shapes;
