@@ -28,6 +28,7 @@ mod parameters;
 mod placed;
 mod planner;
 mod plans;
+#[path = "../../postgres/src/catalog/mod.rs"]
 pub mod postgres;
 mod prepared;
 mod pyramid;

@@ -19,6 +19,7 @@ mod error;
 mod influxql;
 mod ingest;
 #[cfg(feature = "sql")]
+#[path = "../../postgres/src/sessions/kept.rs"]
 mod kept;
 mod listen;
 mod live;
@@ -30,8 +31,10 @@ mod notify;
 mod opentsdb;
 mod patient;
 #[cfg(feature = "sql")]
+#[path = "../../query/src/places.rs"]
 mod places;
 #[cfg(feature = "sql")]
+#[path = "../../postgres/src/sessions/mod.rs"]
 mod postgres;
 mod request;
 mod routes;

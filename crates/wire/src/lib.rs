@@ -19,6 +19,7 @@ pub mod message;
 mod number;
 pub mod opentsdb;
 mod parsed;
+#[path = "../../postgres/src/messages/mod.rs"]
 pub mod postgres;
 pub mod prometheus;
 pub mod query;

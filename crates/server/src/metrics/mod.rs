@@ -9,6 +9,7 @@
 mod engine;
 mod plain;
 #[cfg(feature = "sql")]
+#[path = "../../../postgres/src/metrics.rs"]
 mod postgres;
 mod process;
 
