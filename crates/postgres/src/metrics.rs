@@ -1,4 +1,6 @@
-//! The door for PostgreSQL's clients.
+//! What is counted of the door for PostgreSQL's clients.
+//!
+//! Concurrency: counters are atomics; a copy counts into the same ones.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -19,17 +21,19 @@ struct ReasonLabel {
 }
 
 /// The metrics of the door.
-#[derive(Debug)]
-pub(crate) struct PostgresMetrics {
+#[derive(Debug, Clone)]
+pub struct Metrics {
     connections: Gauge,
     statements: Family<SqlstateLabel, Counter>,
     seconds: Histogram,
     refused: Family<ReasonLabel, Counter>,
 }
 
-impl PostgresMetrics {
-    pub(super) fn new(registry: &mut Registry) -> PostgresMetrics {
-        let metrics = PostgresMetrics {
+impl Metrics {
+    /// New ones, put where the server tells them.
+    #[must_use]
+    pub fn new(registry: &mut Registry) -> Metrics {
+        let metrics = Metrics {
             connections: Gauge::default(),
             statements: Family::default(),
             // 0.1 ms to 6.6 s.

@@ -10,7 +10,6 @@
 //! Concurrency: one short lock; whoever waits is told of every place that becomes free.
 //! Failure: who gets no place in time is told whether they are all taken, or how many are his own.
 
-use crate::access::Access;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,26 +25,16 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Whose statements count together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// Those of a token.
     Token(String),
     /// Without tokens, those that come through one door.
     Door(&'static str),
 }
 
-impl Owner {
-    /// Whose the statements are that this access allows, through this door.
-    pub(crate) fn of(access: &Access, door: &'static str) -> Owner {
-        match access {
-            Access::Open { .. } => Owner::Door(door),
-            Access::Token { grant, .. } => Owner::Token(grant.id.clone()),
-        }
-    }
-}
-
 /// What is known of a statement that has a place.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub struct Holder {
     owner: Owner,
     /// Since when nothing of its answer has been taken.
     stalled: Mutex<Option<Instant>>,
@@ -55,17 +44,17 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// From now on it waits for whoever is to take its answer.
-    pub(crate) fn stalls(&self) {
+    pub fn stalls(&self) {
         *self.stalled.lock() = Some(Instant::now());
     }
 
     /// A part of its answer was taken.
-    pub(crate) fn goes_on(&self) {
+    pub fn goes_on(&self) {
         *self.stalled.lock() = None;
     }
 
     /// Ends when the place is needed for another statement.
-    pub(crate) async fn over(&self) {
+    pub async fn over(&self) {
         loop {
             let told = self.told.notified();
             if self.over.load(Ordering::Acquire) {
@@ -83,7 +72,7 @@ impl Holder {
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// So many statements run.
     All(usize),
     /// So many of so many are of the same owner.
@@ -113,7 +102,7 @@ struct State {
 
 /// The places there are.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     max: usize,
     state: Mutex<State>,
     freed: Notify,
@@ -121,9 +110,10 @@ pub(crate) struct Places {
 
 /// A place among the statements that run.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     places: Arc<Places>,
-    pub(crate) holder: Arc<Holder>,
+    /// What is known of the statement that has it.
+    pub holder: Arc<Holder>,
 }
 
 impl Drop for Place {
@@ -144,7 +134,9 @@ impl Drop for Place {
 }
 
 impl Places {
-    pub(crate) fn new(max: usize) -> Arc<Places> {
+    /// So many places.
+    #[must_use]
+    pub fn new(max: usize) -> Arc<Places> {
         Arc::new(Places {
             max,
             state: Mutex::default(),
@@ -156,11 +148,7 @@ impl Places {
     ///
     /// # Errors
     /// When there is none in time.
-    pub(crate) async fn take(
-        self: &Arc<Self>,
-        owner: &Owner,
-        wait: Duration,
-    ) -> Result<Place, Taken> {
+    pub async fn take(self: &Arc<Self>, owner: &Owner, wait: Duration) -> Result<Place, Taken> {
         let end = Instant::now() + wait;
         loop {
             let freed = self.freed.notified();

@@ -18,9 +18,6 @@ mod edge;
 mod error;
 mod influxql;
 mod ingest;
-#[cfg(feature = "sql")]
-#[path = "../../postgres/src/sessions/kept.rs"]
-mod kept;
 mod listen;
 mod live;
 mod logging;
@@ -31,10 +28,6 @@ mod notify;
 mod opentsdb;
 mod patient;
 #[cfg(feature = "sql")]
-#[path = "../../query/src/places.rs"]
-mod places;
-#[cfg(feature = "sql")]
-#[path = "../../postgres/src/sessions/mod.rs"]
 mod postgres;
 mod request;
 mod routes;

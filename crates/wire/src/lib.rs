@@ -19,8 +19,6 @@ pub mod message;
 mod number;
 pub mod opentsdb;
 mod parsed;
-#[path = "../../postgres/src/messages/mod.rs"]
-pub mod postgres;
 pub mod prometheus;
 pub mod query;
 mod refusal;

@@ -7,25 +7,25 @@ use arrow::datatypes::DataType;
 
 /// A table of a schema.
 #[derive(Debug)]
-pub(super) struct Definition {
-    pub(super) name: &'static str,
+pub(crate) struct Definition {
+    pub(crate) name: &'static str,
     /// Its number; PostgreSQL's own where clients know it.
-    pub(super) oid: u32,
+    pub(crate) oid: u32,
     /// Whether it never has rows here.
-    pub(super) empty: bool,
+    pub(crate) empty: bool,
     /// `name type, name type, …`
     columns: &'static str,
 }
 
 impl Definition {
     /// Names and types of its columns.
-    pub(super) fn columns(&self) -> impl Iterator<Item = (&'static str, DataType)> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&'static str, DataType)> {
         self.declared()
             .map(|(name, declared)| (name, data_type(declared)))
     }
 
     /// Names of its columns and of their types in PostgreSQL.
-    pub(super) fn declared(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(crate) fn declared(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.columns
             .split(',')
             .filter_map(|column| column.trim().split_once(' '))
@@ -51,7 +51,7 @@ const fn empty(name: &'static str, oid: u32, columns: &'static str) -> Definitio
 }
 
 /// Finds a table by its name in either schema; with the schema.
-pub(super) fn find(
+pub(crate) fn find(
     schema: Option<&str>,
     name: &str,
 ) -> Option<(&'static str, &'static Definition)> {
@@ -63,7 +63,7 @@ pub(super) fn find(
     }
 }
 
-pub(super) static CATALOG: &[Definition] = &[
+pub(crate) static CATALOG: &[Definition] = &[
     with_rows(
         "pg_class",
         1259,
@@ -411,7 +411,7 @@ pub(super) static CATALOG: &[Definition] = &[
     ),
 ];
 
-pub(super) static INFORMATION: &[Definition] = &[
+pub(crate) static INFORMATION: &[Definition] = &[
     with_rows(
         "schemata",
         13001,

@@ -3,9 +3,9 @@
 //! Those that ask about the session itself, such as `current_user`, are put into the statement as texts when it is
 //! rewritten; these here work on values of rows.
 
-use super::catalog::describe;
 use super::columns::{self, CATALOG, INFORMATION};
 use super::names::{oids, parts_of_name, quote_ident, quote_literal, read_name};
+use super::pg_catalog::describe;
 use super::schema::Listing;
 use super::types::{PgType, format_type};
 use arrow::array::{
@@ -121,7 +121,7 @@ fn numbers(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<Int64Array>
 
 /// There is nothing of this name.
 fn missing(sqlstate: &'static str, code: &'static str, message: String) -> DataFusionError {
-    crate::Error::new(code, sqlstate, message).into()
+    headwater_query::Error::new(code, sqlstate, message).into()
 }
 
 /// A function of one text.

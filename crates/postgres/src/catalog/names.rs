@@ -48,7 +48,7 @@ pub(super) fn quote_ident(name: &str) -> String {
 }
 
 /// A text as it must stand in SQL.
-pub(super) fn quote_literal(text: &str) -> String {
+pub(crate) fn quote_literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

@@ -2,7 +2,7 @@
 
 use super::columns::{CATALOG, Definition, INFORMATION};
 use super::variables::Variables;
-use super::{catalog, information};
+use super::{information_schema, pg_catalog};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
@@ -79,8 +79,8 @@ impl SchemaProvider for Provider {
         };
         let mut rows = Rows::new(definition);
         match self.name {
-            "pg_catalog" => catalog::fill(&mut rows, name, self.listing.as_ref())?,
-            _ => information::fill(&mut rows, name, self.listing.as_ref())?,
+            "pg_catalog" => pg_catalog::fill(&mut rows, name, self.listing.as_ref())?,
+            _ => information_schema::fill(&mut rows, name, self.listing.as_ref())?,
         }
         let (schema, batch) = rows.finish()?;
         let table = MemTable::try_new(schema, vec![vec![batch]])?;

@@ -84,7 +84,7 @@ const fn known(
 
 const ON: Kind = Kind::One(&["on", "true", "yes", "1"], "on");
 /// `16` is what answers to tools that decide by it; the rest says what this is.
-pub(super) const SERVER_VERSION: &str = concat!("16.0 (Headwater ", env!("CARGO_PKG_VERSION"), ")");
+pub(crate) const SERVER_VERSION: &str = concat!("16.0 (Headwater ", env!("CARGO_PKG_VERSION"), ")");
 
 static KNOWN: &[Known] = &[
     known(

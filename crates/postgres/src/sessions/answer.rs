@@ -4,10 +4,9 @@ use super::connection::Connection;
 use super::errors::{Failure, error};
 use super::link::{FLUSH, Stream};
 use super::statement::{Portal, Prepared, Rows, State, Text, changes, spread, tag};
-use super::values::rows;
-use crate::places::{Owner, Place};
+use crate::values::rows;
 use futures_util::StreamExt;
-use headwater_query::{Answer, Parameters};
+use headwater_query::{Answer, Parameters, Place};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,8 +22,8 @@ impl<S: Stream> Connection<S> {
     /// Waits for a place among the statements that may run; not for long, so that a client knows
     /// why it waits.
     pub(super) async fn place(&mut self) -> Result<Place, Failure> {
-        let places = Arc::clone(&self.app.places);
-        let owner = Owner::of(&self.access, "postgres");
+        let places = Arc::clone(&self.door.statements.places);
+        let owner = self.grant.owner();
         let taken = self.link.wait(places.take(&owner, PLACE_WAIT)).await?;
         let place = taken.map_err(|why| {
             let mut notice = error("53300", why.to_string());
@@ -33,7 +32,7 @@ impl<S: Stream> Connection<S> {
             notice
         })?;
         self.link
-            .sends_for(&place.holder, self.app.settings.sql_timeout);
+            .sends_for(&place.holder, self.door.settings.statement_timeout);
         Ok(place)
     }
 
@@ -42,9 +41,13 @@ impl<S: Stream> Connection<S> {
         &mut self,
         sql: &str,
     ) -> Result<headwater_query::Result<Answer>, Failure> {
-        let (app, session, sql) = (Arc::clone(&self.app), self.session.clone(), sql.to_owned());
+        let (threads, session, sql) = (
+            Arc::clone(&self.door.statements.threads),
+            self.session.clone(),
+            sql.to_owned(),
+        );
         let run = async move { session.run(&sql, Parameters::none()).await };
-        self.link.wait(app.sql_threads.answer(run)).await
+        self.link.wait(threads.answer(run)).await
     }
 
     /// Sets what a statement sets by `set_config`.
@@ -66,9 +69,12 @@ impl<S: Stream> Connection<S> {
             return Ok(());
         };
         let parameters = Parameters::positional(portal.parameters.clone());
-        let (app, planned) = (Arc::clone(&self.app), prepared.as_ref().clone());
+        let (threads, planned) = (
+            Arc::clone(&self.door.statements.threads),
+            prepared.as_ref().clone(),
+        );
         let run = async move { planned.run(parameters).await };
-        let answer = self.link.wait(app.sql_threads.answer(run)).await?;
+        let answer = self.link.wait(threads.answer(run)).await?;
         let answer = answer.map_err(|why| text.failure(why))?;
         let (was, is) = (prepared.schema(), Arc::clone(&answer.schema));
         let same = was.fields().len() == is.fields().len()
@@ -97,7 +103,7 @@ impl<S: Stream> Connection<S> {
             batch: None,
             sent: 0,
             done: answer.done,
-            until: Instant::now() + self.app.settings.sql_timeout,
+            until: Instant::now() + self.door.settings.statement_timeout,
             cursor: None,
         }));
     }
@@ -118,7 +124,7 @@ impl<S: Stream> Connection<S> {
             );
             return Err(error("54000", why).into());
         }
-        rows.cursor = self.app.kept.cursor();
+        rows.cursor = self.door.kept.cursor();
         if rows.cursor.is_none() {
             let why = "too many cursors are open in all sessions: read the rows in one part, or ask again later";
             return Err(error("53300", why).into());
@@ -206,7 +212,7 @@ impl<S: Stream> Connection<S> {
                     }
                 },
             };
-            if !self.access.is_current() {
+            if !self.grant.is_current() {
                 return Err(super::errors::fatal(
                     "57P01",
                     "terminating connection: its token has ended or was revoked",

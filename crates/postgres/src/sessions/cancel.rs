@@ -1,6 +1,6 @@
 //! Ending what another connection does: PostgreSQL's clients open a second one and name the first.
 
-use crate::access::token::random_bytes;
+use crate::host::Host;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -62,13 +62,17 @@ pub(super) struct Registered {
 
 impl Cancels {
     /// Gives a connection a number and a secret.
-    pub(super) fn register(self: &Arc<Self>) -> io::Result<Registered> {
-        let secret = random_bytes()?;
+    pub(super) fn register(self: &Arc<Self>, host: &dyn Host) -> io::Result<Registered> {
+        let random = || {
+            let mut bytes = [0; 4];
+            host.random_bytes(&mut bytes).map(|()| bytes)
+        };
+        let secret = random()?;
         let cancel = Arc::new(Cancel::default());
         let mut entries = self.entries.lock();
         let process = loop {
             // Drivers take it for a signed number that is positive.
-            let process = u32::from_be_bytes(random_bytes()?) >> 1;
+            let process = u32::from_be_bytes(random()?) >> 1;
             if process != 0 && !entries.contains_key(&process) {
                 break process;
             }

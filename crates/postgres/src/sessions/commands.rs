@@ -2,7 +2,7 @@
 
 use super::copy::Copy;
 use super::errors::error;
-use headwater_wire::postgres::{Notice, words};
+use crate::messages::{Notice, words};
 
 /// A statement that the session answers.
 #[derive(Debug, Clone, PartialEq, Eq)]

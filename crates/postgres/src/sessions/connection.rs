@@ -3,15 +3,15 @@
 //! Invariant: after a message that failed in the extended protocol nothing is done until the client says `Sync`; after a
 //! statement that failed within a transaction only its end is taken.
 
+use super::door::Door;
 use super::errors::{Failure, error, fatal};
+use super::kept::Share;
 use super::link::{Link, Stream};
-use super::listing::Seen;
+use super::names::Seen;
 use super::statement::{Portal, Prepared};
-use crate::access::Access;
-use crate::app::App;
-use crate::kept::Share;
+use crate::host::Grant;
+use crate::messages::{Message, Target, TransactionStatus};
 use headwater_query::Session;
-use headwater_wire::postgres::{Message, Target, TransactionStatus};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(super) const KEPT_MAX: usize = 1_000;
 
 pub(super) struct Connection<S> {
-    pub(super) app: Arc<App>,
-    pub(super) access: Access,
+    pub(super) door: Arc<Door>,
+    pub(super) grant: Arc<dyn Grant>,
     pub(super) seen: Arc<Seen>,
     pub(super) session: Session,
     pub(super) link: Link<S>,
@@ -44,18 +44,18 @@ pub(super) struct Connection<S> {
 
 impl<S: Stream> Connection<S> {
     pub(super) fn new(
-        app: Arc<App>,
-        access: Access,
+        door: Arc<Door>,
+        grant: Arc<dyn Grant>,
         seen: Arc<Seen>,
         session: Session,
         link: Link<S>,
         place: OwnedSemaphorePermit,
     ) -> Connection<S> {
         Connection {
-            share: Share::new(&app.kept),
+            share: Share::new(&door.kept),
             _place: place,
-            app,
-            access,
+            door,
+            grant,
             seen,
             session,
             link,
@@ -180,7 +180,7 @@ impl<S: Stream> Connection<S> {
 
     /// A statement may begin: the token still holds, and no statement before it failed.
     pub(super) fn check(&self, ends_transaction: bool) -> Result<(), Failure> {
-        if !self.access.is_current() {
+        if !self.grant.is_current() {
             return Err(fatal(
                 "57P01",
                 "terminating connection: its token has ended, was revoked, or one is needed now",
@@ -204,6 +204,6 @@ impl<S: Stream> Connection<S> {
             Err(Failure::Statement(notice) | Failure::Session(notice)) => &notice.sqlstate,
             Err(Failure::Gone(_)) => "08006",
         };
-        self.app.metrics.postgres().statement(code, begun.elapsed());
+        self.door.metrics.statement(code, begun.elapsed());
     }
 }

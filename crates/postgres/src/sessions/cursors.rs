@@ -4,15 +4,15 @@ use super::answer::Sent;
 use super::commands::Command;
 use super::connection::Connection;
 use super::errors::{Failure, error, information, warning};
-use super::extended::no_portal;
+use super::extended_query::no_portal;
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, columns};
-use super::values::rows;
+use crate::messages::{Format, TransactionStatus};
+use crate::values::rows;
 use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use headwater_query::arrow::datatypes::{DataType, Field, Schema};
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::{Parameters, Zone};
-use headwater_wire::postgres::{Format, TransactionStatus};
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {

@@ -1,7 +1,7 @@
 //! What a client is told when something fails.
 
-use headwater_query::postgres::VariableError;
-use headwater_wire::postgres::{Malformed, Notice, Severity};
+use crate::catalog::VariableError;
+use crate::messages::{Malformed, Notice, Severity};
 
 /// Why a statement did not end well.
 #[derive(Debug)]
@@ -78,7 +78,6 @@ pub(super) fn of_malformed(why: &Malformed) -> Notice {
         Malformed::Length { .. } | Malformed::Parts(_) | Malformed::Unknown(_) => "08P01",
         Malformed::Text(_) => "22021",
         Malformed::Version(..) => "0A000",
-        _ => "08P01",
     };
     fatal(sqlstate, why.to_string())
 }

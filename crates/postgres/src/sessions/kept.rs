@@ -20,13 +20,13 @@ const CURSORS_MAX: usize = 64;
 
 /// What all sessions keep.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(super) struct Kept {
     bytes: AtomicUsize,
     cursors: Arc<Semaphore>,
 }
 
 impl Kept {
-    pub(crate) fn new() -> Arc<Kept> {
+    pub(super) fn new() -> Arc<Kept> {
         Arc::new(Kept {
             bytes: AtomicUsize::new(0),
             cursors: Arc::new(Semaphore::new(CURSORS_MAX)),
@@ -34,21 +34,21 @@ impl Kept {
     }
 
     /// A place for a cursor; `None` = there are too many.
-    pub(crate) fn cursor(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn cursor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.cursors).try_acquire_owned().ok()
     }
 }
 
 /// What one session keeps.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(super) struct Share {
     kept: Arc<Kept>,
     /// Of the bound of the whole server.
     counted: usize,
 }
 
 impl Share {
-    pub(crate) fn new(kept: &Arc<Kept>) -> Share {
+    pub(super) fn new(kept: &Arc<Kept>) -> Share {
         Share {
             kept: Arc::clone(kept),
             counted: 0,
@@ -59,7 +59,7 @@ impl Share {
     ///
     /// # Errors
     /// What there is too much of.
-    pub(crate) fn set(&mut self, bytes: usize) -> Result<(), String> {
+    pub(super) fn set(&mut self, bytes: usize) -> Result<(), String> {
         if bytes > SESSION_MAX {
             return Err(format!(
                 "prepared statements and parameters of this session take {bytes} bytes, at most {SESSION_MAX} are kept: close some"

@@ -5,8 +5,8 @@
 
 use super::cancel::Registered;
 use super::errors::{Failure, error, fatal, of_malformed};
-use crate::places::Holder;
-use headwater_wire::postgres::{Message, Writer, message};
+use crate::messages::{Message, Writer, message};
+use headwater_query::Holder;
 use std::future::Future;
 use std::io;
 use std::sync::{Arc, Weak};

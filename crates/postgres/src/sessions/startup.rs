@@ -1,17 +1,13 @@
 //! From a connection to a session: TLS, who it is, and what it is told at first. All of it within one time limit.
 
-use super::Begins;
 use super::connection::Connection;
+use super::door::{Begins, Door};
 use super::errors::{fatal, information, of_malformed};
 use super::link::{Link, Stream};
-use super::listing::{Names, Seen};
-use crate::access::Access;
-use crate::access::rules::Action;
-use crate::access::sql::Granted;
-use crate::access::token::Carried;
-use crate::app::App;
-use headwater_query::postgres::{VariableError, Variables};
-use headwater_wire::postgres::{First, Message, Notice, TransactionStatus, Writer, first, message};
+use super::names::{Names, Seen};
+use crate::catalog::{VariableError, Variables};
+use crate::host::Grant;
+use crate::messages::{First, Message, Notice, TransactionStatus, Writer, first, message};
 use parking_lot::RwLock;
 use std::io;
 use std::net::SocketAddr;
@@ -60,7 +56,7 @@ pub(super) async fn session(begins: Begins, stream: TcpStream) -> io::Result<()>
     let peer = stream.peer_addr()?;
     let begun = tokio::time::timeout(begins.limit, negotiate(&begins, stream, peer)).await;
     let Ok(begun) = begun else {
-        begins.app.metrics.postgres().refused("startup_timeout");
+        begins.door.metrics.refused("startup_timeout");
         return Err(io::ErrorKind::TimedOut.into());
     };
     // Others may begin from now on.
@@ -80,16 +76,16 @@ enum Begun {
 }
 
 async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Begun> {
-    let (app, certificate) = (&begins.app, &begins.certificate);
+    let door = &begins.door;
     let mut input = Vec::new();
     // TLS and GSSAPI may each be asked for once.
     for _ in 0..3 {
-        let Some(asked) = read_first(app, &mut stream, &mut input).await? else {
+        let Some(asked) = read_first(door, &mut stream, &mut input).await? else {
             return Ok(Begun::Nothing);
         };
-        match (asked, certificate) {
+        match (asked, door.host.tls()) {
             (First::Gss, _) | (First::Tls, None) => stream.write_all(b"N").await?,
-            (First::Tls, Some(certificate)) => {
+            (First::Tls, Some(config)) => {
                 if !input.is_empty() {
                     // What came before TLS was agreed on may be somebody else's.
                     let notice = fatal(
@@ -100,10 +96,8 @@ async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> 
                     return Ok(Begun::Nothing);
                 }
                 stream.write_all(b"S").await?;
-                let mut stream = TlsAcceptor::from(certificate.plain_config())
-                    .accept(stream)
-                    .await?;
-                let first = read_first(app, &mut stream, &mut input).await?;
+                let mut stream = TlsAcceptor::from(config).accept(stream).await?;
+                let first = read_first(door, &mut stream, &mut input).await?;
                 let made = begin(begins, stream, input, first, peer, true).await?;
                 return Ok(made.map_or(Begun::Nothing, |made| Begun::Tls(Box::new(made))));
             }
@@ -118,7 +112,7 @@ async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> 
 
 /// Reads a first message; `None` = the client is gone, or was told what is wrong.
 async fn read_first<S: Stream>(
-    app: &App,
+    door: &Door,
     stream: &mut S,
     input: &mut Vec<u8>,
 ) -> io::Result<Option<First>> {
@@ -130,7 +124,7 @@ async fn read_first<S: Stream>(
             }
             Ok(None) => {}
             Err(why) => {
-                app.metrics.postgres().refused("malformed");
+                door.metrics.refused("malformed");
                 say(stream, &of_malformed(&why)).await?;
                 return Ok(None);
             }
@@ -150,7 +144,7 @@ async fn begin<S: Stream>(
     peer: SocketAddr,
     tls: bool,
 ) -> io::Result<Option<Connection<S>>> {
-    let (app, cancels) = (&begins.app, &begins.cancels);
+    let (door, cancels) = (&begins.door, &begins.cancels);
     let (minor, parameters) = match first {
         Some(First::Begin { minor, parameters }) => (minor, parameters),
         Some(First::Cancel { process, secret }) => {
@@ -182,17 +176,17 @@ async fn begin<S: Stream>(
     if minor > 0 || !unknown.is_empty() {
         out.negotiate(0, &unknown);
     }
-    let access = match admit(app, &mut stream, &mut input, &mut out, peer, tls).await? {
-        Ok(access) => access,
+    let grant = match admit(door, &mut stream, &mut input, &mut out, peer, tls).await? {
+        Ok(grant) => grant,
         Err(notice) => {
-            app.metrics.postgres().refused("denied");
+            door.metrics.refused("denied");
             tracing::warn!(%peer, sqlstate = notice.sqlstate, "a session of PostgreSQL's protocol was refused");
             say(&mut stream, &notice).await?;
             return Ok(None);
         }
     };
     let Ok(place) = Arc::clone(&begins.places).try_acquire_owned() else {
-        app.metrics.postgres().refused("too_many");
+        door.metrics.refused("too_many");
         say(&mut stream, &too_many()).await?;
         return Ok(None);
     };
@@ -211,33 +205,34 @@ async fn begin<S: Stream>(
     for (name, value) in variables.told() {
         out.parameter_status(name, value);
     }
-    let registered = cancels.register()?;
+    let registered = cancels.register(door.host.as_ref())?;
     out.key_data(registered.process, registered.secret);
     out.ready(TransactionStatus::Idle);
     stream.write_all(out.bytes()).await?;
     stream.flush().await?;
-    let for_sql: Arc<dyn headwater_query::Access> = Arc::new(Granted(access.clone()));
+    let for_sql = grant.access();
+    let query = &door.statements.query;
     let seen = Arc::new(Seen {
-        query: app.query.clone(),
+        query: query.clone(),
         access: Arc::clone(&for_sql),
         user,
         database,
         variables: RwLock::new(variables),
     });
     let names = Arc::new(Names::new(Arc::clone(&seen) as _));
-    let session = app.query.session_with(for_sql, names);
-    let settings = &app.settings;
+    let session = query.session_with(for_sql, names);
+    let settings = &door.settings;
     let link = Link::new(
         stream,
         input,
         registered,
-        settings.body_max,
-        settings.postgres_idle_timeout,
-        app.stopping.clone(),
+        settings.message_bytes_max,
+        settings.idle_timeout,
+        door.stopping.clone(),
     );
     Ok(Some(Connection::new(
-        Arc::clone(app),
-        access,
+        Arc::clone(door),
+        grant,
         seen,
         session,
         link,
@@ -247,20 +242,19 @@ async fn begin<S: Stream>(
 
 /// What a client may do, by the token it gives as its password.
 async fn admit<S: Stream>(
-    app: &App,
+    door: &Door,
     stream: &mut S,
     input: &mut Vec<u8>,
     out: &mut Writer,
     peer: SocketAddr,
     tls: bool,
-) -> io::Result<Result<Access, Notice>> {
+) -> io::Result<Result<Arc<dyn Grant>, Notice>> {
     let near = peer.ip().to_canonical().is_loopback();
-    let settings = &app.settings;
-    if app.guard.is_open() {
+    let settings = &door.settings;
+    if door.host.is_open() {
         // The address was checked at the start; a proxy on this machine was not.
-        let admitted = app.guard.admit(&Carried::Nothing);
-        return Ok(match admitted {
-            Ok(access) if near || settings.allow_open => Ok(access),
+        return Ok(match door.host.admit(None) {
+            Some(grant) if near || settings.allow_open => Ok(grant),
             _ => Err(fatal(
                 "28000",
                 "there are no tokens, so only this machine is served: make one with `headwater token create`",
@@ -292,18 +286,17 @@ async fn admit<S: Stream>(
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
-    let admitted = app.guard.admit(&Carried::Token(password));
-    if let Ok(access) = &admitted
-        && ![Action::Read, Action::Write, Action::Manage]
-            .into_iter()
-            .any(|action| access.any(action))
+    let admitted = door.host.admit(Some(password));
+    if admitted
+        .as_ref()
+        .is_some_and(|grant| !grant.allows_anything())
     {
         return Ok(Err(fatal(
             "42501",
             "no rule of this token allows to read, write or manage anything",
         )));
     }
-    Ok(admitted.map_err(|_| {
+    Ok(admitted.ok_or_else(|| {
         let mut notice = fatal("28P01", "password authentication failed");
         notice.hint = Some(
             "the password is a token, see `headwater token create`; any user name will do"

@@ -2,13 +2,14 @@
 
 use super::commands::Command;
 use super::errors::{Failure, of_query};
+use crate::catalog::PgType;
+use crate::messages::{Column, Format, Notice};
+use crate::rewrite::Rewritten;
 use headwater_query::Done;
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::arrow::datatypes::{Schema, SchemaRef};
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
-use headwater_query::postgres::{PgType, Rewritten};
-use headwater_wire::postgres::{Column, Format, Notice};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -21,8 +21,17 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("headwater-wire", &["headwater-types"]),
     ("headwater-query", &["headwater", "headwater-wire"]),
     (
-        "headwater-server",
+        "headwater-postgres",
         &["headwater", "headwater-query", "headwater-wire"],
+    ),
+    (
+        "headwater-server",
+        &[
+            "headwater",
+            "headwater-query",
+            "headwater-postgres",
+            "headwater-wire",
+        ],
     ),
     (
         "headwater-cli",

@@ -4,14 +4,14 @@
 //! where its length tells it.
 
 use super::rows::{BATCH_BYTES, BATCH_ROWS, Unfit};
-use crate::postgres::values::{instant_of_binary, numeric_of_binary};
+use crate::messages::BinaryRow;
+use crate::values::{instant_of_binary, numeric_of_binary};
 use headwater_query::arrow::array::{
     ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch,
     StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
 };
 use headwater_query::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use headwater_query::time_type;
-use headwater_wire::postgres::BinaryRow;
 use std::sync::Arc;
 
 /// A column that grows.

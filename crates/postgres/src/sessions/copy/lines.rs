@@ -1,12 +1,12 @@
 //! Rows that come in as lines.
 
 use super::rows::{BATCH_BYTES, BATCH_ROWS, Unfit};
-use crate::postgres::values::parameter;
+use crate::catalog::PgType;
+use crate::messages::{CopyRow, Format};
+use crate::values::parameter;
 use headwater_query::arrow::array::{ArrayRef, RecordBatch};
 use headwater_query::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::postgres::PgType;
-use headwater_wire::postgres::{CopyRow, Format};
 use std::sync::Arc;
 
 /// Rows that wait to be stored, by column: values, read from text.

@@ -9,7 +9,7 @@ mod run;
 
 use super::commands::{Token, tokens, wrong};
 use super::errors::error;
-use headwater_wire::postgres::{CopyFormat, Notice};
+use crate::messages::{CopyFormat, Notice};
 
 /// What is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 use super::Form;
 use super::columns::Columns;
 use super::lines::Lines;
-use crate::postgres::errors::{Failure, error};
+use crate::messages::{BinaryFault, BinaryRows, CopyRows, Format};
+use crate::sessions::errors::{Failure, error};
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::arrow::datatypes::Schema;
-use headwater_wire::postgres::{BinaryFault, BinaryRows, CopyRows, Format};
 
 /// Rows that are handed to the planner's side at once.
 pub(super) const BATCH_ROWS: usize = 1_024;

@@ -6,21 +6,19 @@
 
 use super::rows::Incoming;
 use super::{Copied, Copy, Form};
-use crate::postgres::connection::Connection;
-use crate::postgres::errors::{Failure, error, fatal, of_query};
-use crate::postgres::link::{FLUSH, Stream};
-use crate::postgres::statement::columns;
-use crate::postgres::values::{cell, whole};
+use crate::messages::{Format, Message, put_binary_end, put_binary_header, put_binary_row};
+use crate::sessions::connection::Connection;
+use crate::sessions::errors::{Failure, error, fatal, of_query};
+use crate::sessions::link::{FLUSH, Stream};
+use crate::sessions::statement::columns;
+use crate::values::{cell, whole};
 use futures_util::StreamExt;
 use headwater_query::arrow::array::ArrayRef;
 use headwater_query::{CopyIn, Done, Parameters, Zone};
-use headwater_wire::postgres::{
-    Format, Message, put_binary_end, put_binary_header, put_binary_row,
-};
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {
-    pub(in crate::postgres) async fn copy(&mut self, copy: &Copy) -> Result<(), Failure> {
+    pub(in crate::sessions) async fn copy(&mut self, copy: &Copy) -> Result<(), Failure> {
         let count = if copy.out {
             self.copy_out(copy).await?
         } else {
@@ -57,9 +55,9 @@ impl<S: Stream> Connection<S> {
         if prepared.done() != Done::Select {
             return Err(error("42601", "COPY needs a query that gives rows").into());
         }
-        let app = Arc::clone(&self.app);
+        let threads = Arc::clone(&self.door.statements.threads);
         let run = async move { prepared.run(Parameters::none()).await };
-        let answer = app.sql_threads.answer(run);
+        let answer = threads.answer(run);
         let answer = self.link.wait(answer).await?.map_err(failed)?;
         self.apply(&text)?;
         let fields = answer.schema.fields();
@@ -116,7 +114,7 @@ impl<S: Stream> Connection<S> {
         };
         let mut into = self.session.copy_in(name, columns)?;
         let schema = into.schema();
-        let mut incoming = Incoming::new(&copy.form, &schema, self.app.settings.body_max);
+        let mut incoming = Incoming::new(&copy.form, &schema, self.door.settings.message_bytes_max);
         let format = copy.form.format();
         self.link.out.copy_in(schema.fields().len(), format);
         loop {

@@ -1,13 +1,13 @@
 //! What stands in `FROM`: tables of the catalog without their schema, and functions.
 
 use super::{Rewriter, catalog_name, small};
-use crate::gate::Counted;
-use crate::postgres::columns;
+use crate::catalog::columns;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SetExpr, Statement,
     TableAlias, TableFactor,
 };
 use datafusion::sql::sqlparser::parser::Parser;
+use headwater_query::Counted;
 
 /// Functions of PostgreSQL that give rows, and are tables here.
 const TABLES: [&str; 1] = ["pg_get_keywords"];

@@ -4,13 +4,13 @@
 //! The functions are those that the session has when this runs. A seed gives the same statements in
 //! the same order; `HEADWATER_FUZZ_SEED` and `HEADWATER_FUZZ_STATEMENTS` take others and more.
 
-use super::child::{Watched, lake, resident, resident_max, run};
+use crate::child::{Watched, lake, resident, resident_max, run};
 use crate::support::{block_on, rows};
+use headwater_postgres::catalog::{self, Listing, Shown, Variables};
 use headwater_query::datafusion;
 use headwater_query::datafusion::catalog::SchemaProvider;
 use headwater_query::datafusion::logical_expr::ScalarUDF;
 use headwater_query::datafusion::sql::sqlparser::ast::Statement;
-use headwater_query::postgres::{self, Listing, Shown, Variables};
 use headwater_query::{Extension, Unrestricted};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -337,12 +337,12 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn no_function_with_any_arguments_ends_the_process() {
-    const NAME: &str = "fences::fuzz::no_function_with_any_arguments_ends_the_process";
+    const NAME: &str = "functions::no_function_with_any_arguments_ends_the_process";
     run(NAME, || {
         block_on(async {
             let lake = lake(1_500);
             let listing: Arc<dyn Listing> = Arc::new(Nothing);
-            let own = Functions(postgres::functions(&listing));
+            let own = Functions(catalog::functions(&listing));
             let session = lake
                 .query
                 .session_with(Arc::new(Unrestricted), Arc::new(own));

@@ -3,19 +3,19 @@
 //! What the planner casts itself, such as an instant written as text, is handed on as text.
 
 use super::{EPOCH_DAYS, EPOCH_US, numeric};
+use crate::catalog::PgType;
+use crate::messages::Format;
 use arrow::datatypes::{DataType, IntervalMonthDayNanoType};
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::postgres::PgType;
-use headwater_wire::postgres::Format;
 
 /// Why a parameter cannot be read: PostgreSQL's code, and a text.
-pub(in crate::postgres) type Unreadable = (&'static str, String);
+pub(crate) type Unreadable = (&'static str, String);
 
 /// Reads a parameter of the type with this number.
 ///
 /// # Errors
 /// When the bytes are no value of the type.
-pub(in crate::postgres) fn parameter(
+pub(crate) fn parameter(
     bytes: Option<&[u8]>,
     oid: u32,
     wanted: &DataType,
@@ -104,7 +104,7 @@ fn far() -> Unreadable {
 ///
 /// # Errors
 /// When they do not fit 64 bits; infinity does not.
-pub(in crate::postgres) fn instant_of_binary(us: i64) -> Result<i64, Unreadable> {
+pub(crate) fn instant_of_binary(us: i64) -> Result<i64, Unreadable> {
     let us = us.checked_add(EPOCH_US);
     us.and_then(|us| us.checked_mul(1_000)).ok_or_else(far)
 }

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use super::schema::{Listing, Shown};
-use super::variables::Variables;
-use super::{functions, rewrite, schemas};
+use super::rewritten;
+use crate::catalog::{Listing, Shown, Variables, columns, functions, schemas};
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use datafusion::common::Result;
@@ -61,7 +60,7 @@ async fn ask(sql: &str) -> Result<Vec<String>, String> {
     for function in functions(&listing) {
         context.register_udf(function.as_ref().clone());
     }
-    let rewritten = rewrite(sql, &Fixed, 7).map_err(|e| e.to_string())?;
+    let rewritten = rewritten(sql, &Fixed, 7).map_err(|e| e.to_string())?;
     let sql = rewritten.sql.as_deref().unwrap_or(sql);
     let tell = |error: datafusion::error::DataFusionError| format!("{error}\n  {sql}");
     let frame = context.sql(sql).await.map_err(tell)?;
@@ -158,8 +157,8 @@ async fn what_is_not_there_is_told() {
 #[tokio::test]
 async fn every_table_can_be_read() {
     for (schema, tables) in [
-        ("pg_catalog", super::columns::CATALOG),
-        ("information_schema", super::columns::INFORMATION),
+        ("pg_catalog", columns::CATALOG),
+        ("information_schema", columns::INFORMATION),
     ] {
         for table in tables {
             let rows = ask(&format!("SELECT count(*) FROM {schema}.{}", table.name)).await;
@@ -177,11 +176,11 @@ fn ordinary_statements_stay_as_they_are() {
         "insert into cars values (1)",
         "nonsense",
     ] {
-        assert_eq!(rewrite(sql, &Fixed, 7).unwrap().sql, None, "{sql}");
+        assert_eq!(rewritten(sql, &Fixed, 7).unwrap().sql, None, "{sql}");
     }
-    let error = rewrite("select current_setting('no.such')", &Fixed, 7).unwrap_err();
+    let error = rewritten("select current_setting('no.such')", &Fixed, 7).unwrap_err();
     assert_eq!(error.sqlstate(), "42704");
-    let lenient = rewrite("select current_setting('no.such', true)", &Fixed, 7).unwrap();
+    let lenient = rewritten("select current_setting('no.such', true)", &Fixed, 7).unwrap();
     assert_eq!(lenient.sql.as_deref(), Some("SELECT NULL"));
 }
 
@@ -196,7 +195,7 @@ fn columns_are_called_as_in_postgresql() {
         ("select * from t", "-"),
         ("select 1 union select 2", "?column?"),
     ] {
-        let labels = rewrite(sql, &Fixed, 7).unwrap().labels;
+        let labels = rewritten(sql, &Fixed, 7).unwrap().labels;
         let got = labels.map_or("-".to_owned(), |labels| {
             let names = labels.into_iter().map(Option::unwrap_or_default);
             names.collect::<Vec<_>>().join(" ")

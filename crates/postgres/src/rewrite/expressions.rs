@@ -1,15 +1,15 @@
 //! Operators, casts and functions.
 
 use super::{Rewriter, VariableError, catalog_name};
-use crate::gate::Counted;
-use crate::postgres::names::quote_literal;
-use crate::postgres::variables::SERVER_VERSION;
+use crate::catalog::names::quote_literal;
+use crate::catalog::variables::SERVER_VERSION;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, TableFactor, Value,
     ValueWithSpan, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
+use headwater_query::Counted;
 use std::ops::ControlFlow;
 
 /// What becomes of a cast.

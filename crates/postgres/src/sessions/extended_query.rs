@@ -5,10 +5,10 @@ use super::connection::{Connection, KEPT_MAX};
 use super::errors::{Failure, error};
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, columns};
-use super::values::parameter;
+use crate::catalog::PgType;
+use crate::messages::{Format, split};
+use crate::values::parameter;
 use headwater_query::arrow::datatypes::DataType;
-use headwater_query::postgres::PgType;
-use headwater_wire::postgres::{Format, split};
 use std::sync::Arc;
 use std::time::Instant;
 

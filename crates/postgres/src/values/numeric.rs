@@ -59,7 +59,7 @@ pub(super) fn put(text: &str, bytes: &mut Vec<u8>) -> Result<(), String> {
 }
 
 /// Reads the binary form; the number in decimal.
-pub(in crate::postgres) fn read(bytes: &[u8]) -> Result<String, String> {
+pub(crate) fn read(bytes: &[u8]) -> Result<String, String> {
     let mut words = bytes
         .chunks_exact(2)
         .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));

@@ -2,14 +2,14 @@
 
 use super::calendar::{days, instant_ns, span, time_ns};
 use super::{EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, numeric, text};
+use crate::catalog::PgType;
+use crate::messages::Format;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type,
 };
 use headwater_query::Zone;
-use headwater_query::postgres::PgType;
-use headwater_wire::postgres::Format;
 
 fn far(what: &str) -> String {
     format!("this {what} is too far away for PostgreSQL's binary form; ask for it as text")

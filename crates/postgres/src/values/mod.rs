@@ -9,14 +9,14 @@ mod numeric;
 mod parameters;
 mod text;
 
-pub(super) use numeric::read as numeric_of_binary;
-pub(super) use parameters::{instant_of_binary, parameter};
+pub(crate) use numeric::read as numeric_of_binary;
+pub(crate) use parameters::{instant_of_binary, parameter};
 
+use crate::messages::{Format, Writer};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use headwater_query::Zone;
-use headwater_wire::postgres::{Format, Writer};
 
 /// Microseconds from 1970 to 2000, from where PostgreSQL counts.
 const EPOCH_US: i64 = 946_684_800_000_000;
@@ -30,7 +30,7 @@ type Unsendable = String;
 ///
 /// # Errors
 /// When a value cannot be sent in the format wanted.
-pub(super) fn rows(
+pub(crate) fn rows(
     writer: &mut Writer,
     batch: &RecordBatch,
     from: usize,
@@ -52,7 +52,7 @@ pub(super) fn rows(
 ///
 /// # Errors
 /// When that cannot be done.
-pub(super) fn whole(batch: &RecordBatch) -> Result<Vec<ArrayRef>, Unsendable> {
+pub(crate) fn whole(batch: &RecordBatch) -> Result<Vec<ArrayRef>, Unsendable> {
     let columns = batch.columns().iter();
     let columns = columns.map(|column| match column.data_type() {
         DataType::Dictionary(_, values) => cast(column, values).map_err(|error| error.to_string()),
@@ -65,7 +65,7 @@ pub(super) fn whole(batch: &RecordBatch) -> Result<Vec<ArrayRef>, Unsendable> {
 ///
 /// # Errors
 /// When it cannot be sent in the format.
-pub(super) fn cell(
+pub(crate) fn cell(
     array: &dyn Array,
     row: usize,
     format: Format,

@@ -3,7 +3,7 @@
 //! The planner takes few correlated subqueries, and tools write many over such tables.
 
 use super::catalog_name;
-use crate::postgres::columns;
+use crate::catalog::columns;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
     JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visit,

@@ -4,11 +4,11 @@
 
 use super::parameters::{one, parameter};
 use super::{cell, numeric};
+use crate::catalog::PgType;
+use crate::messages::Format;
 use arrow::datatypes::DataType;
 use headwater_query::Zone;
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::postgres::PgType;
-use headwater_wire::postgres::Format;
 use proptest::prelude::*;
 
 fn sent(scalar: &ScalarValue, format: Format) -> Option<Vec<u8>> {

@@ -4,6 +4,7 @@ use super::calendar::{
     days, instant_ns, put, put_day, put_instant, put_span, put_time, span, time_ns,
 };
 use super::{Unsendable, cell, elements};
+use crate::messages::Format;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -11,7 +12,6 @@ use arrow::datatypes::{
 };
 use arrow::util::display::array_value_to_string;
 use headwater_query::Zone;
-use headwater_wire::postgres::Format;
 
 /// A value that is not null, on its own.
 pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable> {

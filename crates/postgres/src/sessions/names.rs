@@ -1,9 +1,9 @@
 //! What a session's questions about the database are answered from.
 
-use headwater_query::datafusion::catalog::SchemaProvider;
-use headwater_query::datafusion::common::{DataFusionError, Result};
-use headwater_query::datafusion::logical_expr::ScalarUDF;
-use headwater_query::postgres::{Listing, Shown, Variables, functions, schemas};
+use crate::catalog::{Listing, Shown, Variables, functions, schemas};
+use datafusion::catalog::SchemaProvider;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::ScalarUDF;
 use headwater_query::{Access, ColumnKind, Extension, Query, Zone};
 use parking_lot::RwLock;
 use std::fmt;
@@ -84,10 +84,10 @@ impl fmt::Debug for Names {
 }
 
 impl Extension for Names {
-    /// Statements are looked at before they come here, see [`headwater_query::Session::rewrite`].
+    /// Statements are looked at before they come here, see [`crate::rewrite`].
     fn rewrite(
         &self,
-        _: &mut headwater_query::datafusion::sql::sqlparser::ast::Statement,
+        _: &mut datafusion::sql::sqlparser::ast::Statement,
     ) -> headwater_query::Result<()> {
         Ok(())
     }

@@ -8,15 +8,16 @@ mod empty;
 mod expressions;
 mod labels;
 mod relations;
+#[cfg(test)]
+mod tests;
 
-use super::schema::Listing;
-use super::variables::{VariableError, Variables};
-use crate::gate::{self, Counted};
+use crate::catalog::{Listing, VariableError, Variables};
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor,
     VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
+use headwater_query::Counted;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -36,11 +37,7 @@ pub struct Rewritten {
 ///
 /// # Errors
 /// When it asks for a setting that there is not.
-pub(super) fn rewrite(
-    sql: &str,
-    listing: &dyn Listing,
-    process: u32,
-) -> Result<Rewritten, VariableError> {
+fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten, VariableError> {
     let as_is = Rewritten {
         sql: None,
         labels: None,
@@ -76,26 +73,19 @@ pub(super) fn rewrite(
     })
 }
 
-impl crate::Session {
-    /// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The
-    /// inner error is that of `rewrite`.
-    ///
-    /// # Errors When the statement is longer or nested deeper than statements may be, or takes too
-    /// long to read.
-    pub async fn rewrite(
-        &self,
-        sql: &str,
-        listing: Arc<dyn Listing>,
-        process: u32,
-    ) -> crate::Result<Result<Rewritten, VariableError>> {
-        self.check_length(sql)?;
-        let text = sql.to_owned();
-        let look = async move {
-            let weight = gate::weigh(&text)?;
-            Ok(weight.reading(|| rewrite(&text, listing.as_ref(), process)))
-        };
-        self.planned(sql.len() > gate::LONG_TEXT, look).await
-    }
+/// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The inner error tells of a
+/// setting that there is not.
+///
+/// # Errors
+/// When the statement is longer or nested deeper than statements may be, or takes too long to read.
+pub async fn rewrite(
+    session: &headwater_query::Session,
+    sql: &str,
+    listing: Arc<dyn Listing>,
+    process: u32,
+) -> headwater_query::Result<Result<Rewritten, VariableError>> {
+    let look = move |text: &str| rewritten(text, listing.as_ref(), process);
+    session.look_at(sql, look).await
 }
 
 /// What is asked about the session itself.

@@ -5,7 +5,8 @@ use super::connection::Connection;
 use super::errors::{Failure, of_query};
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, Text, columns};
-use headwater_wire::postgres::split;
+use crate::messages::split;
+use crate::rewrite::rewrite;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -88,7 +89,7 @@ impl<S: Stream> Connection<S> {
     ) -> Result<Text, Failure> {
         let process = self.link.registered.process;
         let seen = Arc::clone(&self.seen);
-        let looked = self.session.rewrite(statement, seen, process);
+        let looked = rewrite(&self.session, statement, seen, process);
         let looked = self.link.wait(looked).await?;
         let rewritten = looked.map_err(|why| of_query(why, Some((whole.as_str(), at))))??;
         Ok(Text {
