@@ -12,20 +12,26 @@
 //! Failure: a route answers with an `ApiError`, whose code is stable. Starting fails with a [`StartError`] that says which
 //! setting is wrong.
 
+#[path = "../../shell/src/access/mod.rs"]
 mod access;
 mod app;
+#[path = "../../shell/src/middleware.rs"]
 mod edge;
 mod error;
 mod influxql;
 mod ingest;
+#[path = "../../shell/src/listen.rs"]
 mod listen;
 mod live;
+#[path = "../../shell/src/logging.rs"]
 mod logging;
 mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
+#[path = "../../shell/src/notify.rs"]
 mod notify;
 mod opentsdb;
+#[path = "../../shell/src/patient.rs"]
 mod patient;
 #[cfg(feature = "sql")]
 mod postgres;
@@ -36,6 +42,7 @@ mod serve;
 pub mod settings;
 mod tile_cache;
 mod tile_costs;
+#[path = "../../shell/src/tls.rs"]
 mod tls;
 
 pub use access::{rules, tokens};

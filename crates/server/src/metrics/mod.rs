@@ -7,7 +7,9 @@
 //! the runtime, at most every few seconds, and the newest ones there are get told: `/metrics` never waits for the engine for long.
 
 mod engine;
+#[path = "../../../shell/src/metrics/plain.rs"]
 mod plain;
+#[path = "../../../shell/src/metrics/process.rs"]
 mod process;
 
 pub(crate) use engine::EngineFigures;

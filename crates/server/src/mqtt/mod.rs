@@ -17,6 +17,7 @@
 //! panics, all three begin anew.
 
 mod connection;
+#[path = "../mqtt_figures.rs"]
 mod figures;
 mod options;
 mod storing;

@@ -9,6 +9,7 @@ pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod last;
 pub(crate) mod live;
+#[path = "../../../shell/src/standard.rs"]
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod opentsdb;

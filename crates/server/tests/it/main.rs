@@ -13,11 +13,11 @@ mod asking;
 #[cfg(feature = "mqtt")]
 mod broker;
 mod clients;
-mod edge;
 mod health;
 mod influxql;
 mod limits;
 mod matrix;
+mod middleware;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod openapi;

@@ -12,6 +12,7 @@ pub(crate) mod host;
 pub mod rules;
 pub(crate) mod seen;
 #[cfg(feature = "sql")]
+#[path = "../../../server/src/granted.rs"]
 pub(crate) mod sql;
 pub(crate) mod token;
 pub mod tokens;
