@@ -1,7 +1,5 @@
-//! What all requests share.
+//! What all requests to the database share.
 
-use crate::access::host::Names;
-use crate::access::tokens::Guard;
 use crate::error::ApiError;
 use crate::ingest::Ingest;
 use crate::live::Hub;
@@ -10,25 +8,18 @@ use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::Database;
+use headwater_shell::Shell;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::{Semaphore, watch};
 
 /// The state behind every route.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) db: Database,
     pub(crate) settings: Settings,
-    pub(crate) guard: Arc<Guard>,
-    /// Names that requests without a token may come under.
-    pub(crate) names: Names,
+    /// What all servers have: access, limits, clocks, the stop.
+    pub(crate) shell: Arc<Shell>,
     pub(crate) metrics: Metrics,
     pub(crate) ingest: Ingest,
-    /// One permit for each request that may be worked on.
-    pub(crate) requests: Semaphore,
-    /// Becomes true when the server stops: answers that last must end then.
-    pub(crate) stopping: watch::Receiver<bool>,
-    pub(crate) started: Instant,
     /// Who follows new values.
     pub(crate) live: Arc<Hub>,
     /// Formatted tiles.
@@ -37,7 +28,7 @@ pub(crate) struct App {
     pub(crate) tile_costs: TileCosts,
     /// What is counted of messages from a broker; all zero without one.
     #[cfg(feature = "mqtt")]
-    pub(crate) messages: Arc<crate::mqtt::Figures>,
+    pub(crate) messages: Arc<crate::mqtt_figures::Figures>,
     /// SQL over the database.
     #[cfg(feature = "sql")]
     pub(crate) query: headwater_query::Query,

@@ -1,20 +1,14 @@
-//! The one form in which a route says no.
+//! The one form in which a route says no, and which of its errors becomes which answer.
 
-use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use headwater_shell::ErrorAnswer;
+use serde_json::json;
+use std::ops::{Deref, DerefMut};
 
 /// An answer that is not a success: status, stable code, message, and details for programs.
 #[derive(Debug)]
-pub(crate) struct ApiError {
-    pub(crate) status: StatusCode,
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
-    pub(crate) details: Map<String, Value>,
-    /// After how many seconds to try again, where that helps.
-    pub(crate) retry_after: Option<u32>,
-}
+pub(crate) struct ApiError(ErrorAnswer);
 
 impl ApiError {
     pub(crate) fn new(
@@ -22,27 +16,48 @@ impl ApiError {
         code: &'static str,
         message: impl Into<String>,
     ) -> ApiError {
-        ApiError {
-            status,
-            code,
-            message: message.into(),
-            details: Map::new(),
-            retry_after: None,
-        }
+        ApiError(ErrorAnswer::new(status, code, message))
     }
 
     /// Something went wrong inside; the log has more.
     pub(crate) fn internal() -> ApiError {
-        ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "E_INTERNAL",
-            "the request failed inside the server; its log says more",
-        )
+        ApiError(ErrorAnswer::internal())
     }
 
-    pub(crate) fn retry_after(mut self, seconds: u32) -> ApiError {
-        self.retry_after = Some(seconds);
-        self
+    pub(crate) fn retry_after(self, seconds: u32) -> ApiError {
+        ApiError(self.0.retry_after(seconds))
+    }
+}
+
+impl Deref for ApiError {
+    type Target = ErrorAnswer;
+
+    fn deref(&self) -> &ErrorAnswer {
+        &self.0
+    }
+}
+
+impl DerefMut for ApiError {
+    fn deref_mut(&mut self) -> &mut ErrorAnswer {
+        &mut self.0
+    }
+}
+
+impl From<ErrorAnswer> for ApiError {
+    fn from(answer: ErrorAnswer) -> ApiError {
+        ApiError(answer)
+    }
+}
+
+impl From<ApiError> for ErrorAnswer {
+    fn from(error: ApiError) -> ErrorAnswer {
+        error.0
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        self.0.into_response()
     }
 }
 
@@ -60,10 +75,9 @@ impl From<headwater::Error> for ApiError {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(%error, "a request failed");
         }
-        ApiError {
-            retry_after,
-            ..ApiError::new(status, code, error.to_string())
-        }
+        let mut answer = ApiError::new(status, code, error.to_string());
+        answer.retry_after = retry_after;
+        answer
     }
 }
 
@@ -94,20 +108,5 @@ impl From<headwater_query::Error> for ApiError {
             details.insert("column".to_owned(), json!(column));
         }
         answer
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut body = self.details;
-        body.insert("code".to_owned(), json!(self.code));
-        body.insert("message".to_owned(), json!(self.message));
-        let mut response = (self.status, Json(Value::Object(body))).into_response();
-        if let Some(seconds) = self.retry_after {
-            response
-                .headers_mut()
-                .insert(axum::http::header::RETRY_AFTER, seconds.into());
-        }
-        response
     }
 }

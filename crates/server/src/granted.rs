@@ -1,7 +1,7 @@
 //! What the statements of a request may see and change.
 
-use super::Access;
-use super::rules::Action;
+use crate::access::Access;
+use crate::access::rules::Action;
 use headwater_query::Owner;
 use std::collections::BTreeSet;
 use std::fmt::Write;

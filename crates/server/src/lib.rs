@@ -1,38 +1,31 @@
 //! Headwater's server: one database behind one HTTP port.
 //!
-//! Purpose: routes for writing and asking, who may do what, and the running of it all. What a route means is written in
-//! `docs/http`; what the engine does stays in the engine.
+//! Purpose: routes for writing and asking, and what goes on besides. It is one role of the shell (`headwater-shell`), which
+//! has listening, TLS, access, limits, metrics and an end in order. What a route means is written in `docs/http`; what the
+//! engine does stays in the engine.
 //!
 //! Invariants: a write is answered with success only when the engine calls it as durable as the database is set to be. No
-//! blocking call of the engine runs on a thread of the runtime. An error tells nothing about what the asker may not see.
+//! blocking call of the engine runs on a thread of the runtime, but for one kind of tile (`tile_costs`). An error tells nothing about what the asker may not see.
 //!
-//! Concurrency: [`Server`] owns the runtime's listeners; `App` is shared by all requests and holds no lock over a call of
+//! Concurrency: `App` is shared by all requests and holds no lock over a call of
 //! the engine.
 //!
 //! Failure: a route answers with an `ApiError`, whose code is stable. Starting fails with a [`StartError`] that says which
 //! setting is wrong.
 
-#[path = "../../shell/src/access/mod.rs"]
-mod access;
 mod app;
-#[path = "../../shell/src/middleware.rs"]
-mod edge;
 mod error;
+#[cfg(feature = "sql")]
+mod granted;
 mod influxql;
 mod ingest;
-#[path = "../../shell/src/listen.rs"]
-mod listen;
 mod live;
-#[path = "../../shell/src/logging.rs"]
-mod logging;
 mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
-#[path = "../../shell/src/notify.rs"]
-mod notify;
+#[cfg(feature = "mqtt")]
+mod mqtt_figures;
 mod opentsdb;
-#[path = "../../shell/src/patient.rs"]
-mod patient;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;
@@ -40,13 +33,17 @@ mod routes;
 mod series;
 mod serve;
 pub mod settings;
+mod single;
+mod start_error;
 mod tile_cache;
 mod tile_costs;
-#[path = "../../shell/src/tls.rs"]
-mod tls;
 
-pub use access::{rules, tokens};
-pub use logging::begin as begin_logging;
-pub use routes::{Endpoint, Needs, endpoints};
-pub use serve::{Server, StartError, serve};
-pub use settings::Settings;
+// Who may do what is the shell's, and asked about everywhere.
+use headwater_shell::access;
+
+pub use headwater_shell::access::{rules, tokens};
+pub use headwater_shell::{Endpoint, Needs};
+pub use serve::{Server, serve};
+pub use settings::{Settings, begin_logging};
+pub use single::endpoints;
+pub use start_error::StartError;

@@ -19,20 +19,20 @@ struct CodeLabel {
 /// The figures of one broker.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    pub(super) connected: Gauge,
-    pub(super) subscriptions_refused: Gauge,
-    pub(super) connects: Counter,
-    pub(super) failures: Counter,
-    pub(super) received: Counter,
-    pub(super) skipped: Counter,
-    pub(super) acknowledged: Counter,
-    pub(super) waiting: Gauge,
-    pub(super) values: Counter,
-    pub(super) retries: Counter,
+    pub(crate) connected: Gauge,
+    pub(crate) subscriptions_refused: Gauge,
+    pub(crate) connects: Counter,
+    pub(crate) failures: Counter,
+    pub(crate) received: Counter,
+    pub(crate) skipped: Counter,
+    pub(crate) acknowledged: Counter,
+    pub(crate) waiting: Gauge,
+    pub(crate) values: Counter,
+    pub(crate) retries: Counter,
     refused: Family<CodeLabel, Counter>,
     /// The same once more: a family does not tell which labels it has.
     refused_by_code: Mutex<BTreeMap<&'static str, u64>>,
-    pub(super) seconds: Histogram,
+    pub(crate) seconds: Histogram,
 }
 
 /// What people are told of a broker. Its names are a promise.
@@ -76,7 +76,7 @@ impl Default for Figures {
 
 impl Figures {
     /// Counts what was refused.
-    pub(super) fn refused(&self, code: &'static str, count: u64) {
+    pub(crate) fn refused(&self, code: &'static str, count: u64) {
         self.refused
             .get_or_create(&CodeLabel { code })
             .inc_by(count);
@@ -103,7 +103,7 @@ impl Figures {
     }
 
     /// There is no connection now.
-    pub(super) fn disconnected(&self) {
+    pub(crate) fn disconnected(&self) {
         self.connected.set(0);
     }
 

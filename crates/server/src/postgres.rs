@@ -2,38 +2,29 @@
 
 use crate::access::Access;
 use crate::access::rules::Action;
-use crate::access::sql::{Granted, owner};
 use crate::access::token::{Carried, fill_random};
-use crate::access::tokens::Guard;
 use crate::app::App;
+use crate::granted::{Granted, owner};
 use crate::settings::Settings;
-use crate::tls::Certificate;
 use headwater_postgres::{Door, DoorSettings, Grant, Host, Metrics, Statements};
 use headwater_query::Owner;
+use headwater_shell::Shell;
 use std::io;
 use std::sync::Arc;
 
 /// The door over a server's database.
-pub(crate) fn door(
-    app: &App,
-    certificate: Option<Arc<Certificate>>,
-    metrics: Metrics,
-) -> Arc<Door> {
+pub(crate) fn door(app: &App, metrics: Metrics) -> Arc<Door> {
     let statements = Statements {
         query: app.query.clone(),
         threads: Arc::clone(&app.sql_threads),
         places: Arc::clone(&app.places),
     };
-    let host = Tokens {
-        guard: Arc::clone(&app.guard),
-        certificate,
-    };
     Door::new(
-        Arc::new(host),
+        Arc::new(Tokens(Arc::clone(&app.shell))),
         statements,
         settings(&app.settings),
         metrics,
-        app.stopping.clone(),
+        app.shell.stopping(),
     )
 }
 
@@ -51,26 +42,22 @@ fn settings(settings: &Settings) -> DoorSettings {
 }
 
 /// Tokens and the certificate of the server.
-struct Tokens {
-    guard: Arc<Guard>,
-    certificate: Option<Arc<Certificate>>,
-}
+struct Tokens(Arc<Shell>);
 
 impl Host for Tokens {
     fn is_open(&self) -> bool {
-        self.guard.is_open()
+        self.0.guard().is_open()
     }
 
     fn admit(&self, token: Option<String>) -> Option<Arc<dyn Grant>> {
         let carried = token.map_or(Carried::Nothing, Carried::Token);
         // Who is not let in is told nothing of why.
-        let access = self.guard.admit(&carried).ok()?;
+        let access = self.0.guard().admit(&carried).ok()?;
         Some(Arc::new(Session(access)))
     }
 
     fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
-        let certificate = self.certificate.as_ref()?;
-        Some(certificate.config_for(b"postgresql"))
+        Some(self.0.certificate()?.config_for(b"postgresql"))
     }
 
     fn random_bytes(&self, bytes: &mut [u8]) -> io::Result<()> {

@@ -9,10 +9,11 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use headwater::{ErrorKind, FieldType, Snapshot, StreamName, Timestamp};
+use headwater_io::{Clock as _, SystemClock};
 use headwater_wire::channel::Channel;
 use headwater_wire::query::{Query, QueryError};
 use serde_json::json;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
@@ -42,12 +43,7 @@ pub(crate) fn query(uri: &Uri, known: &[&str]) -> Result<Query, ApiError> {
 
 /// The clock of this machine.
 pub(crate) fn now() -> Timestamp {
-    let since = match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(after) => i128::try_from(after.as_nanos()),
-        Err(before) => i128::try_from(before.duration().as_nanos()).map(|ns| -ns),
-    };
-    let ns = since.unwrap_or(i128::MAX);
-    Timestamp::from_nanos(ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
+    SystemClock::new().now()
 }
 
 pub(crate) fn parse_stream(text: &str) -> Result<StreamName, ApiError> {

@@ -6,9 +6,8 @@
 //! Why not a ready-made accept loop: a limit of connections, times for TLS and heads of requests, certificates that change
 //! and an end with a time limit are all needed, and are a page of code together.
 
-use crate::app::App;
 use crate::patient::Patient;
-use crate::tls::Certificate;
+use crate::shell::Shell;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -30,16 +29,16 @@ const STREAMS_MAX: u32 = 128;
 const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Listening {
-    pub(crate) app: Arc<App>,
+    pub(crate) shell: Arc<Shell>,
     pub(crate) listener: TcpListener,
-    pub(crate) certificate: Option<Arc<Certificate>>,
     pub(crate) router: Router,
 }
 
 impl Listening {
-    /// Serves until `stop` is true or nobody can say so any more. Returns whether every request ended in time.
-    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) -> bool {
-        let settings = &self.app.settings;
+    /// Serves until the server stops. Returns whether every request ended in time.
+    pub(crate) async fn run(self) -> bool {
+        let mut stop = self.shell.stopping();
+        let settings = &self.shell.settings;
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1()
             .timer(TokioTimer::new())
@@ -77,14 +76,14 @@ impl Listening {
                 http: Arc::clone(&http),
                 router: self.router.clone(),
                 watcher: graceful.watcher(),
-                stopping: self.app.stopping.clone(),
+                stopping: self.shell.stopping(),
             };
             let tls = self
-                .certificate
-                .as_ref()
+                .shell
+                .certificate()
                 .map(|certificate| TlsAcceptor::from(certificate.config()));
             let wait = settings.header_timeout;
-            let open = self.app.metrics.connections().clone();
+            let open = self.shell.metrics.connections().clone();
             tokio::spawn(async move {
                 open.inc();
                 match tls {
@@ -101,7 +100,7 @@ impl Listening {
         }
         // Nobody may connect any more while the rest ends.
         drop(self.listener);
-        let limit = self.app.settings.shutdown_timeout;
+        let limit = self.shell.settings.shutdown_timeout;
         tokio::time::timeout(limit, graceful.shutdown())
             .await
             .is_ok()

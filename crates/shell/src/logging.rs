@@ -1,6 +1,7 @@
 //! Log lines: text or JSON on stderr, times in UTC with milliseconds.
 
-use crate::settings::{LogFormat, Settings};
+use crate::settings::LogFormat;
+use headwater_io::{Clock as _, SystemClock};
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -11,12 +12,20 @@ struct Clock;
 
 impl FormatTime for Clock {
     fn format_time(&self, w: &mut Writer<'_>) -> std::fmt::Result {
-        write!(w, "{:.3}", jiff::Timestamp::now())
+        let ns = i128::from(SystemClock::new().now().as_nanos());
+        match jiff::Timestamp::from_nanosecond(ns) {
+            Ok(now) => write!(w, "{now:.3}"),
+            // No number of nanoseconds that fits into 64 bits is out of range.
+            Err(_) => w.write_str("-"),
+        }
     }
 }
 
 /// Whether a text is a level or directives.
-pub(crate) fn check_level(text: &str) -> Result<(), String> {
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_level(text: &str) -> Result<(), String> {
     if text.trim().is_empty() {
         return Err("there is no level".to_owned());
     }
@@ -26,19 +35,18 @@ pub(crate) fn check_level(text: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Begins to write log messages as the settings say; the variable `HEADWATER_LOG` goes before the level set. Does nothing if
-/// the program already does so in another way.
-pub fn begin(settings: &Settings) {
+/// Begins to write log messages of this level, or by these directives; the variable `HEADWATER_LOG` goes before it. Does
+/// nothing if the program already does so in another way.
+pub fn begin(level: &str, format: LogFormat) {
     // The level was checked when it was set.
-    let filter = EnvFilter::try_from_env("HEADWATER_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(&settings.log_level));
+    let filter = EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_timer(Clock)
         .with_ansi(std::io::stderr().is_terminal());
     // An error says that there is a subscriber.
-    let _ = match settings.log_format {
+    let _ = match format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines
             .json()

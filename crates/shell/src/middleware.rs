@@ -1,4 +1,4 @@
-//! What happens to every request before and after its route.
+//! What happens to every request before and after its route, whatever the server serves.
 //!
 //! In this order: a request id; that it names one host; the name it came under, where no token is
 //! needed; its token, and whether that suffices for the
@@ -14,23 +14,21 @@ use crate::access::host::{Stranger, is_named_once};
 use crate::access::rules::Action;
 use crate::access::token::carried;
 use crate::access::tokens::Denied;
-use crate::app::App;
-use crate::error::ApiError;
+use crate::error::ErrorAnswer;
 use crate::metrics::Observed;
-use crate::routes::{Endpoint, Needs};
+use crate::route::{Endpoint, Needs, Route};
 use crate::settings::LogRequests;
+use crate::shell::Shell;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::MethodRouter;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::Instrument;
 
 /// A request slower than this is logged.
@@ -66,65 +64,58 @@ const SECURITY: [(HeaderName, HeaderValue); 6] = [
     ),
 ];
 
-/// What the edge knows about a route. The rest, paths without a route, has none.
+/// What the middleware knows about a route. The rest, paths without a route, has none.
 #[derive(Clone)]
 struct Gate {
-    app: Arc<App>,
+    shell: Arc<Shell>,
     endpoint: Option<Arc<(Endpoint, Observed)>>,
 }
 
-/// Puts the edge around one route.
-pub(crate) fn around(
-    app: &Arc<App>,
-    endpoint: Endpoint,
-    handler: MethodRouter<Arc<App>>,
-) -> MethodRouter<Arc<App>> {
-    let observed = app.metrics.observe(&endpoint);
+/// The service made of routes, each behind the same gate, and so are paths without a route.
+pub(crate) fn router(shell: &Arc<Shell>, routes: Vec<Route>) -> Router {
+    let mut router = Router::new();
+    for Route { endpoint, handler } in routes {
+        let path = endpoint.path;
+        let observed = shell.metrics.observe(&endpoint);
+        let gate = Gate {
+            shell: Arc::clone(shell),
+            endpoint: Some(Arc::new((endpoint, observed))),
+        };
+        router = router.route(path, handler.layer(from_fn_with_state(gate, pass)));
+    }
     let gate = Gate {
-        app: Arc::clone(app),
-        endpoint: Some(Arc::new((endpoint, observed))),
-    };
-    handler.layer(from_fn_with_state(gate, pass))
-}
-
-/// Answers paths without a route, behind the same edge.
-pub(crate) fn around_the_rest(app: &Arc<App>, router: Router<Arc<App>>) -> Router<Arc<App>> {
-    let gate = Gate {
-        app: Arc::clone(app),
+        shell: Arc::clone(shell),
         endpoint: None,
     };
     let nothing = axum::routing::any(async || {
-        ApiError::new(
+        ErrorAnswer::new(
             StatusCode::NOT_FOUND,
             "E_NO_ROUTE",
             "there is nothing at this path; /api/openapi.json lists what there is",
         )
     });
-    router.fallback_service(
-        nothing
-            .layer(from_fn_with_state(gate, pass))
-            .with_state(Arc::clone(app)),
-    )
+    router.fallback_service(nothing.layer(from_fn_with_state(gate, pass)).with_state(()))
 }
 
 async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let begun = Instant::now();
-    let id = request_id(request.headers());
+    let clock = &gate.shell.env().clock;
+    let begun = clock.monotonic();
+    let id = request_id(&gate.shell, request.headers());
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
     let method = request.method().clone();
-    let path = (gate.app.settings.log_requests != LogRequests::None)
+    let path = (gate.shell.settings.log_requests != LogRequests::None)
         .then(|| request.uri().path().to_owned());
     let mut response = within(&gate, request, next).instrument(span.clone()).await;
     let status = response.status();
-    let took = begun.elapsed();
-    dress(&mut response, id, gate.app.settings.tls_cert.is_some());
+    let took = clock.monotonic().saturating_sub(begun);
+    dress(&mut response, id, gate.shell.certificate().is_some());
     match &gate.endpoint {
         Some(endpoint) => endpoint.1.request(status, took),
-        None => gate.app.metrics.request_elsewhere(),
+        None => gate.shell.metrics.request_elsewhere(),
     }
     if let Some(path) = path {
         let failed = status.is_server_error() || took > SLOW;
-        if failed || gate.app.settings.log_requests == LogRequests::All {
+        if failed || gate.shell.settings.log_requests == LogRequests::All {
             let ms = took.as_secs_f64() * 1e3;
             span.in_scope(|| {
                 tracing::info!(%method, path, status = status.as_u16(), ms, "request");
@@ -136,44 +127,44 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
 
 /// From the name to the handler.
 async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
-    let app = &gate.app;
+    let shell = &gate.shell;
     let needs = gate.endpoint.as_ref().map_or(Needs::Nothing, |e| e.0.needs);
     if !is_named_once(request.version(), request.headers()) {
-        return ApiError::new(
+        return ErrorAnswer::new(
             StatusCode::BAD_REQUEST,
             "E_HOST",
             "expected one header `Host`, with a name and perhaps a port, as HTTP/1.1 asks for",
         )
         .into_response();
     }
-    if app.guard.is_open()
-        && let Err(stranger) = app.names.admit(request.uri(), request.headers())
+    if shell.guard().is_open()
+        && let Err(stranger) = shell.names.admit(request.uri(), request.headers())
     {
         return strange(stranger).into_response();
     }
     if needs != Needs::Nothing {
-        match admit(app, needs, request.headers()) {
+        match admit(shell, needs, request.headers()) {
             Ok(access) => request.extensions_mut().insert(access),
             Err(error) => return refused(error),
         };
     }
     let _permit = match needs {
         Needs::Nothing | Needs::Token => None,
-        Needs::Read | Needs::Write | Needs::Manage => match app.requests.try_acquire() {
+        Needs::Read | Needs::Write | Needs::Manage => match shell.permit() {
             Ok(permit) => Some(permit),
-            Err(_) => return overloaded(app.settings.requests_max).into_response(),
+            Err(error) => return error.into_response(),
         },
     };
-    let allowed = app.settings.request_timeout;
+    let allowed = shell.settings.request_timeout;
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
     let response = match tokio::time::timeout(allowed, handler).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
             // The panic itself was written to stderr when it happened.
             tracing::error!("a request panicked");
-            ApiError::internal().into_response()
+            ErrorAnswer::internal().into_response()
         }
-        Err(_) => ApiError::new(
+        Err(_) => ErrorAnswer::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "E_TIMEOUT",
             format!("no answer within {allowed:?} (the setting request.timeout); the request may or may not have been carried out"),
@@ -188,15 +179,15 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
 }
 
 /// What a request may do, if that suffices for the route.
-fn admit(app: &App, needs: Needs, headers: &HeaderMap) -> Result<Access, ApiError> {
-    let access = app.guard.admit(&carried(headers)).map_err(|denied| {
+fn admit(shell: &Shell, needs: Needs, headers: &HeaderMap) -> Result<Access, ErrorAnswer> {
+    let access = shell.guard().admit(&carried(headers)).map_err(|denied| {
         let message = match denied {
             Denied::Missing => {
                 "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one"
             }
             Denied::Wrong => "this token is not valid, or is no longer",
         };
-        ApiError::new(StatusCode::UNAUTHORIZED, "E_TOKEN", message)
+        ErrorAnswer::new(StatusCode::UNAUTHORIZED, "E_TOKEN", message)
     })?;
     let (action, word) = match needs {
         Needs::Nothing | Needs::Token => return Ok(access),
@@ -207,14 +198,14 @@ fn admit(app: &App, needs: Needs, headers: &HeaderMap) -> Result<Access, ApiErro
     if access.any(action) {
         return Ok(access);
     }
-    Err(ApiError::new(
+    Err(ErrorAnswer::new(
         StatusCode::FORBIDDEN,
         "E_ACCESS",
         format!("no rule of this token allows to {word} anything"),
     ))
 }
 
-fn refused(error: ApiError) -> Response {
+fn refused(error: ErrorAnswer) -> Response {
     let mut response = error.into_response();
     if response.status() == StatusCode::UNAUTHORIZED {
         let bearer = HeaderValue::from_static("Bearer realm=\"headwater\"");
@@ -225,7 +216,7 @@ fn refused(error: ApiError) -> Response {
     response
 }
 
-fn strange(stranger: Stranger) -> ApiError {
+fn strange(stranger: Stranger) -> ErrorAnswer {
     let (code, message) = match stranger {
         Stranger::Host => (
             "E_HOST",
@@ -236,21 +227,12 @@ fn strange(stranger: Stranger) -> ApiError {
             "without tokens this server does not answer pages that come from elsewhere",
         ),
     };
-    ApiError::new(StatusCode::FORBIDDEN, code, message)
-}
-
-pub(crate) fn overloaded(max: usize) -> ApiError {
-    ApiError::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "E_REQUESTS",
-        format!("{max} requests are being worked on, the most that the setting request.max allows"),
-    )
-    .retry_after(1)
+    ErrorAnswer::new(StatusCode::FORBIDDEN, code, message)
 }
 
 /// The answer to a method that the path does not have, in the form of all errors.
 fn other_method(response: &Response) -> Response {
-    let mut answer = ApiError::new(
+    let mut answer = ErrorAnswer::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "E_METHOD",
         "this path is there, but not for this method; the header Allow names those it has",
@@ -280,9 +262,8 @@ fn dress(response: &mut Response, id: HeaderValue, tls: bool) {
     }
 }
 
-/// The id the client gave, if it is harmless in a log; else the next one of this process.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
+/// The id the client gave, if it is harmless in a log; else the next one of this run.
+fn request_id(shell: &Shell, headers: &HeaderMap) -> HeaderValue {
     let given = headers.get(REQUEST_ID).filter(|id| {
         let bytes = id.as_bytes();
         (1..=64).contains(&bytes.len())
@@ -293,18 +274,6 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     if let Some(id) = given {
         return id.clone();
     }
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let text = format!("{:08x}-{number:x}", *process_number());
     // Hexadecimal digits are always a value.
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("-"))
-}
-
-/// Tells the requests of one run from those of others.
-fn process_number() -> &'static u32 {
-    static NUMBER: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    NUMBER.get_or_init(|| {
-        let ns = jiff::Timestamp::now().as_nanosecond();
-        // The low bits are what differs.
-        (ns ^ (ns >> 32)) as u32
-    })
+    HeaderValue::try_from(shell.next_request_id()).unwrap_or(HeaderValue::from_static("-"))
 }

@@ -1,42 +1,102 @@
-//! `/metrics`: figures for Prometheus and what reads its formats.
+//! Routes that every server has: is it alive, is it ready, and its figures.
 
-use super::{Needs, Route};
-use crate::app::App;
-use crate::error::ApiError;
+use crate::error::ErrorAnswer;
 use crate::metrics::plain;
+use crate::role::Role;
+use crate::route::{Endpoint, Needs, Route};
+use crate::shell::Shell;
+use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait for the engine's figures before older ones are told.
+/// How long to wait for a role's figures before older ones are told.
 const WAIT: Duration = Duration::from_millis(200);
 
-pub(crate) fn routes() -> Vec<Route> {
-    vec![Route::get("/metrics", Needs::Token, metrics)]
+/// What the handlers share.
+struct Served<R> {
+    shell: Arc<Shell>,
+    role: Arc<R>,
 }
 
-async fn metrics(
-    State(app): State<Arc<App>>,
-    headers: HeaderMap,
-) -> Result<impl IntoResponse, ApiError> {
-    if app.metrics.engine.wants_fetching() {
-        let fetching = {
-            let app = Arc::clone(&app);
-            tokio::task::spawn_blocking(move || {
-                let stats = app.db.stats();
-                if let Err(error) = &stats {
-                    tracing::warn!(%error, "no figures of the engine");
-                }
-                app.metrics.engine.fetched(stats.ok());
-            })
-        };
-        // Whether it came in time or not, what is there is told; it goes on by itself.
-        let _ = tokio::time::timeout(WAIT, fetching).await;
+impl<R> Clone for Served<R> {
+    fn clone(&self) -> Served<R> {
+        Served {
+            shell: Arc::clone(&self.shell),
+            role: Arc::clone(&self.role),
+        }
     }
-    let text = app.metrics.text().map_err(|_| ApiError::internal())?;
+}
+
+/// Where the routes are that every server has, and what they need.
+#[must_use]
+pub fn standard_endpoints<R: Role>() -> Vec<Endpoint> {
+    all::<R>().into_iter().map(|route| route.endpoint).collect()
+}
+
+pub(crate) fn routes<R: Role>(shell: &Arc<Shell>, role: &Arc<R>) -> Vec<Route> {
+    let served = Served {
+        shell: Arc::clone(shell),
+        role: Arc::clone(role),
+    };
+    let routes = all::<R>().into_iter();
+    routes
+        .map(|route| route.with_state(served.clone()))
+        .collect()
+}
+
+fn all<R: Role>() -> Vec<Route<Served<R>>> {
+    vec![
+        Route::get("/health", Needs::Nothing, health::<R>),
+        Route::get("/ready", Needs::Nothing, ready::<R>),
+        Route::get("/-/healthy", Needs::Nothing, health::<R>),
+        Route::get("/-/ready", Needs::Nothing, ready::<R>),
+        Route::get("/metrics", Needs::Token, metrics::<R>),
+    ]
+}
+
+/// The process answers. Also says what clients of InfluxDB 2 look for.
+async fn health<R: Role>() -> Json<Value> {
+    Json(json!({
+        "name": "headwater",
+        "status": "pass",
+        "message": R::HEALTHY,
+        "version": env!("CARGO_PKG_VERSION"),
+    }))
+}
+
+/// Ready means that the role is, and that the server is not stopping.
+async fn ready<R: Role>(State(served): State<Served<R>>) -> Result<Json<Value>, ErrorAnswer> {
+    if *served.shell.stopping().borrow() {
+        return Err(ErrorAnswer::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "E_STOPPING",
+            "the server is stopping",
+        )
+        .retry_after(10));
+    }
+    let mut answer = served.role.ready()?;
+    answer.insert("status".to_owned(), json!("ready"));
+    Ok(Json(Value::Object(answer)))
+}
+
+/// Figures for Prometheus and what reads its formats.
+async fn metrics<R: Role>(
+    State(served): State<Served<R>>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, ErrorAnswer> {
+    let fetching = tokio::spawn(Arc::clone(&served.role).refresh_figures());
+    match tokio::time::timeout(WAIT, fetching).await {
+        // Whether it came in time or not, what is there is told; it goes on by itself.
+        Ok(Ok(())) | Err(_) => {}
+        Ok(Err(error)) => tracing::error!(%error, "fetching figures panicked"),
+    }
+    let text = served.shell.metrics.text();
+    let text = text.map_err(|_| ErrorAnswer::internal())?;
     // Whoever does not name the newer format may not know it: some readers fail at its first line.
     let mut accepted = headers.get_all(ACCEPT).iter();
     let (kind, text) = if accepted.any(|a| a.to_str().is_ok_and(names_openmetrics)) {

@@ -2,8 +2,6 @@
 //!
 //! Invariant: connections are made with the newest certificate that could be read; a bad one is reported and changes nothing.
 
-use crate::serve::StartError;
-use crate::settings::Settings;
 use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -13,9 +11,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// A certificate or key that cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct TlsError {
+    /// The file.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
 /// The certificate in force.
 #[derive(Debug)]
-pub(crate) struct Certificate {
+pub struct Certificate {
     cert: PathBuf,
     key: PathBuf,
     config: RwLock<Arc<ServerConfig>>,
@@ -24,36 +32,37 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads the files the settings name; `None` = no TLS.
-    pub(crate) fn new(settings: &Settings) -> Result<Option<Certificate>, StartError> {
-        let (Some(cert), Some(key)) = (&settings.tls_cert, &settings.tls_key) else {
-            return Ok(None);
-        };
+    /// Reads a certificate and its key, both in PEM.
+    ///
+    /// # Errors
+    /// When one of the files cannot be read, or they do not fit each other.
+    pub fn read(cert: &Path, key: &Path) -> Result<Certificate, TlsError> {
         let read = changed(cert, key);
         let config = config(cert, key)?;
-        Ok(Some(Certificate {
-            cert: cert.clone(),
-            key: key.clone(),
+        Ok(Certificate {
+            cert: cert.to_owned(),
+            key: key.to_owned(),
             config: RwLock::new(config),
             read: RwLock::new(read),
-        }))
+        })
     }
 
     /// For the next connection.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read())
     }
 
     /// For the next connection of a protocol that is not HTTP, by its name in ALPN.
-    #[cfg(feature = "sql")]
-    pub(crate) fn config_for(&self, protocol: &[u8]) -> Arc<ServerConfig> {
+    #[must_use]
+    pub fn config_for(&self, protocol: &[u8]) -> Arc<ServerConfig> {
         let mut config = ServerConfig::clone(&self.config());
         config.alpn_protocols = vec![protocol.to_vec()];
         Arc::new(config)
     }
 
     /// Reads the files again if they have changed, or anyway.
-    pub(crate) fn refresh(&self, anyway: bool) {
+    pub fn refresh(&self, anyway: bool) {
         let now = changed(&self.cert, &self.key);
         if !anyway && *self.read.read() == now {
             return;
@@ -73,8 +82,8 @@ fn changed(cert: &Path, key: &Path) -> [Option<SystemTime>; 2] {
     [cert, key].map(|path| std::fs::metadata(path).and_then(|m| m.modified()).ok())
 }
 
-fn config(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, StartError> {
-    let wrong = |path: &Path, reason: &dyn std::fmt::Display| StartError::Tls {
+fn config(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let wrong = |path: &Path, reason: &dyn std::fmt::Display| TlsError {
         path: path.display().to_string(),
         reason: reason.to_string(),
     };

@@ -5,7 +5,7 @@ use crate::access::Access;
 use crate::error::ApiError;
 use crate::live::News;
 use axum::http::StatusCode;
-use headwater::{Batch, Error, ErrorKind, Refused, Ticket, Timestamp};
+use headwater::{Batch, Error, ErrorKind, Refused, Ticket};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, Precision};
 
@@ -57,7 +57,7 @@ pub(super) fn apply(
 ) -> Result<Outcome, ApiError> {
     let text = unpack::unpack(&request.body, request.encoding, limits.body_max)?;
     let options = parser.options_mut();
-    options.now = now();
+    options.now = door.clock.now();
     options.precision = request.precision;
     let mut outcome = Outcome::default();
     // A numbered batch, or one that is to be stored whole, is one record of the log.
@@ -206,12 +206,6 @@ fn implausible(precision: Precision, newest: i64) -> Option<String> {
     (0..IMPLAUSIBLE_BEFORE_NS).contains(&newest).then(|| {
         format!("all times lie in 1970: is the unit of the stamps really {unit}? precision=auto tells it from their size")
     })
-}
-
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let ns = since.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
-    Timestamp::from_nanos(ns)
 }
 
 #[cfg(test)]

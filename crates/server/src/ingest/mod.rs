@@ -27,11 +27,11 @@ use crate::settings::Settings;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use headwater::Database;
+use headwater_io::{Clock, Env, Joiner};
 use headwater_wire::lineprotocol::{LineParser, ParserOptions, Precision};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// What bounds the writing of bodies.
@@ -107,6 +107,7 @@ enum Job {
 pub(crate) struct Door {
     pub(crate) db: Database,
     pub(crate) live: Arc<Hub>,
+    clock: Arc<dyn Clock>,
 }
 
 /// Why a call gave no answer.
@@ -138,7 +139,7 @@ struct Shared {
 pub(crate) struct Ingest {
     shared: Arc<Shared>,
     bytes: Arc<Semaphore>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Box<dyn Joiner>>>,
 }
 
 impl std::fmt::Debug for Ingest {
@@ -157,9 +158,18 @@ impl Ingest {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(db: Database, live: Arc<Hub>, limits: Limits) -> std::io::Result<Ingest> {
+    pub(crate) fn start(
+        db: Database,
+        live: Arc<Hub>,
+        limits: Limits,
+        env: &Env,
+    ) -> std::io::Result<Ingest> {
         let shared = Arc::new(Shared {
-            door: Door { db, live },
+            door: Door {
+                db,
+                live,
+                clock: Arc::clone(&env.clock),
+            },
             limits,
             queue: Mutex::default(),
             wanted: Condvar::new(),
@@ -171,10 +181,10 @@ impl Ingest {
         };
         for number in 0..limits.threads.max(1) {
             let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new()
-                .name(format!("hw-write-{number}"))
-                .spawn(move || shared.work())?;
-            ingest.threads.lock().push(thread);
+            let name = format!("hw-write-{number}");
+            let thread = env.threads.spawn(&name, Box::new(move || shared.work()))?;
+            let none = || std::io::Error::other("writes need threads, and there are none");
+            ingest.threads.lock().push(thread.ok_or_else(none)?);
         }
         Ok(ingest)
     }
@@ -273,7 +283,7 @@ impl Ingest {
         self.shared.queue.lock().closed = true;
         self.shared.wanted.notify_all();
         for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
+            if !thread.join() {
                 tracing::error!("a thread that takes writes in had panicked");
             }
         }

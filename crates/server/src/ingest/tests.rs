@@ -41,7 +41,7 @@ impl World {
             runtime: tokio::runtime::Builder::new_current_thread()
                 .build()
                 .unwrap(),
-            ingest: Ingest::start(db.clone(), Arc::default(), limits).unwrap(),
+            ingest: Ingest::start(db.clone(), Arc::default(), limits, &Env::system()).unwrap(),
             db,
             access: Access::Open { guard },
             _dir: dir,

@@ -17,16 +17,13 @@
 //! panics, all three begin anew.
 
 mod connection;
-#[path = "../mqtt_figures.rs"]
-mod figures;
 mod options;
 mod storing;
 
-pub(crate) use figures::{BrokerState, Figures};
-
 use crate::app::App;
-use crate::serve::StartError;
+use crate::mqtt_figures::Figures;
 use crate::settings::{Mqtt, Settings};
+use crate::start_error::StartError;
 use bytes::Bytes;
 use connection::Connection;
 use headwater::Timestamp;
@@ -159,26 +156,24 @@ impl Source {
     }
 
     /// Takes messages until the server stops; then ends when what was received is stored and acknowledged.
-    pub(crate) fn run(self, app: Arc<App>) -> tokio::task::JoinHandle<()> {
-        tokio::spawn(async move {
-            loop {
-                let tasks = tokio::spawn(tasks(
-                    Arc::clone(&app),
-                    self.settings.clone(),
-                    Arc::clone(&self.figures),
-                ));
-                let Err(error) = tasks.await else {
-                    return;
-                };
-                self.figures.disconnected();
-                tracing::error!(%error, "mqtt: taking messages panicked, and begins anew");
-                let mut stopping = app.stopping.clone();
-                tokio::select! {
-                    _ = stopping.wait_for(|stop| *stop) => return,
-                    () = tokio::time::sleep(AFTER_PANIC) => {}
-                }
+    pub(crate) async fn run(self, app: Arc<App>) {
+        loop {
+            let tasks = tokio::spawn(tasks(
+                Arc::clone(&app),
+                self.settings.clone(),
+                Arc::clone(&self.figures),
+            ));
+            let Err(error) = tasks.await else {
+                return;
+            };
+            self.figures.disconnected();
+            tracing::error!(%error, "mqtt: taking messages panicked, and begins anew");
+            let mut stopping = app.shell.stopping();
+            tokio::select! {
+                _ = stopping.wait_for(|stop| *stop) => return,
+                () = tokio::time::sleep(AFTER_PANIC) => {}
             }
-        })
+        }
     }
 }
 
@@ -197,7 +192,7 @@ async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
     let (send, receive) = mpsc::channel(usize::from(settings.receive_max).max(1024));
     let room = settings.bytes_max.max(settings.packet_max) / PERMIT_BYTES;
     let shared = Arc::new(Shared {
-        stopping: app.stopping.clone(),
+        stopping: app.shell.stopping(),
         app,
         settings,
         figures,
@@ -214,4 +209,25 @@ async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_message_of_the_largest_size_finds_room_although_others_take_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let room = Room::new(16);
+            let small = room.take(1).await;
+            let whole = room.take(1 << 30);
+            let waits = tokio::time::timeout(Duration::from_millis(20), whole).await;
+            assert!(waits.is_err() && small.is_some());
+            drop(small);
+            assert!(room.take(1 << 30).await.is_some());
+        });
+    }
+}

@@ -74,7 +74,7 @@ async fn live(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         clients,
         access,
         ticks,
-        stopping: app.stopping.clone(),
+        stopping: app.shell.stopping(),
     };
     let events = stream::unfold(tail, |mut tail| async {
         let bytes = tail.next().await?;

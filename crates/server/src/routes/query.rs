@@ -77,11 +77,7 @@ async fn query(
     // Questions count among the requests that are worked on; what clients ask before they write does not.
     let reads = asked.statements.iter().any(reads);
     let _permit = match reads {
-        true => Some(
-            app.requests
-                .try_acquire()
-                .map_err(|_| told(crate::edge::overloaded(app.settings.requests_max)))?,
-        ),
+        true => Some(app.shell.permit().map_err(|error| told(error.into()))?),
         false => None,
     };
     let _turn = match reads {

@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 #[cfg(feature = "mqtt")]
-use crate::mqtt::BrokerState;
+use crate::mqtt_figures::BrokerState;
 use crate::request::{self, answer, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
@@ -192,7 +192,7 @@ impl Storage {
         partitions.truncate(PARTITIONS_MAX);
         Storage {
             version: env!("CARGO_PKG_VERSION"),
-            uptime_seconds: app.started.elapsed().as_secs(),
+            uptime_seconds: app.shell.uptime().as_secs(),
             events: stats.events,
             events_in_memory: stats.events_in_memory,
             streams: stats.streams,

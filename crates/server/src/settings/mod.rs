@@ -23,30 +23,13 @@ pub use page::page;
 pub use subscription::Subscription;
 pub use table::{Setting, table};
 
+pub use headwater_shell::{LogFormat, LogRequests};
+
 use headwater::Options;
+use headwater_shell::ShellSettings;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// How log lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For reading.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Which requests are logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogRequests {
-    /// None.
-    None,
-    /// Those that failed inside the server, or took longer than a second.
-    Failed,
-    /// Every one.
-    All,
-}
 
 /// The settings of a server.
 #[derive(Debug, Clone)]
@@ -123,18 +106,19 @@ impl Settings {
         let mut engine = Options::new(db);
         // Clocks of others are believed less than those of one's own program.
         engine.max_future = Some(Duration::from_secs(3600));
+        let shell = ShellSettings::default();
         Settings {
             engine,
             http_addr: (Ipv4Addr::LOCALHOST, 7373).into(),
-            allow_open: false,
-            allow_plaintext: false,
-            hosts: Vec::new(),
+            allow_open: shell.allow_open,
+            allow_plaintext: shell.allow_plaintext,
+            hosts: shell.hosts,
             body_max: 64 << 20,
-            connections_max: 4096,
-            requests_max: 1024,
-            request_timeout: Duration::from_secs(30),
-            header_timeout: Duration::from_secs(75),
-            shutdown_timeout: Duration::from_secs(10),
+            connections_max: shell.connections_max,
+            requests_max: shell.requests_max,
+            request_timeout: shell.request_timeout,
+            header_timeout: shell.header_timeout,
+            shutdown_timeout: shell.shutdown_timeout,
             write_line_max: 1 << 20,
             tile_cache: 16 << 20,
             write_database: None,
@@ -152,9 +136,9 @@ impl Settings {
             postgres_idle_timeout: Duration::from_secs(3600),
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,
-            log_requests: LogRequests::Failed,
-            tls_cert: None,
-            tls_key: None,
+            log_requests: shell.log_requests,
+            tls_cert: shell.tls_cert,
+            tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
         }
     }
@@ -171,9 +155,33 @@ impl Settings {
         }
     }
 
+    /// Those of them that are the shell's.
+    pub(crate) fn shell(&self) -> ShellSettings {
+        ShellSettings {
+            http_addr: self.http_addr,
+            allow_open: self.allow_open,
+            allow_plaintext: self.allow_plaintext,
+            hosts: self.hosts.clone(),
+            connections_max: self.connections_max,
+            requests_max: self.requests_max,
+            request_timeout: self.request_timeout,
+            header_timeout: self.header_timeout,
+            shutdown_timeout: self.shutdown_timeout,
+            log_requests: self.log_requests,
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+        }
+    }
+
     /// Directory of the database.
     #[must_use]
     pub fn db(&self) -> &std::path::Path {
         &self.engine.dir
     }
+}
+
+/// Begins to write log messages as the settings say; the variable `HEADWATER_LOG` goes before the level set. Does nothing if
+/// the program already does so in another way.
+pub fn begin_logging(settings: &Settings) {
+    headwater_shell::logging::begin(&settings.log_level, settings.log_format);
 }

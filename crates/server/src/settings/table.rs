@@ -389,7 +389,7 @@ static SERVER: &[Setting] = &[
         allowed: "error, warn, info, debug, trace, off; or directives such as info,headwater_engine=debug",
         about: "Which messages are logged. The variable HEADWATER_LOG, if set, goes before it.",
         set: |s, text| {
-            crate::logging::check_level(text)?;
+            headwater_shell::logging::check_level(text)?;
             s.log_level = text.to_owned();
             Ok(())
         },

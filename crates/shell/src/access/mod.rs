@@ -10,15 +10,11 @@
 
 pub(crate) mod host;
 pub mod rules;
-pub(crate) mod seen;
-#[cfg(feature = "sql")]
-#[path = "../../../server/src/granted.rs"]
-pub(crate) mod sql;
-pub(crate) mod token;
+pub mod seen;
+pub mod token;
 pub mod tokens;
 
-use crate::app::App;
-use crate::error::ApiError;
+use crate::error::ErrorAnswer;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -28,11 +24,11 @@ use std::sync::Arc;
 use tokens::{Grant, Guard};
 
 /// Longest name of a producer, as the engine has it.
-pub(crate) const PRODUCER_BYTES_MAX: usize = 255;
+pub const PRODUCER_BYTES_MAX: usize = 255;
 
 /// What a request may do.
 #[derive(Debug, Clone)]
-pub(crate) enum Access {
+pub enum Access {
     /// No tokens are in use: everything.
     Open {
         /// Whether tokens have come into use since.
@@ -40,6 +36,7 @@ pub(crate) enum Access {
     },
     /// What a token allows.
     Token {
+        /// The token.
         grant: Arc<Grant>,
         /// Whether it has been revoked since.
         guard: Arc<Guard>,
@@ -47,14 +44,18 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    fn rules(&self) -> Option<&[Rule]> {
+    /// The rules of its token; `None` = everything is allowed.
+    #[must_use]
+    pub fn rules(&self) -> Option<&[Rule]> {
         match self {
             Access::Open { .. } => None,
             Access::Token { grant, .. } => Some(&grant.rules),
         }
     }
 
-    fn all(&self, action: Action) -> bool {
+    /// Whether this may be done with everything.
+    #[must_use]
+    pub fn all(&self, action: Action) -> bool {
         self.rules().is_none_or(|rules| {
             rules
                 .iter()
@@ -62,7 +63,9 @@ impl Access {
         })
     }
 
-    fn may(&self, action: Action, table: &str, tags: &[(String, String)]) -> bool {
+    /// Whether this may be done with a stream.
+    #[must_use]
+    pub fn may(&self, action: Action, table: &str, tags: &[(String, String)]) -> bool {
         self.rules().is_none_or(|rules| {
             rules
                 .iter()
@@ -71,33 +74,33 @@ impl Access {
     }
 
     /// Whether something may be done at all.
-    pub(crate) fn any(&self, action: Action) -> bool {
+    pub fn any(&self, action: Action) -> bool {
         self.rules()
             .is_none_or(|rules| rules.iter().any(|r| r.action == action))
     }
 
     /// Whether every stream may be read, so that nothing need be left out.
-    pub(crate) fn reads_all(&self) -> bool {
+    pub fn reads_all(&self) -> bool {
         self.all(Action::Read)
     }
 
     /// Whether every stream may be written.
-    pub(crate) fn writes_all(&self) -> bool {
+    pub fn writes_all(&self) -> bool {
         self.all(Action::Write)
     }
 
     /// Whether a stream may be read.
-    pub(crate) fn may_read(&self, table: &str, tags: &[(String, String)]) -> bool {
+    pub fn may_read(&self, table: &str, tags: &[(String, String)]) -> bool {
         self.may(Action::Read, table, tags)
     }
 
     /// Whether a stream may be read.
-    pub(crate) fn may_read_stream(&self, stream: &StreamName) -> bool {
+    pub fn may_read_stream(&self, stream: &StreamName) -> bool {
         self.may_read(stream.table(), stream.tags())
     }
 
     /// Whether some stream of a table could be read; each must still be asked about.
-    pub(crate) fn may_read_some_of(&self, table: &str) -> bool {
+    pub fn may_read_some_of(&self, table: &str) -> bool {
         self.rules().is_none_or(|rules| {
             rules
                 .iter()
@@ -106,19 +109,19 @@ impl Access {
     }
 
     /// Whether a stream may be written.
-    pub(crate) fn may_write(&self, table: &str, tags: &[(String, String)]) -> bool {
+    pub fn may_write(&self, table: &str, tags: &[(String, String)]) -> bool {
         self.may(Action::Write, table, tags)
     }
 
     /// Whether a stream may be written.
-    pub(crate) fn may_write_stream(&self, stream: &StreamName) -> bool {
+    pub fn may_write_stream(&self, stream: &StreamName) -> bool {
         self.may_write(stream.table(), stream.tags())
     }
 
     /// For whom an answer may be kept that depends on what else the asker may read: nobody in
     /// particular (an empty text) where everything may be read, else the token, whose rules never
     /// change.
-    pub(crate) fn kept_for(&self) -> String {
+    pub fn kept_for(&self) -> String {
         match self {
             Access::Token { grant, .. } if !self.reads_all() => {
                 [grant.id.as_str(), grant.name.as_str()].join(" ")
@@ -130,7 +133,7 @@ impl Access {
     /// The name under which the numbers of a producer's batches are kept. Who may write some
     /// streams only has producers of its own, so that its numbers can neither make a batch of
     /// another token look like one that is stored, nor tell of it.
-    pub(crate) fn producer(&self, name: String) -> String {
+    pub fn producer(&self, name: String) -> String {
         let Access::Token { grant, .. } = self else {
             return name;
         };
@@ -148,7 +151,7 @@ impl Access {
 
     /// Whether it still holds: false once its token is revoked or has ended, or tokens have come into use. For answers that
     /// last.
-    pub(crate) fn is_current(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         match self {
             Access::Open { guard } => guard.is_open(),
             Access::Token { grant, guard } => guard.holds(grant),
@@ -156,13 +159,13 @@ impl Access {
     }
 }
 
-impl FromRequestParts<Arc<App>> for Access {
-    type Rejection = ApiError;
+impl<S: Send + Sync> FromRequestParts<S> for Access {
+    type Rejection = ErrorAnswer;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Access, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Access, ErrorAnswer> {
         parts.extensions.get::<Access>().cloned().ok_or_else(|| {
             // The layer around all routes puts it there.
-            ApiError::new(
+            ErrorAnswer::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "E_INTERNAL",
                 "the request was not checked",

@@ -26,14 +26,15 @@ const KEPT_MAX: usize = 65_536;
 const NAMES_AT_ONCE: usize = 4_096;
 
 /// Fields with their types, in the order of the table.
-pub(crate) type Fields = Vec<(String, FieldType)>;
+pub type Fields = Vec<(String, FieldType)>;
 
 /// What an asker is told of a table.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub struct Told {
     /// Sorted.
-    pub(crate) tags: Vec<String>,
-    pub(crate) fields: Fields,
+    pub tags: Vec<String>,
+    /// In the order of the table.
+    pub fields: Fields,
 }
 
 /// Of which of its table's fields a stream has a value, at a version of its data.
@@ -111,7 +112,7 @@ impl Access {
     ///
     /// # Errors
     /// What the engine says, but for `not_found`.
-    pub(crate) fn fields(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Fields>> {
+    pub fn fields(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Fields>> {
         let told = self.told(snapshot, table, false)?;
         Ok(told.map(|told| told.fields))
     }
@@ -121,7 +122,7 @@ impl Access {
     ///
     /// # Errors
     /// What the engine says, but for `not_found`.
-    pub(crate) fn table(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Told>> {
+    pub fn table(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Told>> {
         self.told(snapshot, table, true)
     }
 
@@ -130,7 +131,7 @@ impl Access {
     ///
     /// # Errors
     /// What the engine says, but for `not_found`.
-    pub(crate) fn field_type(
+    pub fn field_type(
         &self,
         snapshot: &Snapshot,
         stream: &StreamName,
@@ -164,7 +165,7 @@ impl Access {
     }
 
     /// Whether every field of a table is told of, whatever its streams hold.
-    pub(crate) fn tells_all_fields(&self, table: &str) -> bool {
+    pub fn tells_all_fields(&self, table: &str) -> bool {
         // A rule with tags does not fit a stream without any.
         self.may(Action::Read, table, &[]) || self.may(Action::Manage, table, &[])
     }

@@ -9,36 +9,46 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
 /// What a token begins with, so that scanners for leaked secrets find it.
-pub(crate) const PREFIX: &str = "hw_";
+pub const PREFIX: &str = "hw_";
 
 /// The SHA-256 of a token's text.
-pub(crate) type Hash = [u8; 32];
+pub type Hash = [u8; 32];
 
-pub(crate) fn hash(token: &str) -> Hash {
+/// The hash of a token's text.
+#[must_use]
+pub fn hash(token: &str) -> Hash {
     Sha256::digest(token.as_bytes()).into()
 }
 
 /// Random bytes from the system's generator.
-pub(crate) fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
+fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
     fill_random(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Fills in random bytes from the system's generator.
-pub(crate) fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
+/// Fills in random bytes from the system's generator, which nobody can guess.
+///
+/// # Errors
+/// When the system gives none.
+pub fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
     rustls::crypto::ring::default_provider()
         .secure_random
         .fill(bytes)
         .map_err(|_| std::io::Error::other("the system gave no random bytes"))
 }
 
-/// The same as hexadecimal text.
-pub(crate) fn random_hex<const N: usize>() -> std::io::Result<String> {
+/// Random bytes from the system's generator, as hexadecimal text.
+///
+/// # Errors
+/// When the system gives none.
+pub fn random_hex<const N: usize>() -> std::io::Result<String> {
     random_bytes::<N>().map(|bytes| hex(&bytes))
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal text.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         // Writing to a string cannot fail.
@@ -47,7 +57,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-pub(crate) fn from_hex(text: &str) -> Option<Hash> {
+/// Reads a hash from its hexadecimal text.
+#[must_use]
+pub fn from_hex(text: &str) -> Option<Hash> {
     let digits = text.as_bytes();
     if digits.len() != 64 {
         return None;
@@ -66,7 +78,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Hash> {
 
 /// The token a request carries.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
+pub enum Carried {
     /// There is no such header.
     Nothing,
     /// There is one that is not understood.
@@ -76,7 +88,7 @@ pub(crate) enum Carried {
 }
 
 /// Reads `Authorization: Bearer T`, `Token T` (as clients of InfluxDB 2 send it) or `Basic` with the token as the password.
-pub(crate) fn carried(headers: &HeaderMap) -> Carried {
+pub fn carried(headers: &HeaderMap) -> Carried {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return Carried::Nothing;
     };

@@ -16,6 +16,7 @@ use super::Access;
 use super::rules::Rule;
 use super::seen::Held;
 use super::token::{Carried, Hash, PREFIX, from_hex, hash, hex, random_hex};
+use headwater_io::{Clock, SystemClock};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -85,11 +86,22 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Whether its time has passed.
+    /// Whether its time has passed, by the clock of this machine.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.expires.is_some_and(|end| end <= Timestamp::now())
+        self.is_over_at(now(&SystemClock::new()))
     }
+
+    fn is_over_at(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|end| end <= now)
+    }
+}
+
+/// What a clock says, as the file of tokens has it.
+fn now(clock: &dyn Clock) -> Timestamp {
+    let ns = i128::from(clock.now().as_nanos());
+    // Every number of nanoseconds that fits into 64 bits is within the range.
+    Timestamp::from_nanosecond(ns).unwrap_or(Timestamp::MAX)
 }
 
 /// What a new token is to be.
@@ -116,8 +128,8 @@ impl Tokens {
         &self.grants
     }
 
-    /// Finds a token. Takes the same time wherever it stands, and whether it is there or not.
-    fn find(&self, token: &str) -> Option<&Arc<Grant>> {
+    /// Finds a token that has not ended by `now`. Takes the same time wherever it stands, and whether it is there or not.
+    fn find(&self, token: &str, now: Timestamp) -> Option<&Arc<Grant>> {
         let hash = hash(token);
         let mut found = None;
         for grant in &self.grants {
@@ -125,7 +137,7 @@ impl Tokens {
                 found = Some(grant);
             }
         }
-        found.filter(|grant| !grant.is_over())
+        found.filter(|grant| !grant.is_over_at(now))
     }
 }
 
@@ -183,12 +195,27 @@ impl StoredToken {
 #[derive(Debug, Clone)]
 pub struct TokenFile {
     dir: PathBuf,
+    clock: Arc<dyn Clock>,
 }
 
 impl TokenFile {
     /// The file in a database's directory. Neither need be there yet.
     pub fn of_database(dir: impl Into<PathBuf>) -> TokenFile {
-        TokenFile { dir: dir.into() }
+        TokenFile {
+            dir: dir.into(),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// The same, whose tokens begin and end by this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> TokenFile {
+        TokenFile { clock, ..self }
+    }
+
+    /// What time it is for its tokens.
+    fn now(&self) -> Timestamp {
+        now(self.clock.as_ref())
     }
 
     /// Where it is.
@@ -242,7 +269,7 @@ impl TokenFile {
         let token = format!("{PREFIX}{}", random_hex::<32>().map_err(random)?);
         let grant = Grant {
             id: random_hex::<4>().map_err(random)?,
-            created: Timestamp::now(),
+            created: self.now(),
             expires: new.expires,
             rules: new.rules,
             hash: hash(&token),
@@ -345,7 +372,7 @@ struct Stamp {
 
 /// The tokens in force, and the file they come from.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub struct Guard {
     file: TokenFile,
     /// `None` as long as there is no file.
     tokens: RwLock<Option<Arc<Tokens>>>,
@@ -357,7 +384,7 @@ pub(crate) struct Guard {
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub enum Denied {
     /// It carries no token.
     Missing,
     /// What it carries is no valid token.
@@ -365,7 +392,11 @@ pub(crate) enum Denied {
 }
 
 impl Guard {
-    pub(crate) fn new(file: TokenFile) -> Result<Guard, TokenError> {
+    /// One over the tokens in a file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn new(file: TokenFile) -> Result<Guard, TokenError> {
         // The stamp is taken before the file is read, so that a change between the two is read by the next look.
         let stamp = file.stamp().ok();
         let tokens = file.read()?.map(Arc::new);
@@ -378,21 +409,26 @@ impl Guard {
     }
 
     /// Whether no tokens are in use.
-    pub(crate) fn is_open(&self) -> bool {
+    #[must_use]
+    pub fn is_open(&self) -> bool {
         self.tokens.read().is_none()
     }
 
     /// Whether a grant is still among the tokens and has not ended.
-    pub(crate) fn holds(&self, grant: &Arc<Grant>) -> bool {
+    #[must_use]
+    pub fn holds(&self, grant: &Arc<Grant>) -> bool {
         let tokens = self.tokens.read();
         let kept = tokens
             .as_ref()
             .is_some_and(|tokens| tokens.grants.iter().any(|g| g.hash == grant.hash));
-        kept && !grant.is_over()
+        kept && !grant.is_over_at(self.file.now())
     }
 
     /// What a request may do by what it carries.
-    pub(crate) fn admit(self: &Arc<Self>, carried: &Carried) -> Result<Access, Denied> {
+    ///
+    /// # Errors
+    /// When it is not let in.
+    pub fn admit(self: &Arc<Self>, carried: &Carried) -> Result<Access, Denied> {
         let tokens = self.tokens.read().clone();
         let guard = Arc::clone(self);
         match (tokens, carried) {
@@ -400,7 +436,7 @@ impl Guard {
             (None, _) => Ok(Access::Open { guard }),
             (Some(_), Carried::Nothing) => Err(Denied::Missing),
             (Some(_), Carried::Garbled) => Err(Denied::Wrong),
-            (Some(tokens), Carried::Token(token)) => match tokens.find(token) {
+            (Some(tokens), Carried::Token(token)) => match tokens.find(token, self.file.now()) {
                 Some(grant) => Ok(Access::Token {
                     grant: Arc::clone(grant),
                     guard,
@@ -411,7 +447,7 @@ impl Guard {
     }
 
     /// Reads the file again if it has changed. Takes a system call when it has not.
-    pub(crate) fn refresh(&self) {
+    pub fn refresh(&self) {
         let stamp = self.file.stamp().ok();
         if *self.stamp.read() == stamp {
             return;
@@ -439,6 +475,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
+    use headwater_io::{Env, ManualClock};
+    use std::time::Duration;
 
     fn new(name: &str, rules: &[&str]) -> NewToken {
         NewToken {
@@ -472,8 +510,8 @@ mod tests {
             tokens.grants()[1].rules[0].pattern.to_string(),
             "weather,origin=E*"
         );
-        assert_eq!(tokens.find(&first).unwrap().name, "a");
-        assert!(tokens.find("hw_").is_none());
+        assert_eq!(tokens.find(&first, file.now()).unwrap().name, "a");
+        assert!(tokens.find("hw_", file.now()).is_none());
         let (taken, id) = (file.create(new("a", &[])), tokens.grants()[1].id.clone());
         assert!(matches!(taken, Err(TokenError::Taken(_))));
         file.revoke("a").unwrap();
@@ -488,11 +526,21 @@ mod tests {
     #[test]
     fn a_token_that_has_ended_is_none() {
         let dir = tempfile::tempdir().unwrap();
-        let file = TokenFile::of_database(dir.path());
-        let mut ended = new("a", &["read *"]);
-        ended.expires = Some(Timestamp::now());
-        let token = file.create(ended).unwrap();
-        assert!(file.read().unwrap().unwrap().find(&token).is_none());
+        let clock = Arc::new(ManualClock::new(Env::MEMORY_START));
+        let file = TokenFile::of_database(dir.path()).with_clock(Arc::clone(&clock) as _);
+        let mut ends = new("a", &["read *"]);
+        ends.expires = Some("2024-01-01T00:00:10Z".parse().unwrap());
+        let token = file.create(ends).unwrap();
+        let guard = Arc::new(Guard::new(file).unwrap());
+        clock.advance(Duration::from_nanos(9_999_999_999));
+        let access = guard.admit(&Carried::Token(token.clone())).unwrap();
+        assert!(access.is_current());
+        clock.advance(Duration::from_nanos(1));
+        assert!(!access.is_current());
+        assert_eq!(
+            guard.admit(&Carried::Token(token)).unwrap_err(),
+            Denied::Wrong
+        );
     }
 
     #[test]

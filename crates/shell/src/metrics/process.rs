@@ -14,9 +14,9 @@ pub(super) struct ProcessFigures {
 }
 
 impl ProcessFigures {
-    pub(super) fn new() -> ProcessFigures {
+    pub(super) fn new(now: headwater::Timestamp) -> ProcessFigures {
         ProcessFigures {
-            started: jiff::Timestamp::now().as_nanosecond() as f64 / 1e9,
+            started: now.as_nanos() as f64 / 1e9,
             page_bytes: rustix::param::page_size() as u64,
         }
     }

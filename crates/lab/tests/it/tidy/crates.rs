@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -24,12 +24,15 @@ const ARROWS: [(&str, &[&str]); 12] = [
         "headwater-postgres",
         &["headwater", "headwater-query", "headwater-wire"],
     ),
+    ("headwater-shell", &["headwater", "headwater-io"]),
     (
         "headwater-server",
         &[
             "headwater",
+            "headwater-io",
             "headwater-query",
             "headwater-postgres",
+            "headwater-shell",
             "headwater-wire",
         ],
     ),

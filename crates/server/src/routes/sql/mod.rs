@@ -35,9 +35,9 @@ mod handler {
     use super::asked::Asked;
     use super::rows::Rows;
     use crate::access::Access;
-    use crate::access::sql::{Granted, owner};
     use crate::app::App;
     use crate::error::ApiError;
+    use crate::granted::{Granted, owner};
     use crate::request::answer;
     use axum::body::{Body, Bytes};
     use axum::extract::{Request, State};

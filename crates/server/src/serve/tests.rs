@@ -1,8 +1,9 @@
-//! A database that cannot store: nothing is acknowledged, and everything comes again.
+//! Messages of a broker for a database that cannot store: nothing is acknowledged, and everything comes again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use crate::serve::Server;
+use super::Server;
+use crate::mqtt_figures::Figures;
 use crate::settings::{Settings, Subscription};
 use headwater::{Database, Options, StreamName, Value};
 use headwater_wire::message::{MessageRules, PayloadForm, TopicPattern};
@@ -37,7 +38,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
 }
 
 /// Runs a server, calls with its database and its figures, and stops it.
-fn with_server(settings: Settings, call: impl FnOnce(&Database, &super::Figures)) {
+fn with_server(settings: Settings, call: impl FnOnce(&Database, &Figures)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -91,21 +92,4 @@ fn what_a_closed_database_cannot_store_is_not_acknowledged_and_comes_again() {
     let last = db.snapshot().unwrap().last(&stream).unwrap();
     let second = last.iter().find(|l| l.field == "second").unwrap();
     assert_eq!(second.value, Value::F64(2.0));
-}
-
-#[test]
-fn a_message_of_the_largest_size_finds_room_although_others_take_it() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let room = super::Room::new(16);
-        let small = room.take(1).await;
-        let whole = room.take(1 << 30);
-        let waits = tokio::time::timeout(Duration::from_millis(20), whole).await;
-        assert!(waits.is_err() && small.is_some());
-        drop(small);
-        assert!(room.take(1 << 30).await.is_some());
-    });
 }

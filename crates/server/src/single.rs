@@ -1,0 +1,105 @@
+//! The role of a server that has one database: what the shell serves of it.
+//!
+//! Invariants: what was received, by requests or from a broker, is stored and acknowledged before the database closes.
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::routes;
+use crate::start_error::StartError;
+use futures_util::future::BoxFuture;
+use headwater_shell::{Endpoint, ErrorAnswer, Role, Route, Shell, Work, standard_endpoints};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Where the routes are and what they need, those that every server has among them.
+#[must_use]
+pub fn endpoints() -> Vec<Endpoint> {
+    let own = routes::all().into_iter().map(|route| route.endpoint);
+    own.chain(standard_endpoints::<Single>()).collect()
+}
+
+/// One database behind one HTTP port, and the doors beside it.
+#[derive(Debug)]
+pub(crate) struct Single {
+    pub(crate) app: Arc<App>,
+    /// For clients of PostgreSQL, until it is begun.
+    #[cfg(feature = "sql")]
+    pub(crate) postgres: Option<(tokio::net::TcpListener, headwater_postgres::Metrics)>,
+    /// Where messages come from, besides requests, until it is begun.
+    #[cfg(feature = "mqtt")]
+    pub(crate) source: Option<crate::mqtt::Source>,
+}
+
+impl Role for Single {
+    const HEALTHY: &'static str = "ready for queries and writes";
+
+    type Error = StartError;
+
+    #[cfg_attr(
+        not(any(feature = "sql", feature = "mqtt")),
+        expect(unused_mut, reason = "there is nothing besides requests then")
+    )]
+    fn begin(&mut self, _: &Arc<Shell>) -> Work {
+        let mut work = Work::default();
+        #[cfg(feature = "mqtt")]
+        if let Some(source) = self.source.take() {
+            work.workers
+                .push(Box::pin(source.run(Arc::clone(&self.app))));
+        }
+        #[cfg(feature = "sql")]
+        if let Some((listener, metrics)) = self.postgres.take() {
+            let door = crate::postgres::door(&self.app, metrics);
+            work.doors.push(Box::pin(door.run(listener)));
+        }
+        work
+    }
+
+    fn routes(&self, _: &Arc<Shell>) -> Vec<Route> {
+        let routes = routes::all().into_iter();
+        routes
+            .map(|route| route.with_state(Arc::clone(&self.app)))
+            .collect()
+    }
+
+    /// Ready means that the database takes a snapshot, which it does not once it is closed. Says how many partitions are
+    /// damaged so that nothing of them can be read, if any are.
+    fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer> {
+        let taken = self.app.db.snapshot().map(drop);
+        taken.map_err(ApiError::from)?;
+        let mut answer = Map::new();
+        let unreadable = self.app.db.partitions_unreadable();
+        if unreadable > 0 {
+            answer.insert("partitions_unreadable".to_owned(), unreadable.into());
+        }
+        Ok(answer)
+    }
+
+    fn refresh_figures(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if !self.app.metrics.engine.wants_fetching() {
+                return;
+            }
+            let fetching = tokio::task::spawn_blocking(move || {
+                let stats = self.app.db.stats();
+                if let Err(error) = &stats {
+                    tracing::warn!(%error, "no figures of the engine");
+                }
+                self.app.metrics.engine.fetched(stats.ok());
+            });
+            if let Err(error) = fetching.await {
+                tracing::error!(%error, "fetching the engine's figures panicked");
+            }
+        })
+    }
+
+    fn close(&self) -> Result<(), StartError> {
+        self.app.ingest.close();
+        let closed = self.app.db.close();
+        closed.map_err(|source| StartError::Database {
+            dir: self.app.settings.db().display().to_string(),
+            source,
+        })?;
+        tracing::info!("stopped: the database is closed");
+        Ok(())
+    }
+}

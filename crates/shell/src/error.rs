@@ -1,0 +1,66 @@
+//! The one form in which a request is refused.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// An answer that is not a success: status, stable code, message, and details for programs.
+#[derive(Debug)]
+pub struct ErrorAnswer {
+    /// The status of HTTP.
+    pub status: StatusCode,
+    /// A word that never changes its meaning.
+    pub code: &'static str,
+    /// What was expected, what was found, and what to do.
+    pub message: String,
+    /// More for programs, by name.
+    pub details: Map<String, Value>,
+    /// After how many seconds to try again, where that helps.
+    pub retry_after: Option<u32>,
+}
+
+impl ErrorAnswer {
+    /// One without details.
+    #[must_use]
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ErrorAnswer {
+        ErrorAnswer {
+            status,
+            code,
+            message: message.into(),
+            details: Map::new(),
+            retry_after: None,
+        }
+    }
+
+    /// Something went wrong inside; the log has more.
+    #[must_use]
+    pub fn internal() -> ErrorAnswer {
+        ErrorAnswer::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "E_INTERNAL",
+            "the request failed inside the server; its log says more",
+        )
+    }
+
+    /// One that says after how many seconds to try again.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> ErrorAnswer {
+        self.retry_after = Some(seconds);
+        self
+    }
+}
+
+impl IntoResponse for ErrorAnswer {
+    fn into_response(self) -> Response {
+        let mut body = self.details;
+        body.insert("code".to_owned(), json!(self.code));
+        body.insert("message".to_owned(), json!(self.message));
+        let mut response = (self.status, Json(Value::Object(body))).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}

@@ -1,0 +1,82 @@
+//! A route: where it is, what it needs, and what handles it.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+/// What a request must be allowed before a route looks at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: also answered without a token.
+    Nothing,
+    /// A valid token, whatever it allows.
+    Token,
+    /// A token that may read something. What may not be read is answered like what is not there.
+    Read,
+    /// A token that may write something.
+    Write,
+    /// A token that may manage something.
+    Manage,
+}
+
+/// Where a route is, and what it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// GET (which answers HEAD too) or POST.
+    pub method: Method,
+    /// The path, with `{name}` for one part of it and `{*name}` for the rest.
+    pub path: &'static str,
+    /// Who may use it.
+    pub needs: Needs,
+}
+
+/// A route of a role whose handlers share an `S`.
+#[derive(Debug)]
+pub struct Route<S = ()> {
+    /// Where it is, and what it needs.
+    pub endpoint: Endpoint,
+    /// What handles it.
+    pub handler: MethodRouter<S>,
+}
+
+impl<S: Clone + Send + Sync + 'static> Route<S> {
+    /// One that is asked by GET, or HEAD.
+    pub fn get<H, T>(path: &'static str, needs: Needs, handler: H) -> Route<S>
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        Route {
+            endpoint: Endpoint {
+                method: Method::GET,
+                path,
+                needs,
+            },
+            handler: on(MethodFilter::GET, handler),
+        }
+    }
+
+    /// One that is asked by POST.
+    pub fn post<H, T>(path: &'static str, needs: Needs, handler: H) -> Route<S>
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        Route {
+            endpoint: Endpoint {
+                method: Method::POST,
+                path,
+                needs,
+            },
+            handler: on(MethodFilter::POST, handler),
+        }
+    }
+
+    /// The same with what its handler shares with others.
+    pub fn with_state(self, state: S) -> Route {
+        Route {
+            endpoint: self.endpoint,
+            handler: self.handler.with_state(state),
+        }
+    }
+}

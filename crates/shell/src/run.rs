@@ -1,0 +1,299 @@
+//! Starting, serving and stopping.
+//!
+//! A start binds the address first, so that a port that is taken is told before a role's own start, which may last. A stop
+//! takes no more connections, lets requests and doors end, then the work in the background, then the role.
+
+use crate::access::tokens::{Guard, TokenError, TokenFile};
+use crate::listen::Listening;
+use crate::metrics::Metrics;
+use crate::middleware;
+use crate::notify::notify;
+use crate::role::{Role, Work};
+use crate::settings::ShellSettings;
+use crate::shell::Shell;
+use crate::standard;
+use crate::tls::{Certificate, TlsError};
+use futures_util::future::join_all;
+use headwater_io::Env;
+use prometheus_client::registry::Registry;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// How often changes of tokens and certificates are looked for.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Why a shell cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}; name another with --http-addr, for example --http-addr {}:0 for any free port", addr.ip())]
+    Listen {
+        /// The address asked for.
+        addr: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Others could reach the server, and nothing would keep them out.
+    #[error(
+        "{0} can be reached from other machines, and there are no tokens: make one with `headwater token create`, listen on 127.0.0.1, or say --allow-open if everyone may read and write everything"
+    )]
+    Open(SocketAddr),
+    /// Others could read what is sent.
+    #[error(
+        "{0} can be reached from other machines, and there is no TLS: set tls.cert and tls.key, listen on 127.0.0.1, or say --allow-plaintext if others may read what is sent, tokens too, or a proxy does TLS"
+    )]
+    Plaintext(SocketAddr),
+    /// A certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// The system denied something that serving needs.
+    #[error("serving failed: {0}")]
+    Serve(#[from] std::io::Error),
+}
+
+/// A shell that listens, and serves nothing yet. Requests wait until [`Bound::serve`].
+#[derive(Debug)]
+pub struct Bound {
+    shell: Arc<Shell>,
+    listener: TcpListener,
+    addr: SocketAddr,
+    stop: watch::Sender<bool>,
+}
+
+/// A shell that listens, before its metrics are known.
+#[derive(Debug)]
+pub struct Listener {
+    settings: ShellSettings,
+    env: Env,
+    guard: Arc<Guard>,
+    certificate: Option<Arc<Certificate>>,
+    listener: TcpListener,
+    addr: SocketAddr,
+}
+
+impl Listener {
+    /// Checks that these settings may be served, and begins to listen. `doors` are addresses besides that of HTTP, for
+    /// which the same must hold.
+    ///
+    /// # Errors
+    /// When an address is taken or may not be served with these settings, or a certificate or the tokens cannot be read.
+    pub async fn bind(
+        settings: ShellSettings,
+        env: Env,
+        tokens: TokenFile,
+        doors: &[SocketAddr],
+    ) -> Result<Listener, StartError> {
+        let addr = settings.http_addr;
+        let guard = Guard::new(tokens)?;
+        let certificate = match (&settings.tls_cert, &settings.tls_key) {
+            (Some(cert), Some(key)) => Some(Arc::new(Certificate::read(cert, key)?)),
+            _ => None,
+        };
+        for addr in std::iter::once(&addr).chain(doors) {
+            let reachable = !addr.ip().is_loopback();
+            if reachable && guard.is_open() && !settings.allow_open {
+                return Err(StartError::Open(*addr));
+            }
+            if reachable && !guard.is_open() && certificate.is_none() && !settings.allow_plaintext {
+                return Err(StartError::Plaintext(*addr));
+            }
+        }
+        let listener = TcpListener::bind(addr)
+            .await
+            .map_err(|source| StartError::Listen { addr, source })?;
+        Ok(Listener {
+            addr: listener.local_addr()?,
+            settings,
+            env,
+            guard: Arc::new(guard),
+            certificate,
+            listener,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The tokens in force.
+    #[must_use]
+    pub fn guard(&self) -> &Arc<Guard> {
+        &self.guard
+    }
+
+    /// The shell; `register` puts the metrics of its role beside those that every server has.
+    #[must_use]
+    pub fn shell(self, register: impl FnOnce(&mut Registry)) -> Bound {
+        let metrics = Metrics::new(&self.env, register);
+        let (stop, stopping) = watch::channel(false);
+        let shell = Shell::new(
+            self.settings,
+            self.env,
+            self.guard,
+            self.certificate,
+            stopping,
+            metrics,
+        );
+        Bound {
+            shell: Arc::new(shell),
+            listener: self.listener,
+            addr: self.addr,
+            stop,
+        }
+    }
+}
+
+impl Bound {
+    /// What all requests will share.
+    #[must_use]
+    pub fn shell(&self) -> &Arc<Shell> {
+        &self.shell
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The address of its page.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = match self.shell.certificate() {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://{}/", self.addr)
+    }
+
+    /// Serves a role until `stop` is true or its sender is gone; then lets what has begun end, and closes the role.
+    ///
+    /// # Errors
+    /// Those of the role's end.
+    pub async fn serve<R: Role>(
+        self,
+        mut role: R,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), R::Error> {
+        let Bound {
+            shell,
+            listener,
+            stop: stopping,
+            ..
+        } = self;
+        let Work { doors, workers } = role.begin(&shell);
+        let role = Arc::new(role);
+        let workers: Vec<_> = workers.into_iter().map(tokio::spawn).collect();
+        let keeper = tokio::spawn(keep(Arc::clone(&shell)));
+        let mut routes = standard::routes(&shell, &role);
+        routes.extend(role.routes(&shell));
+        let listening = Listening {
+            shell: Arc::clone(&shell),
+            listener,
+            router: middleware::router(&shell, routes),
+        };
+        let served = async {
+            let (served, doors) = tokio::join!(listening.run(), join_all(doors));
+            served && doors.into_iter().all(|ended| ended)
+        };
+        let ended = {
+            let wait = async {
+                // An error means that the sender is gone: that is a stop too.
+                let _ = stop.wait_for(|stop| *stop).await;
+                notify("STOPPING=1");
+                tracing::info!("stopping: no more connections are taken");
+                stopping.send_replace(true);
+            };
+            tokio::join!(served, wait).0
+        };
+        if !ended {
+            tracing::warn!("requests were cut off when the time for the end was up");
+        }
+        keeper.abort();
+        role.requests_ended();
+        // What was received is dealt with before the role closes.
+        for ended in join_all(workers).await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "work in the background did not end in order");
+            }
+        }
+        tokio::task::spawn_blocking(move || role.close())
+            .await
+            .map_err(std::io::Error::other)?
+    }
+}
+
+/// Looks for changed tokens and certificates, now and then and on SIGHUP.
+async fn keep(shell: Arc<Shell>) {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => {
+            tracing::error!(%error, "changes of tokens and certificates will not be seen");
+            return;
+        }
+    };
+    loop {
+        let asked = tokio::select! {
+            asked = hangup.recv() => asked.is_some(),
+            () = tokio::time::sleep(LOOK) => false,
+        };
+        let shell = Arc::clone(&shell);
+        let looked = tokio::task::spawn_blocking(move || {
+            shell.guard().refresh();
+            if let Some(certificate) = shell.certificate() {
+                certificate.refresh(asked);
+            }
+        });
+        if let Err(error) = looked.await {
+            tracing::error!(%error, "looking for changed tokens and certificates failed");
+        }
+    }
+}
+
+/// Runs a server until SIGTERM or SIGINT, in a runtime of its own: `start` makes it, and `run` serves until what it is
+/// given becomes true. `ready` is called once it answers.
+///
+/// # Errors
+/// Those of the start and of the end, and those of the system.
+pub fn run_until_signal<S, E: From<std::io::Error>>(
+    start: impl AsyncFnOnce() -> Result<S, E>,
+    ready: impl FnOnce(&S),
+    run: impl AsyncFnOnce(S, watch::Receiver<bool>) -> Result<(), E>,
+) -> Result<(), E> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(8 << 20)
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        // Before the start, so that a signal during a long recovery is not lost.
+        let mut term = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        // Without somebody who listens, this one would end the process.
+        let _hangup = signal(SignalKind::hangup())?;
+        let server = start().await?;
+        let (stop, stopped) = watch::channel(false);
+        notify("READY=1");
+        ready(&server);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            stop.send_replace(true);
+        });
+        run(server, stopped).await
+    });
+    // Work that is stuck must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}

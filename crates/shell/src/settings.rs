@@ -1,0 +1,74 @@
+//! What can be set about the shell, as plain values. Where they come from is the matter of the program.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For reading.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Which requests are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogRequests {
+    /// None.
+    None,
+    /// Those that failed inside the server, or took longer than a second.
+    Failed,
+    /// Every one.
+    All,
+}
+
+/// The settings of a shell.
+#[derive(Debug, Clone)]
+pub struct ShellSettings {
+    /// Where to listen. Port 0 takes any free one.
+    pub http_addr: SocketAddr,
+    /// Serve others than this machine without tokens.
+    pub allow_open: bool,
+    /// Serve others than this machine without TLS.
+    pub allow_plaintext: bool,
+    /// Names under which requests without a token may come in, besides those of this machine.
+    pub hosts: Vec<String>,
+    /// Most connections at once.
+    pub connections_max: usize,
+    /// Most requests at once.
+    pub requests_max: usize,
+    /// Longest time until the head of an answer.
+    pub request_timeout: Duration,
+    /// Longest time to send the head of a request, waiting for its beginning included.
+    pub header_timeout: Duration,
+    /// Longest time that requests may take to end once the server stops.
+    pub shutdown_timeout: Duration,
+    /// Which requests are logged.
+    pub log_requests: LogRequests,
+    /// The certificates of TLS, in PEM; `None` = no TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Their private key.
+    pub tls_key: Option<PathBuf>,
+}
+
+impl Default for ShellSettings {
+    /// Any free port of loopback, and the limits that servers have by default.
+    fn default() -> ShellSettings {
+        ShellSettings {
+            http_addr: (Ipv4Addr::LOCALHOST, 0).into(),
+            allow_open: false,
+            allow_plaintext: false,
+            hosts: Vec::new(),
+            connections_max: 4096,
+            requests_max: 1024,
+            request_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(75),
+            shutdown_timeout: Duration::from_secs(10),
+            log_requests: LogRequests::Failed,
+            tls_cert: None,
+            tls_key: None,
+        }
+    }
+}
