@@ -1,6 +1,7 @@
 //! What the door for PostgreSQL's clients asks of the server that it is part of.
 //!
-//! Invariant: nothing here is about HTTP, files of tokens or certificates: how a server keeps them is its own matter.
+//! Invariant: nothing here is about HTTP, files of tokens or certificates: how a server keeps them
+//! is its own matter.
 //! Concurrency: asked from any task, at any time; an answer must not block.
 
 use headwater_query::{Access, Owner, Places, Query, Threads};

@@ -1,11 +1,12 @@
 //! Headwater's server: one database behind one HTTP port.
 //!
-//! Purpose: routes for writing and asking, and what goes on besides. It is one role of the shell (`headwater-shell`), which
-//! has listening, TLS, access, limits, metrics and an end in order. What a route means is written in `docs/http`; what the
-//! engine does stays in the engine.
+//! Purpose: routes for writing and asking, and what goes on besides. It is one role of the shell
+//! (`headwater-shell`), which has listening, TLS, access, limits, metrics and an end in order. What
+//! a route means is written in `docs/http`; what the engine does stays in the engine.
 //!
-//! Invariants: a write is answered with success only when the engine calls it as durable as the database is set to be. No
-//! blocking call of the engine runs on a thread of the runtime, but for one kind of tile (`tile_costs`). An error tells nothing about what the asker may not see.
+//! Invariants: a write is answered with success only when the engine calls it as durable as the
+//! database is set to be. No blocking call of the engine runs on a thread of the runtime, but for
+//! one kind of tile (`tile_costs`). An error tells nothing about what the asker may not see.
 //!
 //! Concurrency: `App` is shared by all requests and holds no lock over a call of
 //! the engine.

@@ -1,4 +1,5 @@
-//! What the door for PostgreSQL's clients gets from this server: who may do what, TLS, and places for statements.
+//! What the door for PostgreSQL's clients gets from this server: who may do what, TLS, and places
+//! for statements.
 
 use crate::access::Access;
 use crate::access::rules::Action;

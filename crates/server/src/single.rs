@@ -1,6 +1,7 @@
 //! The role of a server that has one database: what the shell serves of it.
 //!
-//! Invariants: what was received, by requests or from a broker, is stored and acknowledged before the database closes.
+//! Invariants: what was received, by requests or from a broker, is stored and acknowledged before
+//! the database closes.
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -61,8 +62,8 @@ impl Role for Single {
             .collect()
     }
 
-    /// Ready means that the database takes a snapshot, which it does not once it is closed. Says how many partitions are
-    /// damaged so that nothing of them can be read, if any are.
+    /// Ready means that the database takes a snapshot, which it does not once it is closed. Says
+    /// how many partitions are damaged so that nothing of them can be read, if any are.
     fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer> {
         let taken = self.app.db.snapshot().map(drop);
         taken.map_err(ApiError::from)?;

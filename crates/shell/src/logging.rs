@@ -35,8 +35,8 @@ pub fn check_level(text: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Begins to write log messages of this level, or by these directives; the variable `HEADWATER_LOG` goes before it. Does
-/// nothing if the program already does so in another way.
+/// Begins to write log messages of this level, or by these directives; the variable `HEADWATER_LOG`
+/// goes before it. Does nothing if the program already does so in another way.
 pub fn begin(level: &str, format: LogFormat) {
     // The level was checked when it was set.
     let filter = EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new(level));

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 /// What a shell serves: the part of a server that is not the same for all of them.
 ///
-/// [`Bound::serve`](crate::Bound::serve) calls [`Role::begin`] first, then takes requests for [`Role::routes`] until the
-/// server is to stop; then it waits for the doors and the requests and calls [`Role::requests_ended`], waits for the
-/// workers, and calls [`Role::close`] last.
+/// [`Bound::serve`](crate::Bound::serve) calls [`Role::begin`] first, then takes requests for
+/// [`Role::routes`] until the server is to stop; then it waits for the doors and the requests and
+/// calls [`Role::requests_ended`], waits for the workers, and calls [`Role::close`] last.
 pub trait Role: Send + Sync + Sized + 'static {
     /// What `/health` says while the process answers.
     const HEALTHY: &'static str = "ready";
@@ -19,7 +19,8 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// What can go wrong at its end.
     type Error: From<std::io::Error> + Send + 'static;
 
-    /// Its doors besides HTTP, and its work in the background. Called once, before the first request.
+    /// Its doors besides HTTP, and its work in the background. Called once, before the first
+    /// request.
     fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let _ = shell;
         Work::default()
@@ -34,14 +35,14 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// Why it is not.
     fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer>;
 
-    /// Fetches figures that `/metrics` tells. It is waited for only for a moment, and then goes on by itself; figures that
-    /// are not there yet are told the next time.
+    /// Fetches figures that `/metrics` tells. It is waited for only for a moment, and then goes on
+    /// by itself; figures that are not there yet are told the next time.
     fn refresh_figures(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Called when the last request and the last door have ended, or their time was up: workers may end now that wait for
-    /// what requests bring.
+    /// Called when the last request and the last door have ended, or their time was up: workers may
+    /// end now that wait for what requests bring.
     fn requests_ended(&self) {}
 
     /// Ends it, once nothing of it is used any more. May block.
@@ -69,10 +70,10 @@ impl std::fmt::Debug for Work {
     }
 }
 
-/// Serves until [`Shell::stopping`] is true, and then ends within the setting's time: true when all that it had begun has
-/// ended by then.
+/// Serves until [`Shell::stopping`] is true, and then ends within the setting's time: true when all
+/// that it had begun has ended by then.
 pub type Door = BoxFuture<'static, bool>;
 
-/// Works until [`Shell::stopping`] is true, or [`Role::requests_ended`] was called, and what it holds has been dealt with.
-/// A worker that does not end holds the end of the server up.
+/// Works until [`Shell::stopping`] is true, or [`Role::requests_ended`] was called, and what it
+/// holds has been dealt with. A worker that does not end holds the end of the server up.
 pub type Worker = BoxFuture<'static, ()>;

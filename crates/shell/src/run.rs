@@ -1,7 +1,8 @@
 //! Starting, serving and stopping.
 //!
-//! A start binds the address first, so that a port that is taken is told before a role's own start, which may last. A stop
-//! takes no more connections, lets requests and doors end, then the work in the background, then the role.
+//! A start binds the address first, so that a port that is taken is told before a role's own start,
+//! which may last. A stop takes no more connections, lets requests and doors end, then the work in
+//! the background, then the role.
 
 use crate::access::tokens::{Guard, TokenError, TokenFile};
 use crate::listen::Listening;
@@ -80,11 +81,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Checks that these settings may be served, and begins to listen. `doors` are addresses besides that of HTTP, for
-    /// which the same must hold.
+    /// Checks that these settings may be served, and begins to listen. `doors` are addresses
+    /// besides that of HTTP, for which the same must hold.
     ///
-    /// # Errors
-    /// When an address is taken or may not be served with these settings, or a certificate or the tokens cannot be read.
+    /// # Errors When an address is taken or may not be served with these settings, or a certificate
+    /// or the tokens cannot be read.
     pub async fn bind(
         settings: ShellSettings,
         env: Env,
@@ -176,7 +177,8 @@ impl Bound {
         format!("{scheme}://{}/", self.addr)
     }
 
-    /// Serves a role until `stop` is true or its sender is gone; then lets what has begun end, and closes the role.
+    /// Serves a role until `stop` is true or its sender is gone; then lets what has begun end, and
+    /// closes the role.
     ///
     /// # Errors
     /// Those of the role's end.
@@ -260,8 +262,8 @@ async fn keep(shell: Arc<Shell>) {
     }
 }
 
-/// Runs a server until SIGTERM or SIGINT, in a runtime of its own: `start` makes it, and `run` serves until what it is
-/// given becomes true. `ready` is called once it answers.
+/// Runs a server until SIGTERM or SIGINT, in a runtime of its own: `start` makes it, and `run`
+/// serves until what it is given becomes true. `ready` is called once it answers.
 ///
 /// # Errors
 /// Those of the start and of the end, and those of the system.

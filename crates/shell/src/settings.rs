@@ -1,4 +1,5 @@
-//! What can be set about the shell, as plain values. Where they come from is the matter of the program.
+//! What can be set about the shell, as plain values. Where they come from is the matter of the
+//! program.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

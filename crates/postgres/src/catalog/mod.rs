@@ -1,5 +1,5 @@
-//! What clients of PostgreSQL ask a database about itself: `pg_catalog`, `information_schema`, their functions,
-//! and a session's settings.
+//! What clients of PostgreSQL ask a database about itself: `pg_catalog`, `information_schema`,
+//! their functions, and a session's settings.
 //!
 //! Purpose: `psql`, drivers, and tools ask before they show or send anything. Their questions are answered by ordinary
 //! tables, made anew for each statement from the tables the session sees, and by functions. What the planner cannot take as

@@ -73,8 +73,8 @@ fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten
     })
 }
 
-/// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The inner error tells of a
-/// setting that there is not.
+/// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The inner
+/// error tells of a setting that there is not.
 ///
 /// # Errors
 /// When the statement is longer or nested deeper than statements may be, or takes too long to read.

@@ -1,7 +1,7 @@
 //! What the server tells of its database at `/metrics`, beside what every server tells.
 //!
-//! Purpose: points taken and refused, clients that follow new data, sizes and write amplification of the database. Names
-//! follow the conventions of Prometheus: base units, `_total` for counters.
+//! Purpose: points taken and refused, clients that follow new data, sizes and write amplification
+//! of the database. Names follow the conventions of Prometheus: base units, `_total` for counters.
 //!
 //! Concurrency: counters are atomics. The engine's figures take locks that steps hold over I/O, so they are fetched away from
 //! the runtime, at most every few seconds, and the newest ones there are get told: `/metrics` never waits for the engine for long.

@@ -1,4 +1,5 @@
-//! Is it alive, as clients of InfluxDB 1 ask. What every server answers is the shell's: `/health`, `/ready`, `/metrics`.
+//! Is it alive, as clients of InfluxDB 1 ask. What every server answers is the shell's: `/health`,
+//! `/ready`, `/metrics`.
 
 use super::{Needs, Route};
 use axum::http::StatusCode;

@@ -1,7 +1,7 @@
 //! The routes, one file for each kind, and the one list of all of them.
 //!
-//! Invariant: every route is an entry of [`all`], but for those that every server has. What the entry says it needs is checked before its handler runs, so a
-//! handler only asks about streams.
+//! Invariant: every route is an entry of [`all`], but for those that every server has. What the
+//! entry says it needs is checked before its handler runs, so a handler only asks about streams.
 
 pub(crate) mod aggregate;
 pub(crate) mod count;
@@ -21,8 +21,9 @@ pub(crate) mod streams;
 pub(crate) mod tiles;
 pub(crate) mod write;
 
-use crate::app::App;
 pub(crate) use headwater_shell::Needs;
+
+use crate::app::App;
 use std::sync::Arc;
 
 /// An entry of the list.

@@ -1,4 +1,5 @@
-//! Messages of a broker for a database that cannot store: nothing is acknowledged, and everything comes again.
+//! Messages of a broker for a database that cannot store: nothing is acknowledged, and everything
+//! comes again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 

@@ -180,8 +180,8 @@ impl Settings {
     }
 }
 
-/// Begins to write log messages as the settings say; the variable `HEADWATER_LOG` goes before the level set. Does nothing if
-/// the program already does so in another way.
+/// Begins to write log messages as the settings say; the variable `HEADWATER_LOG` goes before the
+/// level set. Does nothing if the program already does so in another way.
 pub fn begin_logging(settings: &Settings) {
     headwater_shell::logging::begin(&settings.log_level, settings.log_format);
 }

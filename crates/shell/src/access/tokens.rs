@@ -128,7 +128,8 @@ impl Tokens {
         &self.grants
     }
 
-    /// Finds a token that has not ended by `now`. Takes the same time wherever it stands, and whether it is there or not.
+    /// Finds a token that has not ended by `now`. Takes the same time wherever it stands, and
+    /// whether it is there or not.
     fn find(&self, token: &str, now: Timestamp) -> Option<&Arc<Grant>> {
         let hash = hash(token);
         let mut found = None;

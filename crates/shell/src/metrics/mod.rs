@@ -1,7 +1,9 @@
-//! What every server tells about itself at `/metrics`, in the OpenMetrics text format, or in the one before it.
+//! What every server tells about itself at `/metrics`, in the OpenMetrics text format, or in the
+//! one before it.
 //!
-//! Purpose: requests by route and status, times to answer, connections, and the process; a role puts its own figures
-//! beside them. Names follow the conventions of Prometheus: base units, `_total` for counters.
+//! Purpose: requests by route and status, times to answer, connections, and the process; a role
+//! puts its own figures beside them. Names follow the conventions of Prometheus: base units,
+//! `_total` for counters.
 //!
 //! Concurrency: counters are atomics.
 

@@ -1,4 +1,5 @@
-//! A shell that serves something else than a database: what every server has, a second role has too.
+//! A shell that serves something else than a database: what every server has, a second role has
+//! too.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,5 @@
-//! A tiny role: it adds up numbers. They come in by a route, a worker adds them, and a door tells the sum.
+//! A tiny role: it adds up numbers. They come in by a route, a worker adds them, and a door tells
+//! the sum.
 
 use axum::extract::State;
 use axum::http::StatusCode;
