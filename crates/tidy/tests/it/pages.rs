@@ -1,6 +1,6 @@
 //! Pages: each format has one, and links between pages and out of comments lead somewhere.
 
-use super::{assert_none, files, read, root};
+use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
 const FORMATS: [&str; 10] = [
@@ -33,7 +33,7 @@ fn every_format_has_a_page() {
             .iter()
             .any(|format| page == format!("docs/format/{format}.md"))
         {
-            offences.push(format!("{page} is not in FORMATS of tidy/pages.rs"));
+            offences.push(format!("{page} is not in FORMATS of pages.rs"));
         }
     }
     assert_none("formats and their pages", &offences);

@@ -1,29 +1,45 @@
-//! The rules of the repository that no lint knows. Each test lists every offence at once, with the file and what to do.
+//! The rules of the repository that no lint knows, and what reads sources for them. The rules are
+//! the tests of this crate; each lists every offence at once, with the file and what to do.
 //!
-//! Invariant: nothing here needs the network; `cargo metadata` runs offline on what was built.
+//! Invariants: nothing here needs the network or builds anything of ours; sources are parsed, not
+//! searched by patterns, where a rule is about code.
+//! Failure: a source that cannot be read or parsed is a panic with its name: the compiler says more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "only tests use it, and they are to end with a message"
+)]
 
-mod commands;
-mod crates;
-mod pages;
-mod sources;
+pub mod counts;
+pub mod modules;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The top folder of the repository.
-fn root() -> PathBuf {
-    let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
-    lab.ancestors()
+#[must_use]
+pub fn root() -> PathBuf {
+    let tidy = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tidy.ancestors()
         .nth(2)
-        .expect("crates/lab lies two folders below the top")
+        .expect("crates/tidy lies two folders below the top")
         .to_owned()
 }
 
 /// Folders that hold nothing of ours.
-const SKIPPED: [&str; 5] = ["target", ".git", "node_modules", "demo.db", "seeds"];
+const SKIPPED: [&str; 6] = [
+    "target",
+    ".git",
+    "node_modules",
+    "demo.db",
+    "sample.db",
+    "seeds",
+];
 
 /// All files below `dir` whose name ends in `ending`, sorted, as paths from the top folder with `/`.
-fn files(dir: &str, ending: &str) -> Vec<String> {
+#[must_use]
+pub fn files(dir: &str, ending: &str) -> Vec<String> {
     fn walk(dir: &Path, ending: &str, out: &mut Vec<PathBuf>) {
         let Ok(entries) = fs::read_dir(dir) else {
             return;
@@ -54,10 +70,13 @@ fn files(dir: &str, ending: &str) -> Vec<String> {
     out
 }
 
-fn read(path: &str) -> String {
+/// The text of a file, by its path from the top folder.
+#[must_use]
+pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn assert_none(rule: &str, offences: &[String]) {
+/// Panics with all offences against a rule, if there are any.
+pub fn assert_none(rule: &str, offences: &[String]) {
     assert!(offences.is_empty(), "{rule}\n  {}\n", offences.join("\n  "));
 }

@@ -2,9 +2,7 @@
 //!
 //! Source: the Arrow columnar format and its C data and C stream interfaces, with the Python capsule protocol.
 
-use crate::arrays::Tags;
 use crate::errors::{Outcome, Problem};
-use crate::input::{Field, Part, Source, Tag, column as engine_column};
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::types::{
@@ -13,13 +11,12 @@ use arrow_array::types::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, new_empty_array};
+use arrow_array::{Array, ArrayRef, RecordBatchReader, new_empty_array};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 use headwater::{Bitmap, Column, FieldType, Values, VarBytes};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -121,7 +118,7 @@ fn presence(array: &ArrayRef) -> Option<Bitmap> {
 }
 
 /// Calls `put` with the text of each row; nothing where a row is absent. False when the array holds no text.
-fn each_text<'a>(array: &'a dyn Array, put: &mut impl FnMut(Option<&'a [u8]>)) -> bool {
+pub(crate) fn each_text<'a>(array: &'a dyn Array, put: &mut impl FnMut(Option<&'a [u8]>)) -> bool {
     match array.data_type() {
         DataType::Utf8 => array
             .as_string::<i32>()
@@ -144,7 +141,7 @@ fn each_text<'a>(array: &'a dyn Array, put: &mut impl FnMut(Option<&'a [u8]>)) -
     true
 }
 
-fn text_type(data_type: &DataType) -> Option<FieldType> {
+pub(crate) fn text_type(data_type: &DataType) -> Option<FieldType> {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(FieldType::String),
         DataType::Binary
@@ -174,7 +171,7 @@ fn dictionary_codes<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Outcome<Vec<
     Ok(out)
 }
 
-fn codes(array: &ArrayRef) -> Outcome<(Vec<i32>, &ArrayRef)> {
+pub(crate) fn codes(array: &ArrayRef) -> Outcome<(Vec<i32>, &ArrayRef)> {
     let DataType::Dictionary(key, _) = array.data_type() else {
         return Err(Problem::invalid("expected a dictionary"));
     };
@@ -250,7 +247,7 @@ pub(crate) fn column(name: &str, array: &ArrayRef, rows: Range<usize>) -> Outcom
             }
         },
     };
-    engine_column(values, presence(array))
+    from_parts(values, presence(array))
 }
 
 /// Bytes of rows, as the engine counts them for the size of a batch, or more.
@@ -310,111 +307,9 @@ pub(crate) fn times(name: &str, array: &ArrayRef) -> Outcome<Cow<'static, [i64]>
     })
 }
 
-/// A tag from a column of strings.
-pub(crate) fn tag(name: &str, array: &ArrayRef) -> Outcome<Tag<'static>> {
-    if text_type(array.data_type()) != Some(FieldType::String) {
-        return Err(Problem::invalid(format!(
-            "column `{name}` is of the Arrow type {}: a tag is a string or a dictionary of strings",
-            array.data_type()
-        )));
-    }
-    let owned = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let (codes, values) = if let DataType::Dictionary(..) = array.data_type() {
-        let (mut codes, values) = codes(array)?;
-        let mut known: Vec<Option<String>> = Vec::with_capacity(values.len());
-        each_text(&**values, &mut |v| known.push(v.map(owned)));
-        for code in &mut codes {
-            let absent =
-                usize::try_from(*code).is_ok_and(|c| known.get(c).is_some_and(Option::is_none));
-            if absent {
-                *code = -1;
-            }
-        }
-        (
-            codes,
-            known.into_iter().map(Option::unwrap_or_default).collect(),
-        )
-    } else {
-        let mut values: Vec<String> = Vec::new();
-        let mut known: HashMap<&[u8], i32> = HashMap::new();
-        let mut codes: Vec<i32> = Vec::with_capacity(array.len());
-        each_text(&**array, &mut |v: Option<&[u8]>| {
-            codes.push(v.map_or(-1, |v| {
-                *known.entry(v).or_insert_with(|| {
-                    values.push(owned(v));
-                    i32::try_from(values.len() - 1).unwrap_or(i32::MAX)
-                })
-            }));
-        });
-        (codes, values)
-    };
-    Ok(Tag {
-        key: name.to_owned(),
-        codes: Cow::Owned(codes),
-        values,
+/// The column of values and presence; both have the right form already.
+pub(crate) fn from_parts(values: Values, presence: Option<Bitmap>) -> Outcome<Column> {
+    Column::from_parts(values, presence).ok_or_else(|| {
+        Problem::invalid("a column with rows of two lengths, or text that is not UTF-8")
     })
-}
-
-/// Which columns of Arrow data are what.
-pub(crate) struct Roles {
-    time: usize,
-    tags: Vec<usize>,
-    fields: Vec<usize>,
-}
-
-impl Roles {
-    pub(crate) fn new(
-        schema: &arrow_schema::Schema,
-        time: &str,
-        tags: &[String],
-        fields: Option<&[String]>,
-    ) -> Outcome<Roles> {
-        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-        let find = |name: &str| {
-            let at = names.iter().position(|n| *n == name);
-            at.ok_or_else(|| {
-                Problem::invalid(format!(
-                    "there is no column `{name}`; there are: {}",
-                    names.join(", ")
-                ))
-            })
-        };
-        let time = find(time)?;
-        let tags: Vec<usize> = tags.iter().map(|t| find(t)).collect::<Outcome<_>>()?;
-        let fields = match fields {
-            Some(fields) => fields.iter().map(|f| find(f)).collect::<Outcome<_>>()?,
-            None => (0..names.len())
-                .filter(|at| *at != time && !tags.contains(at))
-                .collect(),
-        };
-        Ok(Roles { time, tags, fields })
-    }
-
-    /// The rows of a batch.
-    pub(crate) fn part<'a>(
-        &self,
-        batch: &'a RecordBatch,
-        table: &str,
-        fixed: &Tags,
-    ) -> Outcome<Part<'a>> {
-        let schema = batch.schema_ref();
-        let name = |at: usize| schema.field(at).name();
-        let tags: Vec<Tag<'a>> = self
-            .tags
-            .iter()
-            .map(|at| tag(name(*at), batch.column(*at)))
-            .collect::<Outcome<_>>()?;
-        let fields = self.fields.iter().map(|at| Field {
-            name: name(*at).clone(),
-            source: Source::Arrow(batch.column(*at)),
-            absent: None,
-        });
-        Ok(Part {
-            table: table.to_owned(),
-            fixed: fixed.clone(),
-            tags,
-            times: times(name(self.time), batch.column(self.time))?,
-            fields: fields.collect(),
-        })
-    }
 }

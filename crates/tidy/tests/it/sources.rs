@@ -1,6 +1,6 @@
 //! Sources: headers, length, nothing unfinished, nothing switched off, no file that nothing uses.
 
-use super::{assert_none, files, read};
+use tidy::{assert_none, files, read};
 
 /// Sources may have this many lines.
 const LINES_MAX: usize = 700;

@@ -1,13 +1,13 @@
 //! Columns while they are being filled, and the values that go into them.
 
-use crate::lineprotocol::unescape_string;
+use crate::escapes::unescape_string;
 use crate::number;
 use headwater_types::{Bitmap, Column, FieldType, Values};
 
 /// A value as found. A flat struct rather than an enum: copying an enum whose variants differ in layout stalled
 /// the processor for half of the parsing time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct ParsedValue<'a> {
     field_type: FieldType,
     has_escapes: bool,
     /// The bits of a number or a boolean.
@@ -16,11 +16,11 @@ pub(crate) struct Found<'a> {
     raw: &'a str,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ParsedValue<'a> {
     /// A number or a boolean by its bits: those of the float, of the integer, or 0 and 1.
     #[inline]
-    pub(crate) fn plain(field_type: FieldType, bits: u64) -> Found<'static> {
-        Found {
+    pub(crate) fn plain(field_type: FieldType, bits: u64) -> ParsedValue<'static> {
+        ParsedValue {
             field_type,
             has_escapes: false,
             bits,
@@ -29,8 +29,8 @@ impl<'a> Found<'a> {
     }
 
     /// A string; `has_escapes` when backslashes of line protocol are in it.
-    pub(crate) fn text(raw: &'a str, has_escapes: bool) -> Found<'a> {
-        Found {
+    pub(crate) fn text(raw: &'a str, has_escapes: bool) -> ParsedValue<'a> {
+        ParsedValue {
             field_type: FieldType::String,
             has_escapes,
             bits: 0,
@@ -39,8 +39,8 @@ impl<'a> Found<'a> {
     }
 
     /// Bytes as base-16 digits, which the caller has checked with [`is_base16`].
-    pub(crate) fn base16(digits: &'a str) -> Found<'a> {
-        Found {
+    pub(crate) fn base16(digits: &'a str) -> ParsedValue<'a> {
+        ParsedValue {
             field_type: FieldType::Bytes,
             has_escapes: false,
             bits: 0,
@@ -68,13 +68,13 @@ impl<'a> Found<'a> {
 ///
 /// Invariant: `presence`, when there, has as many bits as `values` has slots.
 #[derive(Debug)]
-pub(crate) struct Filling {
+pub(crate) struct ColumnBuilder {
     values: Values,
     presence: Option<Bitmap>,
 }
 
-impl Filling {
-    pub(crate) fn new(field_type: FieldType, rows: usize) -> Filling {
+impl ColumnBuilder {
+    pub(crate) fn new(field_type: FieldType, rows: usize) -> ColumnBuilder {
         let values = match field_type {
             FieldType::F64 => Values::F64(Vec::with_capacity(rows)),
             FieldType::I64 => Values::I64(Vec::with_capacity(rows)),
@@ -82,7 +82,7 @@ impl Filling {
             FieldType::Bool => Values::Bool(Vec::with_capacity(rows)),
             other => Values::new(other),
         };
-        Filling {
+        ColumnBuilder {
             values,
             presence: None,
         }
@@ -136,7 +136,7 @@ impl Filling {
 
     /// Appends a value of the column's type, or an integer to floats; the caller has checked that.
     #[inline]
-    pub(crate) fn push(&mut self, found: Found<'_>, scratch: &mut Vec<u8>) {
+    pub(crate) fn push(&mut self, found: ParsedValue<'_>, scratch: &mut Vec<u8>) {
         match &mut self.values {
             Values::F64(v) if found.field_type == FieldType::I64 => v.push(found.as_i64() as f64),
             Values::F64(v) => v.push(f64::from_bits(found.bits)),

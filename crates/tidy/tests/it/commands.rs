@@ -1,8 +1,8 @@
 //! What the Makefile runs.
 
-use super::{assert_none, read, root};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use tidy::{assert_none, read, root};
 
 /// A comma in an argument of `call` cuts it, and a quote is then left open: such a target fails at once, but only whoever runs it
 /// sees that.
