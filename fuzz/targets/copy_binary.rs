@@ -4,7 +4,7 @@
 #![no_main]
 
 use headwater_fuzz as _;
-use headwater_wire::postgres::{
+use headwater_postgres::messages::{
     BinaryError, BinaryRows, put_binary_end, put_binary_header, put_binary_row,
 };
 use libfuzzer_sys::fuzz_target;

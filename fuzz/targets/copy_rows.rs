@@ -4,7 +4,7 @@
 #![no_main]
 
 use headwater_fuzz as _;
-use headwater_wire::postgres::{CopyError, CopyFormat, CopyRow, CopyRows};
+use headwater_postgres::messages::{CopyError, CopyFormat, CopyRow, CopyRows};
 use libfuzzer_sys::fuzz_target;
 
 const ROW_MAX: usize = 4096;

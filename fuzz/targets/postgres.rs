@@ -2,7 +2,7 @@
 #![no_main]
 
 use headwater_fuzz as _;
-use headwater_wire::postgres::{first, message, split, words};
+use headwater_postgres::messages::{first, message, split, words};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -390,6 +390,26 @@ impl Session {
         self.planned(sql.len() > gate::LONG_TEXT, read).await
     }
 
+    /// Reads a text in another way before it is run as a statement, within the limits of every
+    /// statement: `look` is called on a thread that may be busy with it, and is ended when a parser
+    /// of the dialect [`Counted`](crate::Counted) takes more steps than such a text needs.
+    ///
+    /// # Errors
+    /// When the text is longer or nested deeper than statements may be, or takes too long to read.
+    pub async fn look_at<T: Send + 'static>(
+        &self,
+        sql: &str,
+        look: impl FnOnce(&str) -> T + Send + 'static,
+    ) -> Result<T> {
+        self.check_length(sql)?;
+        let text = sql.to_owned();
+        let read = async move {
+            let weight = gate::weigh(&text)?;
+            Ok(weight.reading(|| look(&text)))
+        };
+        self.planned(sql.len() > gate::LONG_TEXT, read).await
+    }
+
     /// Does some reading or planning on a thread that may be busy with it.
     ///
     /// What plans is large: it is put on the heap at once, since the tasks that wait for it have

@@ -43,13 +43,10 @@ pub(crate) struct App {
     pub(crate) query: headwater_query::Query,
     /// Where statements are computed, so that nothing else waits for them.
     #[cfg(feature = "sql")]
-    pub(crate) sql_threads: headwater_query::Threads,
+    pub(crate) sql_threads: Arc<headwater_query::Threads>,
     /// A place for each statement that may run.
     #[cfg(feature = "sql")]
-    pub(crate) places: Arc<crate::places::Places>,
-    /// What sessions keep between their statements.
-    #[cfg(feature = "sql")]
-    pub(crate) kept: Arc<crate::kept::Kept>,
+    pub(crate) places: Arc<headwater_query::Places>,
 }
 
 impl App {

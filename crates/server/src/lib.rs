@@ -18,8 +18,6 @@ mod edge;
 mod error;
 mod influxql;
 mod ingest;
-#[cfg(feature = "sql")]
-mod kept;
 mod listen;
 mod live;
 mod logging;
@@ -29,8 +27,6 @@ mod mqtt;
 mod notify;
 mod opentsdb;
 mod patient;
-#[cfg(feature = "sql")]
-mod places;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;

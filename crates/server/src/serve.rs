@@ -94,7 +94,7 @@ pub struct Server {
     addr: SocketAddr,
     /// For clients of PostgreSQL.
     #[cfg(feature = "sql")]
-    postgres: Option<TcpListener>,
+    postgres: Option<(TcpListener, headwater_postgres::Metrics)>,
     certificate: Option<Arc<Certificate>>,
     stop: watch::Sender<bool>,
     /// Where messages come from, besides requests.
@@ -169,31 +169,35 @@ impl Server {
         #[cfg(feature = "sql")]
         // One for each statement at least: what keeps a thread busy for long keeps nobody else from
         // running.
-        let sql_threads = headwater_query::Threads::new(
+        let sql_threads = Arc::new(headwater_query::Threads::new(
             limits.parallel.max(settings.sql_statements_max.min(64)),
-        )?;
+        )?);
         #[cfg(feature = "sql")]
         let query = headwater_query::Query::new(db.clone(), limits);
+        #[cfg(feature = "sql")]
+        let mut of_postgres = None;
+        let metrics = Metrics::new(|registry| {
+            #[cfg(feature = "sql")]
+            {
+                of_postgres = Some(headwater_postgres::Metrics::new(registry));
+            }
+            #[cfg(feature = "mqtt")]
+            if let Some(source) = &source {
+                source.figures.register(registry);
+            }
+            let _ = registry;
+        });
         let app = App {
             #[cfg(feature = "sql")]
             sql_threads,
             #[cfg(feature = "sql")]
             query,
             #[cfg(feature = "sql")]
-            places: crate::places::Places::new(settings.sql_statements_max),
-            #[cfg(feature = "sql")]
-            kept: crate::kept::Kept::new(),
+            places: headwater_query::Places::new(settings.sql_statements_max),
             db,
             guard: Arc::new(guard),
             names: Names::new(&settings.hosts, reachable && settings.allow_open),
-            metrics: Metrics::new(|registry| {
-                #[cfg(feature = "mqtt")]
-                if let Some(source) = &source {
-                    source.figures.register(registry);
-                }
-                #[cfg(not(feature = "mqtt"))]
-                let _ = registry;
-            }),
+            metrics,
             ingest,
             requests: Semaphore::new(settings.requests_max),
             stopping,
@@ -213,7 +217,7 @@ impl Server {
             listener,
             addr,
             #[cfg(feature = "sql")]
-            postgres,
+            postgres: postgres.zip(of_postgres),
             certificate,
             stop,
             #[cfg(feature = "mqtt")]
@@ -238,7 +242,7 @@ impl Server {
     #[cfg(feature = "sql")]
     #[must_use]
     pub fn postgres_addr(&self) -> Option<SocketAddr> {
-        self.postgres.as_ref()?.local_addr().ok()
+        self.postgres.as_ref()?.0.local_addr().ok()
     }
 
     /// The address of its page.
@@ -282,13 +286,8 @@ impl Server {
         let served = listening.run(app.stopping.clone());
         #[cfg(feature = "sql")]
         let served = {
-            let door = postgres.map(|listener| {
-                crate::postgres::Door {
-                    app: Arc::clone(&app),
-                    listener,
-                    certificate: certificate_of_doors,
-                }
-                .run(app.stopping.clone())
+            let door = postgres.map(|(listener, metrics)| {
+                crate::postgres::door(&app, certificate_of_doors, metrics).run(listener)
             });
             async {
                 let door = async {

@@ -44,11 +44,11 @@ impl Certificate {
         Arc::clone(&self.config.read())
     }
 
-    /// For the next connection of a protocol that is not HTTP, and so offers none by ALPN.
+    /// For the next connection of a protocol that is not HTTP, by its name in ALPN.
     #[cfg(feature = "sql")]
-    pub(crate) fn plain_config(&self) -> Arc<ServerConfig> {
+    pub(crate) fn config_for(&self, protocol: &[u8]) -> Arc<ServerConfig> {
         let mut config = ServerConfig::clone(&self.config());
-        config.alpn_protocols = vec![b"postgresql".to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         Arc::new(config)
     }
 

@@ -20,7 +20,6 @@ pub mod message;
 mod number;
 pub mod opentsdb;
 mod parsed_batch;
-pub mod postgres;
 pub mod prometheus;
 pub mod query;
 mod refusal;

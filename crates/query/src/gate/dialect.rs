@@ -15,9 +15,9 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::any::TypeId;
 
-/// The dialect in which statements are read.
+/// The dialect in which statements are read: PostgreSQL's, with every step of the parser counted.
 #[derive(Debug, Default)]
-pub(crate) struct Counted;
+pub struct Counted;
 
 const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
 

@@ -13,7 +13,7 @@
 mod dialect;
 mod measure;
 
-pub(crate) use dialect::Counted;
+pub use dialect::Counted;
 pub(crate) use measure::measure;
 
 use crate::error::{Error, Result};

@@ -2,8 +2,17 @@
 
 use super::Access;
 use super::rules::Action;
+use headwater_query::Owner;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+
+/// Whose the statements are that this access allows, through this door.
+pub(crate) fn owner(access: &Access, door: &'static str) -> Owner {
+    match access {
+        Access::Open { .. } => Owner::Door(door),
+        Access::Token { grant, .. } => Owner::Token(grant.id.clone()),
+    }
+}
 
 /// The rules of a token, as SQL asks about them.
 #[derive(Debug)]

@@ -21,11 +21,16 @@ pub(crate) fn hash(token: &str) -> Hash {
 /// Random bytes from the system's generator.
 pub(crate) fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
+    fill_random(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Fills in random bytes from the system's generator.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
     rustls::crypto::ring::default_provider()
         .secure_random
-        .fill(&mut bytes)
-        .map_err(|_| std::io::Error::other("the system gave no random bytes"))?;
-    Ok(bytes)
+        .fill(bytes)
+        .map_err(|_| std::io::Error::other("the system gave no random bytes"))
 }
 
 /// The same as hexadecimal text.

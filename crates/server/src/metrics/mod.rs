@@ -8,8 +8,6 @@
 
 mod engine;
 mod plain;
-#[cfg(feature = "sql")]
-mod postgres;
 mod process;
 
 pub(crate) use engine::EngineFigures;
@@ -61,8 +59,6 @@ pub(crate) struct Metrics {
     refused: Family<CodeLabel, Counter>,
     connections: Gauge,
     live_clients: Gauge,
-    #[cfg(feature = "sql")]
-    postgres: postgres::PostgresMetrics,
     pub(crate) engine: Arc<EngineFigures>,
 }
 
@@ -103,8 +99,6 @@ impl Metrics {
             refused: Family::default(),
             connections: Gauge::default(),
             live_clients: Gauge::default(),
-            #[cfg(feature = "sql")]
-            postgres: postgres::PostgresMetrics::new(&mut registry),
             engine: Arc::default(),
             registry: Registry::default(),
         };
@@ -201,12 +195,6 @@ impl Metrics {
     /// The connections that are open.
     pub(crate) fn connections(&self) -> &Gauge {
         &self.connections
-    }
-
-    /// The door for PostgreSQL's clients.
-    #[cfg(feature = "sql")]
-    pub(crate) fn postgres(&self) -> &postgres::PostgresMetrics {
-        &self.postgres
     }
 
     /// The clients that follow new data.

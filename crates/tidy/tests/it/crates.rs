@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy` reads sources and
 /// uses none.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -22,8 +22,17 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("headwater-wire", &["headwater-types"]),
     ("headwater-query", &["headwater", "headwater-wire"]),
     (
-        "headwater-server",
+        "headwater-postgres",
         &["headwater", "headwater-query", "headwater-wire"],
+    ),
+    (
+        "headwater-server",
+        &[
+            "headwater",
+            "headwater-query",
+            "headwater-postgres",
+            "headwater-wire",
+        ],
     ),
     (
         "headwater-cli",

@@ -3,4 +3,3 @@
 
 mod bombs;
 mod child;
-mod fuzz;

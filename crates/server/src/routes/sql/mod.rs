@@ -35,10 +35,9 @@ mod handler {
     use super::asked::Asked;
     use super::rows::Rows;
     use crate::access::Access;
-    use crate::access::sql::Granted;
+    use crate::access::sql::{Granted, owner};
     use crate::app::App;
     use crate::error::ApiError;
-    use crate::places::Owner;
     use crate::request::answer;
     use axum::body::{Body, Bytes};
     use axum::extract::{Request, State};
@@ -63,7 +62,7 @@ mod handler {
         request: Request,
     ) -> Result<Response, ApiError> {
         let asked = Asked::of(&app, request).await?;
-        let owner = Owner::of(&access, "http");
+        let owner = owner(&access, "http");
         let session = app.query.session(Arc::new(Granted(access)));
         if !asked.sql.is_empty() {
             session.may_run(&asked.sql)?;

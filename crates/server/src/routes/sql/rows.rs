@@ -1,13 +1,12 @@
 //! The rows of an answer, piece by piece.
 
 use crate::error::ApiError;
-use crate::places::Place;
 use axum::body::Bytes;
 use futures_util::StreamExt;
-use headwater_query::Answer;
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
 use headwater_query::output::{Format, OutputError, TimeText, Writer, done_row};
+use headwater_query::{Answer, Place};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc;

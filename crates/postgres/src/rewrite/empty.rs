@@ -1,0 +1,282 @@
+//! Queries over tables that never have rows: what they give is known without running them.
+//!
+//! The planner takes few correlated subqueries, and tools write many over such tables.
+
+use super::catalog_name;
+use crate::catalog::columns;
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visit,
+    Visitor, visit_expressions,
+};
+use std::ops::ControlFlow;
+
+/// Functions that give a row although none goes in.
+const AGGREGATES: &[&str] = &[
+    "any_value",
+    "approx_distinct",
+    "array_agg",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bool_and",
+    "bool_or",
+    "count",
+    "every",
+    "first_value",
+    "json_agg",
+    "jsonb_agg",
+    "last_value",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "string_agg",
+    "sum",
+    "var",
+    "var_pop",
+    "var_samp",
+    "variance",
+];
+
+/// What an expression always gives because it asks an empty table, if that is so.
+pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Subquery(query) if gives_no_row(query) => Some(Expr::Value(Value::Null.into())),
+        Expr::Exists { subquery, negated } if gives_no_row(subquery) => {
+            Some(Expr::Value(Value::Boolean(*negated).into()))
+        }
+        Expr::Function(function) => match (&function.args, catalog_name(&function.name)) {
+            (FunctionArguments::Subquery(query), Some(name))
+                if name == "array" && gives_no_row(query) =>
+            {
+                super::expression_of("CAST(make_array() AS TEXT[])")
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Makes a query simple that never has a row: no condition, and nothing for its columns but what is simple. True when it was one.
+pub(super) fn simplify(select: &mut Select) -> bool {
+    if !takes_from_nothing(&select.from) || aggregates(select) {
+        return false;
+    }
+    select.selection = Some(Expr::Value(Value::Boolean(false).into()));
+    for (index, item) in select.projection.iter_mut().enumerate() {
+        let (expr, alias) = match item {
+            SelectItem::UnnamedExpr(expr) => (expr, None),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias.clone())),
+            _ => continue,
+        };
+        if !is_hard(expr) && !matches!(expr, Expr::Value(_)) {
+            continue;
+        }
+        let alias =
+            alias.unwrap_or_else(|| Ident::with_quote('"', format!("?column? {}", index + 1)));
+        *item = SelectItem::ExprWithAlias {
+            expr: Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(Expr::Value(Value::Null.into())),
+                data_type: DataType::Text,
+                array: false,
+                format: None,
+            },
+            alias,
+        };
+    }
+    true
+}
+
+/// Whether a query never has a row: it takes from an empty table, and does not aggregate.
+fn gives_no_row(query: &Query) -> bool {
+    if query.with.is_some() {
+        return false;
+    }
+    match query.body.as_ref() {
+        SetExpr::Select(select) => takes_from_nothing(&select.from) && !aggregates(select),
+        _ => false,
+    }
+}
+
+fn takes_from_nothing(from: &[TableWithJoins]) -> bool {
+    from.iter().any(|tables| {
+        let inner = tables.joins.iter().any(|join| {
+            matches!(
+                join.join_operator,
+                JoinOperator::Join(_) | JoinOperator::Inner(_)
+            ) && is_empty(&join.relation)
+        });
+        (inner || is_empty(&tables.relation))
+            && tables
+                .joins
+                .iter()
+                .all(|join| keeps_left(&join.join_operator))
+    })
+}
+
+/// Whether a join has no rows when there are none at its left.
+fn keeps_left(join: &JoinOperator) -> bool {
+    matches!(
+        join,
+        JoinOperator::Join(_)
+            | JoinOperator::Inner(_)
+            | JoinOperator::Left(_)
+            | JoinOperator::LeftOuter(_)
+            | JoinOperator::CrossJoin(_)
+    )
+}
+
+fn is_empty(factor: &TableFactor) -> bool {
+    let (name, args) = match factor {
+        TableFactor::Table {
+            name, args: None, ..
+        } => (name, None),
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            ..
+        } => (name, Some(&args.args)),
+        TableFactor::Function { name, args, .. } => (name, Some(args)),
+        _ => return false,
+    };
+    let qualified = name.0.len() == 2;
+    let Some(called) = catalog_name(name) else {
+        return false;
+    };
+    match args {
+        None => {
+            // Without a schema it may be a table of the user, whose names seldom begin so.
+            (qualified || called.starts_with("pg_"))
+                && columns::find(None, &called).is_some_and(|(_, table)| table.empty)
+        }
+        // Rights and options, of which there are none: their columns are always null.
+        Some(args) => {
+            qualified
+                && called == "unnest"
+                && args.iter().all(|arg| match arg {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => is_unset(expr),
+                    _ => false,
+                })
+        }
+    }
+}
+
+fn is_unset(expr: &Expr) -> bool {
+    let name = match expr {
+        Expr::Identifier(name) => name,
+        Expr::CompoundIdentifier(parts) => match parts.last() {
+            Some(name) => name,
+            None => return false,
+        },
+        _ => return false,
+    };
+    ["acl", "options", "evttags", "rolconfig"]
+        .iter()
+        .any(|end| name.value.ends_with(end))
+}
+
+/// Whether a row comes out although none goes in.
+pub(super) fn aggregates(select: &Select) -> bool {
+    let grouped = match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+    };
+    !grouped
+        && select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                let found = expr.visit(&mut Aggregates { depth: 0 });
+                found.is_break()
+            }
+            _ => false,
+        })
+}
+
+/// Looks for a function that aggregates, outside of subqueries.
+struct Aggregates {
+    depth: u32,
+}
+
+impl Visitor for Aggregates {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function)
+                if self.depth == 0
+                    && function.over.is_none()
+                    && catalog_name(&function.name)
+                        .is_some_and(|name| AGGREGATES.contains(&name.as_str())) =>
+            {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether the planner may not take an expression: it has a query, a choice, a comparison with the elements of an array or a
+/// function it does not have in it.
+fn is_hard(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Subquery(_)
+        | Expr::InSubquery { .. }
+        | Expr::Exists { .. }
+        | Expr::Case { .. }
+        | Expr::AnyOp { .. }
+        | Expr::AllOp { .. } => ControlFlow::Break(()),
+        Expr::Function(function)
+            if matches!(function.args, FunctionArguments::Subquery(_))
+                || catalog_name(&function.name).is_some_and(|name| name == "format") =>
+        {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Whether a query takes one value from tables of the catalog, where it finds at most one row, and is not yet in the form
+/// that the planner takes when it depends on the query around it.
+pub(super) fn may_be_aggregated(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return false;
+    };
+    let of_catalog = |factor: &TableFactor| match factor {
+        TableFactor::Table {
+            name, args: None, ..
+        } => {
+            name.0.len() == 2 && catalog_name(name).is_some()
+                || catalog_name(name).is_some_and(|name| name.starts_with("pg_"))
+        }
+        _ => false,
+    };
+    let plain = matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && plain
+        && select.having.is_none()
+        && select.distinct.is_none()
+        && select.projection.len() == 1
+        && !select.from.is_empty()
+        && select.from.iter().all(|tables| {
+            of_catalog(&tables.relation)
+                && tables.joins.iter().all(|join| of_catalog(&join.relation))
+        })
+        && !aggregates(select)
+}

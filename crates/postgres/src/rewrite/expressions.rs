@@ -1,0 +1,403 @@
+//! Operators, casts and functions.
+
+use super::{Rewriter, VariableError, catalog_name};
+use crate::catalog::names::quote_literal;
+use crate::catalog::variables::SERVER_VERSION;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, TableFactor, Value,
+    ValueWithSpan, visit_expressions_mut,
+};
+use datafusion::sql::sqlparser::parser::Parser;
+use headwater_query::Counted;
+use std::ops::ControlFlow;
+
+/// What becomes of a cast.
+enum Target {
+    /// It is left out.
+    None,
+    /// To this type.
+    To(&'static str),
+    /// Text to a number by this function; what is no text, to a name by the other one.
+    Named(&'static str, &'static str),
+    /// To the name of a function, as `pg_type` has them.
+    Function,
+    /// A text such as `{a,b}` to an array of this type.
+    Array(&'static str),
+}
+
+/// `'name'::regproc::oid`, which asks for the number of a function.
+pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
+    let of_type = |expr: &Expr, wanted: &str| match expr {
+        Expr::Cast {
+            expr, data_type, ..
+        } => {
+            let name = data_type.to_string().to_lowercase();
+            let found = name.strip_prefix("pg_catalog.").unwrap_or(&name) == wanted;
+            found.then(|| expr.as_ref().clone())
+        }
+        _ => None,
+    };
+    let inner = of_type(expr, "oid")?;
+    let name = of_type(&inner, "regproc").or_else(|| of_type(&inner, "regprocedure"))?;
+    string(&name)?;
+    super::expression_of(&format!("pg_regproc_oid({name})"))
+}
+
+/// Within `CASE`, `x IN (SELECT …)` over nothing but functions becomes a look into the array of what they give, which the planner takes
+/// there. Where `IN` is null since it is not known, this is false; a condition of `CASE` takes both alike.
+pub(super) fn look_in_arrays(case: &mut Expr) -> bool {
+    let mut changed = false;
+    let walked: ControlFlow<()> = visit_expressions_mut(case, |expr| {
+        if let Expr::InSubquery {
+            expr: sought,
+            subquery,
+            negated: false,
+        } = expr
+            && reads_functions(subquery)
+            && let Some(array) = array_of_query(subquery)
+            && let Some(made) = super::expression_of(&format!("array_has({array}, {sought})"))
+        {
+            *expr = made;
+            changed = true;
+        }
+        ControlFlow::Continue(())
+    });
+    changed && walked.is_continue()
+}
+
+/// Whether a query reads functions alone.
+fn reads_functions(query: &datafusion::sql::sqlparser::ast::Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return false;
+    };
+    !select.from.is_empty()
+        && select.from.iter().all(|from| {
+            from.joins.is_empty()
+                && matches!(
+                    from.relation,
+                    TableFactor::Table { args: Some(_), .. } | TableFactor::Function { .. }
+                )
+        })
+}
+
+impl Rewriter<'_> {
+    pub(super) fn expression(&mut self, expr: &mut Expr) -> Result<(), VariableError> {
+        match expr {
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::PGCustomBinaryOperator(parts),
+                right,
+            } => {
+                let operator = parts.last().cloned().unwrap_or_default();
+                let (left, right) = (left.to_string(), right.to_string());
+                let text = match operator.as_str() {
+                    "~~" => format!("({left}) LIKE ({right})"),
+                    "!~~" => format!("({left}) NOT LIKE ({right})"),
+                    "~~*" => format!("({left}) ILIKE ({right})"),
+                    "!~~*" => format!("({left}) NOT ILIKE ({right})"),
+                    _ => format!("({left}) {operator} ({right})"),
+                };
+                self.put_text(expr, &text);
+            }
+            Expr::Like {
+                pattern,
+                escape_char: Some(escape),
+                ..
+            }
+            | Expr::ILike {
+                pattern,
+                escape_char: Some(escape),
+                ..
+            } => {
+                // The planner knows the backslash only.
+                let ValueWithSpan {
+                    value: Value::SingleQuotedString(by),
+                    ..
+                } = escape
+                else {
+                    return Ok(());
+                };
+                if by == "\\" || by.chars().count() != 1 {
+                    return Ok(());
+                }
+                let twice = quote_literal(&by.repeat(2));
+                let by = quote_literal(by);
+                let text = format!(
+                    "replace(replace(replace(replace({pattern}, '\\', '\\\\'), {twice}, chr(1)), {by}, '\\'), chr(1), {by})"
+                );
+                *escape = Value::SingleQuotedString("\\".to_owned()).into();
+                self.put_text(pattern, &text);
+            }
+            Expr::Collate { expr: inner, .. } => {
+                let inner = inner.as_ref().clone();
+                self.put(expr, inner);
+            }
+            Expr::Cast {
+                expr: inner,
+                data_type,
+                ..
+            } => {
+                if let Some(text) = cast(inner, data_type) {
+                    self.put_text(expr, &text);
+                }
+            }
+            Expr::AnyOp { right, .. } => {
+                let array = match strip(right) {
+                    Expr::Value(ValueWithSpan {
+                        value: Value::SingleQuotedString(text),
+                        ..
+                    }) => array(text, "TEXT"),
+                    _ => None,
+                };
+                if let Some(text) = array {
+                    self.put_text(right, &text);
+                }
+            }
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                // `(expression).field`; elements of arrays are the planner's.
+                if let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice()
+                    && matches!(root.as_ref(), Expr::Nested(_))
+                {
+                    let text = format!("get_field({root}, {})", quote_literal(&field.value));
+                    self.put_text(expr, &text);
+                }
+            }
+            Expr::Function(function) => {
+                if let Some(text) = self.function_call(function)? {
+                    self.put_text(expr, &text);
+                } else if let Expr::Function(function) = expr
+                    && function.name.0.len() > 1
+                    && let Some(name) = catalog_name(&function.name)
+                {
+                    function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]);
+                    self.changed = true;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What to put in place of a call; `None` = it stays.
+    fn function_call(&mut self, function: &Function) -> Result<Option<String>, VariableError> {
+        let Some(name) = catalog_name(&function.name) else {
+            return Ok(None);
+        };
+        if let (FunctionArguments::Subquery(query), "array") = (&function.args, name.as_str()) {
+            return Ok(array_of_query(query));
+        }
+        let args: Vec<&Expr> = match &function.args {
+            FunctionArguments::None => Vec::new(),
+            FunctionArguments::List(list) => list
+                .args
+                .iter()
+                .filter_map(|arg| match arg {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                    _ => None,
+                })
+                .collect(),
+            FunctionArguments::Subquery(_) => return Ok(None),
+        };
+        let text = |text: &str| Ok(Some(quote_literal(text)));
+        match (name.as_str(), args.as_slice()) {
+            ("current_user" | "session_user" | "user" | "current_role", []) => {
+                text(&self.session.user)
+            }
+            ("current_database" | "current_catalog", []) => text(&self.session.database),
+            ("current_schema", []) => text("public"),
+            ("version", []) => text(&format!("PostgreSQL {SERVER_VERSION}")),
+            ("pg_backend_pid", []) => Ok(Some(self.session.process.to_string())),
+            (
+                "inet_server_addr" | "inet_client_addr" | "inet_server_port" | "inet_client_port",
+                [],
+            ) => Ok(Some("NULL".to_owned())),
+            ("pg_my_temp_schema", []) => Ok(Some("0".to_owned())),
+            ("current_schemas", [implicit]) => Ok(Some(
+                match strip(implicit).to_string().to_lowercase().as_str() {
+                    "true" => "make_array('pg_catalog', 'public')".to_owned(),
+                    _ => "make_array('public')".to_owned(),
+                },
+            )),
+            ("current_setting", [name, missing @ ..]) => {
+                let Some(name) = string(name) else {
+                    return Ok(None);
+                };
+                let lenient = missing
+                    .first()
+                    .is_some_and(|m| strip(m).to_string().eq_ignore_ascii_case("true"));
+                match self.session.variables.get(&name) {
+                    Ok(value) => text(value),
+                    Err(_) if lenient => Ok(Some("NULL".to_owned())),
+                    Err(error) => Err(error),
+                }
+            }
+            ("set_config", [name, value, _]) => {
+                let (Some(name), Some(value)) = (string(name), string(value)) else {
+                    return Ok(None);
+                };
+                self.session.variables.set(&name, &value)?;
+                let now = self.session.variables.get(&name)?.to_owned();
+                self.settings.push((name, value));
+                text(&now)
+            }
+            ("array_lower", [array, _]) => Ok(Some(format!(
+                "CASE WHEN array_length({array}) > 0 THEN 1 END"
+            ))),
+            ("array_upper", [array, _]) => {
+                Ok(Some(format!("CAST(array_length({array}) AS BIGINT)")))
+            }
+            ("generate_subscripts", [array, ..]) => Ok(Some(format!(
+                "unnest(generate_series(1, CAST(array_length({array}) AS BIGINT)))"
+            ))),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Without parentheses around it.
+fn strip(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => strip(inner),
+        expr => expr,
+    }
+}
+
+/// The text of a literal, with or without a cast.
+fn string(expr: &Expr) -> Option<String> {
+    match strip(expr) {
+        Expr::Value(ValueWithSpan {
+            value: Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text),
+            ..
+        }) => Some(text.clone()),
+        Expr::Cast { expr, .. } => string(expr),
+        _ => None,
+    }
+}
+
+/// `ARRAY(SELECT x …)` as a subquery that aggregates.
+fn array_of_query(query: &datafusion::sql::sqlparser::ast::Query) -> Option<String> {
+    let mut inner = query.clone();
+    let SetExpr::Select(select) = inner.body.as_mut() else {
+        return None;
+    };
+    let [item] = select.projection.as_mut_slice() else {
+        return None;
+    };
+    let value = match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
+        _ => return None,
+    };
+    if query.order_by.is_none() && query.limit_clause.is_none() && select.distinct.is_none() {
+        *item = SelectItem::UnnamedExpr(super::expression_of(&format!("array_agg({value})"))?);
+        return Some(format!("({inner})"));
+    }
+    *item = SelectItem::ExprWithAlias {
+        expr: value,
+        alias: Ident::new("element"),
+    };
+    Some(format!(
+        "(SELECT array_agg(element) FROM ({inner}) AS elements)"
+    ))
+}
+
+/// A text such as `{a,b}` as an array; `None` = it is none, or one with quotes or arrays inside.
+fn array(text: &str, data_type: &str) -> Option<String> {
+    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+    if inner.contains(['"', '{', '\\']) {
+        return None;
+    }
+    let elements: Vec<String> = inner
+        .split(',')
+        .map(str::trim)
+        .filter(|_| !inner.trim().is_empty())
+        .map(|element| match element.eq_ignore_ascii_case("null") {
+            true => "NULL".to_owned(),
+            false => format!("CAST({} AS {data_type})", quote_literal(element)),
+        })
+        .collect();
+    Some(match elements.is_empty() {
+        true => format!("CAST(make_array() AS {data_type}[])"),
+        false => format!("make_array({})", elements.join(", ")),
+    })
+}
+
+/// A cast as the planner takes it; `None` = as it is.
+fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
+    let full = data_type.to_string().to_lowercase();
+    let name = full
+        .strip_prefix("pg_catalog.")
+        .or_else(|| full.strip_prefix("information_schema."))
+        .unwrap_or(&full);
+    let target = match name {
+        "regclass" => Target::Named("pg_regclass_oid", "pg_regclass_name"),
+        "regtype" => Target::Named("pg_regtype_oid", "format_type"),
+        "regnamespace" => Target::Named("pg_regnamespace_oid", "pg_regnamespace_name"),
+        "regrole" => Target::Named("", "pg_get_userbyid"),
+        "regproc" | "regprocedure" => Target::Function,
+        "regoper" | "regoperator" | "name" | "\"name\"" | "\"char\"" | "bpchar" | "cstring"
+        | "unknown" | "aclitem" | "pg_node_tree" | "sql_identifier" | "character_data"
+        | "yes_or_no" => Target::To("TEXT"),
+        "oid" | "xid" | "cid" | "cardinal_number" => Target::To("BIGINT"),
+        "int2vector" | "oidvector" | "anyarray" => Target::None,
+        "name[]" | "\"char\"[]" | "char[]" | "_text" | "_name" | "text[]" | "varchar[]" => {
+            Target::Array("TEXT")
+        }
+        "oid[]" | "_int8" | "bigint[]" | "int8[]" => Target::Array("BIGINT"),
+        "_int4" | "int[]" | "integer[]" | "int4[]" => Target::Array("INT"),
+        "_int2" | "int2[]" | "smallint[]" => Target::Array("SMALLINT"),
+        "_float8" | "float8[]" | "double precision[]" => Target::Array("DOUBLE"),
+        "_bool" | "bool[]" | "boolean[]" => Target::Array("BOOLEAN"),
+        _ if name.len() < full.len() => {
+            // A type of ours under its schema.
+            let parsed = Parser::new(&Counted)
+                .try_with_sql(name)
+                .and_then(|mut parser| parser.parse_data_type())
+                .ok()?;
+            return Some(format!("CAST({inner} AS {parsed})"));
+        }
+        _ => return None,
+    };
+    let text = string(inner);
+    let known = matches!(strip(inner), Expr::Value(_)) || text.is_some();
+    Some(match target {
+        Target::None => format!("({inner})"),
+        Target::Function => match text {
+            Some(text) => quote_literal(text.strip_prefix("pg_catalog.").unwrap_or(&text)),
+            None => format!("CAST({inner} AS TEXT)"),
+        },
+        Target::To(to) => format!("CAST({inner} AS {to})"),
+        Target::Named(oid, _) if known && !oid.is_empty() => format!("{oid}({inner})"),
+        Target::Named(_, _) if known => format!("CAST({inner} AS TEXT)"),
+        Target::Named(_, name) => format!("{name}({inner})"),
+        Target::Array(element) => match text {
+            Some(text) => array(&text, element)?,
+            None if ["name[]", "\"char\"[]", "char[]", "oid[]"].contains(&name)
+                || name.starts_with('_')
+                || name.len() < full.len() =>
+            {
+                format!("CAST({inner} AS {element}[])")
+            }
+            None => return None,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_arrays_become_arrays() {
+        assert_eq!(
+            array("{r, p}", "TEXT").as_deref(),
+            Some("make_array(CAST('r' AS TEXT), CAST('p' AS TEXT))")
+        );
+        assert_eq!(
+            array("{}", "INT").as_deref(),
+            Some("CAST(make_array() AS INT[])")
+        );
+        assert_eq!(array("{\"a,b\"}", "TEXT"), None);
+        assert_eq!(array("r", "TEXT"), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! Turns statements as PostgreSQL's clients write them into ones that the planner takes.
+//!
+//! Only what differs is changed: qualified functions and operators of `pg_catalog`, casts to types of the catalog,
+//! `ARRAY(…)`, functions in `FROM`, what asks about the session itself, and subqueries over tables that are always empty. A
+//! statement without any of these comes back as it was, byte for byte, so that places in errors stay right.
+
+mod empty;
+mod expressions;
+mod labels;
+mod relations;
+#[cfg(test)]
+mod tests;
+
+use crate::catalog::{Listing, VariableError, Variables};
+use datafusion::sql::sqlparser::ast::{
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor,
+    VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::parser::Parser;
+use headwater_query::Counted;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// A statement that has been looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewritten {
+    /// What to run; `None` = the statement as it is.
+    pub sql: Option<String>,
+    /// The names of the result's columns, where PostgreSQL has other ones; `None` = there is a `*`, or it is no query.
+    pub labels: Option<Vec<Option<String>>>,
+    /// Settings that the statement changes by `set_config`.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Looks at a statement. One that cannot be read is left to the planner, which says why.
+///
+/// # Errors
+/// When it asks for a setting that there is not.
+fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten, VariableError> {
+    let as_is = Rewritten {
+        sql: None,
+        labels: None,
+        settings: Vec::new(),
+    };
+    let Ok(mut statements) = Parser::parse_sql(&Counted, sql) else {
+        return Ok(as_is);
+    };
+    let [statement] = statements.as_mut_slice() else {
+        return Ok(as_is);
+    };
+    let labels = labels::of(statement);
+    let mut rewriter = Rewriter {
+        session: Session {
+            user: listing.user(),
+            database: listing.database(),
+            variables: listing.variables(),
+            process,
+        },
+        listing,
+        named: BTreeSet::new(),
+        settings: Vec::new(),
+        changed: false,
+    };
+    rewriter.changed |= labels::distinguish(statement);
+    if let ControlFlow::Break(error) = statement.visit(&mut rewriter) {
+        return Err(error);
+    }
+    Ok(Rewritten {
+        sql: rewriter.changed.then(|| statement.to_string()),
+        labels,
+        settings: rewriter.settings,
+    })
+}
+
+/// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The inner error tells of a
+/// setting that there is not.
+///
+/// # Errors
+/// When the statement is longer or nested deeper than statements may be, or takes too long to read.
+pub async fn rewrite(
+    session: &headwater_query::Session,
+    sql: &str,
+    listing: Arc<dyn Listing>,
+    process: u32,
+) -> headwater_query::Result<Result<Rewritten, VariableError>> {
+    let look = move |text: &str| rewritten(text, listing.as_ref(), process);
+    session.look_at(sql, look).await
+}
+
+/// What is asked about the session itself.
+struct Session {
+    user: String,
+    database: String,
+    variables: Variables,
+    process: u32,
+}
+
+struct Rewriter<'a> {
+    session: Session,
+    listing: &'a dyn Listing,
+    /// Names that `WITH` gives.
+    named: BTreeSet<String>,
+    settings: Vec<(String, String)>,
+    changed: bool,
+}
+
+impl VisitorMut for Rewriter<'_> {
+    type Break = VariableError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<VariableError> {
+        for Cte { alias, .. } in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.named.insert(alias.name.value.to_lowercase());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<VariableError> {
+        self.relation(factor);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<VariableError> {
+        self.changed |= empty::simplify(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
+        if let Some(number) = expressions::function_number(expr) {
+            self.put(expr, number);
+        }
+        if let Expr::Case { .. } = expr {
+            self.changed |= expressions::look_in_arrays(expr);
+        }
+        if let Some(nothing) = empty::instead_of(expr) {
+            self.put(expr, nothing);
+        }
+        if let Expr::Subquery(query) = expr
+            && empty::may_be_aggregated(query)
+            && let SetExpr::Select(select) = query.body.as_mut()
+        {
+            for item in &mut select.projection {
+                if let SelectItem::UnnamedExpr(inner)
+                | SelectItem::ExprWithAlias { expr: inner, .. } = item
+                    && let Some(most) = expression_of(&format!("max({inner})"))
+                {
+                    *inner = most;
+                    self.changed = true;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
+        match self.expression(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+impl Rewriter<'_> {
+    fn put(&mut self, expr: &mut Expr, new: Expr) {
+        *expr = new;
+        self.changed = true;
+    }
+
+    /// Puts in what a text says. The text is made here, and of expressions that were read before.
+    fn put_text(&mut self, expr: &mut Expr, text: &str) {
+        if let Some(new) = expression_of(text) {
+            self.put(expr, new);
+        }
+    }
+}
+
+/// An expression from its text.
+fn expression_of(text: &str) -> Option<Expr> {
+    Parser::new(&Counted)
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_expr())
+        .ok()
+}
+
+/// The last part of a name in small letters, if the others are schemas of PostgreSQL's own.
+fn catalog_name(name: &ObjectName) -> Option<String> {
+    let parts: Option<Vec<&Ident>> = name.0.iter().map(ObjectNamePart::as_ident).collect();
+    match parts?.as_slice() {
+        [name] => Some(small(name)),
+        [schema, name]
+            if ["pg_catalog", "information_schema"].contains(&small(schema).as_str()) =>
+        {
+            Some(small(name))
+        }
+        _ => None,
+    }
+}
+
+/// A name as it counts: in small letters unless quoted.
+fn small(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}

@@ -1,0 +1,135 @@
+//! What stands in `FROM`: tables of the catalog without their schema, and functions.
+
+use super::{Rewriter, catalog_name, small};
+use crate::catalog::columns;
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SetExpr, Statement,
+    TableAlias, TableFactor,
+};
+use datafusion::sql::sqlparser::parser::Parser;
+use headwater_query::Counted;
+
+/// Functions of PostgreSQL that give rows, and are tables here.
+const TABLES: [&str; 1] = ["pg_get_keywords"];
+
+impl Rewriter<'_> {
+    pub(super) fn relation(&mut self, factor: &mut TableFactor) {
+        match factor {
+            TableFactor::Table {
+                name, args: None, ..
+            } => self.table(name),
+            TableFactor::Table {
+                name,
+                args: args @ Some(_),
+                alias,
+                ..
+            } => {
+                let Some(called) = catalog_name(name) else {
+                    return;
+                };
+                if TABLES.contains(&called.as_str()) {
+                    *args = None;
+                    *name = qualified(&called);
+                    self.changed = true;
+                    return;
+                }
+                let list = args.as_ref().map(|args| args.args.clone());
+                let alias = alias.clone();
+                if let Some(derived) = self.function(&called, &list.unwrap_or_default(), alias) {
+                    *factor = derived;
+                    self.changed = true;
+                }
+            }
+            TableFactor::Function {
+                name, args, alias, ..
+            } => {
+                let Some(called) = catalog_name(name) else {
+                    return;
+                };
+                if let Some(derived) = self.function(&called, args, alias.clone()) {
+                    *factor = derived;
+                    self.changed = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the schema to a table of the catalog that is named without it.
+    fn table(&mut self, name: &mut ObjectName) {
+        let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else {
+            return;
+        };
+        let called = small(ident);
+        if self.named.contains(&called) || columns::find(None, &called).is_none() {
+            return;
+        }
+        // A table of the user goes before one of the catalog. If they cannot be listed, the planner tells that.
+        let tables = self.listing.tables();
+        let shown = tables.is_ok_and(|tables| tables.iter().any(|table| table.name == called));
+        if !shown {
+            *name = qualified(&called);
+            self.changed = true;
+        }
+    }
+
+    /// A function in `FROM` as a subquery that has its values as a column.
+    fn function(
+        &self,
+        called: &str,
+        args: &[FunctionArg],
+        alias: Option<TableAlias>,
+    ) -> Option<TableFactor> {
+        let literal = |arg: &FunctionArg| {
+            matches!(
+                arg,
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(_) | Expr::UnaryOp { .. }))
+            )
+        };
+        let series = ["generate_series", "range"].contains(&called);
+        if series && args.iter().all(literal) && alias.is_none() {
+            // The planner has this one.
+            return None;
+        }
+        let column = match &alias {
+            Some(alias) => alias
+                .columns
+                .first()
+                .map_or(&alias.name, |c| &c.name)
+                .clone(),
+            None => Ident::new(called),
+        };
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let call = format!("{called}({})", args.join(", "));
+        let sql = match series {
+            true => format!("SELECT unnest({call}) AS {column}"),
+            false => format!("SELECT {call} AS {column}"),
+        };
+        let mut statements = Parser::parse_sql(&Counted, &sql).ok()?;
+        let Statement::Query(subquery) = statements.pop()? else {
+            return None;
+        };
+        let SetExpr::Select(_) = subquery.body.as_ref() else {
+            return None;
+        };
+        let name = alias.map_or_else(|| Ident::new(called), |alias| alias.name);
+        Some(TableFactor::Derived {
+            lateral: false,
+            subquery,
+            alias: Some(TableAlias {
+                explicit: true,
+                name,
+                columns: Vec::new(),
+                at: None,
+            }),
+            sample: None,
+        })
+    }
+}
+
+fn qualified(name: &str) -> ObjectName {
+    ObjectName(vec![
+        ObjectNamePart::Identifier(Ident::new("pg_catalog")),
+        ObjectNamePart::Identifier(Ident::new(name)),
+    ])
+}

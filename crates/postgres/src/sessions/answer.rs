@@ -1,0 +1,250 @@
+//! Running a statement and sending its rows.
+
+use super::connection::Connection;
+use super::errors::{Failure, error};
+use super::link::{FLUSH, Stream};
+use super::statement::{Portal, Prepared, Rows, State, Text, changes, spread, tag};
+use crate::values::rows;
+use futures_util::StreamExt;
+use headwater_query::{Answer, Parameters, Place};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Rows that are made into messages before it is looked whether to send them.
+const CHUNK: usize = 128;
+/// Most cursors of a session whose rows are being computed.
+const CURSORS_MAX: usize = 16;
+/// How long a statement waits for a place.
+const PLACE_WAIT: Duration = Duration::from_secs(5);
+
+impl<S: Stream> Connection<S> {
+    /// Waits for a place among the statements that may run; not for long, so that a client knows
+    /// why it waits.
+    pub(super) async fn place(&mut self) -> Result<Place, Failure> {
+        let places = Arc::clone(&self.door.statements.places);
+        let owner = self.grant.owner();
+        let taken = self.link.wait(places.take(&owner, PLACE_WAIT)).await?;
+        let place = taken.map_err(|why| {
+            let mut notice = error("53300", why.to_string());
+            notice.detail = Some("code busy".to_owned());
+            notice.hint = Some("ask again later, or ask less at once".to_owned());
+            notice
+        })?;
+        self.link
+            .sends_for(&place.holder, self.door.settings.statement_timeout);
+        Ok(place)
+    }
+
+    /// Runs a statement on the threads that compute, so that this one stays free for the connections it serves.
+    pub(super) async fn answer(
+        &mut self,
+        sql: &str,
+    ) -> Result<headwater_query::Result<Answer>, Failure> {
+        let (threads, session, sql) = (
+            Arc::clone(&self.door.statements.threads),
+            self.session.clone(),
+            sql.to_owned(),
+        );
+        let run = async move { session.run(&sql, Parameters::none()).await };
+        self.link.wait(threads.answer(run)).await
+    }
+
+    /// Sets what a statement sets by `set_config`.
+    pub(super) fn apply(&mut self, text: &Text) -> Result<(), Failure> {
+        for (name, value) in &text.rewritten.settings {
+            let told = self.seen.variables.write().set(name, value)?;
+            if let Some((name, value)) = told {
+                self.link.out.parameter_status(name, &value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a portal that was not run yet.
+    pub(super) async fn start(&mut self, portal: &mut Portal) -> Result<(), Failure> {
+        let (State::Ready, Prepared::Query { text, prepared, .. }) =
+            (&portal.state, portal.statement.as_ref())
+        else {
+            return Ok(());
+        };
+        let parameters = Parameters::positional(portal.parameters.clone());
+        let (threads, planned) = (
+            Arc::clone(&self.door.statements.threads),
+            prepared.as_ref().clone(),
+        );
+        let run = async move { planned.run(parameters).await };
+        let answer = self.link.wait(threads.answer(run)).await?;
+        let answer = answer.map_err(|why| text.failure(why))?;
+        let (was, is) = (prepared.schema(), Arc::clone(&answer.schema));
+        let same = was.fields().len() == is.fields().len()
+            && was
+                .fields()
+                .iter()
+                .zip(is.fields())
+                .all(|(was, is)| was.data_type() == is.data_type());
+        if answer.done.has_rows() && !same {
+            let mut notice = error("0A000", "cached plan must not change result type");
+            notice.hint =
+                Some("the table has other columns now: prepare the statement again".to_owned());
+            return Err(notice.into());
+        }
+        self.apply(text)?;
+        self.answered(portal, answer);
+        Ok(())
+    }
+
+    /// Puts an answer into its portal.
+    pub(super) fn answered(&mut self, portal: &mut Portal, answer: Answer) {
+        self.changed |= changes(answer.done);
+        portal.state = State::Rows(Box::new(Rows {
+            schema: answer.schema,
+            stream: answer.rows,
+            batch: None,
+            sent: 0,
+            done: answer.done,
+            until: Instant::now() + self.door.settings.statement_timeout,
+            cursor: None,
+        }));
+    }
+
+    /// Lets a portal wait to be asked for more rows, as long as there are not too many that do.
+    pub(super) fn suspend(&self, portal: &mut Portal) -> Result<(), Failure> {
+        let State::Rows(rows) = &mut portal.state else {
+            return Ok(());
+        };
+        if rows.cursor.is_some() {
+            return Ok(());
+        }
+        let open = self.portals.values();
+        let open = open.filter(|portal| matches!(portal.state, State::Rows(_)));
+        if open.count() >= CURSORS_MAX {
+            let why = format!(
+                "{CURSORS_MAX} cursors of this session are open, which is the most: close some"
+            );
+            return Err(error("54000", why).into());
+        }
+        rows.cursor = self.door.kept.cursor();
+        if rows.cursor.is_none() {
+            let why = "too many cursors are open in all sessions: read the rows in one part, or ask again later";
+            return Err(error("53300", why).into());
+        }
+        Ok(())
+    }
+
+    /// When the first of the open cursors is late.
+    pub(super) fn cursors_until(&self) -> Option<Instant> {
+        let open = self
+            .portals
+            .values()
+            .filter_map(|portal| match &portal.state {
+                State::Rows(rows) => Some(rows.until),
+                _ => None,
+            });
+        open.min()
+    }
+
+    /// Ends the cursors whose time is up: what they keep is needed by others.
+    pub(super) fn end_late_cursors(&mut self) {
+        let now = Instant::now();
+        for portal in self.portals.values_mut() {
+            if matches!(&portal.state, State::Rows(rows) if now >= rows.until) {
+                portal.state = State::Late;
+            }
+        }
+    }
+
+    /// Sends rows of a portal, at most so many, and then what became of it.
+    pub(super) async fn send(
+        &mut self,
+        portal: &mut Portal,
+        most: u64,
+        text: Option<&Text>,
+    ) -> Result<(), Failure> {
+        match self.send_rows(portal, most, text, false).await? {
+            Sent::All(tag) => {
+                portal.state = State::Finished;
+                self.link.out.command_complete(&tag);
+            }
+            Sent::Part(_) => self.link.out.portal_suspended(),
+        }
+        Ok(())
+    }
+
+    /// Sends rows of a portal, at most so many. `silent` = passes over them.
+    pub(super) async fn send_rows(
+        &mut self,
+        portal: &mut Portal,
+        most: u64,
+        text: Option<&Text>,
+        silent: bool,
+    ) -> Result<Sent, Failure> {
+        if matches!(portal.state, State::Late) {
+            let mut notice = error(
+                "57014",
+                "canceling statement due to statement timeout: its rows were not all asked for in time",
+            );
+            notice.hint = Some("ask for larger parts, or raise the setting sql.timeout".to_owned());
+            return Err(notice.into());
+        }
+        let State::Rows(state) = &mut portal.state else {
+            return Ok(Sent::All("SELECT 0".to_owned()));
+        };
+        let formats = spread(&portal.formats, state.schema.fields().len());
+        let zone = self.seen.variables.read().zone().clone();
+        let mut left = most;
+        state.sent = 0;
+        loop {
+            if left == 0 {
+                return Ok(Sent::Part(state.sent));
+            }
+            let (batch, from) = match state.batch.take() {
+                Some(taken) => taken,
+                None => match self.link.wait(state.stream.next()).await? {
+                    None => return Ok(Sent::All(tag(state.done, state.sent))),
+                    Some(Ok(batch)) => (batch, 0),
+                    Some(Err(why)) => {
+                        let why = headwater_query::Error::from(why);
+                        return Err(match text {
+                            Some(text) => text.failure(why),
+                            None => why.into(),
+                        });
+                    }
+                },
+            };
+            if !self.grant.is_current() {
+                return Err(super::errors::fatal(
+                    "57P01",
+                    "terminating connection: its token has ended or was revoked",
+                )
+                .into());
+            }
+            let room = usize::try_from(left).unwrap_or(usize::MAX);
+            let to = batch.num_rows().min(from.saturating_add(room));
+            let mut at = from;
+            while at < to && !silent {
+                let end = to.min(at + CHUNK);
+                rows(&mut self.link.out, &batch, at, end, &formats, &zone)
+                    .map_err(|why| error("0A000", why))?;
+                at = end;
+                if self.link.out.bytes().len() >= FLUSH {
+                    self.link.flush().await?;
+                }
+            }
+            let count = (to - from) as u64;
+            left -= count;
+            state.sent += count;
+            if to < batch.num_rows() {
+                state.batch = Some((batch, to));
+            }
+        }
+    }
+}
+
+/// How far sending came.
+pub(super) enum Sent {
+    /// To the end; with what is told then.
+    All(String),
+    /// As many as were wanted.
+    Part(u64),
+}

@@ -1,0 +1,109 @@
+//! Ending what another connection does: PostgreSQL's clients open a second one and name the first.
+
+use crate::host::Host;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use subtle::ConstantTimeEq;
+use tokio::sync::Notify;
+
+/// Whether the statement of one connection is to end.
+#[derive(Debug, Default)]
+pub(super) struct Cancel {
+    wanted: AtomicBool,
+    told: Notify,
+}
+
+impl Cancel {
+    /// Forgets what was wanted of the statement before.
+    pub(super) fn begin(&self) {
+        self.wanted.store(false, Ordering::Release);
+    }
+
+    /// Ends when the statement is to end.
+    pub(super) async fn wanted(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.wanted.load(Ordering::Acquire) {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    fn want(&self) {
+        self.wanted.store(true, Ordering::Release);
+        self.told.notify_waiters();
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    secret: [u8; 4],
+    cancel: Arc<Cancel>,
+}
+
+/// The connections there are, by number.
+#[derive(Debug, Default)]
+pub(super) struct Cancels {
+    entries: Mutex<BTreeMap<u32, Entry>>,
+}
+
+/// One connection's place among them; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Registered {
+    all: Arc<Cancels>,
+    pub(super) process: u32,
+    pub(super) secret: [u8; 4],
+    pub(super) cancel: Arc<Cancel>,
+}
+
+impl Cancels {
+    /// Gives a connection a number and a secret.
+    pub(super) fn register(self: &Arc<Self>, host: &dyn Host) -> io::Result<Registered> {
+        let random = || {
+            let mut bytes = [0; 4];
+            host.random_bytes(&mut bytes).map(|()| bytes)
+        };
+        let secret = random()?;
+        let cancel = Arc::new(Cancel::default());
+        let mut entries = self.entries.lock();
+        let process = loop {
+            // Drivers take it for a signed number that is positive.
+            let process = u32::from_be_bytes(random()?) >> 1;
+            if process != 0 && !entries.contains_key(&process) {
+                break process;
+            }
+        };
+        let entry = Entry {
+            secret,
+            cancel: Arc::clone(&cancel),
+        };
+        entries.insert(process, entry);
+        drop(entries);
+        Ok(Registered {
+            all: Arc::clone(self),
+            process,
+            secret,
+            cancel,
+        })
+    }
+
+    /// Ends what a connection does, if the secret is right. Who asks is told nothing either way.
+    pub(super) fn cancel(&self, process: u32, secret: &[u8]) {
+        let entries = self.entries.lock();
+        if let Some(entry) = entries.get(&process)
+            && bool::from(entry.secret.as_slice().ct_eq(secret))
+        {
+            entry.cancel.want();
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.all.entries.lock().remove(&self.process);
+    }
+}

@@ -1,0 +1,482 @@
+//! Statements that the session itself answers: settings, transactions, cursors, copies.
+
+use super::copy::Copy;
+use super::errors::error;
+use crate::messages::{Notice, words};
+
+/// A statement that the session answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// `BEGIN`, `START TRANSACTION`
+    Begin,
+    /// `COMMIT`, `END`
+    Commit,
+    /// `ROLLBACK`, `ABORT`
+    Rollback,
+    /// `SAVEPOINT`
+    Savepoint,
+    /// `RELEASE`
+    Release,
+    /// `ROLLBACK TO`
+    RollbackTo,
+    /// `SET`; without a value, back to the default.
+    Set(String, Option<String>),
+    /// Something that is taken and means nothing here; with its tag.
+    Nothing(&'static str),
+    /// `RESET`; without a name, all.
+    Reset(Option<String>),
+    /// `SHOW`; without a name, all.
+    Show(Option<String>),
+    /// `DISCARD ALL`
+    DiscardAll,
+    /// `DEALLOCATE`; without a name, all.
+    Deallocate(Option<String>),
+    /// `DECLARE … CURSOR FOR …`; with where the query begins, in bytes.
+    Declare {
+        /// Of the cursor.
+        name: String,
+        /// Whether it stays after its transaction.
+        hold: bool,
+        /// Where the query begins in the statement, in bytes.
+        query_at: usize,
+    },
+    /// `FETCH` or `MOVE`; 0 rows = all.
+    Fetch {
+        /// Of the cursor.
+        name: String,
+        /// How many; `u64::MAX` = all.
+        rows: u64,
+        /// Whether the rows are only passed over.
+        silent: bool,
+    },
+    /// `CLOSE`; without a name, all.
+    Close(Option<String>),
+    /// `COPY`
+    Copy(Box<Copy>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
+    /// A word in small letters, or a number.
+    Word(String),
+    /// A quoted name.
+    Name(String),
+    /// A text.
+    Text(String),
+    Symbol(char),
+}
+
+impl Token {
+    pub(super) fn is(&self, word: &str) -> bool {
+        matches!(self, Token::Word(found) if found == word)
+    }
+
+    pub(super) fn name(&self) -> Option<String> {
+        match self {
+            Token::Word(text) | Token::Name(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn value(&self) -> String {
+        match self {
+            Token::Word(text) | Token::Name(text) | Token::Text(text) => text.clone(),
+            Token::Symbol(symbol) => symbol.to_string(),
+        }
+    }
+}
+
+/// The tokens of a statement, each with where it ends.
+pub(super) fn tokens(text: &str) -> Vec<(Token, usize)> {
+    let mut tokens = Vec::new();
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let mut end = at + c.len_utf8();
+        let token = match c {
+            c if c.is_whitespace() => continue,
+            '-' if text[end..].starts_with('-') => {
+                while chars.next_if(|(_, c)| *c != '\n').is_some() {}
+                continue;
+            }
+            quote @ ('\'' | '"') => {
+                let mut value = String::new();
+                while let Some((at, c)) = chars.next() {
+                    end = at + c.len_utf8();
+                    if c != quote {
+                        value.push(c);
+                    } else if chars.next_if(|(_, c)| *c == quote).is_some() {
+                        end += 1;
+                        value.push(quote);
+                    } else {
+                        break;
+                    }
+                }
+                if quote == '"' {
+                    Token::Name(value)
+                } else {
+                    Token::Text(value)
+                }
+            }
+            c if c.is_alphanumeric() || c == '_' => {
+                let mut value = c.to_string();
+                while let Some((at, c)) =
+                    chars.next_if(|(_, c)| c.is_alphanumeric() || "_.$".contains(*c))
+                {
+                    end = at + c.len_utf8();
+                    value.push(c);
+                }
+                Token::Word(value.to_lowercase())
+            }
+            c => Token::Symbol(c),
+        };
+        tokens.push((token, end));
+    }
+    tokens
+}
+
+pub(super) fn wrong(statement: &str, how: &str) -> Notice {
+    let mut notice = error("42601", format!("this {statement} is not understood"));
+    notice.hint = Some(how.to_owned());
+    notice
+}
+
+impl Command {
+    /// Whether a statement is one; `None` = the planner may know it.
+    ///
+    /// # Errors
+    /// When it is one and not as it should be.
+    pub(super) fn read(text: &str) -> Result<Option<Command>, Notice> {
+        let first = words(text, 3);
+        let Some(verb) = first.first().map(String::as_str) else {
+            return Ok(None);
+        };
+        let second = first.get(1).map_or("", String::as_str);
+        Ok(Some(match (verb, second) {
+            ("BEGIN", _) | ("START", "TRANSACTION") => Command::Begin,
+            ("COMMIT" | "END", _) => Command::Commit,
+            ("ROLLBACK" | "ABORT", _) => {
+                let tokens = tokens(text);
+                match tokens.iter().any(|(token, _)| token.is("to")) {
+                    true => Command::RollbackTo,
+                    false => Command::Rollback,
+                }
+            }
+            ("SAVEPOINT", _) => Command::Savepoint,
+            ("RELEASE", _) => Command::Release,
+            ("SET", "TABLE") | ("SHOW", "TABLES" | "COLUMNS" | "FUNCTIONS" | "CREATE") => {
+                return Ok(None);
+            }
+            ("SET", _) => set(text)?,
+            ("RESET", _) => match name_after(text, 1) {
+                (None, _) => {
+                    return Err(wrong(
+                        "RESET",
+                        "RESET ALL, or RESET and the name of a setting",
+                    ));
+                }
+                (Some(name), _) if name == "all" => Command::Reset(None),
+                (Some(name), _) if name.starts_with("headwater.") => return Ok(None),
+                (Some(name), _) => Command::Reset(Some(name)),
+            },
+            ("SHOW", _) => match name_after(text, 1) {
+                (None, _) => return Ok(None),
+                (Some(name), _) if name == "all" => Command::Show(None),
+                (Some(name), _) if name.starts_with("headwater.") => return Ok(None),
+                (Some(name), Some(zone)) if name == "time" && zone == "zone" => {
+                    Command::Show(Some("timezone".to_owned()))
+                }
+                (Some(name), Some(_)) if name == "transaction" => {
+                    Command::Show(Some("transaction_isolation".to_owned()))
+                }
+                (Some(name), Some(_)) if name == "session" => {
+                    Command::Show(Some("session_authorization".to_owned()))
+                }
+                (Some(name), _) => Command::Show(Some(name)),
+            },
+            ("DISCARD", "ALL") => Command::DiscardAll,
+            ("DISCARD", "PLANS" | "TEMP" | "TEMPORARY" | "SEQUENCES") => {
+                Command::Nothing("DISCARD")
+            }
+            ("UNLISTEN", _) => Command::Nothing("UNLISTEN"),
+            ("DEALLOCATE", _) => {
+                let at = if second == "PREPARE" { 2 } else { 1 };
+                match name_after(text, at).0 {
+                    None => {
+                        return Err(wrong(
+                            "DEALLOCATE",
+                            "DEALLOCATE ALL, or DEALLOCATE and the name of a statement",
+                        ));
+                    }
+                    Some(name) if name == "all" => Command::Deallocate(None),
+                    Some(name) => Command::Deallocate(Some(name)),
+                }
+            }
+            ("DECLARE", _) => declare(text)?,
+            ("COPY", _) => Command::Copy(Box::new(Copy::read(text)?)),
+            ("FETCH" | "MOVE", _) => fetch(text, verb == "MOVE")?,
+            ("CLOSE", _) => match name_after(text, 1).0 {
+                None => {
+                    return Err(wrong(
+                        "CLOSE",
+                        "CLOSE ALL, or CLOSE and the name of a cursor",
+                    ));
+                }
+                Some(name) if name == "all" => Command::Close(None),
+                Some(name) => Command::Close(Some(name)),
+            },
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// The name that is the token of this number, and the one after it.
+fn name_after(text: &str, at: usize) -> (Option<String>, Option<String>) {
+    let tokens = tokens(text);
+    let name = |at: usize| tokens.get(at).and_then(|(token, _)| token.name());
+    (name(at), name(at + 1))
+}
+
+/// `SET [SESSION | LOCAL] name = value`, and the forms without a name.
+fn set(text: &str) -> Result<Command, Notice> {
+    const HOW: &str = "SET name = value, or SET name TO DEFAULT";
+    let tokens: Vec<Token> = tokens(text).into_iter().map(|(token, _)| token).collect();
+    let mut rest = &tokens[1..];
+    if let [first, second, ..] = rest
+        && (first.is("session") || first.is("local"))
+        && !matches!(second, Token::Symbol(_))
+        && !second.is("to")
+    {
+        rest = &rest[1..];
+    }
+    let values = |tokens: &[Token]| {
+        let words: Vec<String> = tokens
+            .iter()
+            .filter(|token| **token != Token::Symbol(','))
+            .map(Token::value)
+            .collect();
+        words.join(if tokens.contains(&Token::Symbol(',')) {
+            ", "
+        } else {
+            ""
+        })
+    };
+    let default = |tokens: &[Token]| matches!(tokens, [token] if token.is("default"));
+    Ok(match rest {
+        [first, ..]
+            if first.is("transaction")
+                || first.is("characteristics")
+                || first.is("constraints") =>
+        {
+            Command::Nothing("SET")
+        }
+        [first, ..] if first.is("role") || first.is("authorization") => {
+            return Err(error(
+                "0A000",
+                "roles are not known here: rights come from the token a session began with",
+            ));
+        }
+        [time, zone, value @ ..] if time.is("time") && zone.is("zone") && !value.is_empty() => {
+            Command::Set(
+                "timezone".to_owned(),
+                (!default(value)).then(|| values(value)),
+            )
+        }
+        [names, value] if names.is("names") => Command::Set(
+            "client_encoding".to_owned(),
+            (!value.is("default")).then(|| value.value()),
+        ),
+        [name, equals, value @ ..]
+            if (equals.is("to") || *equals == Token::Symbol('=')) && !value.is_empty() =>
+        {
+            let name = name.name().ok_or_else(|| wrong("SET", HOW))?;
+            Command::Set(name, (!default(value)).then(|| values(value)))
+        }
+        _ => return Err(wrong("SET", HOW)),
+    })
+}
+
+/// `DECLARE name [BINARY] [INSENSITIVE] [NO SCROLL] CURSOR [WITH HOLD] FOR query`
+fn declare(text: &str) -> Result<Command, Notice> {
+    const HOW: &str = "DECLARE name CURSOR [WITH HOLD] FOR query";
+    let tokens = tokens(text);
+    let name = tokens.get(1).and_then(|(token, _)| token.name());
+    let head = tokens.iter().take(14);
+    let until = head.clone().position(|(token, _)| token.is("for"));
+    let (Some(name), Some(until)) = (name, until) else {
+        return Err(wrong("DECLARE", HOW));
+    };
+    let options = &tokens[2..until.max(2)];
+    if !options.iter().any(|(token, _)| token.is("cursor")) {
+        return Err(wrong("DECLARE", HOW));
+    }
+    let scrolls = options
+        .windows(2)
+        .any(|pair| pair[1].0.is("scroll") && !pair[0].0.is("no"))
+        || options.first().is_some_and(|(token, _)| token.is("scroll"));
+    if scrolls || options.iter().any(|(token, _)| token.is("binary")) {
+        return Err(error(
+            "0A000",
+            "cursors go forward only, and take the format from the client",
+        ));
+    }
+    let hold = options
+        .windows(2)
+        .any(|pair| pair[0].0.is("with") && pair[1].0.is("hold"));
+    Ok(Command::Declare {
+        name,
+        hold,
+        query_at: tokens[until].1,
+    })
+}
+
+/// `FETCH [NEXT | [FORWARD] count | [FORWARD] ALL] [FROM | IN] name`
+fn fetch(text: &str, silent: bool) -> Result<Command, Notice> {
+    let tokens: Vec<Token> = tokens(text).into_iter().map(|(token, _)| token).collect();
+    let how = || {
+        wrong(
+            "FETCH",
+            "FETCH count FROM cursor, or FETCH ALL FROM cursor; cursors go forward only",
+        )
+    };
+    let (last, before) = tokens[1..].split_last().ok_or_else(how)?;
+    let name = last.name().ok_or_else(how)?;
+    let before = match before {
+        [rest @ .., from] if from.is("from") || from.is("in") => rest,
+        all => all,
+    };
+    let before = match before {
+        [forward, rest @ ..] if forward.is("forward") => rest,
+        all => all,
+    };
+    let rows = match before {
+        [] => 1,
+        [next] if next.is("next") => 1,
+        [all] if all.is("all") => u64::MAX,
+        [Token::Word(count)] => count.parse().map_err(|_| how())?,
+        _ => return Err(how()),
+    };
+    Ok(Command::Fetch { name, rows, silent })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn commands_of_drivers_are_read() {
+        let set = |name: &str, value: Option<&str>| {
+            Command::Set(name.to_owned(), value.map(str::to_owned))
+        };
+        for (text, wanted) in [
+            ("BEGIN READ ONLY", Command::Begin),
+            (
+                "start transaction isolation level serializable",
+                Command::Begin,
+            ),
+            ("COMMIT", Command::Commit),
+            ("rollback", Command::Rollback),
+            ("ROLLBACK TO SAVEPOINT x", Command::RollbackTo),
+            (
+                "SET extra_float_digits = 3",
+                set("extra_float_digits", Some("3")),
+            ),
+            (
+                "set session datestyle to 'ISO, MDY'",
+                set("datestyle", Some("ISO, MDY")),
+            ),
+            (
+                "SET search_path = a, \"B\"",
+                set("search_path", Some("a, B")),
+            ),
+            (
+                "SET LOCAL statement_timeout = '5s'",
+                set("statement_timeout", Some("5s")),
+            ),
+            ("SET TIME ZONE 'UTC'", set("timezone", Some("UTC"))),
+            ("set names 'utf8'", set("client_encoding", Some("utf8"))),
+            ("SET work_mem TO DEFAULT", set("work_mem", None)),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+                Command::Nothing("SET"),
+            ),
+            (
+                "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                Command::Nothing("SET"),
+            ),
+            (
+                "SHOW TRANSACTION ISOLATION LEVEL",
+                Command::Show(Some("transaction_isolation".to_owned())),
+            ),
+            ("show all", Command::Show(None)),
+            (
+                "SHOW Server_Version",
+                Command::Show(Some("server_version".to_owned())),
+            ),
+            (
+                "DEALLOCATE PREPARE \"Q\"",
+                Command::Deallocate(Some("Q".to_owned())),
+            ),
+            ("RESET ALL", Command::Reset(None)),
+            ("CLOSE \"c\"", Command::Close(Some("c".to_owned()))),
+            (
+                "DECLARE \"c 1\" NO SCROLL CURSOR WITH HOLD FOR SELECT 1",
+                Command::Declare {
+                    name: "c 1".to_owned(),
+                    hold: true,
+                    query_at: 44,
+                },
+            ),
+            (
+                "FETCH FORWARD 100 FROM \"c\"",
+                Command::Fetch {
+                    name: "c".to_owned(),
+                    rows: 100,
+                    silent: false,
+                },
+            ),
+            (
+                "fetch c",
+                Command::Fetch {
+                    name: "c".to_owned(),
+                    rows: 1,
+                    silent: false,
+                },
+            ),
+            (
+                "MOVE ALL IN c",
+                Command::Fetch {
+                    name: "c".to_owned(),
+                    rows: u64::MAX,
+                    silent: true,
+                },
+            ),
+        ] {
+            assert_eq!(Command::read(text), Ok(Some(wanted)), "{text}");
+        }
+        for text in [
+            "SELECT 1",
+            "SHOW TABLES",
+            "show headwater.use_pyramid",
+            "",
+            "(select 1)",
+            "EXPLAIN SELECT 1",
+        ] {
+            assert_eq!(Command::read(text), Ok(None), "{text}");
+        }
+        for text in [
+            "SET",
+            "SET x",
+            "DECLARE c FOR SELECT 1",
+            "FETCH BACKWARD 1 FROM c",
+            "FETCH",
+            "CLOSE",
+            "RESET",
+            "SET ROLE x",
+        ] {
+            assert!(Command::read(text).is_err(), "{text}");
+        }
+        assert_eq!(&"DECLARE c CURSOR FOR SELECT 'ä'"[20..], " SELECT 'ä'");
+    }
+}

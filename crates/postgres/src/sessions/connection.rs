@@ -1,0 +1,209 @@
+//! A session that has begun: its messages one after the other.
+//!
+//! Invariant: after a message that failed in the extended protocol nothing is done until the client says `Sync`; after a
+//! statement that failed within a transaction only its end is taken.
+
+use super::door::Door;
+use super::errors::{Failure, error, fatal};
+use super::kept::Share;
+use super::link::{Link, Stream};
+use super::names::Seen;
+use super::statement::{Portal, Prepared};
+use crate::host::Grant;
+use crate::messages::{Message, Target, TransactionStatus};
+use headwater_query::Session;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Most prepared statements, and most portals, of a session.
+pub(super) const KEPT_MAX: usize = 1_000;
+
+pub(super) struct Connection<S> {
+    pub(super) door: Arc<Door>,
+    pub(super) grant: Arc<dyn Grant>,
+    pub(super) seen: Arc<Seen>,
+    pub(super) session: Session,
+    pub(super) link: Link<S>,
+    pub(super) status: TransactionStatus,
+    /// Whether something was stored since the transaction began, which its end cannot take back.
+    pub(super) changed: bool,
+    /// Whether it was said that transactions are none.
+    pub(super) warned: bool,
+    pub(super) statements: BTreeMap<String, Arc<Prepared>>,
+    pub(super) portals: BTreeMap<String, Portal>,
+    /// What it keeps, of what all sessions may keep.
+    pub(super) share: Share,
+    /// Whether messages are passed over until `Sync`.
+    skipping: bool,
+    /// Among the sessions that there may be.
+    _place: OwnedSemaphorePermit,
+}
+
+impl<S: Stream> Connection<S> {
+    pub(super) fn new(
+        door: Arc<Door>,
+        grant: Arc<dyn Grant>,
+        seen: Arc<Seen>,
+        session: Session,
+        link: Link<S>,
+        place: OwnedSemaphorePermit,
+    ) -> Connection<S> {
+        Connection {
+            share: Share::new(&door.kept),
+            _place: place,
+            door,
+            grant,
+            seen,
+            session,
+            link,
+            status: TransactionStatus::Idle,
+            changed: false,
+            warned: false,
+            statements: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            skipping: false,
+        }
+    }
+
+    /// Serves the session until its end.
+    pub(super) async fn run(mut self: Box<Self>) -> io::Result<()> {
+        loop {
+            self.end_late_cursors();
+            let next = match self.cursors_until() {
+                None => self.link.next().await,
+                Some(until) => {
+                    // Sent before the waiting that may be cut short, so that nothing is sent twice.
+                    self.link.flush().await?;
+                    match tokio::time::timeout_at(until, self.link.next()).await {
+                        Ok(next) => next,
+                        Err(_) => continue,
+                    }
+                }
+            };
+            let message = match next {
+                Ok(Message::Terminate) => return Ok(()),
+                Ok(message) => message,
+                Err(failure) => match self.failed(failure)? {
+                    true => return self.link.close().await,
+                    false => continue,
+                },
+            };
+            if self.skipping && message != Message::Sync {
+                continue;
+            }
+            let extended = !matches!(message, Message::Query(_));
+            if let Err(failure) = self.message(message).await {
+                if self.failed(failure)? {
+                    return self.link.close().await;
+                }
+                self.skipping = extended;
+                if !extended {
+                    self.link.out.ready(self.status);
+                }
+            }
+        }
+    }
+
+    /// Tells the client what failed; whether the session ends by it.
+    fn failed(&mut self, failure: Failure) -> io::Result<bool> {
+        match failure {
+            Failure::Gone(error) => Err(error),
+            Failure::Session(notice) => {
+                self.link.out.notice(&notice);
+                Ok(true)
+            }
+            Failure::Statement(notice) => {
+                self.link.out.notice(&notice);
+                if self.status == TransactionStatus::Open {
+                    self.status = TransactionStatus::Failed;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    async fn message(&mut self, message: Message) -> Result<(), Failure> {
+        match message {
+            Message::Query(text) => self.simple(&text).await,
+            Message::Parse { name, sql, types } => self.parse(name, sql, types).await,
+            Message::Bind {
+                portal,
+                statement,
+                formats,
+                values,
+                results,
+            } => self.bind(portal, &statement, &formats, &values, &results),
+            Message::Describe(Target::Statement, name) => self.describe_statement(&name),
+            Message::Describe(Target::Portal, name) => self.describe_portal(&name),
+            Message::Close(Target::Statement, name) => {
+                self.statements.remove(&name);
+                self.link.out.close_complete();
+                Ok(())
+            }
+            Message::Close(Target::Portal, name) => {
+                self.portals.remove(&name);
+                self.link.out.close_complete();
+                Ok(())
+            }
+            Message::Execute { portal, rows } => self.execute(&portal, rows).await,
+            Message::Flush => Ok(self.link.flush().await?),
+            Message::Sync => {
+                self.skipping = false;
+                self.end_of_statement();
+                self.link.out.ready(self.status);
+                Ok(())
+            }
+            // A client may still be at a copy that this server has ended.
+            Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
+            Message::FunctionCall => {
+                let notice = error("0A000", "functions are called by SELECT here");
+                // This message stands for itself, with no Sync after it.
+                self.link.out.notice(&notice);
+                self.link.out.ready(self.status);
+                Ok(())
+            }
+            Message::Password(_) | Message::Terminate => {
+                Err(fatal("08P01", "a message that does not belong here").into())
+            }
+        }
+    }
+
+    /// Outside of transactions portals last until the statement they belong to is done with.
+    pub(super) fn end_of_statement(&mut self) {
+        if self.status == TransactionStatus::Idle {
+            self.portals.retain(|_, portal| portal.hold);
+        }
+    }
+
+    /// A statement may begin: the token still holds, and no statement before it failed.
+    pub(super) fn check(&self, ends_transaction: bool) -> Result<(), Failure> {
+        if !self.grant.is_current() {
+            return Err(fatal(
+                "57P01",
+                "terminating connection: its token has ended, was revoked, or one is needed now",
+            )
+            .into());
+        }
+        if self.status == TransactionStatus::Failed && !ends_transaction {
+            return Err(error(
+                "25P02",
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Counts a statement that is over.
+    pub(super) fn observe<T>(&self, begun: Instant, result: &Result<T, Failure>) {
+        let code = match result {
+            Ok(_) => "00000",
+            Err(Failure::Statement(notice) | Failure::Session(notice)) => &notice.sqlstate,
+            Err(Failure::Gone(_)) => "08006",
+        };
+        self.door.metrics.statement(code, begun.elapsed());
+    }
+}

@@ -1,0 +1,94 @@
+//! Rows that come in as lines.
+
+use super::rows::{BATCH_BYTES, BATCH_ROWS, Unfit};
+use crate::catalog::PgType;
+use crate::messages::{CopyRow, Format};
+use crate::values::parameter;
+use headwater_query::arrow::array::{ArrayRef, RecordBatch};
+use headwater_query::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use headwater_query::datafusion::common::ScalarValue;
+use std::sync::Arc;
+
+/// Rows that wait to be stored, by column: values, read from text.
+pub(super) struct Lines {
+    schema: SchemaRef,
+    /// Of each column its type's number, and the type that its texts are read as.
+    types: Vec<(u32, DataType)>,
+    columns: Vec<Vec<ScalarValue>>,
+    bytes: usize,
+    lines: Option<(u64, u64)>,
+}
+
+impl Lines {
+    pub(super) fn new(schema: &Schema) -> Lines {
+        let types = schema.fields().iter().map(|field| {
+            let oid = PgType::oid_of(field.data_type());
+            match oid {
+                16 => (oid, DataType::Boolean),
+                20 => (oid, DataType::Int64),
+                701 => (oid, DataType::Float64),
+                17 => (oid, DataType::Binary),
+                // The planner's side reads instants and whole numbers without a sign.
+                _ => (25, DataType::Utf8),
+            }
+        });
+        let types: Vec<(u32, DataType)> = types.collect();
+        let fields = schema.fields().iter().zip(&types);
+        let fields: Vec<Field> = fields
+            .map(|(field, (_, of))| Field::new(field.name(), of.clone(), true))
+            .collect();
+        Lines {
+            columns: vec![Vec::new(); types.len()],
+            types,
+            schema: Arc::new(Schema::new(fields)),
+            bytes: 0,
+            lines: None,
+        }
+    }
+
+    pub(super) fn push(&mut self, row: CopyRow, line: u64) -> Result<(), Unfit> {
+        let unfit = |sqlstate, message| Unfit {
+            place: ("line", line),
+            sqlstate,
+            message,
+        };
+        let (found, wanted) = (row.len(), self.types.len());
+        if found != wanted {
+            let message = format!("{found} fields, the table takes {wanted} columns here");
+            return Err(unfit("22P04", message));
+        }
+        let mut values = Vec::with_capacity(found);
+        for ((field, (oid, of)), named) in row.iter().zip(&self.types).zip(self.schema.fields()) {
+            let bytes = field.as_deref().map(str::as_bytes);
+            let value = parameter(bytes, *oid, of, Format::Text);
+            values.push(value.map_err(|(sqlstate, why)| {
+                unfit(sqlstate, format!("column {}: {why}", named.name()))
+            })?);
+            self.bytes += bytes.map_or(1, <[u8]>::len);
+        }
+        for (column, value) in self.columns.iter_mut().zip(values) {
+            column.push(value);
+        }
+        self.lines = Some((self.lines.map_or(line, |(first, _)| first), line));
+        Ok(())
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= BATCH_BYTES || self.columns.first().is_some_and(|c| c.len() >= BATCH_ROWS)
+    }
+
+    /// The rows, with their first line and their last.
+    pub(super) fn batch(&mut self) -> Result<Option<(RecordBatch, u64, u64)>, String> {
+        let Some((first, last)) = self.lines.take() else {
+            return Ok(None);
+        };
+        self.bytes = 0;
+        let columns = self.columns.iter_mut().map(std::mem::take);
+        let arrays: Vec<ArrayRef> = columns
+            .map(ScalarValue::iter_to_array)
+            .collect::<Result<_, _>>()
+            .map_err(|why| why.to_string())?;
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
+        Ok(Some((batch.map_err(|why| why.to_string())?, first, last)))
+    }
+}

@@ -1,0 +1,252 @@
+//! Doing a copy.
+//!
+//! Invariants: rows go out as they are computed, and come in as they are sent, in bounded memory. What comes in is stored as
+//! by `INSERT`: up to about 4 MiB as a whole or not at all, more in several such parts; an error says how many rows were stored.
+//! Failure: an error names the line or row of the data; what the client still sends of the copy is passed over.
+
+use super::rows::Incoming;
+use super::{Copied, Copy, Form};
+use crate::messages::{Format, Message, put_binary_end, put_binary_header, put_binary_row};
+use crate::sessions::connection::Connection;
+use crate::sessions::errors::{Failure, error, fatal, of_query};
+use crate::sessions::link::{FLUSH, Stream};
+use crate::sessions::statement::columns;
+use crate::values::{cell, whole};
+use futures_util::StreamExt;
+use headwater_query::arrow::array::ArrayRef;
+use headwater_query::{CopyIn, Done, Parameters, Zone};
+use std::sync::Arc;
+
+impl<S: Stream> Connection<S> {
+    pub(in crate::sessions) async fn copy(&mut self, copy: &Copy) -> Result<(), Failure> {
+        let count = if copy.out {
+            self.copy_out(copy).await?
+        } else {
+            self.copy_in(copy).await?
+        };
+        self.link.out.command_complete(&format!("COPY {count}"));
+        Ok(())
+    }
+
+    async fn copy_out(&mut self, copy: &Copy) -> Result<u64, Failure> {
+        let sql = match &copy.what {
+            Copied::Query(sql) => sql.clone(),
+            Copied::Table { name, columns } => {
+                let quoted = columns
+                    .iter()
+                    .map(|c| format!("\"{}\"", c.replace('"', "\"\"")));
+                let columns: Vec<String> = quoted.collect();
+                let columns = columns.join(", ");
+                let columns = if columns.is_empty() { "*" } else { &columns };
+                format!("SELECT {columns} FROM {name}")
+            }
+        };
+        self.session.may_run(&sql)?;
+        let _place = self.place().await?;
+        let text = self.text(sql.clone(), 0, &sql).await?;
+        // Places in what was made of the statement mean nothing to the client.
+        let failed = |mut why: headwater_query::Error| {
+            why.at = None;
+            Failure::from(why)
+        };
+        // Prepared first: what changes something must not even begin.
+        let prepare = self.session.prepare(text.sql(), &[]);
+        let prepared = self.link.wait(prepare).await?.map_err(failed)?;
+        if prepared.done() != Done::Select {
+            return Err(error("42601", "COPY needs a query that gives rows").into());
+        }
+        let threads = Arc::clone(&self.door.statements.threads);
+        let run = async move { prepared.run(Parameters::none()).await };
+        let answer = threads.answer(run);
+        let answer = self.link.wait(answer).await?.map_err(failed)?;
+        self.apply(&text)?;
+        let fields = answer.schema.fields();
+        let (count, format) = (fields.len(), copy.form.format());
+        self.link.out.copy_out(count, format);
+        let mut written = Vec::new();
+        match &copy.form {
+            Form::Lines(format) if format.header => {
+                let labels = text.rewritten.labels.as_deref();
+                let names = columns(&answer.schema, labels, &[]);
+                let names = names.iter().map(|column| Some(column.name.as_bytes()));
+                format.put_row(names, &mut written);
+            }
+            Form::Lines(_) => {}
+            Form::Binary => put_binary_header(&mut written),
+        }
+        let mut line = Line::new(copy.form.clone(), self.zone(), count);
+        match copy.form {
+            Form::Lines(_) if !written.is_empty() => self.link.out.copy_data(&written),
+            Form::Lines(_) => {}
+            // Clients that read rows themselves look for the header where the first one begins.
+            Form::Binary => line.bytes = written,
+        }
+        let mut rows = answer.rows;
+        let mut count = 0u64;
+        while let Some(batch) = self.link.wait(rows.next()).await? {
+            let batch = batch.map_err(|why| failed(why.into()))?;
+            self.check(false)?;
+            let columns = whole(&batch).map_err(|why| error("0A000", why))?;
+            for row in 0..batch.num_rows() {
+                let written = line.write(&columns, row);
+                let written = written.map_err(|why| error("0A000", why))?;
+                self.link.out.copy_data(written);
+                if self.link.out.bytes().len() >= FLUSH {
+                    self.link.flush().await?;
+                }
+            }
+            count += batch.num_rows() as u64;
+        }
+        if copy.form == Form::Binary {
+            if line.sent {
+                line.bytes.clear();
+            }
+            put_binary_end(&mut line.bytes);
+            self.link.out.copy_data(&line.bytes);
+        }
+        self.link.out.copy_done();
+        Ok(count)
+    }
+
+    async fn copy_in(&mut self, copy: &Copy) -> Result<u64, Failure> {
+        let Copied::Table { name, columns } = &copy.what else {
+            return Err(error("42601", "rows are copied into a table").into());
+        };
+        let mut into = self.session.copy_in(name, columns)?;
+        let schema = into.schema();
+        let mut incoming = Incoming::new(&copy.form, &schema, self.door.settings.message_bytes_max);
+        let format = copy.form.format();
+        self.link.out.copy_in(schema.fields().len(), format);
+        loop {
+            let is_all = match self.link.next_of_copy().await? {
+                Message::CopyData(bytes) => {
+                    incoming.feed(&bytes);
+                    false
+                }
+                Message::CopyDone => true,
+                Message::CopyFail(why) => {
+                    let mut notice = error("57014", format!("COPY from stdin failed: {why}"));
+                    notice.detail = stored(into.stored());
+                    return Err(notice.into());
+                }
+                // As PostgreSQL does: a client that sends them ahead loses nothing.
+                Message::Flush | Message::Sync => continue,
+                _ => {
+                    return Err(fatal("08P01", "a message that does not belong into a copy").into());
+                }
+            };
+            loop {
+                let taken = incoming.take(is_all);
+                let more = taken.map_err(|why| why.at(name, stored(into.stored())))?;
+                if incoming.is_full() || (!more && is_all) {
+                    self.store(name, &mut incoming, &mut into).await?;
+                }
+                if !more {
+                    break;
+                }
+            }
+            if is_all {
+                break;
+            }
+        }
+        let before = into.stored();
+        let ended = self.link.wait(into.finish()).await?;
+        let count = ended.map_err(|why| {
+            let mut notice = of_query(why, None);
+            notice.detail = notice.detail.or(stored(before));
+            notice
+        })?;
+        self.changed |= count > 0;
+        Ok(count)
+    }
+
+    /// Hands the rows that wait on.
+    async fn store(
+        &mut self,
+        table: &str,
+        incoming: &mut Incoming,
+        into: &mut CopyIn,
+    ) -> Result<(), Failure> {
+        let waiting = incoming.batch().map_err(|why| error("XX000", why))?;
+        let Some((batch, first, last)) = waiting else {
+            return Ok(());
+        };
+        let unit = incoming.unit();
+        self.check(false)?;
+        let _place = self.place().await?;
+        let before = into.stored();
+        let added = self.link.wait(into.add(&batch)).await?;
+        self.changed |= into.stored() > before;
+        added.map_err(|why| {
+            let mut notice = of_query(why, None);
+            notice.message = format!(
+                "COPY {table}, {unit}s {first} to {last}: {}",
+                notice.message
+            );
+            if let Some(stored) = stored(into.stored()) {
+                notice.detail = Some(match notice.detail {
+                    Some(detail) => format!("{detail}; {stored}"),
+                    None => stored,
+                });
+            }
+            Failure::from(notice)
+        })
+    }
+}
+
+/// What is told about rows that stay although the copy failed.
+fn stored(rows: u64) -> Option<String> {
+    (rows > 0).then(|| format!("{rows} rows before were stored"))
+}
+
+/// Writes rows for the client, one at a time.
+struct Line {
+    form: Form,
+    zone: Zone,
+    /// The data of a message; of the first one, what it begins with.
+    bytes: Vec<u8>,
+    /// Whether there was a first one.
+    sent: bool,
+    cells: Vec<Vec<u8>>,
+    present: Vec<bool>,
+}
+
+impl Line {
+    fn new(form: Form, zone: Zone, columns: usize) -> Line {
+        Line {
+            form,
+            zone,
+            bytes: Vec::new(),
+            sent: false,
+            cells: vec![Vec::new(); columns],
+            present: vec![false; columns],
+        }
+    }
+
+    /// A row, as the data of one message.
+    fn write(&mut self, columns: &[ArrayRef], row: usize) -> Result<&[u8], String> {
+        if self.sent {
+            self.bytes.clear();
+        }
+        self.sent = true;
+        match &self.form {
+            Form::Binary => put_binary_row(columns.len(), &mut self.bytes, |column, bytes| {
+                let Some(column) = columns.get(column) else {
+                    return Ok(false);
+                };
+                cell(column.as_ref(), row, Format::Binary, &self.zone, bytes)
+            })?,
+            Form::Lines(format) => {
+                let cells = self.cells.iter_mut().zip(&mut self.present);
+                for (column, (bytes, is)) in columns.iter().zip(cells) {
+                    bytes.clear();
+                    *is = cell(column.as_ref(), row, Format::Text, &self.zone, bytes)?;
+                }
+                let values = self.cells.iter().zip(&self.present);
+                let values = values.map(|(bytes, is)| is.then_some(bytes.as_slice()));
+                format.put_row(values, &mut self.bytes);
+            }
+        }
+        Ok(&self.bytes)
+    }
+}

@@ -1,0 +1,111 @@
+//! What a session's questions about the database are answered from.
+
+use crate::catalog::{Listing, Shown, Variables, functions, schemas};
+use datafusion::catalog::SchemaProvider;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::ScalarUDF;
+use headwater_query::{Access, ColumnKind, Extension, Query, Zone};
+use parking_lot::RwLock;
+use std::fmt;
+use std::sync::Arc;
+
+/// The tables a session sees, and what it said about itself.
+pub(super) struct Seen {
+    pub(super) query: Query,
+    pub(super) access: Arc<dyn Access>,
+    pub(super) user: String,
+    pub(super) database: String,
+    pub(super) variables: RwLock<Variables>,
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seen")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listing for Seen {
+    fn tables(&self) -> Result<Vec<Shown>> {
+        let tables = self
+            .query
+            .tables(&self.access)
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let shown = tables.into_iter().map(|table| {
+            let columns = table.columns.into_iter().map(|column| {
+                let what = match column.kind {
+                    ColumnKind::Time => "time",
+                    ColumnKind::Tag => "tag",
+                    ColumnKind::Field => "field",
+                };
+                (column.name, column.data_type, what)
+            });
+            Shown {
+                columns: columns.collect(),
+                name: table.name,
+            }
+        });
+        Ok(shown.collect())
+    }
+
+    fn variables(&self) -> Variables {
+        self.variables.read().clone()
+    }
+
+    fn user(&self) -> String {
+        self.user.clone()
+    }
+
+    fn database(&self) -> String {
+        self.database.clone()
+    }
+}
+
+/// The names that PostgreSQL's clients expect, for the planner.
+pub(super) struct Names {
+    listing: Arc<dyn Listing>,
+    functions: Vec<Arc<ScalarUDF>>,
+}
+
+impl Names {
+    pub(super) fn new(listing: Arc<dyn Listing>) -> Names {
+        Names {
+            functions: functions(&listing),
+            listing,
+        }
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").finish_non_exhaustive()
+    }
+}
+
+impl Extension for Names {
+    /// Statements are looked at before they come here, see [`crate::rewrite`].
+    fn rewrite(
+        &self,
+        _: &mut datafusion::sql::sqlparser::ast::Statement,
+    ) -> headwater_query::Result<()> {
+        Ok(())
+    }
+
+    fn schemas(&self) -> Vec<(String, Arc<dyn SchemaProvider>)> {
+        schemas(&self.listing)
+    }
+
+    fn functions(&self) -> Vec<Arc<ScalarUDF>> {
+        self.functions.clone()
+    }
+
+    /// What is about one session alone stands in its statements as text by then, and its functions are not immutable.
+    fn shared(&self) -> Option<&'static str> {
+        Some("postgres")
+    }
+
+    fn zone(&self) -> Option<Zone> {
+        Some(self.listing.variables().zone().clone())
+    }
+}

@@ -1,0 +1,390 @@
+//! From a connection to a session: TLS, who it is, and what it is told at first. All of it within one time limit.
+
+use super::connection::Connection;
+use super::door::{Begins, Door};
+use super::errors::{fatal, information, of_malformed};
+use super::link::{Link, Stream};
+use super::names::{Names, Seen};
+use crate::catalog::{VariableError, Variables};
+use crate::host::Grant;
+use crate::messages::{First, Message, Notice, TransactionStatus, Writer, first, message};
+use parking_lot::RwLock;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+/// Longest message with a password.
+const PASSWORD_MAX: u32 = 10_000;
+/// How long one that is refused is listened to.
+const REFUSAL: Duration = Duration::from_secs(2);
+
+fn too_many() -> Notice {
+    fatal(
+        "53300",
+        "too many connections: see the setting postgres.connections_max",
+    )
+}
+
+/// Tells a connection that there are too many.
+pub(super) async fn refuse(mut stream: TcpStream) {
+    let told = async {
+        let mut bytes = Vec::new();
+        // What is not read would cut off what is written.
+        stream.read_buf(&mut bytes).await?;
+        say(&mut stream, &too_many()).await
+    };
+    match tokio::time::timeout(REFUSAL, told).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection that is too many left early"),
+        Err(_) => tracing::debug!("a connection that is too many said nothing"),
+    }
+}
+
+async fn say<S: Stream>(stream: &mut S, notice: &Notice) -> io::Result<()> {
+    let mut out = Writer::default();
+    out.notice(notice);
+    stream.write_all(out.bytes()).await?;
+    stream.shutdown().await
+}
+
+/// Makes a session of a connection, and serves it.
+pub(super) async fn session(begins: Begins, stream: TcpStream) -> io::Result<()> {
+    let peer = stream.peer_addr()?;
+    let begun = tokio::time::timeout(begins.limit, negotiate(&begins, stream, peer)).await;
+    let Ok(begun) = begun else {
+        begins.door.metrics.refused("startup_timeout");
+        return Err(io::ErrorKind::TimedOut.into());
+    };
+    // Others may begin from now on.
+    drop(begins);
+    match begun? {
+        Begun::Plain(connection) => connection.run().await,
+        Begun::Tls(connection) => connection.run().await,
+        Begun::Nothing => Ok(()),
+    }
+}
+
+enum Begun {
+    Plain(Box<Connection<TcpStream>>),
+    Tls(Box<Connection<tokio_rustls::server::TlsStream<TcpStream>>>),
+    /// It was no session.
+    Nothing,
+}
+
+async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Begun> {
+    let door = &begins.door;
+    let mut input = Vec::new();
+    // TLS and GSSAPI may each be asked for once.
+    for _ in 0..3 {
+        let Some(asked) = read_first(door, &mut stream, &mut input).await? else {
+            return Ok(Begun::Nothing);
+        };
+        match (asked, door.host.tls()) {
+            (First::Gss, _) | (First::Tls, None) => stream.write_all(b"N").await?,
+            (First::Tls, Some(config)) => {
+                if !input.is_empty() {
+                    // What came before TLS was agreed on may be somebody else's.
+                    let notice = fatal(
+                        "08P01",
+                        "data came between the request for TLS and its beginning",
+                    );
+                    say(&mut stream, &notice).await?;
+                    return Ok(Begun::Nothing);
+                }
+                stream.write_all(b"S").await?;
+                let mut stream = TlsAcceptor::from(config).accept(stream).await?;
+                let first = read_first(door, &mut stream, &mut input).await?;
+                let made = begin(begins, stream, input, first, peer, true).await?;
+                return Ok(made.map_or(Begun::Nothing, |made| Begun::Tls(Box::new(made))));
+            }
+            (first, _) => {
+                let made = begin(begins, stream, input, Some(first), peer, false).await?;
+                return Ok(made.map_or(Begun::Nothing, |made| Begun::Plain(Box::new(made))));
+            }
+        }
+    }
+    Ok(Begun::Nothing)
+}
+
+/// Reads a first message; `None` = the client is gone, or was told what is wrong.
+async fn read_first<S: Stream>(
+    door: &Door,
+    stream: &mut S,
+    input: &mut Vec<u8>,
+) -> io::Result<Option<First>> {
+    loop {
+        match first(input) {
+            Ok(Some((first, taken))) => {
+                input.drain(..taken);
+                return Ok(Some(first));
+            }
+            Ok(None) => {}
+            Err(why) => {
+                door.metrics.refused("malformed");
+                say(stream, &of_malformed(&why)).await?;
+                return Ok(None);
+            }
+        }
+        if stream.read_buf(input).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// Lets a client in, or tells it why not.
+async fn begin<S: Stream>(
+    begins: &Begins,
+    mut stream: S,
+    mut input: Vec<u8>,
+    first: Option<First>,
+    peer: SocketAddr,
+    tls: bool,
+) -> io::Result<Option<Connection<S>>> {
+    let (door, cancels) = (&begins.door, &begins.cancels);
+    let (minor, parameters) = match first {
+        Some(First::Begin { minor, parameters }) => (minor, parameters),
+        Some(First::Cancel { process, secret }) => {
+            cancels.cancel(process, &secret);
+            return Ok(None);
+        }
+        _ => return Ok(None),
+    };
+    let of = |name: &str| {
+        let found = parameters.iter().find(|(key, _)| key == name);
+        found
+            .map(|(_, value)| value.clone())
+            .filter(|value| !value.is_empty())
+    };
+    let user = of("user").unwrap_or_else(|| "headwater".to_owned());
+    let database = of("database").unwrap_or_else(|| user.clone());
+    if of("replication").is_some_and(|value| !["false", "off", "no", "0"].contains(&value.as_str()))
+    {
+        let notice = fatal("0A000", "replication is not spoken here");
+        say(&mut stream, &notice).await?;
+        return Ok(None);
+    }
+    let unknown: Vec<&str> = parameters
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| name.starts_with("_pq_."))
+        .collect();
+    let mut out = Writer::default();
+    if minor > 0 || !unknown.is_empty() {
+        out.negotiate(0, &unknown);
+    }
+    let grant = match admit(door, &mut stream, &mut input, &mut out, peer, tls).await? {
+        Ok(grant) => grant,
+        Err(notice) => {
+            door.metrics.refused("denied");
+            tracing::warn!(%peer, sqlstate = notice.sqlstate, "a session of PostgreSQL's protocol was refused");
+            say(&mut stream, &notice).await?;
+            return Ok(None);
+        }
+    };
+    let Ok(place) = Arc::clone(&begins.places).try_acquire_owned() else {
+        door.metrics.refused("too_many");
+        say(&mut stream, &too_many()).await?;
+        return Ok(None);
+    };
+    out.authentication_ok();
+    let mut variables = Variables::new(&user, tls);
+    for notice in set_first(&mut variables, &parameters) {
+        match notice {
+            Ok(notice) => out.notice(&notice),
+            Err(notice) => {
+                say(&mut stream, &notice).await?;
+                return Ok(None);
+            }
+        }
+    }
+    variables.begin();
+    for (name, value) in variables.told() {
+        out.parameter_status(name, value);
+    }
+    let registered = cancels.register(door.host.as_ref())?;
+    out.key_data(registered.process, registered.secret);
+    out.ready(TransactionStatus::Idle);
+    stream.write_all(out.bytes()).await?;
+    stream.flush().await?;
+    let for_sql = grant.access();
+    let query = &door.statements.query;
+    let seen = Arc::new(Seen {
+        query: query.clone(),
+        access: Arc::clone(&for_sql),
+        user,
+        database,
+        variables: RwLock::new(variables),
+    });
+    let names = Arc::new(Names::new(Arc::clone(&seen) as _));
+    let session = query.session_with(for_sql, names);
+    let settings = &door.settings;
+    let link = Link::new(
+        stream,
+        input,
+        registered,
+        settings.message_bytes_max,
+        settings.idle_timeout,
+        door.stopping.clone(),
+    );
+    Ok(Some(Connection::new(
+        Arc::clone(door),
+        grant,
+        seen,
+        session,
+        link,
+        place,
+    )))
+}
+
+/// What a client may do, by the token it gives as its password.
+async fn admit<S: Stream>(
+    door: &Door,
+    stream: &mut S,
+    input: &mut Vec<u8>,
+    out: &mut Writer,
+    peer: SocketAddr,
+    tls: bool,
+) -> io::Result<Result<Arc<dyn Grant>, Notice>> {
+    let near = peer.ip().to_canonical().is_loopback();
+    let settings = &door.settings;
+    if door.host.is_open() {
+        // The address was checked at the start; a proxy on this machine was not.
+        return Ok(match door.host.admit(None) {
+            Some(grant) if near || settings.allow_open => Ok(grant),
+            _ => Err(fatal(
+                "28000",
+                "there are no tokens, so only this machine is served: make one with `headwater token create`",
+            )),
+        });
+    }
+    if !tls && !near && !settings.allow_plaintext {
+        return Ok(Err(fatal(
+            "28000",
+            "a token is asked for only under TLS: connect with sslmode=require",
+        )));
+    }
+    out.authentication_password();
+    stream.write_all(out.bytes()).await?;
+    stream.flush().await?;
+    out.clear();
+    let password = loop {
+        match message(input, PASSWORD_MAX) {
+            Ok(Some((Message::Password(password), taken))) => {
+                input.drain(..taken);
+                break password;
+            }
+            Ok(Some((Message::Terminate, _))) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(Some(_)) => return Ok(Err(fatal("08P01", "a password was expected"))),
+            Ok(None) => {}
+            Err(why) => return Ok(Err(of_malformed(&why))),
+        }
+        if stream.read_buf(input).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    let admitted = door.host.admit(Some(password));
+    if admitted
+        .as_ref()
+        .is_some_and(|grant| !grant.allows_anything())
+    {
+        return Ok(Err(fatal(
+            "42501",
+            "no rule of this token allows to read, write or manage anything",
+        )));
+    }
+    Ok(admitted.ok_or_else(|| {
+        let mut notice = fatal("28P01", "password authentication failed");
+        notice.hint = Some(
+            "the password is a token, see `headwater token create`; any user name will do"
+                .to_owned(),
+        );
+        notice
+    }))
+}
+
+/// Settings that come with the first message. What would be refused later is only told here, since drivers send more than they are
+/// asked for; a setting that there is not ends the session, and so does a time zone, without which instants would be read wrongly.
+fn set_first(
+    variables: &mut Variables,
+    parameters: &[(String, String)],
+) -> Vec<Result<Notice, Notice>> {
+    let mut told = Vec::new();
+    let mut set = |name: &str, value: &str| match variables.set(name, value) {
+        Ok(_) => {}
+        Err(why)
+            if matches!(why, VariableError::Unknown(_))
+                || name.eq_ignore_ascii_case("timezone") =>
+        {
+            told.push(Err(fatal(why.sqlstate(), why.to_string())));
+        }
+        Err(why) => told.push(Ok(information(format!(
+            "{why}; the session goes on without it"
+        )))),
+    };
+    for (name, value) in parameters {
+        match name.as_str() {
+            "user" | "database" | "replication" => {}
+            "options" => {
+                for (name, value) in options(value) {
+                    set(&name, &value);
+                }
+            }
+            name if name.starts_with("_pq_.") => {}
+            name => set(name, value),
+        }
+    }
+    told
+}
+
+/// `-c name=value` and `--name=value`, with blanks kept by backslashes.
+fn options(text: &str) -> Vec<(String, String)> {
+    let mut words = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                if let (Some(word), Some(kept)) = (words.last_mut(), chars.next()) {
+                    word.push(kept);
+                }
+            }
+            c if c.is_whitespace() => words.push(String::new()),
+            c => {
+                if let Some(word) = words.last_mut() {
+                    word.push(c);
+                }
+            }
+        }
+    }
+    words
+        .iter()
+        .filter_map(|word| {
+            let word = word
+                .strip_prefix("--")
+                .or_else(|| word.strip_prefix("-c"))
+                .unwrap_or(word);
+            let (name, value) = word.split_once('=')?;
+            Some((name.replace('-', "_"), value.to_owned()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_settings() {
+        let read = options("-c statement_timeout=5s --search-path=a\\ b  -cwork_mem=1MB x");
+        let wanted = [
+            ("statement_timeout", "5s"),
+            ("search_path", "a b"),
+            ("work_mem", "1MB"),
+        ];
+        let read: Vec<(&str, &str)> = read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(read, wanted);
+    }
+}

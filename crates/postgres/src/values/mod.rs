@@ -1,0 +1,100 @@
+//! Values on the wire: results out, parameters in, each as text or in PostgreSQL's binary forms.
+//!
+//! Invariants: numbers and texts read back as they are. Instants have microseconds in the binary form, since that form has
+//! no more, and nanoseconds as text, which shows them by the clocks of the session's zone.
+
+mod binary;
+mod calendar;
+mod numeric;
+mod parameters;
+mod text;
+
+pub(crate) use numeric::read as numeric_of_binary;
+pub(crate) use parameters::{instant_of_binary, parameter};
+
+use crate::messages::{Format, Writer};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use headwater_query::Zone;
+
+/// Microseconds from 1970 to 2000, from where PostgreSQL counts.
+const EPOCH_US: i64 = 946_684_800_000_000;
+/// Days from 1970 to 2000.
+const EPOCH_DAYS: i32 = 10_957;
+
+/// Why a value cannot be sent.
+type Unsendable = String;
+
+/// Appends the rows of a batch from `from` to before `to` as messages.
+///
+/// # Errors
+/// When a value cannot be sent in the format wanted.
+pub(crate) fn rows(
+    writer: &mut Writer,
+    batch: &RecordBatch,
+    from: usize,
+    to: usize,
+    formats: &[Format],
+    zone: &Zone,
+) -> Result<(), Unsendable> {
+    let columns = whole(batch)?;
+    for row in from..to {
+        writer.data_row(columns.len(), |column, bytes| {
+            let format = formats.get(column).copied().unwrap_or(Format::Text);
+            cell(columns[column].as_ref(), row, format, zone, bytes)
+        })?;
+    }
+    Ok(())
+}
+
+/// The columns of a batch; dictionaries are taken apart once, not for each row.
+///
+/// # Errors
+/// When that cannot be done.
+pub(crate) fn whole(batch: &RecordBatch) -> Result<Vec<ArrayRef>, Unsendable> {
+    let columns = batch.columns().iter();
+    let columns = columns.map(|column| match column.data_type() {
+        DataType::Dictionary(_, values) => cast(column, values).map_err(|error| error.to_string()),
+        _ => Ok(ArrayRef::clone(column)),
+    });
+    columns.collect()
+}
+
+/// Appends a value, unless it is null; false then.
+///
+/// # Errors
+/// When it cannot be sent in the format.
+pub(crate) fn cell(
+    array: &dyn Array,
+    row: usize,
+    format: Format,
+    zone: &Zone,
+    bytes: &mut Vec<u8>,
+) -> Result<bool, Unsendable> {
+    if array.is_null(row) || array.data_type() == &DataType::Null {
+        return Ok(false);
+    }
+    if let Some(dictionary) = array.as_any_dictionary_opt() {
+        let key = dictionary.normalized_keys()[row];
+        return cell(dictionary.values().as_ref(), key, format, zone, bytes);
+    }
+    match format {
+        Format::Text => text::put_value(array, row, zone, bytes)?,
+        Format::Binary => binary::put_value(array, row, bytes)?,
+    }
+    Ok(true)
+}
+
+/// The elements of a list, if it is one.
+fn elements(array: &dyn Array, row: usize) -> Option<ArrayRef> {
+    match array.data_type() {
+        DataType::List(_) => Some(array.as_list::<i32>().value(row)),
+        DataType::LargeList(_) => Some(array.as_list::<i64>().value(row)),
+        DataType::FixedSizeList(..) => Some(array.as_fixed_size_list().value(row)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
