@@ -16,7 +16,6 @@ mod access;
 mod app;
 mod edge;
 mod error;
-mod influxql;
 mod ingest;
 #[cfg(feature = "sql")]
 mod kept;
@@ -27,7 +26,6 @@ mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod notify;
-mod opentsdb;
 mod patient;
 #[cfg(feature = "sql")]
 mod places;
@@ -35,7 +33,6 @@ mod places;
 mod postgres;
 mod request;
 mod routes;
-mod series;
 mod serve;
 pub mod settings;
 mod tile_cache;

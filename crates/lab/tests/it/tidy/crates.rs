@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -19,15 +19,25 @@ const ARROWS: [(&str, &[&str]); 11] = [
         &["headwater-types", "headwater-io", "headwater-engine"],
     ),
     ("headwater-wire", &["headwater-types"]),
-    ("headwater-query", &["headwater", "headwater-wire"]),
+    ("headwater-ask", &["headwater", "headwater-wire"]),
+    (
+        "headwater-query",
+        &["headwater", "headwater-ask", "headwater-wire"],
+    ),
     (
         "headwater-server",
-        &["headwater", "headwater-query", "headwater-wire"],
+        &[
+            "headwater",
+            "headwater-ask",
+            "headwater-query",
+            "headwater-wire",
+        ],
     ),
     (
         "headwater-cli",
         &[
             "headwater",
+            "headwater-ask",
             "headwater-query",
             "headwater-wire",
             "headwater-server",

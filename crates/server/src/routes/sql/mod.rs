@@ -35,7 +35,7 @@ mod handler {
     use super::asked::Asked;
     use super::rows::Rows;
     use crate::access::Access;
-    use crate::access::sql::Granted;
+    use crate::access::Granted;
     use crate::app::App;
     use crate::error::ApiError;
     use crate::places::Owner;

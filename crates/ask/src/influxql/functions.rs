@@ -1,7 +1,7 @@
 //! The functions: what they are called, what they need to be read, and what they give.
 
 use super::arithmetic::{compare, finite, from_wide, number};
-use crate::series::Bucket;
+use crate::buckets::Bucket;
 use headwater::{FieldType, Sum, Value, ValueRef};
 use std::cmp::Ordering;
 

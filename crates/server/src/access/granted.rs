@@ -1,15 +1,16 @@
-//! What the statements of a request may see and change.
+//! What the questions of a request may see and change.
 
 use super::Access;
 use super::rules::Action;
+use headwater::{FieldType, Snapshot};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The rules of a token, as SQL asks about them.
+/// The rules of a token, as every language asks about them.
 #[derive(Debug)]
 pub(crate) struct Granted(pub(crate) Access);
 
-impl headwater_query::Access for Granted {
+impl headwater_ask::Access for Granted {
     fn reads(&self, table: &str, tags: &[(String, String)]) -> bool {
         self.0.may_read(table, tags)
     }
@@ -23,9 +24,21 @@ impl headwater_query::Access for Granted {
         self.0.may(Action::Manage, table, &[])
     }
 
+    fn reads_some_of(&self, table: &str) -> bool {
+        self.0.may_read_some_of(table)
+    }
+
+    fn typed_fields(
+        &self,
+        snapshot: &Snapshot,
+        table: &str,
+    ) -> headwater::Result<Option<Vec<(String, FieldType)>>> {
+        self.0.fields(snapshot, table)
+    }
+
     fn fields(
         &self,
-        snapshot: &headwater::Snapshot,
+        snapshot: &Snapshot,
         table: &str,
     ) -> headwater::Result<Option<BTreeSet<String>>> {
         if self.0.tells_all_fields(table) {

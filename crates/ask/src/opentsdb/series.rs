@@ -2,9 +2,9 @@
 
 use super::combine::Number;
 use super::{Asker, Member};
-use crate::error::ApiError;
-use crate::request::found;
-use crate::series::{Bucket, Buckets, Reading, Windows};
+use crate::buckets::{Bucket, Buckets, Reading};
+use crate::error::{Error, found};
+use crate::windows::Windows;
 use headwater::{ClosedRange, ScanSpec, Sum, Value, ValueRef};
 use headwater_wire::opentsdb::{Aggregator, Downsample, DownsampleFill, Rate, SubQuestion, VALUE};
 
@@ -18,7 +18,7 @@ impl Asker<'_> {
         range: ClosedRange,
         query: &SubQuestion,
         member: &Member,
-    ) -> Result<Points, ApiError> {
+    ) -> Result<Points, Error> {
         let points = match &query.downsample {
             Some(downsample) => self.downsampled(range, downsample, member)?,
             None => self.rows(range, member)?,
@@ -29,7 +29,7 @@ impl Asker<'_> {
         })
     }
 
-    fn rows(&self, range: ClosedRange, member: &Member) -> Result<Points, ApiError> {
+    fn rows(&self, range: ClosedRange, member: &Member) -> Result<Points, Error> {
         let spec = ScanSpec {
             range: range.intersect(&member.extent),
             fields: Some(vec![VALUE.to_owned()]),
@@ -60,7 +60,7 @@ impl Asker<'_> {
         range: ClosedRange,
         downsample: &Downsample,
         member: &Member,
-    ) -> Result<Points, ApiError> {
+    ) -> Result<Points, Error> {
         let windows = match downsample.every_ns {
             None => Windows::whole(range),
             Some(every_ns) => Windows::every(range, every_ns, 0, None),
