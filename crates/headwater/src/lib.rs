@@ -27,8 +27,9 @@ pub use headwater_engine::{
     SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
 pub use headwater_types::{
-    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Level, MixedTypes,
-    Producer, StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
+    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Ieee, Level, MixedTypes,
+    Producer, StreamName, StreamRows, Sum, TILE_BUCKETS, Timestamp, Value, ValueRef, Values,
+    VarBytes,
 };
 
 /// The program of the README is compiled with the tests, so that it stays one.

@@ -67,6 +67,31 @@ impl From<headwater::Error> for ApiError {
     }
 }
 
+impl From<headwater_ask::Error> for ApiError {
+    fn from(error: headwater_ask::Error) -> ApiError {
+        use headwater_ask::Kind;
+        let (status, retry_after) = match error.kind() {
+            Kind::Query | Kind::Unsupported | Kind::Invalid | Kind::Limit => {
+                (StatusCode::BAD_REQUEST, None)
+            }
+            Kind::Access => (StatusCode::FORBIDDEN, None),
+            Kind::NotFound => (StatusCode::NOT_FOUND, None),
+            Kind::Timeout | Kind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, None),
+            Kind::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+            Kind::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
+            Kind::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        };
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(%error, "a question failed");
+        }
+        ApiError {
+            retry_after,
+            ..ApiError::new(status, error.kind().as_str(), error.message())
+        }
+    }
+}
+
 #[cfg(feature = "sql")]
 impl From<headwater_query::Error> for ApiError {
     fn from(error: headwater_query::Error) -> ApiError {

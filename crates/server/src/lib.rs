@@ -16,7 +16,6 @@ mod access;
 mod app;
 mod edge;
 mod error;
-mod influxql;
 mod ingest;
 mod listen;
 mod live;
@@ -25,13 +24,11 @@ mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod notify;
-mod opentsdb;
 mod patient;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;
 mod routes;
-mod series;
 mod serve;
 pub mod settings;
 mod tile_cache;

@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::access::rules::Action;
-use crate::access::sql::{Granted, owner};
+use crate::access::{Granted, owner};
 use crate::access::token::{Carried, fill_random};
 use crate::access::tokens::Guard;
 use crate::app::App;

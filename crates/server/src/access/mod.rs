@@ -8,11 +8,10 @@
 //! use.
 //! Concurrency: the tokens in force are one immutable [`tokens::Tokens`] that is replaced whole.
 
+mod granted;
 pub(crate) mod host;
 pub mod rules;
 pub(crate) mod seen;
-#[cfg(feature = "sql")]
-pub(crate) mod sql;
 pub(crate) mod token;
 pub mod tokens;
 
@@ -25,6 +24,10 @@ use headwater::StreamName;
 use rules::{Action, Rule};
 use std::sync::Arc;
 use tokens::{Grant, Guard};
+
+pub(crate) use granted::Granted;
+#[cfg(feature = "sql")]
+pub(crate) use granted::owner;
 
 /// Longest name of a producer, as the engine has it.
 pub(crate) const PRODUCER_BYTES_MAX: usize = 255;

@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy` reads sources and
 /// uses none.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -20,7 +20,11 @@ const ARROWS: [(&str, &[&str]); 13] = [
         &["headwater-types", "headwater-io", "headwater-engine"],
     ),
     ("headwater-wire", &["headwater-types"]),
-    ("headwater-query", &["headwater", "headwater-wire"]),
+    ("headwater-ask", &["headwater", "headwater-wire"]),
+    (
+        "headwater-query",
+        &["headwater", "headwater-ask", "headwater-wire"],
+    ),
     (
         "headwater-postgres",
         &["headwater", "headwater-query", "headwater-wire"],
@@ -29,6 +33,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
         "headwater-server",
         &[
             "headwater",
+            "headwater-ask",
             "headwater-query",
             "headwater-postgres",
             "headwater-wire",
@@ -38,6 +43,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
         "headwater-cli",
         &[
             "headwater",
+            "headwater-ask",
             "headwater-query",
             "headwater-wire",
             "headwater-server",

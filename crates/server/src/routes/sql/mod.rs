@@ -35,7 +35,7 @@ mod handler {
     use super::asked::Asked;
     use super::rows::Rows;
     use crate::access::Access;
-    use crate::access::sql::{Granted, owner};
+    use crate::access::{Granted, owner};
     use crate::app::App;
     use crate::error::ApiError;
     use crate::request::answer;

@@ -9,7 +9,7 @@ use super::functions::{Function, Math};
 use super::invalid;
 use super::measurements::{GroupKeys, Measurement};
 use super::transform::Transform;
-use crate::error::ApiError;
+use crate::error::Error;
 use headwater::{FieldType, Value};
 use headwater_wire::influxql::{
     Cast, Expression, Literal, Operator, Select, SelectField, WildcardKind,
@@ -82,7 +82,7 @@ pub(super) fn plan(
     measurement: &Measurement,
     keys: &GroupKeys,
     every_ns: Option<i64>,
-) -> Result<Option<Plan>, ApiError> {
+) -> Result<Option<Plan>, Error> {
     let mut planner = Planner {
         measurement,
         keys,
@@ -136,7 +136,7 @@ fn check(
     has_plain: bool,
     every_ns: Option<i64>,
     columns: &[(Option<String>, String, Node)],
-) -> Result<(), ApiError> {
+) -> Result<(), Error> {
     let functions = || calls.iter().filter_map(Call::function);
     if every_ns.is_some() && functions().count() != calls.len().max(1) {
         return Err(invalid(
@@ -207,7 +207,7 @@ fn name_of(expression: &Expression) -> String {
 
 impl Planner<'_> {
     /// The columns that a field of the statement stands for, with their names.
-    fn written_out(&self, field: &SelectField) -> Result<Vec<(String, Expression)>, ApiError> {
+    fn written_out(&self, field: &SelectField) -> Result<Vec<(String, Expression)>, Error> {
         match &field.expression {
             Expression::Wildcard(kind) => self.matching(*kind, None),
             Expression::Literal(Literal::Regex(pattern)) => {
@@ -232,7 +232,7 @@ impl Planner<'_> {
         &self,
         kind: WildcardKind,
         pattern: Option<&str>,
-    ) -> Result<Vec<(String, Expression)>, ApiError> {
+    ) -> Result<Vec<(String, Expression)>, Error> {
         let regex = pattern.map(compile_regex).transpose()?;
         let wanted = |name: &str| regex.as_ref().is_none_or(|r| r.is_match(name));
         let column = |name: &String, cast| {
@@ -255,10 +255,7 @@ impl Planner<'_> {
     }
 
     /// A call of a wildcard, or of calls of one: the same call of each field that fits.
-    fn in_call(
-        &self,
-        expression: &Expression,
-    ) -> Result<Option<Vec<(String, Expression)>>, ApiError> {
+    fn in_call(&self, expression: &Expression) -> Result<Option<Vec<(String, Expression)>>, Error> {
         let Expression::Call { name, arguments } = expression else {
             return Ok(None);
         };
@@ -298,7 +295,7 @@ impl Planner<'_> {
         }))
     }
 
-    fn node(&mut self, expression: &Expression) -> Result<Node, ApiError> {
+    fn node(&mut self, expression: &Expression) -> Result<Node, Error> {
         match expression {
             Expression::Literal(written) => {
                 let value = literal(written);
@@ -345,7 +342,7 @@ impl Planner<'_> {
     }
 
     /// A function of a field, or of another function; `None` when the field is not there.
-    fn call(&mut self, name: &str, arguments: &[Expression]) -> Result<Option<Call>, ApiError> {
+    fn call(&mut self, name: &str, arguments: &[Expression]) -> Result<Option<Call>, Error> {
         let count = arguments.len();
         let (of, second) = match arguments {
             [of] => (of, None),
@@ -402,7 +399,7 @@ impl Planner<'_> {
         &self,
         name: &str,
         second: Option<&Expression>,
-    ) -> Result<Option<Transform>, ApiError> {
+    ) -> Result<Option<Transform>, Error> {
         let none = |transform| match second {
             None => Ok(Some(transform)),
             Some(_) => Err(arguments_of(name, "one argument", 2)),
@@ -433,7 +430,7 @@ impl Planner<'_> {
         }
     }
 
-    fn unit(&self, name: &str, second: Option<&Expression>, default: i64) -> Result<i64, ApiError> {
+    fn unit(&self, name: &str, second: Option<&Expression>, default: i64) -> Result<i64, Error> {
         match second {
             None => Ok(default),
             Some(Expression::Literal(Literal::Duration(ns))) if *ns > 0 => Ok(*ns),
@@ -442,7 +439,7 @@ impl Planner<'_> {
     }
 
     /// The field a function is of; `None` when the measurement has none of this name.
-    fn field(&mut self, name: &str, of: &Expression) -> Result<Option<usize>, ApiError> {
+    fn field(&mut self, name: &str, of: &Expression) -> Result<Option<usize>, Error> {
         match of {
             Expression::Reference { name, cast } => {
                 if *cast == Some(Cast::Tag) {
@@ -457,19 +454,19 @@ impl Planner<'_> {
     }
 }
 
-fn arguments_of(name: &str, expected: &str, found: usize) -> ApiError {
+fn arguments_of(name: &str, expected: &str, found: usize) -> Error {
     invalid(format!(
         "invalid arguments for {name}(): expected {expected}, found {found}"
     ))
 }
 
-fn second_argument(name: &str, expected: &str, found: &Expression) -> ApiError {
+fn second_argument(name: &str, expected: &str, found: &Expression) -> Error {
     invalid(format!(
         "invalid arguments for {name}(): expected {expected} as the second one, found {found}"
     ))
 }
 
-fn unknown(name: &str) -> ApiError {
+fn unknown(name: &str) -> Error {
     invalid(format!(
         "undefined function {name}(); there are count, mean, sum, min, max, first, last, stddev, spread, median, mode, percentile, distinct, integral, derivative, non_negative_derivative, difference, non_negative_difference, moving_average, cumulative_sum, elapsed, and abs, ceil, floor, round, sqrt, ln, log2, log10, exp, sin, cos, tan, asin, acos, atan"
     ))

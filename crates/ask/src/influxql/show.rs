@@ -1,12 +1,12 @@
 //! `SHOW`: names of what there is, as far as the asker may read it.
 //!
 //! Invariant: a tag, a value or a series is told only if a stream that may be read has it; a field,
-//! only if the asker is told of it ([`crate::access::seen`]).
+//! only if the asker is told of it ([`crate::Access::typed_fields`]).
 
 use super::condition::{Condition, compile_regex};
 use super::measurements::{Measurement, count};
 use super::{Asker, Cell, POLICY, Series};
-use crate::error::ApiError;
+use crate::error::Error;
 use headwater::FieldType;
 use headwater_wire::influxql::{KeyFilter, Show, ShowWhat};
 use regex::Regex;
@@ -20,7 +20,7 @@ enum Keys {
 }
 
 impl Keys {
-    fn new(filter: Option<&KeyFilter>) -> Result<Keys, ApiError> {
+    fn new(filter: Option<&KeyFilter>) -> Result<Keys, Error> {
         Ok(match filter {
             None => Keys::All,
             Some(KeyFilter::Equal(key)) => Keys::Some(vec![key.clone()]),
@@ -53,7 +53,7 @@ fn table(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String
 }
 
 impl Asker<'_> {
-    pub(super) fn show(&self, show: &Show) -> Result<Vec<Series>, ApiError> {
+    pub(super) fn show(&self, show: &Show) -> Result<Vec<Series>, Error> {
         let database = self.database.unwrap_or("headwater");
         match show.what {
             ShowWhat::Databases => {
@@ -114,7 +114,7 @@ impl Asker<'_> {
     }
 
     /// An answer of one series, or of none when it has no row.
-    fn one(&self, show: &Show, mut series: Series) -> Result<Vec<Series>, ApiError> {
+    fn one(&self, show: &Show, mut series: Series) -> Result<Vec<Series>, Error> {
         cut(show, &mut series)?;
         Ok(if series.cells.is_empty() {
             Vec::new()
@@ -127,8 +127,8 @@ impl Asker<'_> {
         &self,
         names: &[String],
         condition: &Condition,
-        then: &mut dyn FnMut(&Measurement) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
+        then: &mut dyn FnMut(&Measurement) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         for name in names {
             if let Some(measurement) = self.measurement(name, condition)? {
                 then(&measurement)?;
@@ -142,13 +142,13 @@ impl Asker<'_> {
         show: &Show,
         names: &[String],
         condition: &Condition,
-    ) -> Result<Vec<Vec<String>>, ApiError> {
+    ) -> Result<Vec<Vec<String>>, Error> {
         let mut rows = Vec::new();
         for name in names {
             // Without a condition one stream that may be read suffices.
             let is_there = if show.condition.is_none() {
                 let mut found = false;
-                crate::series::walk(self.snapshot, self.access, name, self.budget, &mut |_| {
+                crate::streams::walk(self.snapshot, self.access, name, self.budget, &mut |_| {
                     found = true;
                     Ok(false)
                 })?;
@@ -169,7 +169,7 @@ impl Asker<'_> {
         show: &Show,
         names: &[String],
         condition: &Condition,
-    ) -> Result<Vec<Series>, ApiError> {
+    ) -> Result<Vec<Series>, Error> {
         let keys = Keys::new(show.key.as_ref())?;
         let mut out = Vec::new();
         self.each(names, condition, &mut |measurement| {
@@ -194,7 +194,7 @@ impl Asker<'_> {
         show: &Show,
         names: &[String],
         condition: &Condition,
-    ) -> Result<Vec<Series>, ApiError> {
+    ) -> Result<Vec<Series>, Error> {
         let keys = Keys::new(show.key.as_ref())?;
         let mut out = Vec::new();
         self.each(names, condition, &mut |measurement| {
@@ -214,7 +214,7 @@ impl Asker<'_> {
         Ok(out)
     }
 
-    fn field_keys(&self, names: &[String], condition: &Condition) -> Result<Vec<Series>, ApiError> {
+    fn field_keys(&self, names: &[String], condition: &Condition) -> Result<Vec<Series>, Error> {
         let mut out = Vec::new();
         self.each(names, condition, &mut |measurement| {
             if measurement.members.is_empty() {
@@ -233,7 +233,7 @@ impl Asker<'_> {
 }
 
 /// Orders and limits the rows of a series.
-fn cut(show: &Show, series: &mut Series) -> Result<(), ApiError> {
+fn cut(show: &Show, series: &mut Series) -> Result<(), Error> {
     let width = series.columns.len().max(1);
     let mut rows: Vec<Vec<Cell>> = series.cells.chunks(width).map(<[Cell]>::to_vec).collect();
     if show.descending {

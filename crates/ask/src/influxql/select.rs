@@ -6,8 +6,8 @@ use super::measurements::{GroupKeys, Measurement, Member, count};
 use super::plan::{Plan, plan};
 use super::raw::Wanted;
 use super::{Asker, Cell, Series};
-use crate::error::ApiError;
-use crate::series::Windows;
+use crate::error::Error;
+use crate::windows::Windows;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::influxql::{Dimension, Select};
 use jiff::tz::TimeZone;
@@ -21,7 +21,7 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(offset: Option<u64>, limit: Option<u64>, what: &str) -> Result<Limits, ApiError> {
+    fn new(offset: Option<u64>, limit: Option<u64>, what: &str) -> Result<Limits, Error> {
         Ok(Limits {
             offset: count(offset, what)?.unwrap_or(0),
             // 0 is no limit, as in InfluxDB.
@@ -38,7 +38,7 @@ impl Limits {
 }
 
 impl Asker<'_> {
-    pub(super) fn select(&self, select: &Select) -> Result<Vec<Series>, ApiError> {
+    pub(super) fn select(&self, select: &Select) -> Result<Vec<Series>, Error> {
         let zone = select.time_zone.as_deref().map(time_zone).transpose()?;
         let mut condition = Condition::new(select.condition.as_ref(), self.now, zone.as_ref())?;
         let every = select.group_by.iter().find_map(|d| match d {
@@ -116,7 +116,7 @@ impl Asker<'_> {
         members: &[&Member],
         descending: bool,
         limits: Limits,
-    ) -> Result<Vec<Cell>, ApiError> {
+    ) -> Result<Vec<Cell>, Error> {
         let Grouping {
             plan, condition, ..
         } = grouping;

@@ -2,12 +2,11 @@
 
 use super::Asker;
 use super::measurements::Member;
-use crate::error::ApiError;
-use crate::request::found;
+use crate::error::{Error, found};
 use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec};
 
 /// Takes a chunk and the numbers of its rows that the condition lets through; false ends the reading.
-type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, ApiError> + 'a;
+type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
 
 impl Asker<'_> {
     /// Hands out chunks of rows by time, with the numbers of those that the condition lets through, until `each` says false. The
@@ -19,7 +18,7 @@ impl Asker<'_> {
         range: ClosedRange,
         filters: &[Filter],
         each: &mut Each<'_>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         self.budget.check()?;
         let mut all_filters = member.rest.filters(read);
         all_filters.extend_from_slice(filters);

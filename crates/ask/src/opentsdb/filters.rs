@@ -1,7 +1,7 @@
 //! Which series the filters of a question let through.
 
 use super::invalid;
-use crate::error::ApiError;
+use crate::error::Error;
 use headwater::StreamName;
 use headwater_wire::opentsdb::{FilterKind, SubQuestion};
 use regex::{Regex, RegexBuilder};
@@ -25,7 +25,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    pub(super) fn new(query: &SubQuestion) -> Result<Filters, ApiError> {
+    pub(super) fn new(query: &SubQuestion) -> Result<Filters, Error> {
         let mut tests = Vec::with_capacity(query.filters.len());
         for filter in &query.filters {
             tests.push((filter.key.clone(), test(&filter.kind)?));
@@ -68,7 +68,7 @@ impl Filters {
     }
 }
 
-fn test(kind: &FilterKind) -> Result<Test, ApiError> {
+fn test(kind: &FilterKind) -> Result<Test, Error> {
     let values = |values: &[String], any_case: bool| -> HashSet<String> {
         let value = |v: &String| {
             if any_case {
@@ -95,7 +95,7 @@ fn test(kind: &FilterKind) -> Result<Test, ApiError> {
     })
 }
 
-fn compiled(pattern: &str, any_case: bool) -> Result<Regex, ApiError> {
+fn compiled(pattern: &str, any_case: bool) -> Result<Regex, Error> {
     RegexBuilder::new(pattern)
         .case_insensitive(any_case)
         .dot_matches_new_line(true)

@@ -5,7 +5,7 @@
 use super::arithmetic::literal;
 use super::invalid;
 use super::predicate::{Operand, Predicate};
-use crate::error::ApiError;
+use crate::error::Error;
 use headwater::{ClosedRange, FieldType, Timestamp, Value};
 use headwater_wire::influxql::{Cast, Expression, Literal, Operator};
 use headwater_wire::instant::parse_instant;
@@ -26,7 +26,7 @@ pub(super) struct Condition {
     pub(super) rest: Vec<Expression>,
 }
 
-pub(super) fn compile_regex(pattern: &str) -> Result<Regex, ApiError> {
+pub(super) fn compile_regex(pattern: &str) -> Result<Regex, Error> {
     RegexBuilder::new(pattern)
         .size_limit(REGEX_BYTES_MAX)
         .build()
@@ -34,7 +34,7 @@ pub(super) fn compile_regex(pattern: &str) -> Result<Regex, ApiError> {
 }
 
 /// A time zone by its name.
-pub(super) fn time_zone(name: &str) -> Result<TimeZone, ApiError> {
+pub(super) fn time_zone(name: &str) -> Result<TimeZone, Error> {
     TimeZone::get(name).map_err(|_| invalid(format!("unable to find time zone {name}")))
 }
 
@@ -43,7 +43,7 @@ impl Condition {
         condition: Option<&Expression>,
         now: Timestamp,
         zone: Option<&TimeZone>,
-    ) -> Result<Condition, ApiError> {
+    ) -> Result<Condition, Error> {
         let mut out = Condition {
             range: ClosedRange::ALL,
             has_start: false,
@@ -61,7 +61,7 @@ impl Condition {
         part: &Expression,
         now: Timestamp,
         zone: Option<&TimeZone>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         match part {
             Expression::All(parts) => parts.iter().try_for_each(|p| self.add(p, now, zone)),
             Expression::Binary {
@@ -93,7 +93,7 @@ impl Condition {
         value: &Expression,
         now: Timestamp,
         zone: Option<&TimeZone>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         let at = instant(value, now, zone)?;
         let all = ClosedRange::ALL;
         let clamped =
@@ -138,7 +138,7 @@ fn mentions_time(expression: &Expression) -> bool {
 }
 
 /// An instant in ns since 1970.
-fn instant(value: &Expression, now: Timestamp, zone: Option<&TimeZone>) -> Result<i128, ApiError> {
+fn instant(value: &Expression, now: Timestamp, zone: Option<&TimeZone>) -> Result<i128, Error> {
     match value {
         Expression::Literal(Literal::Integer(ns) | Literal::Duration(ns)) => Ok((*ns).into()),
         Expression::Literal(Literal::Unsigned(ns)) => Ok((*ns).into()),
@@ -166,7 +166,7 @@ fn instant(value: &Expression, now: Timestamp, zone: Option<&TimeZone>) -> Resul
 }
 
 /// `2015-08-18T00:00:00.5Z`, `2015-08-18 00:00:00.5`, `2015-08-18`; without an offset in the zone of the statement.
-fn instant_of_text(text: &str, zone: Option<&TimeZone>) -> Result<i128, ApiError> {
+fn instant_of_text(text: &str, zone: Option<&TimeZone>) -> Result<i128, Error> {
     let text = text.trim();
     let wrong = || {
         invalid(format!(
@@ -212,12 +212,12 @@ impl Compiler<'_> {
         Some(self.read.len() - 1)
     }
 
-    pub(super) fn all(&mut self, parts: &[Expression]) -> Result<Predicate, ApiError> {
+    pub(super) fn all(&mut self, parts: &[Expression]) -> Result<Predicate, Error> {
         let parts = parts.iter().map(|p| self.predicate(p));
         Ok(Predicate::All(parts.collect::<Result<_, _>>()?))
     }
 
-    fn predicate(&mut self, expression: &Expression) -> Result<Predicate, ApiError> {
+    fn predicate(&mut self, expression: &Expression) -> Result<Predicate, Error> {
         match expression {
             Expression::All(parts) => self.all(parts),
             Expression::Any(parts) => {
@@ -255,7 +255,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn operand(&mut self, expression: &Expression) -> Result<Operand, ApiError> {
+    fn operand(&mut self, expression: &Expression) -> Result<Operand, Error> {
         match expression {
             Expression::Literal(written) => {
                 let value = literal(written).ok_or_else(|| unfit(expression))?;
@@ -285,7 +285,7 @@ impl Compiler<'_> {
     }
 }
 
-fn unfit(expression: &Expression) -> ApiError {
+fn unfit(expression: &Expression) -> Error {
     invalid(format!(
         "{expression} cannot stand in WHERE: expected comparisons of tags and fields with values, joined by AND and OR"
     ))

@@ -3,8 +3,8 @@
 use super::condition::{Compiler, Condition, compile_regex};
 use super::predicate::Predicate;
 use super::{Asker, invalid};
-use crate::error::ApiError;
-use crate::series;
+use crate::error::Error;
+use crate::streams;
 use headwater::{ClosedRange, FieldType, StreamName};
 use headwater_wire::influxql::{Dimension, MeasurementName, Source};
 use regex::Regex;
@@ -46,7 +46,7 @@ impl GroupKeys {
     pub(super) fn new(
         dimensions: &[Dimension],
         tag_keys: &BTreeSet<String>,
-    ) -> Result<GroupKeys, ApiError> {
+    ) -> Result<GroupKeys, Error> {
         let mut keys = BTreeSet::new();
         for dimension in dimensions {
             match dimension {
@@ -78,7 +78,7 @@ enum Wanted {
 
 impl Asker<'_> {
     /// The names of the measurements that are meant, in order; without sources all.
-    pub(super) fn measurement_names(&self, sources: &[Source]) -> Result<Vec<String>, ApiError> {
+    pub(super) fn measurement_names(&self, sources: &[Source]) -> Result<Vec<String>, Error> {
         let wanted = sources
             .iter()
             .map(|source| {
@@ -87,8 +87,8 @@ impl Asker<'_> {
                     MeasurementName::Matching(pattern) => Wanted::Matching(compile_regex(pattern)?),
                 })
             })
-            .collect::<Result<Vec<_>, ApiError>>()?;
-        let mut names = series::tables(self.snapshot, self.access);
+            .collect::<Result<Vec<_>, Error>>()?;
+        let mut names = streams::tables(self.snapshot, self.access);
         names.retain(|name| {
             wanted.is_empty()
                 || wanted.iter().any(|w| match w {
@@ -104,8 +104,8 @@ impl Asker<'_> {
         &self,
         name: &str,
         condition: &Condition,
-    ) -> Result<Option<Measurement>, ApiError> {
-        let Some(fields) = self.access.fields(self.snapshot, name)? else {
+    ) -> Result<Option<Measurement>, Error> {
+        let Some(fields) = self.access.typed_fields(self.snapshot, name)? else {
             return Ok(None);
         };
         let mut compiler = Compiler {
@@ -116,7 +116,7 @@ impl Asker<'_> {
         let read = compiler.read;
         let (mut members, mut tag_keys) = (Vec::new(), BTreeSet::new());
         let mut is_seen = false;
-        series::walk(
+        streams::walk(
             self.snapshot,
             self.access,
             name,
@@ -136,7 +136,7 @@ impl Asker<'_> {
                 if members.len() % 256 == 255 {
                     self.budget.check()?;
                 }
-                let extent = series::extent(self.snapshot, &stream)?;
+                let extent = streams::extent(self.snapshot, &stream)?;
                 if extent.overlaps(&condition.range) {
                     members.push(Member {
                         stream,
@@ -158,7 +158,7 @@ impl Asker<'_> {
 }
 
 /// A count as this machine counts.
-pub(super) fn count(value: Option<u64>, what: &str) -> Result<Option<usize>, ApiError> {
+pub(super) fn count(value: Option<u64>, what: &str) -> Result<Option<usize>, Error> {
     value
         .map(|v| usize::try_from(v).map_err(|_| invalid(format!("{what} {v} is too large"))))
         .transpose()

@@ -4,8 +4,7 @@
 //! interval `n` begins when that clock shows `n · width + offset`, counted from 1970 on that clock. Where a clock is set back, two
 //! stretches of time share an interval's number, and they are one interval.
 
-use crate::error::ApiError;
-use crate::request::too_much;
+use crate::error::Error;
 use headwater::{Bins, ClosedRange, Timestamp};
 use jiff::tz::TimeZone;
 
@@ -143,11 +142,11 @@ impl Windows {
     ///
     /// # Errors
     /// When there are more than [`WINDOWS_MAX`].
-    pub(crate) fn numbers(&self, first: i64, last: i64) -> Result<(i64, i64), ApiError> {
+    pub(crate) fn numbers(&self, first: i64, last: i64) -> Result<(i64, i64), Error> {
         let (first, last) = (self.number(first), self.number(last));
         let count = i128::from(last) - i128::from(first) + 1;
         if count > WINDOWS_MAX {
-            return Err(too_much(format!(
+            return Err(Error::limit(format!(
                 "the range has {count} intervals, at most {WINDOWS_MAX} are answered: use wider intervals or a shorter range"
             )));
         }

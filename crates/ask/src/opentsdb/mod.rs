@@ -9,9 +9,9 @@ mod filters;
 mod series;
 
 use crate::access::Access;
-use crate::error::ApiError;
-use crate::series::{Budget, extent, tables, walk};
-use axum::http::StatusCode;
+use crate::budget::Budget;
+use crate::error::Error;
+use crate::streams::{extent, tables, walk};
 use combine::{Number, combine};
 use filters::Filters;
 use headwater::{ClosedRange, FieldType, Snapshot, StreamName};
@@ -20,10 +20,13 @@ use headwater_wire::opentsdb::{Aggregator, Question, SubQuestion, VALUE};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who asks, and of what.
-pub(crate) struct Asker<'a> {
-    pub(crate) snapshot: &'a Snapshot,
-    pub(crate) access: &'a Access,
-    pub(crate) budget: &'a Budget,
+pub struct Asker<'a> {
+    /// What is asked.
+    pub snapshot: &'a Snapshot,
+    /// Who asks.
+    pub access: &'a dyn Access,
+    /// How much the answer may take.
+    pub budget: &'a Budget,
 }
 
 /// A stream that is meant.
@@ -37,34 +40,37 @@ type Groups = BTreeMap<Vec<String>, Vec<Member>>;
 
 /// What of a metric is asked for and listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Names {
+pub enum Names {
+    /// The names of metrics.
     Metrics,
+    /// The keys of their tags.
     TagKeys,
+    /// The values of their tags.
     TagValues,
 }
 
-pub(crate) fn invalid(message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::BAD_REQUEST, "E_QUERY", message)
+fn invalid(message: impl Into<String>) -> Error {
+    Error::query(message)
 }
 
 /// As for a metric that was never written, whatever the reason.
-fn no_metric(name: &str) -> ApiError {
+fn no_metric(name: &str) -> Error {
     invalid(format!("No such name for 'metrics': '{name}'"))
 }
 
 impl Asker<'_> {
     /// The type of a metric's value; `None` when there is no such metric with numbers.
-    fn value_type(&self, table: &str) -> Result<Option<FieldType>, ApiError> {
+    fn value_type(&self, table: &str) -> Result<Option<FieldType>, Error> {
         let fields = self
             .access
-            .fields(self.snapshot, table)?
+            .typed_fields(self.snapshot, table)?
             .unwrap_or_default();
         let value = fields.into_iter().find(|(name, _)| name == VALUE);
         Ok(value.map(|(_, t)| t).filter(|t| t.is_numeric()))
     }
 
     /// The names of the metrics.
-    fn metrics(&self) -> Result<Vec<String>, ApiError> {
+    fn metrics(&self) -> Result<Vec<String>, Error> {
         let mut out = Vec::new();
         for table in tables(self.snapshot, self.access) {
             if self.value_type(&table)?.is_some() {
@@ -82,7 +88,10 @@ impl Asker<'_> {
     }
 
     /// Answers a question as JSON.
-    pub(crate) fn answer(&self, question: &Question) -> Result<Vec<u8>, ApiError> {
+    ///
+    /// # Errors
+    /// [`crate::Kind::Query`] for a metric that is not there, and when the budget is used up.
+    pub fn answer(&self, question: &Question) -> Result<Vec<u8>, Error> {
         let mut out = b"[".to_vec();
         for query in &question.queries {
             self.sub_answer(question, query, &mut out)?;
@@ -96,7 +105,7 @@ impl Asker<'_> {
         question: &Question,
         query: &SubQuestion,
         out: &mut Vec<u8>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         for members in self.groups(query, question.range)?.into_values() {
             let before = self.budget.values_left();
             let mut names = Vec::new();
@@ -126,7 +135,7 @@ impl Asker<'_> {
     }
 
     /// The streams of a metric that the filters let through, put together.
-    fn groups(&self, query: &SubQuestion, range: ClosedRange) -> Result<Groups, ApiError> {
+    fn groups(&self, query: &SubQuestion, range: ClosedRange) -> Result<Groups, Error> {
         let filters = Filters::new(query)?;
         let mut groups = Groups::new();
         let mut is_seen = false;
@@ -167,12 +176,10 @@ impl Asker<'_> {
     }
 
     /// Names that begin with a text, at most `max` of them.
-    pub(crate) fn suggest(
-        &self,
-        names: Names,
-        begin: &str,
-        max: usize,
-    ) -> Result<Vec<String>, ApiError> {
+    ///
+    /// # Errors
+    /// When the budget is used up.
+    pub fn suggest(&self, names: Names, begin: &str, max: usize) -> Result<Vec<String>, Error> {
         let metrics = self.metrics()?;
         if names == Names::Metrics {
             let metrics = metrics.into_iter().filter(|m| m.starts_with(begin));
@@ -203,11 +210,14 @@ impl Asker<'_> {
     }
 
     /// The series of a metric, at most `limit`, and how many there are.
-    pub(crate) fn lookup(
+    ///
+    /// # Errors
+    /// As [`Asker::answer`].
+    pub fn lookup(
         &self,
         query: &SubQuestion,
         limit: usize,
-    ) -> Result<(Vec<StreamName>, usize), ApiError> {
+    ) -> Result<(Vec<StreamName>, usize), Error> {
         let groups = self.groups(query, ClosedRange::ALL)?;
         let mut streams: Vec<StreamName> =
             groups.into_values().flatten().map(|m| m.stream).collect();

@@ -4,15 +4,17 @@
 //! finite is `null`; the first column of rows of data is their time, as RFC 3339 or as an integer of the unit asked for.
 
 use super::{Answer, Cell, Series};
-use crate::error::ApiError;
+use crate::error::Error;
 use headwater::{Timestamp, Value};
 use headwater_wire::instant::format_instant;
 use headwater_wire::json::{push_i64, push_str, push_value};
 use jiff::tz::TimeZone;
 
 /// The unit of times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Epoch {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Epoch {
+    /// As text.
+    #[default]
     Rfc3339,
     /// So many ns.
     Unit(i64),
@@ -20,7 +22,8 @@ pub(crate) enum Epoch {
 
 impl Epoch {
     /// By the parameter `epoch`.
-    pub(crate) fn named(name: &str) -> Option<Epoch> {
+    #[must_use]
+    pub fn named(name: &str) -> Option<Epoch> {
         Some(Epoch::Unit(match name {
             "" | "rfc3339" => return Some(Epoch::Rfc3339),
             "ns" | "n" => 1,
@@ -35,15 +38,17 @@ impl Epoch {
 }
 
 /// How the answer is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Form {
-    pub(crate) epoch: Epoch,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Form {
+    /// How times are written.
+    pub epoch: Epoch,
     /// Rows of a part of the answer, if it is to come in parts.
-    pub(crate) chunk_rows: Option<usize>,
+    pub chunk_rows: Option<usize>,
 }
 
 /// The answers of a request as JSON: one document, or one for each part.
-pub(crate) fn json(answers: &[Result<Answer, ApiError>], form: Form) -> Vec<u8> {
+#[must_use]
+pub fn json(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     match form.chunk_rows {
         None => {
@@ -70,14 +75,14 @@ fn begin(out: &mut Vec<u8>, number: usize) {
     push_i64(out, number as i64);
 }
 
-fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, ApiError>, form: Form) {
+fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Error>, form: Form) {
     begin(out, number);
     match answer {
         Err(error) => {
             out.extend_from_slice(b",\"error\":");
-            push_str(out, &error.message);
+            push_str(out, error.message());
             out.extend_from_slice(b",\"code\":");
-            push_str(out, error.code);
+            push_str(out, error.kind().as_str());
         }
         Ok(answer) => {
             if let Some(series) = &answer.series {
@@ -109,7 +114,7 @@ fn messages(out: &mut Vec<u8>, answer: &Answer) {
 fn in_parts(
     out: &mut Vec<u8>,
     number: usize,
-    answer: &Result<Answer, ApiError>,
+    answer: &Result<Answer, Error>,
     form: Form,
     chunk_rows: usize,
 ) {
@@ -256,7 +261,8 @@ fn push_number(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// The answers of a request as CSV. Times are integers unless they were asked for as text.
-pub(crate) fn csv(answers: &[Result<Answer, ApiError>], form: Form) -> Vec<u8> {
+#[must_use]
+pub fn csv(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
     let mut out = Vec::new();
     let mut columns: Option<&[String]> = None;
     for answer in answers {
@@ -266,7 +272,7 @@ pub(crate) fn csv(answers: &[Result<Answer, ApiError>], form: Form) -> Vec<u8> {
                     out.push(b'\n');
                 }
                 out.extend_from_slice(b"error\n");
-                push_text(&mut out, &error.message);
+                push_text(&mut out, error.message());
                 out.push(b'\n');
                 columns = None;
             }
@@ -328,7 +334,8 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// The same JSON over several lines, each part four blanks further in than what holds it.
-pub(crate) fn pretty(json: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn pretty(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);
     let mut depth = 0usize;
     let mut in_text = false;
@@ -396,7 +403,7 @@ mod tests {
         }
     }
 
-    fn answers() -> [Result<Answer, ApiError>; 3] {
+    fn answers() -> [Result<Answer, Error>; 3] {
         let answer = Answer {
             series: Some(vec![series()]),
             ..Answer::default()

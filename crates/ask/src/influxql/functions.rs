@@ -1,8 +1,8 @@
 //! The functions: what they are called, what they need to be read, and what they give.
 
 use super::arithmetic::{compare, finite, from_wide, number};
-use crate::series::Bucket;
-use headwater::{Extremes, FieldType, Value, ValueRef};
+use crate::buckets::Bucket;
+use headwater::{FieldType, Sum, Value, ValueRef};
 use std::cmp::Ordering;
 
 /// One value of many.
@@ -109,27 +109,12 @@ impl Function {
         match self {
             Function::Count => Some(from_wide(a.count.into())),
             Function::Mean => a.mean().and_then(finite),
-            Function::Sum => match a.extremes {
-                Extremes::None => None,
-                Extremes::F64(..) => a.mean().and_then(|mean| finite(mean * a.finite() as f64)),
-                Extremes::I64(..) | Extremes::U64(..) => Some(from_wide(a.sum)),
-            },
-            Function::Min => extreme(a.extremes, false).map(as_field),
-            Function::Max => extreme(a.extremes, true).map(as_field),
-            Function::Spread => match a.extremes {
-                Extremes::None => None,
-                Extremes::F64(min, max) => finite(max - min),
-                Extremes::I64(min, max) => Some(from_wide(i128::from(max) - i128::from(min))),
-                Extremes::U64(min, max) => Some(from_wide(i128::from(max) - i128::from(min))),
-            },
+            Function::Sum => a.sum().and_then(from_sum),
+            Function::Min => a.extremes.min().map(as_field),
+            Function::Max => a.extremes.max().map(as_field),
+            Function::Spread => a.spread().and_then(from_sum),
             // Of a sample, as InfluxDB has it: one value has none.
-            Function::Stddev => match a.finite() {
-                0 | 1 => None,
-                n => a.variance().and_then(|v| {
-                    let n = n as f64;
-                    finite((v * n / (n - 1.0)).sqrt())
-                }),
-            },
+            Function::Stddev => a.sample_stddev().and_then(finite),
             Function::First => bucket.first.as_ref().map(|end| end.value.clone()),
             Function::Last => bucket.last.as_ref().map(|end| end.value.clone()),
             _ => None,
@@ -211,13 +196,11 @@ impl Function {
     }
 }
 
-fn extreme(extremes: Extremes, max: bool) -> Option<Value> {
-    Some(match extremes {
-        Extremes::None => return None,
-        Extremes::F64(low, high) => Value::F64(if max { high } else { low }),
-        Extremes::I64(low, high) => Value::I64(if max { high } else { low }),
-        Extremes::U64(low, high) => Value::U64(if max { high } else { low }),
-    })
+fn from_sum(sum: Sum) -> Option<Value> {
+    match sum {
+        Sum::Integer(sum) => Some(from_wide(sum)),
+        Sum::Float(sum) => finite(sum),
+    }
 }
 
 /// A total order: values that cannot be compared are ordered by type, NaN after all numbers.

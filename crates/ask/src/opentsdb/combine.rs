@@ -4,8 +4,8 @@
 //! its neighbours; elsewhere only with the points it has. Sums and extremes of integers are exact.
 
 use super::series::Points;
-use crate::error::ApiError;
-use crate::series::Budget;
+use crate::budget::Budget;
+use crate::error::Error;
 use headwater_wire::opentsdb::Aggregator;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub(super) fn combine(
     aggregator: Aggregator,
     may_interpolate: bool,
     budget: &Budget,
-) -> Result<Points, ApiError> {
+) -> Result<Points, Error> {
     if series.len() == 1
         && !matches!(aggregator, Aggregator::Count | Aggregator::Dev)
         && let Some(points) = series.pop()
@@ -134,13 +134,11 @@ fn aggregate(aggregator: Aggregator, values: &[Number]) -> Option<Number> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::series::Present;
-    use std::time::Duration;
+    use crate::budget::{CancelToken, Deadline};
 
     #[test]
     fn what_lies_between_points_counts_or_not() {
-        let present = Present::default();
-        let budget = Budget::new(Duration::from_secs(60), present.gone());
+        let budget = Budget::new(Deadline::NEVER, CancelToken::default());
         let points = |list: &[(i64, i128)]| -> Points {
             list.iter()
                 .map(|(t, v)| (*t, Number::Integer(*v)))

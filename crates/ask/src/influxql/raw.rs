@@ -7,7 +7,7 @@ use super::arithmetic::operate;
 use super::measurements::Member;
 use super::plan::{Node, Plan};
 use super::{Asker, Cell};
-use crate::error::ApiError;
+use crate::error::Error;
 use headwater::{ClosedRange, ScanChunk, StreamName, Timestamp, Value, ValueRef};
 
 /// A row, and of which member it is.
@@ -41,7 +41,7 @@ impl Asker<'_> {
         plan: &Plan,
         members: &[&Member],
         wanted: Wanted,
-    ) -> Result<Vec<Row>, ApiError> {
+    ) -> Result<Vec<Row>, Error> {
         let mut collector = Collector {
             asker: self,
             plan,
@@ -66,12 +66,7 @@ impl Asker<'_> {
 
 impl Collector<'_> {
     /// Takes a member's rows of a range; with a limit and in rising order not more than are of use. Gives their number.
-    fn take(
-        &mut self,
-        index: usize,
-        member: &Member,
-        range: ClosedRange,
-    ) -> Result<usize, ApiError> {
+    fn take(&mut self, index: usize, member: &Member, range: ClosedRange) -> Result<usize, Error> {
         let limit = match self.wanted.descending {
             true => usize::MAX,
             false => self.wanted.keep.unwrap_or(usize::MAX),
@@ -107,7 +102,7 @@ impl Collector<'_> {
     }
 
     /// Takes a member's newest rows: from the end backwards, each stretch twice as long as the one before.
-    fn newest(&mut self, index: usize, member: &Member) -> Result<(), ApiError> {
+    fn newest(&mut self, index: usize, member: &Member) -> Result<(), Error> {
         let keep = self.wanted.keep.unwrap_or(usize::MAX);
         let mut range = self.wanted.range.intersect(&member.extent);
         let length = i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos());

@@ -12,8 +12,9 @@ use super::plan::{Call, Node, Plan};
 use super::raw::{self, Wanted};
 use super::rows::chosen;
 use super::{Asker, Cell};
-use crate::error::ApiError;
-use crate::series::{Bucket, Buckets, Reading, Windows, take_rows};
+use crate::buckets::{Bucket, Buckets, Reading, take_rows};
+use crate::error::Error;
+use crate::windows::Windows;
 use headwater::{ClosedRange, Column, Comparison, FieldType, Filter, Timestamp, Value, ValueRef};
 use headwater_wire::influxql::Fill;
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ impl Asker<'_> {
         &self,
         grouping: &Grouping<'_>,
         members: &[&Member],
-    ) -> Result<Vec<Computed>, ApiError> {
+    ) -> Result<Vec<Computed>, Error> {
         let (plan, windows) = (grouping.plan, grouping.windows);
         if plan.calls.iter().all(|c| c.function().is_none()) {
             return self.of_rows(grouping, members);
@@ -94,7 +95,7 @@ impl Asker<'_> {
         &self,
         grouping: &Grouping<'_>,
         members: &[&Member],
-    ) -> Result<Vec<Computed>, ApiError> {
+    ) -> Result<Vec<Computed>, Error> {
         let plan = grouping.plan;
         let mut series = Vec::with_capacity(plan.calls.len());
         for call in &plan.calls {
@@ -108,7 +109,7 @@ impl Asker<'_> {
         call: &Call,
         grouping: &Grouping<'_>,
         members: &[&Member],
-    ) -> Result<Points, ApiError> {
+    ) -> Result<Points, Error> {
         match call {
             Call::Function(..) => Ok(Vec::new()),
             Call::Transform(transform, inner) => {
@@ -145,7 +146,7 @@ impl Asker<'_> {
         &self,
         grouping: &Grouping<'_>,
         members: &[&Member],
-    ) -> Result<BTreeMap<Source, Read>, ApiError> {
+    ) -> Result<BTreeMap<Source, Read>, Error> {
         let plan = grouping.plan;
         let mut needs: BTreeMap<Source, Vec<Need>> = BTreeMap::new();
         for (function, field) in plan.calls.iter().filter_map(Call::function) {
@@ -173,7 +174,7 @@ impl Asker<'_> {
         source: Source,
         needs: &[Need],
         read: &mut Read,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         let (plan, windows) = (grouping.plan, grouping.windows);
         let needs_values = needs.contains(&Need::Values);
         let needs_buckets = needs.iter().any(|n| *n != Need::Values);
@@ -228,7 +229,7 @@ impl Asker<'_> {
         grouping: &Grouping<'_>,
         reads: &BTreeMap<Source, Read>,
         grid: (i64, i64),
-    ) -> Result<Points, ApiError> {
+    ) -> Result<Points, Error> {
         match call {
             Call::Field(_) => Ok(Vec::new()),
             Call::Transform(transform, inner) => {
@@ -280,7 +281,7 @@ impl Asker<'_> {
         function: Function,
         field: usize,
         reads: &BTreeMap<Source, Read>,
-    ) -> Result<Vec<Computed>, ApiError> {
+    ) -> Result<Vec<Computed>, Error> {
         let plan = grouping.plan;
         let start = match grouping.condition.has_start {
             true => grouping.windows.range.first.as_nanos(),
@@ -311,7 +312,7 @@ impl Asker<'_> {
         members: &[&Member],
         field: usize,
         value: &Value,
-    ) -> Result<Option<i64>, ApiError> {
+    ) -> Result<Option<i64>, Error> {
         let plan = grouping.plan;
         let Some((name, field_type)) = plan.read.get(field) else {
             return Ok(None);
@@ -354,11 +355,7 @@ impl Asker<'_> {
     }
 
     /// The rows that a function chooses, with their other values: every row of the range is looked at.
-    fn points(
-        &self,
-        grouping: &Grouping<'_>,
-        members: &[&Member],
-    ) -> Result<Vec<Computed>, ApiError> {
+    fn points(&self, grouping: &Grouping<'_>, members: &[&Member]) -> Result<Vec<Computed>, Error> {
         let (plan, windows) = (grouping.plan, grouping.windows);
         let Some((function, field)) = plan.calls.first().and_then(Call::function) else {
             return Ok(Vec::new());
@@ -430,7 +427,7 @@ impl Asker<'_> {
         plan: &Plan,
         series: Vec<Points>,
         time_of: &dyn Fn(i64) -> i64,
-    ) -> Result<Vec<Computed>, ApiError> {
+    ) -> Result<Vec<Computed>, Error> {
         if let ([_], [points]) = (plan.nodes.as_slice(), series.as_slice()) {
             // Several values may stand at one place.
             let mut rows = Vec::with_capacity(points.len());
@@ -521,7 +518,7 @@ fn values(
 }
 
 /// The first and the last interval of the answer.
-fn grid(grouping: &Grouping<'_>, reads: &BTreeMap<Source, Read>) -> Result<(i64, i64), ApiError> {
+fn grid(grouping: &Grouping<'_>, reads: &BTreeMap<Source, Read>) -> Result<(i64, i64), Error> {
     let windows = grouping.windows;
     if !windows.is_divided() {
         return Ok((0, 0));

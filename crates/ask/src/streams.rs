@@ -1,18 +1,17 @@
 //! Which streams there are for an asker.
 
-use super::budget::Budget;
 use crate::access::Access;
-use crate::error::ApiError;
-use crate::request::found;
+use crate::budget::Budget;
+use crate::error::{Error, found};
 use headwater::{ClosedRange, Snapshot, StreamName};
 
 /// Names looked at together.
 const NAMES_AT_ONCE: usize = 4_096;
 
 /// The tables that may have streams for the asker, by name.
-pub(crate) fn tables(snapshot: &Snapshot, access: &Access) -> Vec<String> {
+pub(crate) fn tables(snapshot: &Snapshot, access: &dyn Access) -> Vec<String> {
     let mut tables = snapshot.table_names();
-    tables.retain(|table| access.may_read_some_of(table));
+    tables.retain(|table| access.reads_some_of(table));
     tables
 }
 
@@ -22,11 +21,11 @@ pub(crate) fn tables(snapshot: &Snapshot, access: &Access) -> Vec<String> {
 /// When the budget is used up, and what `each` and the engine say.
 pub(crate) fn walk(
     snapshot: &Snapshot,
-    access: &Access,
+    access: &dyn Access,
     table: &str,
     budget: &Budget,
-    each: &mut dyn FnMut(StreamName) -> Result<bool, ApiError>,
-) -> Result<(), ApiError> {
+    each: &mut dyn FnMut(StreamName) -> Result<bool, Error>,
+) -> Result<(), Error> {
     let mut last: Option<StreamName> = None;
     loop {
         budget.check()?;
@@ -37,7 +36,7 @@ pub(crate) fn walk(
         let is_last = page.len() < NAMES_AT_ONCE;
         last = page.last().cloned();
         for stream in page {
-            if access.may_read_stream(&stream) && !each(stream)? {
+            if access.reads(stream.table(), stream.tags()) && !each(stream)? {
                 return Ok(());
             }
         }
@@ -51,7 +50,7 @@ pub(crate) fn walk(
 ///
 /// # Errors
 /// What the engine says.
-pub(crate) fn extent(snapshot: &Snapshot, stream: &StreamName) -> Result<ClosedRange, ApiError> {
+pub(crate) fn extent(snapshot: &Snapshot, stream: &StreamName) -> Result<ClosedRange, Error> {
     let Some(info) = found(snapshot.stream_info(stream))? else {
         return Ok(ClosedRange::EMPTY);
     };

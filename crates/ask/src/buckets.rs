@@ -2,10 +2,9 @@
 //!
 //! Invariant: both ways give the same numbers, as the engine's law 3 says of tiles and scans.
 
-use super::budget::Budget;
-use super::windows::Windows;
-use crate::error::ApiError;
-use crate::request::found;
+use crate::budget::Budget;
+use crate::error::{Error, found};
+use crate::windows::Windows;
 use headwater::{
     Aggregate, AggregateSpec, Bin, Bins, ClosedRange, Column, Snapshot, StreamName, Timestamp,
     Value,
@@ -69,7 +68,7 @@ fn bucket<'a>(
     buckets: &'a mut Buckets,
     number: i64,
     budget: &Budget,
-) -> Result<&'a mut Bucket, ApiError> {
+) -> Result<&'a mut Bucket, Error> {
     use std::collections::btree_map::Entry;
     match buckets.entry(number) {
         Entry::Occupied(entry) => Ok(entry.into_mut()),
@@ -101,7 +100,7 @@ impl Reading<'_> {
         extent: ClosedRange,
         ends: bool,
         buckets: &mut Buckets,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         self.budget.check()?;
         let windows = self.windows.within(extent);
         if windows.range.is_empty() {
@@ -129,7 +128,7 @@ impl Reading<'_> {
         range: ClosedRange,
         bins: Bins,
         first_last: bool,
-    ) -> Result<Vec<Bin>, ApiError> {
+    ) -> Result<Vec<Bin>, Error> {
         self.budget.check()?;
         let spec = AggregateSpec {
             range,
@@ -146,7 +145,7 @@ impl Reading<'_> {
         field: &str,
         range: ClosedRange,
         buckets: &mut Buckets,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Error> {
         let whole = self.bins(stream, field, range, Bins::Whole, false)?;
         let Some(whole) = whole.first() else {
             return Ok(());
@@ -166,7 +165,7 @@ impl Reading<'_> {
         mut range: ClosedRange,
         mut count: u64,
         newest: bool,
-    ) -> Result<Option<End>, ApiError> {
+    ) -> Result<Option<End>, Error> {
         // Each turn goes on with a 64th of the range, so that eleven reach a nanosecond.
         while count > FEW {
             let length = i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos()) + 1;
@@ -213,7 +212,7 @@ pub(crate) fn take_rows(
     windows: &Windows,
     budget: &Budget,
     buckets: &mut Buckets,
-) -> Result<(), ApiError> {
+) -> Result<(), Error> {
     let mut from = 0;
     while let Some(start) = times.get(from) {
         let number = windows.number(*start);

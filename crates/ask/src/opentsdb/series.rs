@@ -2,10 +2,10 @@
 
 use super::combine::Number;
 use super::{Asker, Member};
-use crate::error::ApiError;
-use crate::request::found;
-use crate::series::{Bucket, Buckets, Reading, Windows};
-use headwater::{ClosedRange, Extremes, ScanSpec, Value, ValueRef};
+use crate::buckets::{Bucket, Buckets, Reading};
+use crate::error::{Error, found};
+use crate::windows::Windows;
+use headwater::{ClosedRange, ScanSpec, Sum, Value, ValueRef};
 use headwater_wire::opentsdb::{Aggregator, Downsample, DownsampleFill, Rate, SubQuestion, VALUE};
 
 /// Points by time in ns.
@@ -18,7 +18,7 @@ impl Asker<'_> {
         range: ClosedRange,
         query: &SubQuestion,
         member: &Member,
-    ) -> Result<Points, ApiError> {
+    ) -> Result<Points, Error> {
         let points = match &query.downsample {
             Some(downsample) => self.downsampled(range, downsample, member)?,
             None => self.rows(range, member)?,
@@ -29,7 +29,7 @@ impl Asker<'_> {
         })
     }
 
-    fn rows(&self, range: ClosedRange, member: &Member) -> Result<Points, ApiError> {
+    fn rows(&self, range: ClosedRange, member: &Member) -> Result<Points, Error> {
         let spec = ScanSpec {
             range: range.intersect(&member.extent),
             fields: Some(vec![VALUE.to_owned()]),
@@ -60,7 +60,7 @@ impl Asker<'_> {
         range: ClosedRange,
         downsample: &Downsample,
         member: &Member,
-    ) -> Result<Points, ApiError> {
+    ) -> Result<Points, Error> {
         let windows = match downsample.every_ns {
             None => Windows::whole(range),
             Some(every_ns) => Windows::every(range, every_ns, 0, None),
@@ -113,26 +113,19 @@ fn number(value: ValueRef<'_>) -> Option<Number> {
 
 fn of_bucket(function: Aggregator, bucket: &Bucket) -> Option<Number> {
     let a = &bucket.aggregate;
-    let extreme = |is_max: bool| match a.extremes {
-        Extremes::None => None,
-        Extremes::F64(min, max) => Some(Number::Float(if is_max { max } else { min })),
-        Extremes::I64(min, max) => Some(Number::Integer(if is_max { max } else { min }.into())),
-        Extremes::U64(min, max) => Some(Number::Integer(if is_max { max } else { min }.into())),
-    };
-    let end = |value: &Value| number(value.as_ref());
+    let value = |value: &Value| number(value.as_ref());
     match function {
         Aggregator::Avg => a.mean().map(Number::Float),
         Aggregator::Count => Some(Number::Integer(a.count.into())),
         Aggregator::Dev => a.stddev().map(Number::Float),
-        Aggregator::Sum | Aggregator::ZimSum => match a.extremes {
-            Extremes::None => None,
-            Extremes::F64(..) => a.mean().map(|m| Number::Float(m * a.finite() as f64)),
-            Extremes::I64(..) | Extremes::U64(..) => Some(Number::Integer(a.sum)),
-        },
-        Aggregator::Min | Aggregator::MimMin => extreme(false),
-        Aggregator::Max | Aggregator::MimMax => extreme(true),
-        Aggregator::First => bucket.first.as_ref().and_then(|e| end(&e.value)),
-        Aggregator::Last => bucket.last.as_ref().and_then(|e| end(&e.value)),
+        Aggregator::Sum | Aggregator::ZimSum => a.sum().map(|sum| match sum {
+            Sum::Integer(sum) => Number::Integer(sum),
+            Sum::Float(sum) => Number::Float(sum),
+        }),
+        Aggregator::Min | Aggregator::MimMin => a.extremes.min().as_ref().and_then(value),
+        Aggregator::Max | Aggregator::MimMax => a.extremes.max().as_ref().and_then(value),
+        Aggregator::First => bucket.first.as_ref().and_then(|e| value(&e.value)),
+        Aggregator::Last => bucket.last.as_ref().and_then(|e| value(&e.value)),
         Aggregator::None => None,
     }
 }
