@@ -4,10 +4,10 @@ use crate::catalog::{
     Defined, Duplicates, Field, Life, Table, TableInfo, TableRecord, TableSpec, check_name,
 };
 use crate::core::Core;
+use crate::deletes::DeleteSpec;
 use crate::ids::Sequence;
 use crate::late::{FlushRule, PolicyChoice};
-use crate::life::DeleteSpec;
-use crate::policy::LateReport;
+use crate::late_policy::LateReport;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::stats::Stats;

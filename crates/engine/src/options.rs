@@ -155,7 +155,7 @@ impl Options {
             self.compaction_bytes_per_second.is_none_or(|b| b >= 1024),
             "compaction_bytes_per_second must be at least 1024",
         )?;
-        crate::policy::validate(self)
+        crate::late_policy::validate(self)
     }
 
     /// How much there may be of definitions.

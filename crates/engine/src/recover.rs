@@ -12,23 +12,25 @@
 
 mod files;
 
-use crate::care::{Guard, Reserve, ReservedFiles};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamRecord, Table};
+use crate::clock::ClockGuard;
 use crate::core::{CommitState, Core, Work};
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
+use crate::guard::Guard;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::life::{ClockGuard, DeleteRecord};
+use crate::late_policy::{first_analyzer, kept_analyzer};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::owner::{Owner, lock_meta};
 use crate::partitions::PartitionSet;
 use crate::pins::{PinFiles, remove_left_over};
-use crate::policy::{first_analyzer, kept_analyzer};
+use crate::producers::Producers;
+use crate::reserve::{Reserve, ReservedFiles};
 use crate::segment::{Cover, Covers, Partition, Store};
 use crate::shard::Shard;
+use crate::tombstone::DeleteRecord;
 use crate::unreadable::held_max;
-use crate::write::Producers;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};

@@ -19,9 +19,9 @@
 
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, TableId};
-use crate::life::holds;
 use crate::segment::Partition;
 use crate::shard::{Shard, ShardState};
+use crate::tombstone::holds;
 use crate::write::{REFUSED_UNREADABLE, Refused};
 use crate::{Database, Error, ErrorKind, Options, Result};
 use headwater_types::{ClosedRange, Rows, Timestamp};

@@ -7,6 +7,7 @@
 //! Format: docs/format/meta.md.
 
 mod backend;
+pub(crate) mod copy;
 mod log;
 mod records;
 
@@ -72,7 +73,7 @@ pub(crate) struct MetaChange {
     /// Generations of log files up to this one have been begun; 0 = nothing new is known.
     pub(crate) log_newest_generation: u64,
     pub(crate) counters: Vec<(String, u64)>,
-    pub(crate) producers: Vec<crate::write::SavedProducer>,
+    pub(crate) producers: Vec<crate::producers::SavedProducer>,
     /// What shards know of late events.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
 }

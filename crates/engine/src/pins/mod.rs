@@ -17,10 +17,10 @@ mod file;
 pub(crate) use file::{PinFile, PinFiles, Place, remove_left_over};
 
 use crate::Result;
+use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::error::ErrorKind;
 use crate::ids::{Sequence, StreamId};
-use crate::memory::Chunk;
 use headwater_types::ClosedRange;
 use std::sync::Arc;
 
@@ -270,7 +270,7 @@ impl Core {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::memory::Sequences;
+    use crate::chunk::Sequences;
     use headwater_types::Rows;
 
     fn chunk(sequences: &[u64], born: u64) -> Arc<Chunk> {

@@ -8,9 +8,9 @@
 use crate::Result;
 use crate::catalog::Table;
 use crate::ids::SegmentId;
-use crate::life::{holds, overlapping, swallows};
 use crate::memory::merge_equal_times;
 use crate::segment::{Keep, LeafEntry, Store};
+use crate::tombstone::{holds, overlapping, swallows};
 use headwater_types::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -8,11 +8,11 @@
 use super::snapshot::Snapshot;
 use crate::Result;
 use crate::catalog::{Table, stream_key};
+use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
-use crate::life::Tombstone;
-use crate::memory::Chunk;
 use crate::partitions::PartitionSet;
+use crate::tombstone::Tombstone;
 use headwater_types::{ClosedRange, StreamName};
 use std::hash::Hasher;
 use std::sync::atomic::Ordering;

@@ -7,7 +7,7 @@
 
 use super::compact::{Purpose, Rewriting};
 use super::cutter::{Destination, LeafCutter};
-use super::stream_op::{OpContext, OpOutput, write_late_run};
+use super::late_merge::{OpContext, OpOutput, write_late_run};
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, StreamId};

@@ -11,16 +11,16 @@
 use super::carried;
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::{Destination, LeafCutter, SharedLeaves};
-use super::stream_op::{OpOutput, last_row};
+use super::late_merge::{OpOutput, last_row};
 use super::write::{
     RemoveUnlessKept, Written, attach_keys, attach_shared, discard, expiry, open_group, record,
 };
 use crate::catalog::{Life, Table};
 use crate::core::Core;
 use crate::counters::{Cause, Counters};
+use crate::expiry::without_expired;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
 use crate::late::FlushRule;
-use crate::life::without_expired;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};

@@ -6,13 +6,14 @@
 
 use super::plan::{self, Buffers, Urgency};
 use crate::catalog::Table;
+use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId, TableId};
 use crate::late::FlushRule;
-use crate::life::holds;
-use crate::memory::{Chunk, sorted_rows};
-use crate::policy::InForce;
+use crate::late_policy::InForce;
+use crate::memory::sorted_rows;
 use crate::shard::Shard;
+use crate::tombstone::holds;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Rows};
 use std::collections::HashMap;
@@ -257,7 +258,7 @@ fn take_stream(
 mod tests {
     use super::*;
     use crate::catalog::{Duplicates, Field, Life};
-    use crate::memory::Sequences;
+    use crate::chunk::Sequences;
     use headwater_types::{Column, FieldId, FieldType, Values};
     use proptest::prelude::*;
 

@@ -3,16 +3,16 @@
 //! Invariants: nothing counts until the metadata names it; a file that is new is removed again unless it is kept.
 
 use super::cutter::{Destination, SharedLeaves};
+use super::late_merge::{OpContext, OpOutput, store_rows};
 use super::place::{Place, Work};
-use super::stream_op::{OpContext, OpOutput, store_rows};
 use super::take::Taken;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::late::FlushRule;
+use crate::late_policy::InForce;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
-use crate::policy::InForce;
 use crate::segment::{
     ChangedPages, Cover, GroupWriter, PageCursor, Partition, SegmentFile, SegmentHeader,
     SegmentState, StreamDelta, StreamState, Sums,

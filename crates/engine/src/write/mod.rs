@@ -6,16 +6,16 @@
 
 mod accept;
 mod pressure;
-mod producers;
 
 pub(crate) use pressure::stored_watermark;
-pub(crate) use producers::{Producers, SavedProducer};
 
 use crate::catalog::{StreamRecord, Table, TableRecord, stream_key};
 use crate::core::Core;
+use crate::expiry::{add_expiry, owner_of};
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::life::{add_expiry, holds, owner_of};
 use crate::log::RecordKind;
+use crate::producers::check_producer;
+use crate::tombstone::holds;
 use crate::unreadable::held_max;
 use crate::{Error, ErrorKind, Result};
 use accept::{Checked, check_entry};
@@ -23,7 +23,6 @@ use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
 use headwater_types::{Batch, ClosedRange, Rows, Values};
 use pressure::{wait_for_memory, wake_workers};
-use producers::check_producer;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

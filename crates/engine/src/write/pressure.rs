@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
-use crate::life::{holds, union};
+use crate::tombstone::{holds, union};
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{ClosedRange, Level};
 use std::sync::Arc;

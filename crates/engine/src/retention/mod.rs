@@ -4,7 +4,7 @@
 //! table's setting put it, or before, and goes back to there when either has changed; rows are removed by whole partitions, and
 //! until then readers leave those before the cut out themselves, so that they are there again when it goes back. A partition is
 //! aged only while all of it lies before "aged to", and "aged to" goes back only while no partition is being rewritten.
-//! What time it is for this says [`super::ClockGuard`].
+//! What time it is for this says [`crate::clock`].
 
 use crate::catalog::{Life, Table, level_below};
 use crate::core::Core;

@@ -1,10 +1,10 @@
 //! What users end: events in a range, streams, tables.
 
-use super::tombstone::DeleteRecord;
 use crate::catalog::{StreamRecord, Table, decode_stream_key, stream_key};
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
 use crate::log::RecordKind;
+use crate::tombstone::DeleteRecord;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, StreamName};
 use std::sync::Arc;

@@ -6,17 +6,18 @@
 //! steps take them; the catalog's lock is held over look-ups in the metadata while streams are
 //! defined; no other lock is held over I/O.
 
-use crate::care::{Guard, Reserve};
 use crate::catalog::Catalog;
+use crate::clock::ClockGuard;
 use crate::counters::Counters;
+use crate::guard::Guard;
 use crate::ids::{SegmentId, Sequence, ShardIndex, TableId};
-use crate::life::ClockGuard;
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::pins::PinFiles;
+use crate::producers::Producers;
+use crate::reserve::Reserve;
 use crate::segment::Store;
 use crate::shard::Shard;
-use crate::write::Producers;
 use crate::{Options, Result};
 use headwater_io::{Env, Lock};
 use parking_lot::{Condvar, Mutex, RwLock};

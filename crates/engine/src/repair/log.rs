@@ -5,13 +5,13 @@
 
 use crate::catalog::{AddedFields, StreamRecord, Table};
 use crate::ids::{Sequence, StreamId};
-use crate::life::DeleteRecord;
 use crate::log::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes, records_in,
 };
 use crate::meta::Meta;
 use crate::segment::Cover;
+use crate::tombstone::DeleteRecord;
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows};

@@ -5,10 +5,10 @@
 use super::scan::Whole;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, StreamId};
-use crate::life::union;
 use crate::meta::PartitionRecord;
 use crate::segment::pyramid::give_up;
 use crate::segment::{Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState};
+use crate::tombstone::union;
 use crate::{ErrorKind, Result};
 
 /// What a footer takes out.

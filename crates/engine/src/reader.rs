@@ -1,7 +1,7 @@
 //! Reads a database without owning it.
 
-use super::look::look;
 use crate::core::Core;
+use crate::meta::copy::look;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery, Standing};
 use crate::{Options, Result, Stats, TableInfo};
