@@ -139,7 +139,7 @@ impl Checker<'_> {
                 continue;
             };
             let ids: Vec<StreamId> = page.iter().map(|(id, _)| id).collect();
-            let known = self.core.stream_keys(&ids)?;
+            let known = self.core.catalog.stream_keys(&*self.core.meta, &ids)?;
             for (id, stream) in page.iter() {
                 events += stream.rows();
                 let holds = stream.rows() > 0 || stream.is_aged();

@@ -1,7 +1,8 @@
 //! The open database, as embedders hold it.
 
 use crate::catalog::{
-    Defined, Duplicates, Field, Life, Table, TableInfo, TableRecord, TableSpec, check_name,
+    Defined, Duplicates, Field, Life, Table, TableInfo, TableLimits, TableRecord, TableSpec,
+    check_name,
 };
 use crate::core::Core;
 use crate::deletes::DeleteSpec;
@@ -10,12 +11,13 @@ use crate::late::{FlushRule, PolicyChoice};
 use crate::late_policy::LateReport;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
+use crate::refused::Refused;
 use crate::stats::Stats;
 use crate::workers::spawn_workers;
-use crate::write::{self, Refused};
+use crate::write::{self};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, Joiner};
-use headwater_types::{Batch, ClosedRange, StreamName, Timestamp};
+use headwater_types::{Batch, ClosedRange, StreamName};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -297,7 +299,7 @@ impl Database {
         core.catalog
             .tables()
             .iter()
-            .map(|t| table_info(core, t))
+            .map(|t| core.catalog.table_info(t))
             .collect()
     }
 
@@ -415,7 +417,7 @@ impl Database {
         Ok(core
             .catalog
             .table_named(name)
-            .map_or(info, |table| table_info(core, &table)))
+            .map_or(info, |table| core.catalog.table_info(&table)))
     }
 
     /// Deletes the events of a range: those written before this call. Later writes to the range stay. It is in force for every
@@ -465,7 +467,7 @@ impl Database {
         change: impl FnOnce(crate::ids::TableId, Option<&Table>) -> Result<Table>,
     ) -> Result<TableInfo> {
         let core = self.core();
-        let limits = core.options.table_limits();
+        let limits = TableLimits::of(&core.options);
         let log = |record: &TableRecord| core.log_table(record);
         match core
             .catalog
@@ -473,7 +475,7 @@ impl Database {
         {
             Defined::As(table, sequence) => {
                 sequence.map_or(Ok(()), |s| core.log.wait_published(s))?;
-                Ok(table_info(core, &table))
+                Ok(core.catalog.table_info(&table))
             }
             Defined::Not(beyond) => Err(Error::invalid(format!("table `{name}`: {beyond}"))),
         }
@@ -594,35 +596,6 @@ fn life_ns(what: &str, wanted: Option<Duration>) -> Result<Option<i64>> {
         _ => Err(Error::invalid(format!(
             "{what} must be 1 s to 292 years, found {wanted:?}"
         ))),
-    }
-}
-
-fn duration(ns: i64) -> Duration {
-    Duration::from_nanos(ns.unsigned_abs())
-}
-
-fn horizon(at: i64) -> Option<Timestamp> {
-    (at > i64::MIN).then(|| Timestamp::from_nanos(at))
-}
-
-pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
-    let mut tags = core.catalog.tag_keys(table.id);
-    if !table.tags.is_empty() {
-        tags.extend_from_slice(&table.tags);
-        tags.sort_unstable();
-        tags.dedup();
-    }
-    TableInfo {
-        name: table.name.clone(),
-        duplicates: table.duplicates,
-        leaf_events: table.leaf_events,
-        tags,
-        fields: table.fields.clone(),
-        streams: core.catalog.stream_count(table.id),
-        retention: table.life.retention_ns.map(duration),
-        raw_for: table.life.raw_ns.map(duration),
-        cut: horizon(table.life.cut),
-        aged_to: horizon(table.life.aged_to),
     }
 }
 

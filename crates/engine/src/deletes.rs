@@ -34,7 +34,7 @@ impl Core {
     /// The streams of a table with these tags, by number.
     fn streams_with(&self, table: &Table, tags: &[(String, String)]) -> Result<Vec<StreamRecord>> {
         let mut out = Vec::new();
-        for record in self.catalog.streams_of(&self.meta, table.id, None)? {
+        for record in self.catalog.streams_of(&*self.meta, table.id, None)? {
             let name = decode_stream_key(&table.name, &record.key)
                 .map_err(|e| Error::decode(self.meta.path(), 0, e))?;
             if tags.iter().all(|(key, value)| name.tag(key) == Some(value)) {
@@ -92,7 +92,7 @@ impl Core {
                 )));
             }
             stream_key(table.id, stream.tags(), &mut key);
-            ids.extend(self.catalog.find_stream(&self.meta, &key)?);
+            ids.extend(self.catalog.find_stream(&*self.meta, &key)?);
         }
         ids.sort_unstable();
         ids.dedup();

@@ -33,9 +33,11 @@ mod owner;
 mod partitions;
 mod pins;
 mod producers;
+mod ranges;
 mod read;
 mod reader;
 mod recover;
+mod refused;
 mod repair;
 mod reserve;
 mod retention;
@@ -65,10 +67,10 @@ pub use read::{
 };
 pub use reader::Reader;
 pub use recover::Recovery;
-pub use repair::{RepairFinding, RepairMode, RepairReport, repair};
-pub use stats::Stats;
-pub use touched::Touched;
-pub use write::{
+pub use refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Refused,
 };
+pub use repair::{RepairFinding, RepairMode, RepairReport, repair};
+pub use stats::Stats;
+pub use touched::Touched;

@@ -108,10 +108,7 @@ impl Reader {
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = self.core();
         let tables = core.catalog.tables();
-        tables
-            .iter()
-            .map(|t| crate::db::table_info(&core, t))
-            .collect()
+        tables.iter().map(|t| core.catalog.table_info(t)).collect()
     }
 
     /// What is known of late events, as of the owner's last step: see [`crate::Database::late`].

@@ -12,7 +12,7 @@
 
 mod files;
 
-use crate::catalog::{AddedFields, Catalog, Definition, StreamRecord, Table};
+use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{CommitState, Core, Work};
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
@@ -23,7 +23,7 @@ use crate::late_policy::{first_analyzer, kept_analyzer};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::owner::{Owner, lock_meta};
-use crate::partitions::PartitionSet;
+use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::reserve::{Reserve, ReservedFiles};
@@ -161,7 +161,7 @@ pub(crate) fn load(
         }));
     }
     let catalog = Catalog::new();
-    catalog.load(&meta)?;
+    catalog.load(meta.definitions()?);
     let counters = Counters::default();
     let saved = meta.counters()?;
     counters.load(&saved);
@@ -570,7 +570,7 @@ impl Replayer<'_> {
             let pending = self.catalog.pending_stream(*stream);
             let known = match pending {
                 Some(record) => Some(record),
-                None => self.meta.streams([*stream])?.pop(),
+                None => self.meta.streams(&[*stream])?.pop(),
             };
             if let Some(known) = known {
                 self.catalog
@@ -590,7 +590,7 @@ impl Replayer<'_> {
         if let Some(place) = self.streams.get(&stream) {
             return Ok(Some(*place));
         }
-        let Some(record) = self.meta.streams([stream])?.pop() else {
+        let Some(record) = self.meta.streams(&[stream])?.pop() else {
             if self.catalog.is_dropped(stream) {
                 return Ok(None);
             }
@@ -613,6 +613,6 @@ impl Replayer<'_> {
             }
             Arc::clone(&state.partitions)
         };
-        crate::write::stored_watermark(self.store, &partitions, stream, table)
+        stored_watermark(self.store, &partitions, stream, table)
     }
 }

@@ -19,10 +19,10 @@
 
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, TableId};
+use crate::ranges::holds;
+use crate::refused::{REFUSED_UNREADABLE, Refused};
 use crate::segment::Partition;
 use crate::shard::{Shard, ShardState};
-use crate::tombstone::holds;
-use crate::write::{REFUSED_UNREADABLE, Refused};
 use crate::{Database, Error, ErrorKind, Options, Result};
 use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;

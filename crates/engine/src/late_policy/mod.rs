@@ -6,6 +6,7 @@
 //! Failure: none of its own.
 
 use crate::Options;
+use crate::Result;
 use crate::core::Core;
 use crate::ids::ShardIndex;
 use crate::late::{
@@ -13,7 +14,6 @@ use crate::late::{
     PolicyChoice, Ranked, Space,
 };
 use crate::shard::ShardState;
-use crate::{Error, Result};
 use std::time::Duration;
 
 /// What an event takes in memory, before any is there to look at.
@@ -320,21 +320,4 @@ impl std::fmt::Display for Candidate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{},leaf={}", self.policy, self.leaf_events)
     }
-}
-
-/// Checks the settings of this module against their ranges.
-pub(crate) fn validate(options: &Options) -> Result<()> {
-    options.late_policy.validate()?;
-    if options
-        .late_merge_interval
-        .is_some_and(|interval| interval < Duration::from_secs(1))
-    {
-        return Err(Error::invalid(
-            "late_merge_interval must be at least 1 second, or none",
-        ));
-    }
-    if options.late_runs_max > 1024 {
-        return Err(Error::invalid("late_runs_max must be 0 to 1024"));
-    }
-    Ok(())
 }

@@ -134,7 +134,7 @@ impl Snapshot {
     pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
         let table = self.table(table)?;
         let catalog = &self.core.catalog;
-        let mut records = catalog.streams_of(&self.core.meta, table.id, Some(self.sequence))?;
+        let mut records = catalog.streams_of(&*self.core.meta, table.id, Some(self.sequence))?;
         // One that was dropped since and its successor have one name.
         records.dedup_by(|b, a| a.key == b.key);
         let mut out = Vec::new();
@@ -168,7 +168,7 @@ impl Snapshot {
         let stream = self
             .core
             .catalog
-            .find_stream_at(&self.core.meta, &key, self.sequence)?;
+            .find_stream_at(&*self.core.meta, &key, self.sequence)?;
         let stream = stream.ok_or_else(|| Error::not_found(format!("no stream `{name}`")))?;
         let shard_index = self.core.shard_of(&key);
         let shard = self.core.shard(shard_index)?;

@@ -6,9 +6,9 @@ use super::scan::Whole;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, StreamId};
 use crate::meta::PartitionRecord;
+use crate::ranges::union;
 use crate::segment::pyramid::give_up;
 use crate::segment::{Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState};
-use crate::tombstone::union;
 use crate::{ErrorKind, Result};
 
 /// What a footer takes out.

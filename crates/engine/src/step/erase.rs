@@ -10,9 +10,9 @@ use crate::ErrorKind;
 use crate::Result;
 use crate::counters::Cause;
 use crate::ids::StreamId;
+use crate::ranges::{holds, overlapping, swallows};
 use crate::segment::pyramid::{self, Buckets};
 use crate::segment::{LeafEntry, StreamDelta, StreamState};
-use crate::tombstone::{holds, overlapping, swallows};
 use headwater_types::{ClosedRange, Level, Rows};
 
 /// True when the stream holds anything in the ranges (sorted, apart).

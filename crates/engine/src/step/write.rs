@@ -21,7 +21,6 @@ use crate::shard::StepScratch;
 use crate::{Error, Result};
 use headwater_io::OpenMode;
 use headwater_types::ClosedRange;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -285,7 +284,7 @@ pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDel
     if new.is_empty() {
         return Ok(());
     }
-    let keys = core.stream_keys(new)?;
+    let keys = core.catalog.stream_keys(&*core.meta, new)?;
     for delta in deltas {
         if let Some(key) = keys.get(&delta.stream) {
             delta.key = Some(key.clone());
@@ -326,34 +325,5 @@ impl Drop for RemoveUnlessKept {
 pub(super) fn discard(written: &[Written]) {
     for one in written.iter().filter(|w| w.is_new) {
         one.partition.file.set_replaced();
-    }
-}
-
-impl Core {
-    /// The key bytes of streams.
-    pub(crate) fn stream_keys(&self, streams: &[StreamId]) -> Result<HashMap<StreamId, Box<[u8]>>> {
-        // Pending ones first: a commit in between moves them to the metadata, never away from both.
-        let mut keys: HashMap<StreamId, Box<[u8]>> = HashMap::with_capacity(streams.len());
-        let mut pending = self.catalog.pending_keys(streams);
-        let mut missing = Vec::new();
-        for stream in streams {
-            match pending.remove(stream) {
-                Some(key) => drop(keys.insert(*stream, key)),
-                None => missing.push(*stream),
-            }
-        }
-        for record in self.meta.streams(missing)? {
-            keys.insert(record.id, record.key);
-        }
-        if keys.len() < streams.len() {
-            // Gone, and yet there are events that a delete has not reached.
-            let dropped = self.meta.dropped()?.into_iter().map(|(_, record)| record);
-            for record in self.catalog.pending_dropped().into_iter().chain(dropped) {
-                if streams.contains(&record.id) {
-                    keys.insert(record.id, record.key);
-                }
-            }
-        }
-        Ok(keys)
     }
 }

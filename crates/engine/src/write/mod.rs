@@ -7,15 +7,14 @@
 mod accept;
 mod pressure;
 
-pub(crate) use pressure::stored_watermark;
-
 use crate::catalog::{StreamRecord, Table, TableRecord, stream_key};
 use crate::core::Core;
 use crate::expiry::{add_expiry, owner_of};
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::log::RecordKind;
 use crate::producers::check_producer;
-use crate::tombstone::holds;
+use crate::ranges::holds;
+use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused};
 use crate::unreadable::held_max;
 use crate::{Error, ErrorKind, Result};
 use accept::{Checked, check_entry};
@@ -26,39 +25,6 @@ use pressure::{wait_for_memory, wake_workers};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// A row of a batch that was not stored, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Index of the entry in the batch.
-    pub entry: usize,
-    /// Index of the row in the entry.
-    pub row: usize,
-    /// Stable code.
-    pub code: &'static str,
-    /// What was expected, what was found, what to do.
-    pub message: String,
-}
-
-/// The value has another type than the field.
-pub const REFUSED_TYPE: &str = "E_TYPE";
-/// The timestamp lies before what the table keeps: its retention or its aging has passed it, or only aggregates are kept there.
-pub const REFUSED_ENDED: &str = "E_TIME_ENDED";
-/// The timestamp lies too far in the future.
-pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
-/// A name or a value is longer than allowed.
-pub const REFUSED_STRING: &str = "E_LIMIT_STRING";
-/// The table would have more fields than allowed.
-pub const REFUSED_FIELDS: &str = "E_LIMIT_FIELDS";
-/// The database would have more tables than allowed, or more to remember of them.
-pub const REFUSED_TABLES: &str = "E_LIMIT_TABLES";
-/// The table would have more streams than allowed.
-pub const REFUSED_STREAMS: &str = "E_LIMIT_STREAMS";
-/// A name of a table, tag or field is not allowed.
-pub const REFUSED_NAME: &str = "E_NAME";
-/// The partition of this time is damaged, and the log keeps as much for it as it may: repair the
-/// database.
-pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
 
 /// What a batch became.
 pub(crate) struct Submitted {
@@ -287,7 +253,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
         if rows.is_empty() {
             continue;
         }
-        match core.catalog.find_stream(&core.meta, &key)? {
+        match core.catalog.find_stream(&*core.meta, &key)? {
             Some(stream) => {
                 let stretches = match table.life.aging_went_back() {
                     true => core.aged_stretches(table.id, stream, &rows.times)?,
@@ -314,7 +280,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
     for new in unresolved {
         let stream = core
             .catalog
-            .find_stream(&core.meta, &new.key)?
+            .find_stream(&*core.meta, &new.key)?
             .ok_or_else(|| Error::internal("a stream vanished after its definition"))?;
         gathered.add(stream, new.table.id, &new.key, new.rows);
     }
@@ -342,7 +308,7 @@ fn without_aged(
             row: kept.and_then(|k| k.get(row).copied()).unwrap_or(row),
             code: REFUSED_ENDED,
             message: format!(
-                "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell                  which of them it would replace: write newer rows, or older data into another table"
+                "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell which of them it would replace: write newer rows, or older data into another table"
             ),
         });
     }
@@ -389,7 +355,7 @@ fn define_streams(
         keys.sort_unstable();
         keys.dedup();
         let result = core.catalog.define_streams(
-            &core.meta,
+            &*core.meta,
             table,
             &keys,
             core.options.streams_max,

@@ -2,7 +2,8 @@
 
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
-use crate::tombstone::{holds, union};
+use crate::partitions::stored_watermark;
+use crate::ranges::{holds, union};
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{ClosedRange, Level};
 use std::sync::Arc;
@@ -142,26 +143,4 @@ impl Core {
         });
         Ok(out)
     }
-}
-
-/// The newest time of a stream in main runs, as far as they can be read.
-pub(crate) fn stored_watermark(
-    store: &crate::segment::Store,
-    partitions: &crate::partitions::PartitionSet,
-    stream: StreamId,
-    table: TableId,
-) -> Result<Option<i64>> {
-    for partition in partitions.of(table).iter().rev() {
-        let segment = store.state(partition);
-        let held = match segment.and_then(|segment| store.stream(&segment, stream)) {
-            // What cannot be read takes no events before it has been repaired; then the watermark
-            // is looked up anew.
-            Err(error) if error.kind() == ErrorKind::Corrupt => continue,
-            held => held?,
-        };
-        if let Some(watermark) = held.and_then(|s| s.watermark()) {
-            return Ok(Some(watermark));
-        }
-    }
-    Ok(None)
 }

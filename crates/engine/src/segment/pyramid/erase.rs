@@ -5,10 +5,10 @@
 
 use super::bucket::{Buckets, from_block, to_blocks};
 use super::build::{PyramidTarget, give_up, joined};
+use crate::ranges::{overlapping, swallows};
 use crate::segment::format::StreamDelta;
 use crate::segment::group::GroupWriter;
 use crate::segment::state::StreamState;
-use crate::tombstone::{overlapping, swallows};
 use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level};
 use std::collections::BTreeSet;
