@@ -15,6 +15,7 @@ mod db;
 mod deletes;
 mod error;
 mod expiry;
+mod flush;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 #[cfg(test)]
@@ -38,6 +39,7 @@ mod read;
 mod reader;
 mod recover;
 mod refused;
+mod regime;
 mod repair;
 mod reserve;
 mod retention;

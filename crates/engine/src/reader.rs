@@ -1,6 +1,7 @@
 //! Reads a database without owning it.
 
 use crate::core::Core;
+use crate::late_policy::late_report;
 use crate::meta::copy::look;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery, Standing};
@@ -114,7 +115,7 @@ impl Reader {
     /// What is known of late events, as of the owner's last step: see [`crate::Database::late`].
     #[must_use]
     pub fn late(&self) -> crate::LateReport {
-        self.core().late_report()
+        late_report(&self.core())
     }
 
     /// Counters and sizes. What the owner did since its last step is not counted.

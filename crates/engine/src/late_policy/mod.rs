@@ -1,20 +1,22 @@
-//! What shards do about late data: when their analyzers evaluate, when a late buffer is merged for its age, and what of it is told.
+//! What shards do about late data: when their analyzers evaluate, which policy comes into force, when
+//! a late buffer is merged for its age.
 //!
 //! Invariants: a change of policy writes nothing, moves nothing and makes nobody wait: events in memory are divided anew when
 //! their stream is written to or stored the next time. A policy that is set by the user never changes.
 //! Concurrency: predictions are made without a lock, between two short looks at the shard.
 //! Failure: none of its own.
 
+mod report;
+
+pub(crate) use report::late_report;
+pub use report::{LateReport, ShardLateReport};
+
 use crate::Options;
 use crate::Result;
 use crate::core::Core;
 use crate::ids::ShardIndex;
-use crate::late::{
-    Algorithm1, Analyzer, Candidate, Configuration, Decision, FlushRule, Knobs, PaperModel,
-    PolicyChoice, Ranked, Space,
-};
+use crate::late::{Analyzer, Candidate, Configuration, Knobs, PolicyChoice, Space};
 use crate::shard::ShardState;
-use std::time::Duration;
 
 /// What an event takes in memory, before any is there to look at.
 const EVENT_BYTES: f64 = 40.0;
@@ -24,8 +26,6 @@ const REWRITE_PER_LATE_EVENT_MAX: f64 = 4.0;
 /// After an evaluation a shard does without for so many times as long as it took: it takes 1 % of the time at most, however fast
 /// events arrive.
 const REST: u32 = 100;
-/// The paper's formulas are shown for a memory of at most so many events.
-const PAPER_MEMORY_MAX: u32 = 1024;
 
 /// The policy of a new shard.
 pub(crate) fn first_analyzer(options: &Options) -> Analyzer {
@@ -95,229 +95,130 @@ impl ShardState {
     }
 }
 
-impl Core {
-    fn space(&self, memory_events: f64) -> Space {
-        let choice = *self.late_choice.lock();
-        let knobs = match choice {
-            PolicyChoice::Adaptive(knobs) => knobs,
-            // Nothing is chosen, but what could be is shown.
-            PolicyChoice::Fixed(policy) => Knobs {
-                merge_scope: policy.merge_scope,
-                ..Knobs::default()
-            },
-        };
-        Space {
-            configuration: Configuration {
-                memory_events,
-                late_runs_max: self.options.late_runs_max,
-            },
-            leaf_events: self.options.leaf_events,
-            knobs,
-            frames: self.options.flush_rule == FlushRule::Production,
-        }
+fn space(core: &Core, memory_events: f64) -> Space {
+    let choice = core.late_choice.get();
+    let knobs = match choice {
+        PolicyChoice::Adaptive(knobs) => knobs,
+        // Nothing is chosen, but what could be is shown.
+        PolicyChoice::Fixed(policy) => Knobs {
+            merge_scope: policy.merge_scope,
+            ..Knobs::default()
+        },
+    };
+    Space {
+        configuration: Configuration {
+            memory_events,
+            late_runs_max: core.options.late_runs_max,
+        },
+        leaf_events: core.options.leaf_events,
+        knobs,
+        frames: !core.regime.is_exact(),
     }
+}
 
-    /// Events that fit into a shard's memory.
-    fn shard_memory_events(&self, state: &ShardState) -> f64 {
-        if let FlushRule::LabExact { memory_events } = self.options.flush_rule {
-            return f64::from(memory_events);
-        }
-        let held = state.flank_events + state.late_events;
-        let event_bytes = if held >= 1024 {
-            state.bytes as f64 / held as f64
-        } else {
-            EVENT_BYTES
-        };
-        self.flush_bytes() as f64 / self.shards.len().max(1) as f64 / event_bytes.max(8.0)
+/// Events that fit into a shard's memory.
+fn shard_memory_events(core: &Core, state: &ShardState) -> f64 {
+    if let Some(memory_events) = core.regime.memory_events() {
+        return f64::from(memory_events);
     }
+    let held = state.flank_events + state.late_events;
+    let event_bytes = if held >= 1024 {
+        state.bytes as f64 / held as f64
+    } else {
+        EVENT_BYTES
+    };
+    core.memory.flush_bytes() as f64 / core.shards.len().max(1) as f64 / event_bytes.max(8.0)
+}
 
-    /// Enough has arrived, and enough time has passed. Exact conditions count events only, so that they can be repeated.
-    fn evaluation_is_due(&self, state: &ShardState) -> bool {
-        let exact = matches!(self.options.flush_rule, FlushRule::LabExact { .. });
-        state.analyzer.is_due() && (exact || self.env.clock.monotonic() >= state.evaluate_from)
-    }
+/// Enough has arrived, and enough time has passed. Exact conditions count events only, so that they can be repeated.
+fn evaluation_is_due(core: &Core, state: &ShardState) -> bool {
+    state.analyzer.is_due()
+        && (core.regime.is_exact() || core.env.clock.monotonic() >= state.evaluate_from)
+}
 
-    /// Evaluates the policies for a shard when it is time.
-    pub(crate) fn decide_if_due(&self, index: ShardIndex) -> Result<()> {
-        let shard = self.shard(index)?;
-        let evaluation = {
-            let mut state = shard.state.lock();
-            if !self.evaluation_is_due(&state) {
-                return Ok(());
-            }
-            let memory = self.shard_memory_events(&state);
-            state.analyzer.evaluation(memory)
-        };
-        let begun = self.env.clock.monotonic();
-        let ranking = evaluation.rank(&self.space(evaluation.memory_events));
-        let ended = self.env.clock.monotonic();
+/// Evaluates the policies for a shard when it is time.
+pub(crate) fn decide_if_due(core: &Core, index: ShardIndex) -> Result<()> {
+    let shard = core.shards.get(index)?;
+    let evaluation = {
         let mut state = shard.state.lock();
-        state.evaluate_from = ended.saturating_add(ended.saturating_sub(begun) * REST);
-        state.unsaved_analyzer = true;
-        if let Some(decision) = state.analyzer.apply(ranking) {
-            state.repartition = true;
-            drop(state);
-            tracing::info!(
-                shard = index.0,
-                from = %decision.from,
-                to = %decision.to,
-                expected_from = decision.expected_from,
-                expected_to = decision.expected_to,
-                reason = %decision.reason,
-                "another policy for late data"
-            );
+        if !evaluation_is_due(core, &state) {
+            return Ok(());
         }
-        Ok(())
+        let memory = shard_memory_events(core, &state);
+        state.analyzer.evaluation(memory)
+    };
+    let begun = core.env.clock.monotonic();
+    let ranking = evaluation.rank(&space(core, evaluation.memory_events));
+    let ended = core.env.clock.monotonic();
+    let mut state = shard.state.lock();
+    state.evaluate_from = ended.saturating_add(ended.saturating_sub(begun) * REST);
+    state.unsaved_analyzer = true;
+    if let Some(decision) = state.analyzer.apply(ranking) {
+        state.repartition = true;
+        drop(state);
+        tracing::info!(
+            shard = index.0,
+            from = %decision.from,
+            to = %decision.to,
+            expected_from = decision.expected_from,
+            expected_to = decision.expected_to,
+            reason = %decision.reason,
+            "another policy for late data"
+        );
     }
+    Ok(())
+}
 
-    /// Takes account of the newest events before the database is closed, so that the next opening goes on from them.
-    pub(crate) fn settle_analyzers(&self) {
-        for shard in &self.shards {
-            let mut state = shard.state.lock();
-            if state.analyzer.recent_events() > 0 {
-                let memory = self.shard_memory_events(&state);
-                // Nothing is ranked: that is for who goes on.
-                let _evaluation = state.analyzer.evaluation(memory);
-                state.unsaved_analyzer = true;
-            }
-        }
-    }
-
-    /// Changes who decides, for all shards, from now on.
-    pub(crate) fn set_late_policy(&self, choice: PolicyChoice) -> Result<()> {
-        choice.validate()?;
-        *self.late_choice.lock() = choice;
-        let fixed = match choice {
-            PolicyChoice::Fixed(policy) => Some(Candidate {
-                policy,
-                leaf_events: self.options.leaf_events,
-            }),
-            PolicyChoice::Adaptive(_) => None,
-        };
-        for shard in &self.shards {
-            let mut state = shard.state.lock();
-            state.analyzer.set_fixed(fixed);
-            state.repartition = true;
+/// Takes account of the newest events before the database is closed, so that the next opening goes on from them.
+pub(crate) fn settle_analyzers(core: &Core) {
+    for shard in &core.shards {
+        let mut state = shard.state.lock();
+        if state.analyzer.recent_events() > 0 {
+            let memory = shard_memory_events(core, &state);
+            // Nothing is ranked: that is for who goes on.
+            let _evaluation = state.analyzer.evaluation(memory);
             state.unsaved_analyzer = true;
         }
-        Ok(())
-    }
-
-    /// True when late events of a shard have waited for their merge long enough.
-    pub(crate) fn late_merge_is_due(&self, index: ShardIndex) -> Result<bool> {
-        let Some(longest) = self.options.late_merge_interval else {
-            return Ok(false);
-        };
-        let since = self.shard(index)?.state.lock().late_since;
-        let Some(since) = since else { return Ok(false) };
-        Ok(self.env.clock.monotonic().saturating_sub(since) >= longest)
-    }
-
-    /// Something of a shard waits for the clock or for an evaluation: for databases without threads.
-    pub(crate) fn late_work_is_due(&self) -> bool {
-        let longest = self.options.late_merge_interval;
-        self.shards.iter().any(|shard| {
-            let state = shard.state.lock();
-            self.evaluation_is_due(&state)
-                || matches!((state.late_since, longest), (Some(since), Some(longest))
-                    if self.env.clock.monotonic().saturating_sub(since) >= longest)
-        })
-    }
-
-    /// What is known of late events, and decided, shard by shard.
-    pub(crate) fn late_report(&self) -> LateReport {
-        let shards = self.shards.iter().map(|shard| {
-            let (mut report, evaluation) = {
-                let state = shard.state.lock();
-                let analyzer = &state.analyzer;
-                let lateness = analyzer.lateness();
-                let report = ShardLateReport {
-                    in_force: analyzer.in_force(),
-                    adaptive: analyzer.is_adaptive(),
-                    events: analyzer.events(),
-                    late_share: lateness.late_events() / lateness.events().max(1.0),
-                    memory_events: analyzer.memory_events(),
-                    measured: analyzer.measured(),
-                    candidates: analyzer.ranking().to_vec(),
-                    decisions: analyzer.decisions().copied().collect(),
-                    histogram: lateness.histogram().buckets().collect(),
-                    quantiles: Vec::new(),
-                    paper: None,
-                };
-                (report, analyzer.glance())
-            };
-            if report.candidates.is_empty() {
-                // Not evaluated since opening: from what was kept.
-                report.candidates = evaluation.rank(&self.space(evaluation.memory_events));
-            }
-            if let Some(law) = evaluation.law() {
-                report.quantiles = QUANTILES
-                    .iter()
-                    .map(|share| (*share, law.quantile(*share)))
-                    .collect();
-                let memory = evaluation
-                    .memory_events
-                    .clamp(0.0, f64::from(PAPER_MEMORY_MAX)) as u32;
-                if memory >= 2 {
-                    let advice = PaperModel::new(&law, 1.0).algorithm_1(memory);
-                    report.paper = Some((memory, advice));
-                }
-            }
-            report
-        });
-        let shards = shards.collect();
-        let choice = *self.late_choice.lock();
-        LateReport {
-            choice,
-            late_merge_interval: self.options.late_merge_interval,
-            shards,
-        }
     }
 }
 
-/// Shares of which the lateness is told.
-const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
-
-/// What is known and decided about late events.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LateReport {
-    /// Who decides.
-    pub choice: PolicyChoice,
-    /// Late events are merged after this time at the latest.
-    pub late_merge_interval: Option<Duration>,
-    /// One for each shard.
-    pub shards: Vec<ShardLateReport>,
-}
-
-/// … of one shard.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ShardLateReport {
-    /// The policy in force, and the leaf size with it.
-    pub in_force: Candidate,
-    /// The policy may change.
-    pub adaptive: bool,
-    /// Events seen.
-    pub events: u64,
-    /// Share of the events seen lately that were not the newest of their stream.
-    pub late_share: f64,
-    /// Memory of the streams that bring the events, in events of one; 0 before the first evaluation.
-    pub memory_events: f64,
-    /// Write amplification measured since the policy came into force, or since opening, and the merges in it.
-    pub measured: Option<(f64, u64)>,
-    /// Every candidate with its prediction, the least cost first.
-    pub candidates: Vec<Ranked>,
-    /// The newest decisions, the oldest first.
-    pub decisions: Vec<Decision>,
-    /// How many of the events seen lately were how late, in events of their stream: as [`crate::late::Histogram::buckets`].
-    pub histogram: Vec<(u64, f64)>,
-    /// Shares of the events seen lately, and how late they are at most, in events of their stream.
-    pub quantiles: Vec<(f64, f64)>,
-    /// What Algorithm 1 of the paper would say with that many events of memory.
-    pub paper: Option<(u32, Algorithm1)>,
-}
-
-impl std::fmt::Display for Candidate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{},leaf={}", self.policy, self.leaf_events)
+/// Changes who decides, for all shards, from now on.
+pub(crate) fn set_late_policy(core: &Core, choice: PolicyChoice) -> Result<()> {
+    choice.validate()?;
+    core.late_choice.set(choice);
+    let fixed = match choice {
+        PolicyChoice::Fixed(policy) => Some(Candidate {
+            policy,
+            leaf_events: core.options.leaf_events,
+        }),
+        PolicyChoice::Adaptive(_) => None,
+    };
+    for shard in &core.shards {
+        let mut state = shard.state.lock();
+        state.analyzer.set_fixed(fixed);
+        state.repartition = true;
+        state.unsaved_analyzer = true;
     }
+    Ok(())
+}
+
+/// True when late events of a shard have waited for their merge long enough.
+pub(crate) fn late_merge_is_due(core: &Core, index: ShardIndex) -> Result<bool> {
+    let Some(longest) = core.options.late_merge_interval else {
+        return Ok(false);
+    };
+    let since = core.shards.get(index)?.state.lock().late_since;
+    let Some(since) = since else { return Ok(false) };
+    Ok(core.env.clock.monotonic().saturating_sub(since) >= longest)
+}
+
+/// Something of a shard waits for the clock or for an evaluation: for databases without threads.
+pub(crate) fn late_work_is_due(core: &Core) -> bool {
+    let longest = core.options.late_merge_interval;
+    core.shards.iter().any(|shard| {
+        let state = shard.state.lock();
+        evaluation_is_due(core, &state)
+            || matches!((state.late_since, longest), (Some(since), Some(longest))
+                if core.env.clock.monotonic().saturating_sub(since) >= longest)
+    })
 }

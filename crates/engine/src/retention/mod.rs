@@ -8,12 +8,12 @@
 
 use crate::catalog::{Life, Table, level_below};
 use crate::core::Core;
+use crate::flush::{store_all, sweep_all};
 use crate::ids::{SegmentId, ShardIndex};
 use crate::step;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{Level, Timestamp};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The cut moves in steps of at most this part of the retention.
@@ -51,300 +51,241 @@ fn take_back(life: &mut Life, now: i64) {
     }
 }
 
-impl Core {
-    /// Moves the horizons of all tables to where they belong now, and ages what is due. True when anything changed.
-    pub(crate) fn move_horizons(&self) -> Result<bool> {
-        let lives = |t: &Arc<Table>| {
-            let life = &t.life;
-            life.retention_ns.is_some()
-                || life.raw_ns.is_some()
-                || life.expires
-                || life.floor() > i64::MIN
+/// Moves the horizons of all tables to where they belong now, and ages what is due. True when anything changed.
+pub(crate) fn move_horizons(core: &Core) -> Result<bool> {
+    let lives = |t: &Arc<Table>| {
+        let life = &t.life;
+        life.retention_ns.is_some()
+            || life.raw_ns.is_some()
+            || life.expires
+            || life.floor() > i64::MIN
+    };
+    let all = core.catalog.tables();
+    let tables: Vec<&Arc<Table>> = all.iter().filter(|t| lives(t)).collect();
+    if tables.is_empty() {
+        return Ok(false);
+    }
+    let moment = core.moment();
+    if moment.is_doubted() {
+        let holds = |t: &&Arc<Table>| holds_anything(core, t);
+        let mut holding = tables.iter().copied().filter(holds).peekable();
+        if holding.peek().is_some() && holding.all(|t| moment.is_borne_out(t.id)) {
+            core.clock_guard.settle(&*core.env.clock);
+        }
+    }
+    let mut changed = false;
+    for table in tables {
+        let now = moment.of(table.id);
+        changed |= take_horizons_back(core, table, now)?;
+        changed |= move_cut(core, table, now)?;
+        changed |= age(core, table, now)?;
+        changed |= remove_expired(core, table, now)?;
+    }
+    Ok(changed)
+}
+
+fn holds_anything(core: &Core, table: &Table) -> bool {
+    core.shards.iter().any(|shard| {
+        let state = shard.state.lock();
+        !state.partitions.of(table.id).is_empty()
+            || state.active().any(|(_, slot)| slot.table == table.id)
+    })
+}
+
+fn move_cut(core: &Core, table: &Table, now: i64) -> Result<bool> {
+    let moved = set_cut(core, table, now)?;
+    if moved {
+        sweep_all(core)?;
+    }
+    Ok(moved)
+}
+
+/// Moves the cut ahead to where it belongs; what lies before it is left out by readers from then on, and waits to be removed.
+fn set_cut(core: &Core, table: &Table, now: i64) -> Result<bool> {
+    if cut_at(&table.life, now).1 <= table.life.cut {
+        return Ok(false);
+    }
+    // By the retention that is in force then: it may be longer by now.
+    set_horizon(core, table, |life| {
+        life.cut = life.cut.max(cut_at(life, now).1)
+    })?;
+    tracing::debug!(table = table.name, "moved the retention cut");
+    core.shards.note_ending();
+    Ok(true)
+}
+
+/// Moves the horizons of a table back to where they belong, if they lie after it. True when they did.
+fn take_horizons_back(core: &Core, table: &Table, now: i64) -> Result<bool> {
+    let mut life = table.life;
+    take_back(&mut life, now);
+    if life == table.life {
+        return Ok(false);
+    }
+    // A partition that is being aged just now was before "aged to" when that began, and nothing may come to it meanwhile.
+    let aging = if life.aged_to < table.life.aged_to {
+        let held = core.compaction.try_begin_for(core.options.busy_timeout);
+        Some(held.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "rows of table `{}` are being aged just now: try again",
+                    table.name
+                ),
+            )
+        })?)
+    } else {
+        None
+    };
+    set_horizon(core, table, |life| take_back(life, now))?;
+    drop(aging);
+    tracing::info!(
+        table = table.name,
+        "retention or aging went back to where the clock and the settings put it"
+    );
+    Ok(true)
+}
+
+/// Puts a changed retention or aging into force for readers and writers; what it removes waits for workers.
+pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
+    let now = core.moment().of(table.id);
+    take_horizons_back(core, table, now)?;
+    if set_cut(core, table, now)? {
+        core.signals.wake_workers();
+    }
+    Ok(())
+}
+
+/// At an opening: the clock is looked at, and where no instant is known, that of a new database is kept at once. Otherwise
+/// whichever clock somebody happens to look at first, here or in the next process, would be believed.
+pub(crate) fn begin_to_believe(core: &Core) -> Result<()> {
+    let is_new = core.clock_guard.knows_nothing();
+    core.moment();
+    if is_new {
+        step::commit_log_cut(core)?;
+    }
+    Ok(())
+}
+
+/// At an opening: the clock may have been put right meanwhile.
+pub(crate) fn review_all_horizons(core: &Core) {
+    for table in core.catalog.tables().iter() {
+        if table.life.floor() > i64::MIN
+            && let Err(error) = review_horizons(core, table)
+        {
+            tracing::warn!(table = table.name, %error, "retention and aging stay as they were");
+        }
+    }
+}
+
+/// As the clock and the settings are now: for whoever would be refused otherwise. True when horizons went back.
+pub(crate) fn review_horizons(core: &Core, table: &Table) -> Result<bool> {
+    let now = core.moment().of(table.id);
+    take_horizons_back(core, table, now)
+}
+
+/// Puts a moved horizon into the log and waits until it is as durable as the database promises.
+fn set_horizon(core: &Core, table: &Table, set: impl FnOnce(&mut Life)) -> Result<()> {
+    let defined = {
+        let _door = core.door.shut();
+        // Dropped, and perhaps made again: its successor has a life of its own.
+        let Some(known) = core.catalog.table_named(&table.name) else {
+            return Ok(());
         };
-        let all = self.catalog.tables();
-        let tables: Vec<&Arc<Table>> = all.iter().filter(|t| lives(t)).collect();
-        if tables.is_empty() {
-            return Ok(false);
+        if known.id != table.id || known.life.dropped {
+            return Ok(());
         }
-        let moment = self.clock_guard.look(&*self.env.clock);
-        if moment.is_doubted() {
-            let holds = |t: &&Arc<Table>| self.holds_anything(t);
-            let mut holding = tables.iter().copied().filter(holds).peekable();
-            if holding.peek().is_some() && holding.all(|t| moment.is_borne_out(t.id)) {
-                self.clock_guard.settle(&*self.env.clock);
-            }
-        }
-        let mut changed = false;
-        for table in tables {
-            let now = moment.of(table.id);
-            changed |= self.take_horizons_back(table, now)?;
-            changed |= self.move_cut(table, now)?;
-            changed |= self.age(table, now)?;
-            changed |= self.remove_expired(table, now)?;
-        }
-        Ok(changed)
-    }
-
-    fn holds_anything(&self, table: &Table) -> bool {
-        self.shards.iter().any(|shard| {
-            let state = shard.state.lock();
-            !state.partitions.of(table.id).is_empty()
-                || state.active().any(|(_, slot)| slot.table == table.id)
-        })
-    }
-
-    fn move_cut(&self, table: &Table, now: i64) -> Result<bool> {
-        let moved = self.set_cut(table, now)?;
-        if moved {
-            self.sweep_all()?;
-        }
-        Ok(moved)
-    }
-
-    /// Moves the cut ahead to where it belongs; what lies before it is left out by readers from then on, and waits to be removed.
-    fn set_cut(&self, table: &Table, now: i64) -> Result<bool> {
-        if cut_at(&table.life, now).1 <= table.life.cut {
-            return Ok(false);
-        }
-        // By the retention that is in force then: it may be longer by now.
-        self.set_horizon(table, |life| life.cut = life.cut.max(cut_at(life, now).1))?;
-        tracing::debug!(table = table.name, "moved the retention cut");
-        for shard in &self.shards {
-            shard.state.lock().ending = true;
-        }
-        Ok(true)
-    }
-
-    /// Moves the horizons of a table back to where they belong, if they lie after it. True when they did.
-    fn take_horizons_back(&self, table: &Table, now: i64) -> Result<bool> {
-        let mut life = table.life;
-        take_back(&mut life, now);
-        if life == table.life {
-            return Ok(false);
-        }
-        // A partition that is being aged just now was before "aged to" when that began, and nothing may come to it meanwhile.
-        let aging = if life.aged_to < table.life.aged_to {
-            let held = self.compacting.try_lock_for(self.options.busy_timeout);
-            Some(held.ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Busy,
-                    format!(
-                        "rows of table `{}` are being aged just now: try again",
-                        table.name
-                    ),
-                )
-            })?)
-        } else {
-            None
+        let change = |_, old: Option<&Table>| {
+            let mut new = old
+                .filter(|t| t.id == table.id)
+                .cloned()
+                .ok_or_else(|| Error::internal("a table was dropped while the door was held"))?;
+            set(&mut new.life);
+            Ok(new)
         };
-        self.set_horizon(table, |life| take_back(life, now))?;
-        drop(aging);
-        tracing::info!(
-            table = table.name,
-            "retention or aging went back to where the clock and the settings put it"
-        );
-        Ok(true)
+        core.catalog
+            .define_table(&table.name, change, |t| core.log_table(t))?
+    };
+    match defined.1 {
+        Some(sequence) => core.log.wait_published(sequence),
+        None => Ok(()),
     }
+}
 
-    /// Puts a changed retention or aging into force for readers and writers; what it removes waits for workers.
-    pub(crate) fn apply_life(&self, table: &Table) -> Result<()> {
-        let now = self.clock_guard.look(&*self.env.clock).of(table.id);
-        self.take_horizons_back(table, now)?;
-        if self.set_cut(table, now)? {
-            let _held = self.work.lock.lock();
-            self.work.wanted.notify_all();
-        }
-        Ok(())
+/// Removes partitions in which every value has expired.
+fn remove_expired(core: &Core, table: &Table, now: i64) -> Result<bool> {
+    let mut found = false;
+    for shard in &core.shards {
+        let mut state = shard.state.lock();
+        let expired = state.partitions.of(table.id).iter().any(|p| {
+            let end = p.record.expires_last;
+            end.is_some_and(|end| end <= now)
+                && !state.busy.contains(&p.id())
+                && p.unreadable.is_none()
+        });
+        state.ending |= expired;
+        found |= expired;
     }
-
-    /// At an opening: the clock is looked at, and where no instant is known, that of a new database is kept at once. Otherwise
-    /// whichever clock somebody happens to look at first, here or in the next process, would be believed.
-    pub(crate) fn begin_to_believe(&self) -> Result<()> {
-        let is_new = self.clock_guard.knows_nothing();
-        self.clock_guard.look(&*self.env.clock);
-        if is_new {
-            step::commit_log_cut(self)?;
-        }
-        Ok(())
+    if found {
+        sweep_all(core)?;
     }
+    Ok(found)
+}
 
-    /// At an opening: the clock may have been put right meanwhile.
-    pub(crate) fn review_all_horizons(&self) {
-        for table in self.catalog.tables().iter() {
-            if table.life.floor() > i64::MIN
-                && let Err(error) = self.review_horizons(table)
-            {
-                tracing::warn!(table = table.name, %error, "retention and aging stay as they were");
+/// Ages the partitions that are due. What is aged is decided once: partitions that come to be meanwhile are due the next time.
+fn age(core: &Core, table: &Table, now: i64) -> Result<bool> {
+    let due = to_age(core, table, age_at(&table.life, now));
+    let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
+        return Ok(false);
+    };
+    if aged_to > table.life.aged_to {
+        set_horizon(core, table, |life| {
+            let aged_to = aged_to.min(age_at(life, now));
+            life.aged_to = life.aged_to.max(aged_to);
+            life.aged_most = life.aged_most.max(life.aged_to);
+        })?;
+    }
+    // What is in memory belongs to the rows that are aged; no more of it can come.
+    store_all(core)?;
+    let mut aged = false;
+    for (index, id, _) in due {
+        match step::age_partition(core, index, id) {
+            Ok(done) => aged |= done,
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(segment = id.0, %error, "a damaged partition keeps its rows");
+                core.compaction.leave_alone(id);
             }
+            Err(error) => return Err(error),
         }
     }
+    Ok(aged)
+}
 
-    /// As the clock and the settings are now: for whoever would be refused otherwise. True when horizons went back.
-    pub(crate) fn review_horizons(&self, table: &Table) -> Result<bool> {
-        let now = self.clock_guard.look(&*self.env.clock).of(table.id);
-        self.take_horizons_back(table, now)
-    }
-
-    /// Puts a moved horizon into the log and waits until it is as durable as the database promises.
-    fn set_horizon(&self, table: &Table, set: impl FnOnce(&mut Life)) -> Result<()> {
-        let defined = {
-            let _door = self.door.write();
-            // Dropped, and perhaps made again: its successor has a life of its own.
-            let Some(known) = self.catalog.table_named(&table.name) else {
-                return Ok(());
-            };
-            if known.id != table.id || known.life.dropped {
-                return Ok(());
+/// Partitions that end before an instant and still hold rows, each with the first instant behind it; without those that old
+/// data are being brought into, which would be refused from then on, for a while.
+fn to_age(core: &Core, table: &Table, horizon: i64) -> Vec<(ShardIndex, SegmentId, i64)> {
+    let mut out = Vec::new();
+    let monotonic = core.env.clock.monotonic();
+    let mut filling = core.compaction.filling();
+    for (index, shard) in (0u16..).zip(&core.shards) {
+        let state = shard.state.lock();
+        for partition in state.partitions.of(table.id) {
+            let record = &partition.record;
+            let last = record.span().last.as_nanos();
+            let idle = !state.busy.contains(&partition.id())
+                && !core.compaction.is_left_alone(partition.id())
+                && partition.unreadable.is_none();
+            if last >= horizon || record.events == 0 || !idle {
+                continue;
             }
-            let change = |_, old: Option<&Table>| {
-                let mut new = old.filter(|t| t.id == table.id).cloned().ok_or_else(|| {
-                    Error::internal("a table was dropped while the door was held")
-                })?;
-                set(&mut new.life);
-                Ok(new)
-            };
-            self.catalog
-                .define_table(&table.name, change, |t| self.log_table(t))?
-        };
-        match defined.1 {
-            Some(sequence) => self.log.wait_published(sequence),
-            None => Ok(()),
-        }
-    }
-
-    /// The instant by which a table's data end.
-    pub(crate) fn now_for(&self, table: crate::ids::TableId) -> i64 {
-        self.clock_guard.look(&*self.env.clock).of(table)
-    }
-
-    /// Removes partitions in which every value has expired.
-    fn remove_expired(&self, table: &Table, now: i64) -> Result<bool> {
-        let mut found = false;
-        for shard in &self.shards {
-            let mut state = shard.state.lock();
-            let expired = state.partitions.of(table.id).iter().any(|p| {
-                let end = p.record.expires_last;
-                end.is_some_and(|end| end <= now)
-                    && !state.busy.contains(&p.id())
-                    && p.unreadable.is_none()
-            });
-            state.ending |= expired;
-            found |= expired;
-        }
-        if found {
-            self.sweep_all()?;
-        }
-        Ok(found)
-    }
-
-    /// Ages the partitions that are due. What is aged is decided once: partitions that come to be meanwhile are due the next time.
-    fn age(&self, table: &Table, now: i64) -> Result<bool> {
-        let due = self.to_age(table, age_at(&table.life, now));
-        let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
-            return Ok(false);
-        };
-        if aged_to > table.life.aged_to {
-            self.set_horizon(table, |life| {
-                let aged_to = aged_to.min(age_at(life, now));
-                life.aged_to = life.aged_to.max(aged_to);
-                life.aged_most = life.aged_most.max(life.aged_to);
-            })?;
-        }
-        // What is in memory belongs to the rows that are aged; no more of it can come.
-        self.store_all()?;
-        let mut aged = false;
-        for (index, id, _) in due {
-            match step::age_partition(self, index, id) {
-                Ok(done) => aged |= done,
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    tracing::warn!(segment = id.0, %error, "a damaged partition keeps its rows");
-                    self.uncompactable.lock().insert(id);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(aged)
-    }
-
-    /// Partitions that end before an instant and still hold rows, each with the first instant behind it; without those that old
-    /// data are being brought into, which would be refused from then on, for a while.
-    fn to_age(&self, table: &Table, horizon: i64) -> Vec<(ShardIndex, SegmentId, i64)> {
-        let mut out = Vec::new();
-        let uncompactable = self.uncompactable.lock().clone();
-        let monotonic = self.env.clock.monotonic();
-        let mut filling = self.filling.lock();
-        let mut still = Vec::new();
-        for (index, shard) in (0u16..).zip(&self.shards) {
-            let state = shard.state.lock();
-            for partition in state.partitions.of(table.id) {
-                let record = &partition.record;
-                let last = record.span().last.as_nanos();
-                let idle = !state.busy.contains(&partition.id())
-                    && !uncompactable.contains(&partition.id())
-                    && partition.unreadable.is_none();
-                if last >= horizon || record.events == 0 || !idle {
+            if state.has_rows_in(table.id, &record.span()) {
+                let since = filling.since(table.id, partition.id(), monotonic);
+                if monotonic.saturating_sub(since) < FILLING_MAX {
                     continue;
                 }
-                if state.has_rows_in(table.id, &record.span()) {
-                    let key = (table.id, partition.id());
-                    let since = filling.get(&key).copied().unwrap_or(monotonic);
-                    still.push((key, since));
-                    if monotonic.saturating_sub(since) < FILLING_MAX {
-                        continue;
-                    }
-                }
-                out.push((ShardIndex(index), partition.id(), last.saturating_add(1)));
             }
-        }
-        filling.retain(|(of, _), _| *of != table.id);
-        filling.extend(still);
-        out
-    }
-
-    /// True when the background may write so many more bytes for compaction today.
-    pub(crate) fn may_compact(&self, bytes: u64) -> bool {
-        let Some(daily) = self.options.compaction_bytes_per_day else {
-            return true;
-        };
-        let spent = self.compacted_today();
-        // One partition a day is always allowed, however large it is.
-        spent == 0 || spent.saturating_add(bytes) <= daily
-    }
-
-    fn today(&self) -> u64 {
-        (self.env.clock.now().as_nanos().max(0) / 86_400_000_000_000).unsigned_abs()
-    }
-
-    fn compacted_today(&self) -> u64 {
-        let (day, bytes) = *self.compacted.lock();
-        if day == self.today() { bytes } else { 0 }
-    }
-
-    /// Notes bytes written for compaction, and keeps it to its rate.
-    pub(crate) fn note_compacted(&self, bytes: u64) {
-        {
-            let today = self.today();
-            let mut compacted = self.compacted.lock();
-            if compacted.0 != today {
-                *compacted = (today, 0);
-            }
-            compacted.1 = compacted.1.saturating_add(bytes);
-        }
-        if let Some(rate) = self.options.compaction_bytes_per_second
-            && self.work.threads.load(Ordering::Acquire)
-        {
-            let pause = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-            let deadline = self.env.clock.monotonic() + pause;
-            let mut held = self.work.lock.lock();
-            while !self.work.stop.load(Ordering::Acquire) {
-                let left = deadline.saturating_sub(self.env.clock.monotonic());
-                if left.is_zero() {
-                    break;
-                }
-                self.work
-                    .wanted
-                    .wait_for(&mut held, left.min(Duration::from_millis(500)));
-            }
+            out.push((ShardIndex(index), partition.id(), last.saturating_add(1)));
         }
     }
+    filling.finish(table.id);
+    out
 }

@@ -9,7 +9,6 @@ use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId, TableId};
-use crate::late::FlushRule;
 use crate::late_policy::InForce;
 use crate::memory::sorted_rows;
 use crate::ranges::holds;
@@ -72,7 +71,7 @@ pub(super) fn take(
             .collect();
         (candidates, state.bytes, Arc::clone(&state.partitions))
     };
-    let exact = matches!(core.options.flush_rule, FlushRule::LabExact { .. });
+    let exact = core.regime.is_exact();
     let retain = in_force.candidate.policy.retain_events as usize;
     let mut tables: HashMap<TableId, Arc<Table>> = HashMap::new();
     let mut table_of = |id: TableId| -> Result<Arc<Table>> {

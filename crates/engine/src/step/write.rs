@@ -9,7 +9,6 @@ use super::take::Taken;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
-use crate::late::FlushRule;
 use crate::late_policy::InForce;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
@@ -22,7 +21,6 @@ use crate::{Error, Result};
 use headwater_io::OpenMode;
 use headwater_types::ClosedRange;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A written group, not yet committed.
 pub(super) struct Written {
@@ -57,7 +55,7 @@ pub(super) fn write_group(
             (Some(Arc::clone(partition)), state, span)
         }
         Place::New(span) => {
-            let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
+            let id = core.segment_ids.take();
             (None, Arc::new(core.store.new_state(id)), *span)
         }
     };
@@ -82,7 +80,7 @@ pub(super) fn write_group(
         leaf_events: in_force.leaf_events(&core.options, work.table.leaf_events),
         rewrite_per_late: in_force.rewrite_per_late,
         late_runs_max: core.options.late_runs_max,
-        exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
+        exact_cut: core.regime.is_exact(),
         bucket_events: core.options.bucket_events,
         counters: &counts,
     };

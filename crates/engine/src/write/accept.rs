@@ -9,6 +9,7 @@ use crate::refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TABLES,
     REFUSED_TYPE, Refused,
 };
+use crate::retention::review_horizons;
 use crate::{Error, Result};
 use headwater_types::{Column, FieldId, FieldType, Rows, StreamName, StreamRows, Values};
 use std::sync::Arc;
@@ -240,7 +241,7 @@ fn check_ended(
         return Ok(());
     }
     // The clock may have been put right, or the setting raised, since they were looked at.
-    if core.review_horizons(table)?
+    if review_horizons(core, table)?
         && let Some(reviewed) = core.catalog.table(table.id)
     {
         *table = reviewed;
