@@ -8,11 +8,11 @@
 
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
-use super::touched;
 use super::view::{StreamView, run_sources};
-use crate::life::{expiry_of, first_expiry};
+use crate::expiry::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, BlockPart, Partition, StreamState};
+use crate::touched;
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Level, Timestamp};

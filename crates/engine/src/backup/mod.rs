@@ -6,7 +6,7 @@
 //!
 //! Invariants: bytes that a valid manifest names are never changed; the newest valid manifest is the backup; files it does not
 //! name mean nothing. A copy whose checksum fails is taken anew, and a good copy is never replaced
-//! by damaged bytes. One backup is one state of the database ([`super::look`]).
+//! by damaged bytes. One backup is one state of the database ([`crate::meta::copy`]).
 //! Concurrency: beside an owner or without one; one backup into a folder at a time.
 //! Failure: at any point the older backup is still the backup.
 

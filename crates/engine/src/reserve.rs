@@ -36,7 +36,7 @@ pub(crate) struct Reserve {
     tried: Mutex<Option<Duration>>,
 }
 
-pub(super) fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded

@@ -7,13 +7,17 @@
 //! watermark takes 16 bytes and its place in a map, nothing else.
 //! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
 
+use crate::chunk::Chunk;
+mod parked;
+
+pub(crate) use parked::{Parked, held_max};
+
 use crate::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
 use crate::late::{Analyzer, Split};
-use crate::life::Tombstone;
-use crate::memory::{Chunk, StreamMemory};
+use crate::memory::StreamMemory;
 use crate::partitions::PartitionSet;
 use crate::pins::{Held, OpenSnapshots, PIN_BYTES, PinFile, Place, Seen};
-use crate::unreadable::Parked;
+use crate::tombstone::Tombstone;
 use headwater_codec::leaf::EncodeHints;
 use headwater_types::{ClosedRange, Timestamp};
 use parking_lot::Mutex;

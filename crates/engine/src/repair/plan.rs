@@ -6,11 +6,11 @@ use super::overlay::{Overlay, Patch};
 use super::rebuild::{Rebuilt, rebuild};
 use super::scan::Segment;
 use super::{RepairFinding, RepairReport};
-use crate::care::look::MetaCopy;
-use crate::catalog::{Catalog, Table, decode_stream_key};
+use crate::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId};
+use crate::meta::copy::MetaCopy;
 use crate::meta::{Meta, MetaChange, PartitionRecord};
 use crate::segment::{LeafEntry, SegmentHeader, Store};
 use crate::{Error, ErrorKind, Options, Result};
@@ -82,7 +82,7 @@ impl Plan {
                 ))
             })?;
             // All of it can be decoded.
-            Catalog::new().load(&meta)?;
+            Catalog::new().load(meta.definitions()?);
             meta.partitions()?;
             meta.dropped()?;
             for table in meta.tables()? {
@@ -321,7 +321,7 @@ impl Planning<'_> {
         }
         let mended = {
             let meta = self.open_meta()?;
-            let known = |stream| Ok(!meta.streams([stream])?.is_empty());
+            let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
             mend(store, id, &header, &whole, table, false, &known)?
         };
         self.apply(&path, named, whole.end(), mended, table, change)
@@ -365,7 +365,7 @@ impl Planning<'_> {
     }
 
     fn name(&self, stream: StreamId, table: &Table) -> Result<String> {
-        let record = self.open_meta()?.streams([stream])?.pop();
+        let record = self.open_meta()?.streams(&[stream])?.pop();
         let name = record.and_then(|r| decode_stream_key(&table.name, &r.key).ok());
         Ok(name.map_or_else(|| format!("stream number {}", stream.0), |n| n.to_string()))
     }
@@ -456,7 +456,7 @@ impl Planning<'_> {
             if let Some(table) = tables.get(header.table.0 as usize) {
                 let mended = {
                     let meta = self.open_meta()?;
-                    let known = |stream| Ok(!meta.streams([stream])?.is_empty());
+                    let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
                     mend(&store, segment.id, header, whole, table, false, &known)?
                 };
                 self.apply(
@@ -612,7 +612,7 @@ impl Planning<'_> {
                 let header = header_of(*id, record);
                 let mended = {
                     let meta = self.open_meta()?;
-                    let known = |stream| Ok(!meta.streams([stream])?.is_empty());
+                    let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
                     mend(&store, *id, &header, whole, table, true, &known)?
                 };
                 for found in report.damages.iter().filter(|d| d.file == segment.path) {

@@ -14,7 +14,7 @@
 //! fails; nothing else waits.
 //! Failure: kind `forked`; after a failed sync an I/O error that names it.
 
-use super::reserve::is_full;
+use crate::reserve::is_full;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{File, Files, Lock, LockError, OpenMode, Threads};
 use parking_lot::Mutex;

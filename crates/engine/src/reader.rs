@@ -1,7 +1,8 @@
 //! Reads a database without owning it.
 
-use super::look::look;
 use crate::core::Core;
+use crate::late_policy::late_report;
+use crate::meta::copy::look;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery, Standing};
 use crate::{Options, Result, Stats, TableInfo};
@@ -108,16 +109,13 @@ impl Reader {
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = self.core();
         let tables = core.catalog.tables();
-        tables
-            .iter()
-            .map(|t| crate::db::table_info(&core, t))
-            .collect()
+        tables.iter().map(|t| core.catalog.table_info(t)).collect()
     }
 
     /// What is known of late events, as of the owner's last step: see [`crate::Database::late`].
     #[must_use]
     pub fn late(&self) -> crate::LateReport {
-        self.core().late_report()
+        late_report(&self.core())
     }
 
     /// Counters and sizes. What the owner did since its last step is not counted.

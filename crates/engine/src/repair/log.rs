@@ -3,15 +3,15 @@
 //! Invariants: sequences stay what they were, since covers refer to them; where a record is lost, an empty one takes its
 //! number. A record that uses a definition that is lost is kept without what it cannot mean any more.
 
-use crate::catalog::{AddedFields, StreamRecord, Table};
+use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
 use crate::ids::{Sequence, StreamId};
-use crate::life::DeleteRecord;
 use crate::log::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes, records_in,
 };
 use crate::meta::Meta;
 use crate::segment::Cover;
+use crate::tombstone::DeleteRecord;
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows};
@@ -399,7 +399,7 @@ impl<'a> Known<'a> {
         if let Some(known) = self.streams.get(&stream) {
             return Ok(*known);
         }
-        let found = self.meta.streams([stream])?.pop();
+        let found = self.meta.streams(&[stream])?.pop();
         let table = found.map(|r| r.table.0 as usize);
         self.streams.insert(stream, table);
         Ok(table)

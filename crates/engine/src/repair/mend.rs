@@ -5,8 +5,8 @@
 use super::scan::Whole;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, StreamId};
-use crate::life::union;
 use crate::meta::PartitionRecord;
+use crate::ranges::union;
 use crate::segment::pyramid::give_up;
 use crate::segment::{Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState};
 use crate::{ErrorKind, Result};
