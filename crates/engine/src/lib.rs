@@ -44,6 +44,7 @@ mod repair;
 mod reserve;
 mod retention;
 mod segment;
+pub mod settings;
 mod shard;
 mod stats;
 mod step;

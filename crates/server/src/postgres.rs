@@ -2,9 +2,9 @@
 
 use crate::access::Access;
 use crate::access::rules::Action;
-use crate::access::{Granted, owner};
 use crate::access::token::{Carried, fill_random};
 use crate::access::tokens::Guard;
+use crate::access::{Granted, owner};
 use crate::app::App;
 use crate::settings::Settings;
 use crate::tls::Certificate;

@@ -11,6 +11,7 @@
     reason = "only tests use it, and they are to end with a message"
 )]
 
+pub mod architecture;
 pub mod counts;
 pub mod modules;
 

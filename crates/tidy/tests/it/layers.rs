@@ -1,131 +1,12 @@
-//! The order of rooms inside each crate: a module may name those below it, and no circle is made.
+//! The order of rooms inside each crate, as ARCHITECTURE.md has it: a module may name those below
+//! it, and no circle is made.
 
 use std::collections::BTreeSet;
-use tidy::assert_none;
 use tidy::modules::Crate;
+use tidy::{architecture, assert_none};
 
-/// A crate's folder and its modules from the ground up. A module may name those that stand before
-/// it; ARCHITECTURE.md has the same rooms with what they are for.
-const ORDERS: [(&str, &[&str]); 8] = [
-    (
-        "crates/types",
-        &[
-            "time",
-            "level",
-            "value",
-            "column",
-            "aggregate",
-            "batch",
-            "rows",
-        ],
-    ),
-    (
-        "crates/codec",
-        &[
-            "bytes", "checksum", "decimal", "pack", "block", "presence", "text", "leaf", "light",
-        ],
-    ),
-    (
-        "crates/io",
-        &[
-            "chance", "clock", "lock", "files", "laws", "place", "system", "threads", "tree",
-            "faulty", "memory", "env",
-        ],
-    ),
-    (
-        "crates/wire",
-        &[
-            "channel",
-            "durations",
-            "escapes",
-            "influxql",
-            "instant",
-            "json",
-            "number",
-            "column_builder",
-                "query",
-            "refusal",
-            "parsed_batch",
-            "csv",
-            "lineprotocol",
-            "message",
-            "opentsdb",
-            "prometheus",
-            "tile",
-            "tiles",
-            "zone",
-        ],
-    ),
-    (
-        "crates/ffi",
-        &[
-            "json",
-            "status",
-            "handles",
-            "text",
-            "column",
-            "log",
-            "options",
-            "database",
-            "snapshot",
-            "stream",
-            "aggregate",
-            "batch",
-            "last",
-            "rows",
-            "query",
-            "scan",
-            "arrow",
-            "into",
-            "tables",
-            "write",
-        ],
-    ),
-    (
-        "crates/cli",
-        &[
-            "arguments",
-            "chart",
-            "failure",
-            "address",
-            "grid",
-            "http",
-            "input",
-            "late",
-            "output",
-            "progress",
-            "store",
-            "ask",
-            "values",
-            "commands",
-        ],
-    ),
-    (
-        "crates/lab",
-        &["table", "machine", "harness", "rivals", "experiments"],
-    ),
-    (
-        "bindings/python",
-        &[
-            "errors",
-            "arrow_columns",
-            "care",
-            "columns",
-            "frame",
-            "input",
-            "arrays",
-            "arrow_batches",
-            "log",
-            "options",
-            "shared",
-            "scan",
-            "ask",
-            "write",
-            "ticket",
-            "database",
-        ],
-    ),
-];
+/// Crates that are one room.
+const OF_ONE_ROOM: [&str; 1] = ["crates/headwater"];
 
 /// Crates, and how many circles there still are among the files of their rooms.
 const CIRCLES: [(&str, usize); 8] = [
@@ -142,15 +23,22 @@ const CIRCLES: [(&str, usize); 8] = [
 #[test]
 fn no_module_names_one_above_it() {
     let mut offences = Vec::new();
-    for (folder, order) in ORDERS {
-        let of = Crate::read(folder);
+    let mut seen = BTreeSet::new();
+    for architecture::Rooms { folder, rooms } in architecture::crates() {
+        let of = Crate::read(&folder);
         let there = of.children(&[]);
-        let said: BTreeSet<String> = order.iter().map(|m| (*m).to_owned()).collect();
+        let said: BTreeSet<String> = rooms.iter().map(|(room, _)| room.clone()).collect();
         for module in there.symmetric_difference(&said) {
             offences.push(format!(
-                "{folder}: `{module}` is in ORDERS or in the crate, and not in the other"
+                "{folder}: `{module}` is in the crate or in its table of ARCHITECTURE.md, and not in the other"
             ));
         }
+        for (room, what) in &rooms {
+            if what.split_whitespace().count() < 3 {
+                offences.push(format!("{folder}: what is `{room}` for?"));
+            }
+        }
+        let order: Vec<&str> = rooms.iter().map(|(room, _)| room.as_str()).collect();
         let place = |name: &str| order.iter().position(|m| *m == name);
         for ((from, to), (source, line)) in of.between(&[]) {
             if let (Some(a), Some(b)) = (place(&from), place(&to))
@@ -160,6 +48,16 @@ fn no_module_names_one_above_it() {
                     "{source}:{line}: `{from}` names `{to}`, which stands above it"
                 ));
             }
+        }
+        seen.insert(folder);
+    }
+    for manifest in tidy::files("", "Cargo.toml") {
+        let folder = manifest.trim_end_matches("/Cargo.toml");
+        let is_ours = folder.starts_with("crates/") || folder == "bindings/python";
+        if is_ours && !seen.contains(folder) && !OF_ONE_ROOM.contains(&folder) {
+            offences.push(format!(
+                "{folder}: it has no table of rooms in ARCHITECTURE.md"
+            ));
         }
     }
     assert_none("arrows that lead up", &offences);
@@ -233,4 +131,14 @@ fn arrows_are_read_as_the_compiler_reads_them() {
     assert_eq!(of.order(&[]), ["ground", "room", "top"]);
     assert!(of.circles(&[]).is_empty());
     assert_eq!(of.circles(&["room".to_owned()]), [["a", "b"]]);
+}
+
+#[test]
+fn rooms_are_read_from_the_page() {
+    let page = "### `crates/a`\nIt is.\n\n| Room | For |\n| --- | --- |\n| `b` | what it does |\n\n## Files\n| `c` | no |\n";
+    let [of] = &architecture::of(page)[..] else {
+        panic!("one crate");
+    };
+    assert_eq!(of.folder, "crates/a");
+    assert_eq!(of.rooms, [("b".to_owned(), "what it does".to_owned())]);
 }
