@@ -222,8 +222,8 @@ python-wheel: ## Build an optimised wheel of the Python package and test it
 python-bench: ## Ten million points from and to numpy, beside the Rust calls: ARGS='--rounds 7'
 	@bindings/python/test --bench $(ARGS)
 
-tidy: ## Only the checks of crate arrows, licences, links and sources
-	$(CARGO) test --package lab --test it --locked -- tidy
+tidy: ## Only the checks of layers, crate arrows, licences, links and sources
+	$(CARGO) test --package tidy --locked
 
 doc: ## Build the API documentation, every warning an error
 	$(call section,'Documentation')

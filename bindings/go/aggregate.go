@@ -64,6 +64,7 @@ type Bin struct {
 	minBits, maxBits uint64
 	sumLow           uint64
 	sumHigh          int64
+	m2               float64
 }
 
 // Start gives the bin's first instant.
@@ -79,10 +80,39 @@ func (b *Bin) ExtremesUint64() (low, high uint64, ok bool) {
 	return b.minBits, b.maxBits, b.extremes == C.HW_U64
 }
 
-// Sum gives the exact sum of integers and booleans; 0 for other types, whose sum is Mean times the number of finite values.
+// Sum gives the exact sum of integers and booleans; 0 for other types, whose sum is SumFloat64.
 func (b *Bin) Sum() *big.Int {
 	sum := new(big.Int).Lsh(big.NewInt(b.sumHigh), 64)
 	return sum.Add(sum, new(big.Int).SetUint64(b.sumLow))
+}
+
+// SumFloat64 gives the sum of the finite values, of any type that has one; NaN without one, and for text.
+func (b *Bin) SumFloat64() float64 {
+	native := b.native()
+	return float64(C.hw_bin_sum(&native))
+}
+
+// Spread gives the largest finite value minus the smallest; NaN without one, and for text.
+func (b *Bin) Spread() float64 {
+	native := b.native()
+	return float64(C.hw_bin_spread(&native))
+}
+
+// SampleStdDev gives the standard deviation of the finite values as a sample; NaN of fewer than two, and for text.
+func (b *Bin) SampleStdDev() float64 {
+	native := b.native()
+	return float64(C.hw_bin_sample_stddev(&native))
+}
+
+// native is what the library needs to finish the bin.
+func (b *Bin) native() C.hw_bin {
+	return C.hw_bin{
+		count: C.uint64_t(b.Count), nan_count: C.uint64_t(b.NaN),
+		positive_infinite_count: C.uint64_t(b.PositiveInf), negative_infinite_count: C.uint64_t(b.NegativeInf),
+		mean: C.double(b.Mean), m2: C.double(b.m2), extremes_type: b.extremes,
+		min_bits: C.uint64_t(b.minBits), max_bits: C.uint64_t(b.maxBits),
+		sum_low: C.uint64_t(b.sumLow), sum_high: C.int64_t(b.sumHigh),
+	}
 }
 
 // Aggregate gives count, extremes, mean and deviation of one field over a range, whole or in bins, in the order of time. Bins without a
@@ -142,7 +172,7 @@ func ownBins(native *C.hw_bins, field string) []Bin {
 			PositiveInf: uint64(b.positive_infinite_count), NegativeInf: uint64(b.negative_infinite_count),
 			MeanNanos: int64(b.mean_time_ns), Mean: float64(b.mean), StdDev: float64(b.stddev), Min: float64(b.min), Max: float64(b.max),
 			extremes: b.extremes_type, minBits: uint64(b.min_bits), maxBits: uint64(b.max_bits),
-			sumLow: uint64(b.sum_low), sumHigh: int64(b.sum_high),
+			sumLow: uint64(b.sum_low), sumHigh: int64(b.sum_high), m2: float64(b.m2),
 		}
 	}
 	if native.firsts != nil && native.lasts != nil {

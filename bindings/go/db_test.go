@@ -97,6 +97,12 @@ func TestAggregatesOfIntegersAreExact(t *testing.T) {
 	}
 	bins, err = db.Aggregate(t.Context(), s, "u", AggregateQuery{})
 	must(t, err)
+	if sum, spread := bins[0].SumFloat64(), bins[0].Spread(); sum != 1<<64 || spread != 1<<64 {
+		t.Fatal(sum, spread)
+	}
+	if population, sample := bins[0].StdDev, bins[0].SampleStdDev(); math.Abs(sample/population-math.Sqrt(1.5)) > 1e-9 {
+		t.Fatal(population, sample)
+	}
 	if low, high, ok := bins[0].ExtremesUint64(); !ok || low != 1 || high != math.MaxUint64 || bins[0].Sum().String() != "18446744073709551618" {
 		t.Fatal(low, high, ok, bins[0].Sum())
 	}

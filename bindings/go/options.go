@@ -106,6 +106,64 @@ func CompactionLimits(perSecond, perDay int64) Option {
 	})
 }
 
+// LateMergeInterval merges a late buffer that does not fill after this time, at least 1 s; below 0 it waits. Default 10 min.
+func LateMergeInterval(interval time.Duration) Option {
+	return option(func(o *C.hw_options) { o.late_merge_interval_ns = C.int64_t(interval) })
+}
+
+// LateRunsMax sets how many late runs a stream may have in a partition before they are folded, 0 to 1,024. Default 16.
+func LateRunsMax(n int) Option {
+	return option(func(o *C.hw_options) { o.late_runs_max = C.size_t(max(n, 0)) })
+}
+
+// BucketEvents sets how many events a bucket of the pyramid's base level has, about, 4 to 4,096. Default 128.
+func BucketEvents(n int) Option {
+	return option(func(o *C.hw_options) { o.bucket_events = C.uint32_t(min(max(n, 0), 1<<31)) })
+}
+
+// PartitionBytes sets near which size a new partition is to close, and beyond which one is split. Default 128 and 256 MiB.
+func PartitionBytes(target, limit int64) Option {
+	return option(func(o *C.hw_options) {
+		o.partition_target_bytes = C.uint64_t(max(target, 0))
+		o.partition_bytes_max = C.uint64_t(max(limit, 0))
+	})
+}
+
+// GroupsMax sets with how many groups a partition is compacted, 2 and more. Default 256.
+func GroupsMax(n int) Option {
+	return option(func(o *C.hw_options) { o.groups_max = C.uint32_t(min(max(n, 0), 1<<31)) })
+}
+
+// OpenFilesMax sets how many files of partitions are held open at once. Default 256.
+func OpenFilesMax(n int) Option {
+	return option(func(o *C.hw_options) { o.open_files_max = C.uint32_t(min(max(n, 0), 1<<31)) })
+}
+
+// LogFileBytes is the size of a file of the commit log; 0, the default, goes by the memory budget.
+func LogFileBytes(bytes int64) Option {
+	return option(func(o *C.hw_options) { o.log_file_bytes = C.uint64_t(max(bytes, 0)) })
+}
+
+// MaxDefinitions bounds the tables, the fields of a table and its streams. Default 10,000, 1,024 and 10,000,000.
+func MaxDefinitions(tables, fields, streams int) Option {
+	return option(func(o *C.hw_options) {
+		o.tables_max = C.size_t(max(tables, 0))
+		o.fields_max = C.size_t(max(fields, 0))
+		o.streams_max = C.size_t(max(streams, 0))
+	})
+}
+
+// ClockJumpMax sets from which jump forward on the clock is not believed for a while, so that retention, aging and expiry wait.
+// Default 1 day.
+func ClockJumpMax(jump time.Duration) Option {
+	return option(func(o *C.hw_options) { o.clock_jump_max_ns = C.int64_t(jump) })
+}
+
+// ClockSettle sets in stretches of which length new rows must bear a clock out that jumped. Default 1 hour.
+func ClockSettle(stretch time.Duration) Option {
+	return option(func(o *C.hw_options) { o.clock_settle_ns = C.int64_t(stretch) })
+}
+
 // open opens the database with these options.
 func (c *config) open(dir string) (C.hw_db, error) {
 	var e C.hw_error

@@ -3,9 +3,9 @@
 //! Invariant: memory of an array is borrowed only as long as the array is held here, and every array has as many rows as there
 //! are times.
 
-use crate::arrow_in;
+use crate::arrow_columns;
 use crate::errors::{Outcome, Problem};
-use crate::input::{Field, Part, Source, Tag, Text};
+use crate::input::{Field, Part, Source, Tag, Tags, Text};
 use arrow_array::{Array, ArrayRef};
 use headwater::{FieldType, Value};
 use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
@@ -13,8 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use std::borrow::Cow;
 
-/// Pairs of tag and value.
-pub(crate) type Tags = Vec<(String, String)>;
 /// A field: its name, its kind, units of a row (for fixed widths), the array, and which rows have no value.
 pub(crate) type FieldArray<'py> = (
     String,
@@ -53,7 +51,7 @@ impl<'py> Held<'py> {
             "bool" => Held::Bool(array.extract()?),
             "utf32" => Held::Utf32(array.extract()?, *width),
             "fixed" => Held::Fixed(array.extract()?, *width),
-            "arrow" => Held::Arrow(arrow_in::single(name, array)?),
+            "arrow" => Held::Arrow(arrow_columns::single(name, array)?),
             "string" => Held::Text(FieldType::String, objects(name, array, absent, true)?),
             "bytes" => Held::Text(FieldType::Bytes, objects(name, array, absent, false)?),
             other => return Err(Problem::invalid(format!("a column of kind {other}"))),

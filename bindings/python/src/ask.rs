@@ -11,8 +11,8 @@ use crate::shared::{Opened, Shared};
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::Schema;
 use headwater::{
-    Aggregate, AggregateSpec, Bin, Column, Duplicates, Extremes, FieldType, Level, Snapshot,
-    StreamName, Timestamp, Value,
+    Aggregate, AggregateSpec, Bin, Column, Duplicates, FieldType, Level, Snapshot, StreamName, Sum,
+    Timestamp, Value,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -72,17 +72,8 @@ impl Table {
     }
 
     fn push(&mut self, start: i64, codes: &[i32], aggregate: &Aggregate) -> Outcome<()> {
-        let (low, high) = match aggregate.extremes {
-            Extremes::None => (None, None),
-            Extremes::F64(a, b) => (Some(Value::F64(a)), Some(Value::F64(b))),
-            Extremes::I64(a, b) => (Some(Value::I64(a)), Some(Value::I64(b))),
-            Extremes::U64(a, b) => (Some(Value::U64(a)), Some(Value::U64(b))),
-        };
-        let mean = aggregate.mean();
-        let sum = mean.map(|mean| match aggregate.extremes {
-            Extremes::I64(..) | Extremes::U64(..) => aggregate.sum as f64,
-            _ => mean * aggregate.finite() as f64,
-        });
+        let (low, high) = (aggregate.extremes.min(), aggregate.extremes.max());
+        let (mean, sum) = (aggregate.mean(), aggregate.sum().map(Sum::as_f64));
         self.times.push(start);
         for (column, code) in self.codes.iter_mut().zip(codes) {
             column.push(*code);

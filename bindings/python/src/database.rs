@@ -1,12 +1,14 @@
 //! The database as Python's `headwater.Database` uses it.
 
-use crate::arrays::{Arrays, FieldArray, TagArray, Tags, value};
-use crate::arrow_in::{self, Roles};
+use crate::arrays::{Arrays, FieldArray, TagArray, value};
+use crate::arrow_batches::Roles;
+use crate::arrow_columns;
 use crate::ask;
 use crate::care::backup_report;
 use crate::errors::{Outcome, Problem};
 use crate::frame::Frame;
 use crate::input::Part;
+use crate::input::Tags;
 use crate::options::{options, seconds};
 use crate::scan::{Asked, Query};
 use crate::shared::{Opened, Shared};
@@ -121,11 +123,11 @@ impl Database {
         columns: (&str, &[String], Option<&[String]>),
         writer: &mut Writer,
     ) -> Outcome<()> {
-        let mut reader = arrow_in::reader(data)?;
+        let mut reader = arrow_columns::reader(data)?;
         let roles = Roles::new(&reader.schema(), columns.0, columns.1, columns.2)?;
         let mut first_row = 0;
         while let Some(batch) = py.detach(|| reader.next()) {
-            let batch = batch.map_err(|e| arrow_in::arrow(&e))?;
+            let batch = batch.map_err(|e| arrow_columns::arrow(&e))?;
             let part = py.detach(|| roles.part(&batch, table, fixed))?;
             self.take(py, writer, &part, first_row)?;
             first_row += batch.num_rows();

@@ -3,13 +3,16 @@
 //! Invariants: an absent row's slot becomes zero or nothing, whatever the caller's array holds there. Nothing here touches
 //! Python: the pointers were taken while Python's lock was held, and the arrays are kept alive by the caller.
 
-use crate::arrow_in;
+use crate::arrow_columns::{self, from_parts};
 use crate::errors::{Outcome, Problem};
 use arrow_array::ArrayRef;
 use headwater::{Bitmap, Column, FieldType, StreamName, StreamRows, Values, VarBytes};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
+
+/// Pairs of tag and value.
+pub(crate) type Tags = Vec<(String, String)>;
 
 /// Text or bytes of any length, end to end.
 #[derive(Default)]
@@ -111,13 +114,6 @@ fn text<'v>(
     Ok(out)
 }
 
-/// The column of values and presence; both have the right form already.
-pub(crate) fn column(values: Values, presence: Option<Bitmap>) -> Outcome<Column> {
-    Column::from_parts(values, presence).ok_or_else(|| {
-        Problem::invalid("a column with rows of two lengths, or text that is not UTF-8")
-    })
-}
-
 fn trimmed<T: PartialEq + Default>(units: &[T]) -> &[T] {
     let zero = T::default();
     let len = units
@@ -165,9 +161,9 @@ impl Field<'_> {
                 let bytes = bytes.get(row * width..(row + 1) * width);
                 Ok(Cow::Borrowed(trimmed(bytes.unwrap_or_default())))
             })?),
-            Source::Arrow(array) => return arrow_in::column(&self.name, array, rows),
+            Source::Arrow(array) => return arrow_columns::column(&self.name, array, rows),
         };
-        column(values, presence(&rows, absent))
+        from_parts(values, presence(&rows, absent))
     }
 
     /// Bytes of the rows as the engine counts them for the size of a batch, or a few more.
@@ -178,7 +174,7 @@ impl Field<'_> {
             Source::Text(_, text) => text.start(rows.end) - text.start(rows.start),
             Source::Utf32(_, width) => 4 * width * rows.len(),
             Source::Fixed(_, width) => width * rows.len(),
-            Source::Arrow(array) => arrow_in::bytes(array, rows),
+            Source::Arrow(array) => arrow_columns::bytes(array, rows),
         }
     }
 }

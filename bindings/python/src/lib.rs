@@ -8,7 +8,8 @@
 //! fork every call in the child says so, and nothing of the parent's database is touched.
 
 mod arrays;
-mod arrow_in;
+mod arrow_batches;
+mod arrow_columns;
 mod ask;
 mod care;
 mod columns;

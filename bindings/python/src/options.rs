@@ -1,7 +1,8 @@
 //! Settings from keyword arguments.
 
 use crate::errors::{Outcome, Problem};
-use headwater::{Durability, Options, PolicyChoice};
+use headwater::settings::{Setting, SettingKind, SettingValue};
+use headwater::{Durability, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -35,49 +36,43 @@ pub(crate) fn options(path: PathBuf, settings: Option<&Bound<'_, PyDict>>) -> Ou
     };
     for (key, value) in settings {
         let key: String = key.extract()?;
-        let value = &value;
-        let optional_seconds = || -> Outcome<Option<Duration>> {
-            let found: Option<f64> = value.extract()?;
-            found.map(|s| seconds(&key, s)).transpose()
-        };
-        match key.as_str() {
-            "must_exist" => options.must_exist = value.extract()?,
-            "memory_budget" => options.memory_budget_bytes = value.extract()?,
-            "shards" => options.shards = value.extract()?,
-            "durability" => options.durability = durability(value)?,
-            "late_policy" => {
-                let text: String = value.extract()?;
-                options.late_policy = text
-                    .parse::<PolicyChoice>()
-                    .map_err(|e| Problem::invalid(format!("late_policy: {e}")))?;
-            }
-            "late_merge_interval" => options.late_merge_interval = optional_seconds()?,
-            "late_runs_max" => options.late_runs_max = value.extract()?,
-            "partition_target_bytes" => options.partition_target_bytes = value.extract()?,
-            "partition_bytes_max" => options.partition_bytes_max = value.extract()?,
-            "leaf_events" => options.leaf_events = value.extract()?,
-            "compaction_bytes_per_second" => {
-                options.compaction_bytes_per_second = value.extract()?;
-            }
-            "compaction_bytes_per_day" => options.compaction_bytes_per_day = value.extract()?,
-            "log_file_bytes" => options.log_file_bytes = value.extract()?,
-            "busy_timeout" => {
-                options.busy_timeout = seconds(&key, value.extract()?)?;
-            }
-            "batch_bytes_max" => options.batch_bytes_max = value.extract()?,
-            "string_bytes_max" => options.string_bytes_max = value.extract()?,
-            "tables_max" => options.tables_max = value.extract()?,
-            "fields_max" => options.fields_max = value.extract()?,
-            "streams_max" => options.streams_max = value.extract()?,
-            "max_future" => options.max_future = optional_seconds()?,
-            "reserve_bytes" => options.reserve_bytes = value.extract()?,
-            "open_files_max" => options.open_files_max = value.extract()?,
-            other => {
-                return Err(Problem::invalid(format!(
-                    "there is no setting {other:?}; see help(headwater.open)"
-                )));
-            }
+        if key == "must_exist" {
+            options.must_exist = value.extract()?;
+            continue;
         }
+        // The budget is the one setting that is called otherwise here.
+        let field = match key.as_str() {
+            "memory_budget" => "memory_budget_bytes",
+            other => other,
+        };
+        let Some(setting) = Setting::by_field(field) else {
+            return Err(Problem::invalid(format!(
+                "there is no setting {key:?}; see help(headwater.open)"
+            )));
+        };
+        let value = read(setting, &key, &value)?;
+        setting
+            .set(&mut options, value)
+            .map_err(|error| Problem::invalid(error.to_string()))?;
     }
     Ok(options)
+}
+
+/// A setting's value of a Python object; lengths of time are seconds.
+fn read(setting: &Setting, key: &str, value: &Bound<'_, PyAny>) -> Outcome<SettingValue> {
+    Ok(match &setting.kind {
+        SettingKind::Bytes { .. } | SettingKind::Count(_) => SettingValue::Number(value.extract()?),
+        SettingKind::Span { .. } => {
+            let found: Option<f64> = value.extract()?;
+            SettingValue::Span(found.map(|s| seconds(key, s)).transpose()?)
+        }
+        SettingKind::Durability(_) => SettingValue::Durability(durability(value)?),
+        SettingKind::Policy => {
+            let text: String = value.extract()?;
+            let policy = text
+                .parse()
+                .map_err(|e| Problem::invalid(format!("{key}: {e}")))?;
+            SettingValue::Policy(policy)
+        }
+    })
 }

@@ -1,6 +1,6 @@
 //! Values as text and as JSON.
 
-use headwater::{Aggregate, Extremes, ValueRef};
+use headwater::{Aggregate, Sum, Value, ValueRef};
 use serde::{Serialize, Serializer};
 
 /// A value for people: bytes in base 16, floats with all their digits.
@@ -57,32 +57,28 @@ impl Number {
     }
 
     pub(crate) fn min(aggregate: &Aggregate) -> Number {
-        match aggregate.extremes {
-            Extremes::None => Number::None,
-            Extremes::F64(min, _) => Number::F64(min),
-            Extremes::I64(min, _) => Number::I64(min),
-            Extremes::U64(min, _) => Number::U64(min),
-        }
+        Number::extreme(aggregate.extremes.min())
     }
 
     pub(crate) fn max(aggregate: &Aggregate) -> Number {
-        match aggregate.extremes {
-            Extremes::None => Number::None,
-            Extremes::F64(_, max) => Number::F64(max),
-            Extremes::I64(_, max) => Number::I64(max),
-            Extremes::U64(_, max) => Number::U64(max),
+        Number::extreme(aggregate.extremes.max())
+    }
+
+    fn extreme(value: Option<Value>) -> Number {
+        match value {
+            Some(Value::F64(v)) => Number::F64(v),
+            Some(Value::I64(v)) => Number::I64(v),
+            Some(Value::U64(v)) => Number::U64(v),
+            // Extremes are numbers.
+            _ => Number::None,
         }
     }
 
-    /// Exact for integers; mean times count for floats.
     pub(crate) fn sum(aggregate: &Aggregate) -> Number {
-        match aggregate.extremes {
-            Extremes::None => Number::None,
-            Extremes::F64(..) => {
-                let count = aggregate.finite() as f64;
-                Number::of(aggregate.mean().map(|mean| mean * count))
-            }
-            _ => Number::I128(aggregate.sum),
+        match aggregate.sum() {
+            None => Number::None,
+            Some(Sum::Float(sum)) => Number::F64(sum),
+            Some(Sum::Integer(sum)) => Number::I128(sum),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Verifies everything a database holds on its medium: lengths, headers, checksums, order, and that the pyramid says what the
 //! rows say. In bounded memory: one leaf, one block of buckets at a time.
 
-use crate::care::open_core;
 use crate::core::Core;
 use crate::error::Damage;
 use crate::ids::StreamId;
 use crate::read::merge::{Merge, Source};
+use crate::reader::open_core;
 use crate::segment::pyramid::{Bucket, Buckets, add_rows, from_block};
 use crate::segment::{BlockEntry, LeafEntry, Partition, StreamState};
 use crate::{Error, ErrorKind, Options, Result};
@@ -139,7 +139,7 @@ impl Checker<'_> {
                 continue;
             };
             let ids: Vec<StreamId> = page.iter().map(|(id, _)| id).collect();
-            let known = self.core.stream_keys(&ids)?;
+            let known = self.core.catalog.stream_keys(&*self.core.meta, &ids)?;
             for (id, stream) in page.iter() {
                 events += stream.rows();
                 let holds = stream.rows() > 0 || stream.is_aged();

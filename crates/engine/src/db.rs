@@ -1,21 +1,26 @@
 //! The open database, as embedders hold it.
 
 use crate::catalog::{
-    Defined, Duplicates, Field, Life, Table, TableInfo, TableRecord, TableSpec, check_name,
+    Defined, Duplicates, Field, Life, Table, TableInfo, TableLimits, TableRecord, TableSpec,
+    check_name,
 };
 use crate::core::Core;
+use crate::deletes::{self, DeleteSpec};
+use crate::flush;
 use crate::ids::Sequence;
-use crate::late::{FlushRule, PolicyChoice};
-use crate::life::DeleteSpec;
-use crate::policy::LateReport;
+use crate::late::PolicyChoice;
+use crate::late_policy::{self, LateReport};
+use crate::maintain::{self, maintain_after_write};
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
+use crate::refused::Refused;
+use crate::retention;
 use crate::stats::Stats;
 use crate::workers::spawn_workers;
-use crate::write::{self, Refused};
+use crate::write::{self};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, Joiner};
-use headwater_types::{Batch, ClosedRange, StreamName, Timestamp};
+use headwater_types::{Batch, ClosedRange, StreamName};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -107,7 +112,7 @@ impl Ticket {
         if let Some(sequence) = self.sequence {
             self.core.guard.check()?;
             self.core.log.wait_published(sequence)?;
-            self.core.after_write();
+            maintain_after_write(&self.core);
         }
         Ok(Written {
             accepted: self.accepted,
@@ -127,7 +132,7 @@ impl Future for Ticket {
                 return Poll::Ready(Err(error));
             }
             let log = &ticket.core.log;
-            let done = if ticket.core.work.threads.load(Ordering::Acquire) {
+            let done = if ticket.core.signals.has_threads() {
                 log.poll_published(sequence, context.waker())
             } else {
                 Some(log.wait_published(sequence))
@@ -135,7 +140,7 @@ impl Future for Ticket {
             match done {
                 None => return Poll::Pending,
                 Some(Err(error)) => return Poll::Ready(Err(error)),
-                Some(Ok(())) => ticket.core.after_write(),
+                Some(Ok(())) => maintain_after_write(&ticket.core),
             }
         }
         Poll::Ready(Ok(Written {
@@ -143,26 +148,6 @@ impl Future for Ticket {
             refused: std::mem::take(&mut ticket.refused),
             repeated: ticket.repeated,
         }))
-    }
-}
-
-impl Core {
-    /// Without threads, the writer does what workers would do. Its write is acknowledged: what fails here is told to the
-    /// next one that needs it, by the latch or when memory is used up.
-    fn after_write(&self) {
-        if self.work.threads.load(Ordering::Acquire) {
-            return;
-        }
-        let exact = matches!(self.options.flush_rule, FlushRule::LabExact { .. });
-        let used = self.memory_bytes.load(Ordering::Relaxed);
-        let log_max = 4 * self.options.memory_budget_bytes as u64;
-        let due = exact
-            || self.late_work_is_due()
-            || used >= self.flush_bytes()
-            || self.log.live_bytes() > log_max;
-        if due && let Err(error) = self.maintain() {
-            tracing::warn!(%error, "storing events in segments failed; the log has them");
-        }
     }
 }
 
@@ -203,8 +188,8 @@ impl Database {
         };
         // When one cannot be started, dropping `inner` ends the others.
         spawn_workers(&inner.core, &mut inner.threads.lock())?;
-        inner.core.begin_to_believe()?;
-        inner.core.review_all_horizons();
+        retention::begin_to_believe(&inner.core)?;
+        retention::review_all_horizons(&inner.core);
         Ok(Database {
             inner: Arc::new(inner),
         })
@@ -297,7 +282,7 @@ impl Database {
         core.catalog
             .tables()
             .iter()
-            .map(|t| table_info(core, t))
+            .map(|t| core.catalog.table_info(t))
             .collect()
     }
 
@@ -411,11 +396,11 @@ impl Database {
         let Some(table) = core.catalog.table_named(name) else {
             return Ok(info);
         };
-        core.apply_life(&table)?;
+        retention::apply_life(core, &table)?;
         Ok(core
             .catalog
             .table_named(name)
-            .map_or(info, |table| table_info(core, &table)))
+            .map_or(info, |table| core.catalog.table_info(&table)))
     }
 
     /// Deletes the events of a range: those written before this call. Later writes to the range stay. It is in force for every
@@ -426,7 +411,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
     pub fn delete(&self, spec: &DeleteSpec) -> Result<u64> {
-        self.own_core()?.delete(spec)
+        deletes::delete(self.own_core()?, spec)
     }
 
     /// As [`Database::delete`], of these streams and of no others. Gives the number of those that exist.
@@ -439,7 +424,7 @@ impl Database {
         streams: &[StreamName],
         range: ClosedRange,
     ) -> Result<u64> {
-        self.own_core()?.delete_streams(table, streams, range)
+        deletes::delete_streams(self.own_core()?, table, streams, range)
     }
 
     /// Drops the streams of a table that have these tags, and all their events. A later write with the same tags makes a new
@@ -448,7 +433,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `invalid` without tags, `full`, `io`, `closed`.
     pub fn drop_streams(&self, table: &str, tags: &[(String, String)]) -> Result<u64> {
-        self.own_core()?.drop_streams(table, tags)
+        deletes::drop_streams(self.own_core()?, table, tags)
     }
 
     /// Drops a table with all its streams and events. Its name is free then.
@@ -456,7 +441,7 @@ impl Database {
     /// # Errors
     /// `not_found` without such a table, `full`, `io`, `closed`.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.own_core()?.drop_table(name)
+        deletes::drop_table(self.own_core()?, name)
     }
 
     fn define(
@@ -465,7 +450,7 @@ impl Database {
         change: impl FnOnce(crate::ids::TableId, Option<&Table>) -> Result<Table>,
     ) -> Result<TableInfo> {
         let core = self.core();
-        let limits = core.options.table_limits();
+        let limits = TableLimits::of(&core.options);
         let log = |record: &TableRecord| core.log_table(record);
         match core
             .catalog
@@ -473,7 +458,7 @@ impl Database {
         {
             Defined::As(table, sequence) => {
                 sequence.map_or(Ok(()), |s| core.log.wait_published(s))?;
-                Ok(table_info(core, &table))
+                Ok(core.catalog.table_info(&table))
             }
             Defined::Not(beyond) => Err(Error::invalid(format!("table `{name}`: {beyond}"))),
         }
@@ -486,7 +471,7 @@ impl Database {
     pub fn flush(&self) -> Result<()> {
         let core = self.own_core()?;
         core.log.check()?;
-        core.flush_all()
+        flush::flush_all(core)
     }
 
     /// Stores every event in memory, then rewrites every partition that would become smaller or tidier.
@@ -495,7 +480,7 @@ impl Database {
     /// As [`Database::flush`].
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
-        self.core().compact_all()
+        maintain::compact_all(self.core())
     }
 
     /// The partitions, by table and time; those of different shards may have the same span.
@@ -532,7 +517,7 @@ impl Database {
     /// ```
     #[must_use]
     pub fn late(&self) -> LateReport {
-        self.core().late_report()
+        late_policy::late_report(self.core())
     }
 
     /// Changes who decides on the policy for late data, until the database is closed. Nothing is written for it and nobody
@@ -541,7 +526,7 @@ impl Database {
     /// # Errors
     /// `invalid` when the policy is out of range.
     pub fn set_late_policy(&self, choice: PolicyChoice) -> Result<()> {
-        self.own_core()?.set_late_policy(choice)
+        late_policy::set_late_policy(self.own_core()?, choice)
     }
 
     /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots stay readable.
@@ -551,6 +536,26 @@ impl Database {
     /// comes back at the next opening.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
+    }
+
+    /// Does what is due now, on the caller: stores, merges, rewrites, and ends what retention,
+    /// aging and expiry have reached. Workers do so by themselves; a database without threads
+    /// ([`headwater_io::NoThreads`]) does it with writes, and a program may call this when none
+    /// come.
+    ///
+    /// # Errors
+    /// `full`, `io`, `closed`.
+    pub fn maintain(&self) -> Result<()> {
+        self.core().log.check()?;
+        maintain::maintain(self.core())
+    }
+
+    /// How many partitions are damaged so that nothing of them can be read, as far as is known:
+    /// [`Database::partitions`] names them.
+    #[must_use]
+    pub fn partitions_unreadable(&self) -> usize {
+        let shards = self.core().shards.iter();
+        shards.map(|s| s.state.lock().partitions.unreadable()).sum()
     }
 }
 
@@ -597,35 +602,6 @@ fn life_ns(what: &str, wanted: Option<Duration>) -> Result<Option<i64>> {
     }
 }
 
-fn duration(ns: i64) -> Duration {
-    Duration::from_nanos(ns.unsigned_abs())
-}
-
-fn horizon(at: i64) -> Option<Timestamp> {
-    (at > i64::MIN).then(|| Timestamp::from_nanos(at))
-}
-
-pub(crate) fn table_info(core: &Core, table: &Table) -> TableInfo {
-    let mut tags = core.catalog.tag_keys(table.id);
-    if !table.tags.is_empty() {
-        tags.extend_from_slice(&table.tags);
-        tags.sort_unstable();
-        tags.dedup();
-    }
-    TableInfo {
-        name: table.name.clone(),
-        duplicates: table.duplicates,
-        leaf_events: table.leaf_events,
-        tags,
-        fields: table.fields.clone(),
-        streams: core.catalog.stream_count(table.id),
-        retention: table.life.retention_ns.map(duration),
-        raw_for: table.life.raw_ns.map(duration),
-        cut: horizon(table.life.cut),
-        aged_to: horizon(table.life.aged_to),
-    }
-}
-
 impl Inner {
     fn close(&self) -> Result<()> {
         self.core.guard.check()?;
@@ -633,14 +609,13 @@ impl Inner {
             return Ok(());
         }
         let core = &self.core;
-        let stored = core.log.check_failure().and_then(|()| core.store_all());
-        core.work.stop.store(true, Ordering::Release);
+        let stored = core
+            .log
+            .check_failure()
+            .and_then(|()| flush::store_all(core));
+        core.signals.stop();
         core.log.close();
-        {
-            let _held = core.work.lock.lock();
-            core.work.wanted.notify_all();
-            core.work.freed.notify_all();
-        }
+        core.signals.wake_all();
         for thread in self.threads.lock().drain(..) {
             if !thread.join() {
                 tracing::error!("a worker thread had panicked");
@@ -648,7 +623,7 @@ impl Inner {
         }
         // Records that came meanwhile, and that only a task waits for, have nobody else to write them now.
         let written = core.log.wait_published(core.log.newest());
-        stored.and(written).and_then(|()| core.leave_log())
+        stored.and(written).and_then(|()| flush::leave_log(core))
     }
 }
 

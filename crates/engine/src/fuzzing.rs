@@ -1,9 +1,9 @@
 //! Decoders of file formats, for the fuzz targets only.
 
 use crate::catalog::{AddedFields, Table};
-use crate::life::DeleteRecord;
 use crate::meta::PartitionRecord;
 use crate::segment::{Footer, SegmentHeader};
+use crate::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 
 /// A footer, trailer included; what decodes must encode to the same bytes or decode again to the same footer.
@@ -52,7 +52,7 @@ pub fn delete_record(bytes: &[u8]) {
 
 /// A backup's manifest; `repair` puts the right checksum in first.
 pub fn manifest(bytes: &[u8], repair: bool) {
-    crate::care::fuzz_manifest(bytes, repair);
+    crate::backup::fuzz_manifest(bytes, repair);
 }
 
 /// A whole log file.

@@ -2,10 +2,10 @@
 
 use crate::catalog::{AddedFields, Duplicates, Field, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
-use crate::life::DeleteRecord;
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
 use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, Replaces, SegmentHeader, StreamDelta};
+use crate::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 use headwater_types::{ClosedRange, FieldType, Level};
 

@@ -1,24 +1,30 @@
 //! Headwater's storage engine: a commit log, memory, segments with a pyramid of aggregates, snapshots.
 //!
 //! Invariants: the laws of the design, each a named test (`tests/it/laws.rs`).
-//! Concurrency: a [`Database`] is shared freely between threads; see `core.rs` for the order of locks.
+//! Concurrency: a [`Database`] is shared freely between threads; see `core` for the order of locks.
 //! Failure: see [`Error`]; after a failed write or sync the database latches, reads go on.
 
-mod care;
+mod backup;
 mod catalog;
 mod check;
+mod chunk;
+mod clock;
 mod core;
 mod counters;
 mod db;
+mod deletes;
 mod error;
+mod expiry;
+mod flush;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod golden;
+mod guard;
 mod ids;
 pub mod late;
-mod life;
+mod late_policy;
 mod log;
 mod maintain;
 mod memory;
@@ -27,37 +33,47 @@ mod options;
 mod owner;
 mod partitions;
 mod pins;
-mod policy;
+mod producers;
+mod ranges;
 mod read;
+mod reader;
 mod recover;
+mod refused;
+mod regime;
+mod repair;
+mod reserve;
+mod retention;
 mod segment;
+pub mod settings;
 mod shard;
 mod stats;
 mod step;
+mod tombstone;
+mod touched;
 mod unreadable;
 mod workers;
 mod write;
 
-pub use care::{
-    BackupOptions, BackupReport, Reader, RepairFinding, RepairMode, RepairReport, backup,
-    backup_with, repair, restore, verify_backup,
-};
+pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
 pub use db::{Database, TableChange, Ticket, Written};
+pub use deletes::DeleteSpec;
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
-pub use life::DeleteSpec;
+pub use late_policy::{LateReport, ShardLateReport};
 pub use options::{Durability, Options};
-pub use policy::{LateReport, ShardLateReport};
 pub use read::{
     AggregateSpec, Bin, Bins, ColumnSlice, Comparison, DataVersion, Filter, LastValue,
     PartitionInfo, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot, StreamHandle, StreamInfo,
-    StreamPage, SummaryBin, SummarySpec, Touched,
+    StreamPage, SummaryBin, SummarySpec,
 };
+pub use reader::Reader;
 pub use recover::Recovery;
-pub use stats::Stats;
-pub use write::{
+pub use refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Refused,
 };
+pub use repair::{RepairFinding, RepairMode, RepairReport, repair};
+pub use stats::Stats;
+pub use touched::Touched;

@@ -1,6 +1,5 @@
 //! Settings of a database: plain data.
 
-use crate::catalog::TableLimits;
 use crate::late::{FlushRule, PolicyChoice};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -155,15 +154,16 @@ impl Options {
             self.compaction_bytes_per_second.is_none_or(|b| b >= 1024),
             "compaction_bytes_per_second must be at least 1024",
         )?;
-        crate::policy::validate(self)
-    }
-
-    /// How much there may be of definitions.
-    pub(crate) fn table_limits(&self) -> TableLimits {
-        TableLimits {
-            tables: self.tables_max,
-            bytes: self.memory_budget_bytes / 4,
-        }
+        self.late_policy.validate()?;
+        check(
+            self.late_merge_interval
+                .is_none_or(|interval| interval >= Duration::from_secs(1)),
+            "late_merge_interval must be at least 1 second, or none",
+        )?;
+        check(
+            self.late_runs_max <= 1024,
+            "late_runs_max must be 0 to 1024",
+        )
     }
 
     /// Bytes of one log file.

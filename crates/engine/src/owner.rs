@@ -5,7 +5,7 @@
 //! also when the first of them is removed.
 //! Failure: kind `locked`, which says whether it is this process or another one.
 
-use crate::care::{Guard, GuardedFiles};
+use crate::guard::{Guard, GuardedFiles};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, Lock, LockError};
 use std::path::Path;

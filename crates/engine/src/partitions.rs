@@ -3,8 +3,9 @@
 //! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two either are apart or would
 //! contain one another; the lists are sorted by span.
 
-use crate::ids::{NumberMap, SegmentId, TableId};
-use crate::segment::Partition;
+use crate::ids::{NumberMap, SegmentId, StreamId, TableId};
+use crate::segment::{Partition, Store};
+use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 
@@ -176,6 +177,28 @@ fn has_instants(times: &[i64], count: usize) -> bool {
         rest = rest.get(next..).unwrap_or_default();
         true
     })
+}
+
+/// The newest time of a stream in main runs, as far as they can be read.
+pub(crate) fn stored_watermark(
+    store: &Store,
+    partitions: &PartitionSet,
+    stream: StreamId,
+    table: TableId,
+) -> Result<Option<i64>> {
+    for partition in partitions.of(table).iter().rev() {
+        let segment = store.state(partition);
+        let held = match segment.and_then(|segment| store.stream(&segment, stream)) {
+            // What cannot be read takes no events before it has been repaired; then the watermark
+            // is looked up anew.
+            Err(error) if error.kind() == ErrorKind::Corrupt => continue,
+            held => held?,
+        };
+        if let Some(watermark) = held.and_then(|s| s.watermark()) {
+            return Ok(Some(watermark));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

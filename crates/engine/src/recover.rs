@@ -12,33 +12,38 @@
 
 mod files;
 
-use crate::care::{Guard, Reserve, ReservedFiles};
-use crate::catalog::{AddedFields, Catalog, Definition, StreamRecord, Table};
-use crate::core::{CommitState, Core, Work};
+use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
+use crate::clock::ClockGuard;
+use crate::core::{
+    Commits, Compaction, Core, Door, LateChoice, MemoryUse, NewStreams, SegmentIds, Shards,
+    Signals, UnreadablePartitions, WrittenOnDay,
+};
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
+use crate::guard::Guard;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::life::{ClockGuard, DeleteRecord};
+use crate::late_policy::{first_analyzer, kept_analyzer};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::owner::{Owner, lock_meta};
-use crate::partitions::PartitionSet;
+use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
-use crate::policy::{first_analyzer, kept_analyzer};
+use crate::producers::Producers;
+use crate::regime::Regime;
+use crate::reserve::{Reserve, ReservedFiles};
 use crate::segment::{Cover, Covers, Partition, Store};
-use crate::shard::Shard;
-use crate::unreadable::held_max;
-use crate::write::Producers;
+use crate::shard::{Shard, held_max};
+use crate::tombstone::DeleteRecord;
+use crate::unreadable::tell_unreadable;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
-use parking_lot::{Mutex, RwLock};
-use std::collections::{HashMap, HashSet};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,7 +164,7 @@ pub(crate) fn load(
         }));
     }
     let catalog = Catalog::new();
-    catalog.load(&meta)?;
+    catalog.load(meta.definitions()?);
     let counters = Counters::default();
     let saved = meta.counters()?;
     counters.load(&saved);
@@ -167,10 +172,10 @@ pub(crate) fn load(
     let records: Vec<&PartitionRecord> = partitions.iter().map(|(_, r)| r).collect();
     let (jump_max, settle) = (options.clock_jump_max, options.clock_settle);
     let clock_guard = ClockGuard::new(jump_max, settle, &saved, &records);
-    let compacted = (
-        remembered(COMPACTION_DAY).unwrap_or(0),
-        remembered(COMPACTION_DAY_BYTES).unwrap_or(0),
-    );
+    let compacted = WrittenOnDay {
+        day: remembered(COMPACTION_DAY).unwrap_or(0),
+        bytes: remembered(COMPACTION_DAY_BYTES).unwrap_or(0),
+    };
     let kept = meta.analyzers()?;
     let shards: Vec<Shard> = (0u16..)
         .zip(sets)
@@ -255,37 +260,27 @@ pub(crate) fn load(
         meta,
         log,
         store,
-        shards,
+        shards: Shards::new(shards),
         counters,
-        memory_bytes: AtomicUsize::new(memory),
-        next_segment: AtomicU64::new(next_segment),
-        first_new_stream,
-        log_cut: AtomicU64::new(first_generation),
-        commit: Mutex::new(CommitState {
-            log_generation: first_generation,
-            ..CommitState::default()
-        }),
-        work: Work::default(),
-        late_choice: Mutex::new(options.late_policy),
+        memory: MemoryUse::new(&options, memory),
+        signals: Signals::default(),
+        segment_ids: SegmentIds::new(next_segment),
+        new_streams: NewStreams::from(first_new_stream),
+        commits: Commits::new(first_generation),
+        late_choice: LateChoice::new(options.late_policy),
+        regime: Regime::of(options.flush_rule),
         clock_guard,
-        compacted: Mutex::new(compacted),
-        compacting: Mutex::new(()),
-        door: RwLock::new(()),
-        deletes: AtomicU64::new(0),
+        compaction: Compaction::new(compacted),
+        door: Door::default(),
         pin_files: Mutex::new(pin_files),
-        filling: Mutex::new(HashMap::new()),
-        uncompactable: Mutex::new(HashSet::new()),
         guard,
-        any_unreadable: AtomicBool::new(!unreadable.is_empty()),
-        log_stored: AtomicU64::new(0),
-        settled: Mutex::default(),
-        compact_from: Mutex::default(),
+        unreadable: UnreadablePartitions::new(!unreadable.is_empty()),
         _lock: owner.map(|owner| owner.lock),
         env,
         options,
     };
     if is_owner {
-        core.tell_unreadable();
+        tell_unreadable(&core);
     }
     Ok((core, recovery))
 }
@@ -568,7 +563,7 @@ impl Replayer<'_> {
             let pending = self.catalog.pending_stream(*stream);
             let known = match pending {
                 Some(record) => Some(record),
-                None => self.meta.streams([*stream])?.pop(),
+                None => self.meta.streams(&[*stream])?.pop(),
             };
             if let Some(known) = known {
                 self.catalog
@@ -588,7 +583,7 @@ impl Replayer<'_> {
         if let Some(place) = self.streams.get(&stream) {
             return Ok(Some(*place));
         }
-        let Some(record) = self.meta.streams([stream])?.pop() else {
+        let Some(record) = self.meta.streams(&[stream])?.pop() else {
             if self.catalog.is_dropped(stream) {
                 return Ok(None);
             }
@@ -611,6 +606,6 @@ impl Replayer<'_> {
             }
             Arc::clone(&state.partitions)
         };
-        crate::write::stored_watermark(self.store, &partitions, stream, table)
+        stored_watermark(self.store, &partitions, stream, table)
     }
 }

@@ -150,15 +150,15 @@ impl Stats {
         }
         stats.events += stats.events_in_memory;
         let log = core.log.stats();
-        let commit = core.commit.lock();
+        let commits = core.commits.begin();
         stats.log_bytes = log.disk_bytes;
         stats.log_syncs = log.syncs;
         stats.log_sync_median = log.sync_median;
         let counters = &core.counters;
-        stats.bytes_log = counters.bytes_log() + log.bytes_written - commit.log_bytes_counted;
+        stats.bytes_log = counters.bytes_log() + commits.uncounted_log_bytes(log.bytes_written);
         stats.bytes_meta =
-            counters.bytes_meta() + core.meta.written_bytes() - commit.meta_bytes_counted;
-        drop(commit);
+            counters.bytes_meta() + commits.uncounted_meta_bytes(core.meta.written_bytes());
+        drop(commits);
         stats.bytes_leaf = counters.bytes_leaf();
         stats.bytes_index = counters.bytes_index();
         stats.events_accepted = counters.events_accepted();
@@ -177,13 +177,13 @@ impl Stats {
         stats.blocks_read = reads.blocks.load(Ordering::Relaxed);
         stats.bytes_read = reads.bytes.load(Ordering::Relaxed);
         stats.damaged_parts = reads.damaged.load(Ordering::Relaxed);
-        stats.memory_bytes = core.memory_bytes.load(Ordering::Relaxed) as u64;
-        stats.pinned_bytes = core.pinned_bytes().1 as u64;
+        stats.memory_bytes = core.memory.bytes() as u64;
+        stats.pinned_bytes = core.shards.pinned_bytes().all as u64;
         stats.pinned_file_bytes = core.pin_files.lock().bytes();
         stats.disk_bytes = stats.segment_bytes
             + stats.log_bytes
             + stats.pinned_file_bytes
-            + core.meta_file_bytes()?;
+            + meta_file_bytes(core)?;
         Ok(stats)
     }
 }
@@ -192,15 +192,13 @@ fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
-impl Core {
-    fn meta_file_bytes(&self) -> Result<u64> {
-        let path = self.meta.path();
-        let io = |e| crate::Error::io("read", path, e);
-        self.env
-            .files
-            .open(path, headwater_io::OpenMode::Read)
-            .map_err(io)?
-            .len()
-            .map_err(io)
-    }
+fn meta_file_bytes(core: &Core) -> Result<u64> {
+    let path = core.meta.path();
+    let io = |e| crate::Error::io("read", path, e);
+    core.env
+        .files
+        .open(path, headwater_io::OpenMode::Read)
+        .map_err(io)?
+        .len()
+        .map_err(io)
 }

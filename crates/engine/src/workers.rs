@@ -4,11 +4,10 @@
 //! it are in the list.
 
 use crate::core::Core;
-use crate::ids::ShardIndex;
+use crate::maintain::{compaction_worker, flush_worker, log_worker};
 use crate::{Error, Result};
 use headwater_io::Joiner;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>) -> Result<()> {
     let mut spawn = |name: String, body: Box<dyn FnOnce(&Core) + Send>| -> Result<()> {
@@ -27,18 +26,15 @@ pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>
         threads.extend(joiner);
         Ok(())
     };
-    for index in 0..core.shards.len() {
-        let index = ShardIndex(index as u16);
+    for index in core.shards.indices() {
         spawn(
             format!("hw-flush-{}", index.0),
-            Box::new(move |core| core.flush_worker(index)),
+            Box::new(move |core| flush_worker(core, index)),
         )?;
     }
-    spawn("hw-compact".into(), Box::new(Core::compaction_worker))?;
-    spawn("hw-log".into(), Box::new(Core::log_worker))?;
-    core.work
-        .threads
-        .store(!threads.is_empty(), Ordering::Release);
+    spawn("hw-compact".into(), Box::new(compaction_worker))?;
+    spawn("hw-log".into(), Box::new(log_worker))?;
+    core.signals.set_threads(!threads.is_empty());
     Ok(())
 }
 

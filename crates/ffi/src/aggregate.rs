@@ -7,7 +7,7 @@ use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, pointer, slice};
 use headwater::{
-    Aggregate, AggregateSpec, Bin, Bins, ClosedRange, Extremes, Level, Timestamp, Value,
+    Aggregate, AggregateSpec, Bin, Bins, ClosedRange, Extremes, Level, Sum, Timestamp, Value,
 };
 
 /// One bin: the whole range.
@@ -148,6 +148,52 @@ fn bin(start_ns: i64, bucket: i64, a: &Aggregate) -> hw_bin {
         sum_low: a.sum as u64,
         sum_high: (a.sum >> 64) as i64,
     }
+}
+
+/// What the bin says as the aggregate it was made of, but for the rounding that merges carry along.
+fn aggregate(bin: &hw_bin) -> Aggregate {
+    let extremes = match bin.extremes_type {
+        HW_F64 => Extremes::F64(f64::from_bits(bin.min_bits), f64::from_bits(bin.max_bits)),
+        HW_I64 => Extremes::I64(bin.min_bits.cast_signed(), bin.max_bits.cast_signed()),
+        HW_U64 => Extremes::U64(bin.min_bits, bin.max_bits),
+        _ => Extremes::None,
+    };
+    Aggregate {
+        count: bin.count,
+        nan: bin.nan_count,
+        positive_infinite: bin.positive_infinite_count,
+        negative_infinite: bin.negative_infinite_count,
+        extremes,
+        mean: bin.mean,
+        m2: bin.m2,
+        sum: (i128::from(bin.sum_high) << 64) | i128::from(bin.sum_low),
+        ..Aggregate::EMPTY
+    }
+}
+
+fn finished(bin: *const hw_bin, of: impl FnOnce(&Aggregate) -> Option<f64>) -> f64 {
+    // SAFETY: the caller says that it is a bin, or NULL, which is asked here.
+    let bin = unsafe { bin.as_ref() };
+    bin.and_then(|bin| of(&aggregate(bin))).unwrap_or(f64::NAN)
+}
+
+/// The sum of the finite values of a bin as a double; NaN without one, for text, and for NULL. sum_low and sum_high give that of integers
+/// and booleans with all its digits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_bin_sum(bin: *const hw_bin) -> f64 {
+    finished(bin, |a| a.sum().map(Sum::as_f64))
+}
+
+/// The largest finite value of a bin minus the smallest; NaN without one, for text, and for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_bin_spread(bin: *const hw_bin) -> f64 {
+    finished(bin, |a| a.spread().map(Sum::as_f64))
+}
+
+/// The standard deviation of the finite values of a bin as a sample; NaN of fewer than two, for text, and for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hw_bin_sample_stddev(bin: *const hw_bin) -> f64 {
+    finished(bin, |a| a.sample_stddev())
 }
 
 fn end(end: Option<&(Timestamp, Value)>) -> hw_bin_end {

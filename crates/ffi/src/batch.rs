@@ -4,13 +4,13 @@
 //! Concurrency: one call at a time for each batch.
 
 use crate::column::{self, hw_column, hw_value};
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled};
 use crate::status::{Outcome, give, guard, hw_error, invalid, lock, out};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, slice};
 use headwater::{Batch, Column, FieldType, StreamRows, Timestamp, Value};
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// A batch to fill and to write. To end with hw_release.
 pub type hw_batch = u64;
@@ -26,19 +26,8 @@ pub(crate) struct Filling {
     open: Option<StreamRows>,
 }
 
-impl Kept for Builder {
+impl Handled for Builder {
     const KIND: &'static str = "a batch";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Batch(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Batch(batch) => Some(batch),
-            _ => None,
-        }
-    }
 }
 
 impl Filling {

@@ -4,7 +4,7 @@
 //! Concurrency: any number of threads.
 //! Failure: as the engine's; after hw_close calls with streams of the database are `HW_CLOSED`.
 
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled, Object};
 use crate::json;
 use crate::options::hw_options;
 use crate::status::{Failure, HW_CLOSED, HW_READ_ONLY, Outcome, give, guard, hw_error, out};
@@ -29,19 +29,9 @@ enum Access {
     Reader(Reader),
 }
 
-impl Kept for Store {
+impl Handled for Store {
     const KIND: &'static str = "a database";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Store(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Store(store) => Some(store),
-            _ => None,
-        }
-    }
+    const IS_DATABASE: bool = true;
 }
 
 impl Store {
@@ -121,8 +111,8 @@ pub unsafe extern "C" fn hw_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_close(db: hw_db, error: *mut hw_error) -> i32 {
     guard(error, || {
-        let object = handles::take(db, Store::KIND, |o| matches!(o, Object::Store(_)))?;
-        if let Object::Store(store) = object
+        let object = handles::take(db, Store::KIND, Object::is::<Store>)?;
+        if let Some(store) = object.into::<Store>()
             && let Access::Owner(db) = &store.access
         {
             db.close()?;

@@ -9,16 +9,7 @@
 //! Concurrency: [`SHELVES`] locks, each held for a look or a change of one place.
 //! Failure: `HW_HANDLE`.
 
-use crate::batch::Builder;
-use crate::database::Store;
-use crate::query::Query;
-use crate::rows::Rows;
-use crate::scan::Cursor;
-use crate::snapshot::View;
 use crate::status::{Failure, HW_HANDLE, Outcome, guard, hw_error};
-use crate::stream::Stream;
-use crate::text::Text;
-use crate::write::Pending;
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,45 +20,30 @@ const SHELF_BITS: u32 = SHELVES.trailing_zeros();
 /// Places of a shelf.
 const PLACES_MAX: usize = 1 << (32 - SHELF_BITS);
 
-/// What a handle stands for.
-pub(crate) enum Object {
-    Store(Arc<Store>),
-    View(Arc<View>),
-    Stream(Arc<Stream>),
-    Query(Arc<Query>),
-    Batch(Arc<Builder>),
-    Ticket(Arc<Pending>),
-    Cursor(Arc<Cursor>),
-    Rows(Arc<Rows>),
-    Text(Arc<Text>),
-    /// A result that is only kept.
-    Result {
-        _kept: Arc<dyn Any + Send + Sync>,
-    },
+/// What may stand behind handles, one type for each kind.
+pub(crate) trait Handled: Any + Send + Sync {
+    /// The kind with its article, for messages.
+    const KIND: &'static str;
+    /// Whether `hw_close` takes it, and `hw_release` does not.
+    const IS_DATABASE: bool = false;
 }
 
-/// What stands behind handles of one kind.
-pub(crate) trait Kept: Sized {
-    /// With its article.
-    const KIND: &'static str;
-    fn keep(this: Arc<Self>) -> Object;
-    fn of(object: &Object) -> Option<&Arc<Self>>;
+/// What one handle stands for.
+pub(crate) struct Object {
+    kind: &'static str,
+    is_database: bool,
+    kept: Arc<dyn Any + Send + Sync>,
 }
 
 impl Object {
-    fn kind(&self) -> &'static str {
-        match self {
-            Object::Store(_) => Store::KIND,
-            Object::View(_) => View::KIND,
-            Object::Stream(_) => Stream::KIND,
-            Object::Query(_) => Query::KIND,
-            Object::Batch(_) => Builder::KIND,
-            Object::Ticket(_) => Pending::KIND,
-            Object::Cursor(_) => Cursor::KIND,
-            Object::Rows(_) => Rows::KIND,
-            Object::Text(_) => Text::KIND,
-            Object::Result { .. } => "a result",
-        }
+    /// Whether it is of a kind.
+    pub(crate) fn is<T: Handled>(&self) -> bool {
+        self.kept.is::<T>()
+    }
+
+    /// It as what it is, unless it is of another kind.
+    pub(crate) fn into<T: Handled>(self) -> Option<Arc<T>> {
+        self.kept.downcast().ok()
     }
 }
 
@@ -148,20 +124,29 @@ fn insert(object: Object) -> u64 {
 }
 
 /// Keeps an object; gives its handle and the object.
-pub(crate) fn put<T: Kept>(object: T) -> (u64, Arc<T>) {
+pub(crate) fn put<T: Handled>(object: T) -> (u64, Arc<T>) {
     let object = Arc::new(object);
-    (insert(T::keep(Arc::clone(&object))), object)
+    let handle = insert(Object {
+        kind: T::KIND,
+        is_database: T::IS_DATABASE,
+        kept: Arc::clone(&object) as _,
+    });
+    (handle, object)
 }
 
 /// Keeps a result that nobody asks for again; gives its handle and the result.
 pub(crate) fn put_result<T: Any + Send + Sync>(result: T) -> (u64, Arc<T>) {
     let result = Arc::new(result);
-    let kept: Arc<dyn Any + Send + Sync> = Arc::clone(&result) as _;
-    (insert(Object::Result { _kept: kept }), result)
+    let handle = insert(Object {
+        kind: "a result",
+        is_database: false,
+        kept: Arc::clone(&result) as _,
+    });
+    (handle, result)
 }
 
 /// The object behind a handle.
-pub(crate) fn get<T: Kept>(handle: u64) -> Outcome<Arc<T>> {
+pub(crate) fn get<T: Handled>(handle: u64) -> Outcome<Arc<T>> {
     let (shelf, index, generation) = split(handle);
     let held = TABLE[shelf].read().unwrap_or_else(PoisonError::into_inner);
     let object = held
@@ -171,9 +156,9 @@ pub(crate) fn get<T: Kept>(handle: u64) -> Outcome<Arc<T>> {
         .and_then(|place| place.object.as_ref());
     match object {
         None => Err(refused(handle, T::KIND, absence(handle))),
-        Some(object) => T::of(object)
-            .cloned()
-            .ok_or_else(|| refused(handle, T::KIND, object.kind())),
+        Some(object) => Arc::clone(&object.kept)
+            .downcast()
+            .map_err(|_| refused(handle, T::KIND, object.kind)),
     }
 }
 
@@ -196,7 +181,7 @@ pub(crate) fn take(
         None => return Err(refused(handle, expected, absence(handle))),
         Some(object) if is_wanted(&object) => object,
         Some(object) => {
-            let found = object.kind();
+            let found = object.kind;
             place.object = Some(object);
             return Err(refused(handle, expected, found));
         }
@@ -216,7 +201,7 @@ pub(crate) fn take(
 pub unsafe extern "C" fn hw_release(handle: u64, error: *mut hw_error) -> i32 {
     guard(error, || {
         let expected = "one that is open (a database is closed with hw_close)";
-        let object = take(handle, expected, |o| !matches!(o, Object::Store(_)))?;
+        let object = take(handle, expected, |object| !object.is_database)?;
         // Outside of the lock: the last user of a snapshot or a scan does some work.
         drop(object);
         Ok(())

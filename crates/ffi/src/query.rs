@@ -2,7 +2,7 @@
 
 use crate::column::hw_value;
 use crate::database::{Store, hw_db};
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled};
 use crate::rows::FieldNames;
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::stream::{Stream, hw_stream};
@@ -58,19 +58,8 @@ pub(crate) struct Query {
     pub(crate) names: Option<FieldNames>,
 }
 
-impl Kept for Query {
+impl Handled for Query {
     const KIND: &'static str = "a query";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Query(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Query(query) => Some(query),
-            _ => None,
-        }
-    }
 }
 
 impl Query {

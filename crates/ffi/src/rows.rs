@@ -3,7 +3,7 @@
 //! Invariants: what `hw_rows` points to belongs to the object behind its handle and never changes.
 
 use crate::column::{Layout, hw_column};
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled};
 use crate::status::{Outcome, invalid};
 use crate::stream::{Named, hw_stream_name};
 use crate::text::pointer;
@@ -59,19 +59,8 @@ unsafe impl Send for Rows {}
 // SAFETY: as above.
 unsafe impl Sync for Rows {}
 
-impl Kept for Rows {
+impl Handled for Rows {
     const KIND: &'static str = "rows";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Rows(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Rows(rows) => Some(rows),
-            _ => None,
-        }
-    }
 }
 
 impl Rows {

@@ -5,7 +5,7 @@
 //! Failure: a damaged part of a file is `HW_CORRUPT` for the call that met it; a scan goes on behind it.
 
 use crate::database::open_still;
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled};
 use crate::query::{Query, Subject, hw_query};
 use crate::rows::{FieldNames, Rows, gather, hw_rows, names_of};
 use crate::snapshot::{Sight, hw_snapshot, view_of};
@@ -73,19 +73,8 @@ struct Walking {
     ahead: Option<Outcome<Option<Rows>>>,
 }
 
-impl Kept for Cursor {
+impl Handled for Cursor {
     const KIND: &'static str = "a scan";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Cursor(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Cursor(cursor) => Some(cursor),
-            _ => None,
-        }
-    }
 }
 
 impl Cursor {

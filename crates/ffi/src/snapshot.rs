@@ -1,7 +1,7 @@
 //! Snapshots: consistent views that never change.
 
 use crate::database::{Store, hw_db, open_still};
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled};
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use headwater::Snapshot;
 use std::ops::Deref;
@@ -17,19 +17,8 @@ pub(crate) struct View {
     store: Weak<Store>,
 }
 
-impl Kept for View {
+impl Handled for View {
     const KIND: &'static str = "a snapshot";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::View(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::View(view) => Some(view),
-            _ => None,
-        }
-    }
 }
 
 /// The snapshot that a call reads: one that has a handle, or one of its own.

@@ -4,7 +4,7 @@
 //! Concurrency: immutable but for the place that the first read fills in.
 
 use crate::database::{Store, hw_db};
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled};
 use crate::snapshot::{Sight, hw_snapshot, view_of};
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::text::{hw_str, hw_tag, pointer, tags};
@@ -81,19 +81,8 @@ pub(crate) struct Stream {
     found: OnceLock<StreamHandle>,
 }
 
-impl Kept for Stream {
+impl Handled for Stream {
     const KIND: &'static str = "a stream";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Stream(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Stream(stream) => Some(stream),
-            _ => None,
-        }
-    }
 }
 
 impl Stream {

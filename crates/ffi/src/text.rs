@@ -3,11 +3,10 @@
 //! Invariants: nothing is read before its pointer and length have been checked as far as that is possible.
 //! Failure: `HW_INVALID` with what was expected.
 
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled};
 use crate::status::{Outcome, invalid};
 use std::ffi::c_char;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Text: a pointer and a number of bytes. No NUL is needed, and one would be part of the text. NULL with length 0 is the empty text.
 #[repr(C)]
@@ -136,19 +135,8 @@ pub struct hw_text {
 /// A text behind a handle.
 pub(crate) struct Text(String);
 
-impl Kept for Text {
+impl Handled for Text {
     const KIND: &'static str = "a text";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Text(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Text(text) => Some(text),
-            _ => None,
-        }
-    }
 }
 
 impl hw_text {

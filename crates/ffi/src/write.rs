@@ -6,7 +6,7 @@
 use crate::batch::{Builder, hw_batch};
 use crate::column::hw_column;
 use crate::database::{Store, hw_db, open_still};
-use crate::handles::{self, Kept, Object};
+use crate::handles::{self, Handled, Object};
 use crate::status::{Outcome, give, guard, hw_error, invalid, lock, out};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, pointer, slice};
@@ -169,19 +169,8 @@ pub unsafe extern "C" fn hw_write_columns(
 /// A write on its way, behind a handle.
 pub(crate) struct Pending(Mutex<Option<Ticket>>);
 
-impl Kept for Pending {
+impl Handled for Pending {
     const KIND: &'static str = "a ticket";
-
-    fn keep(this: Arc<Self>) -> Object {
-        Object::Ticket(this)
-    }
-
-    fn of(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Ticket(ticket) => Some(ticket),
-            _ => None,
-        }
-    }
 }
 
 /// Hands a batch in without waiting, so that a writer may have several on their way; it may wait for memory. The batch is empty then.
@@ -239,9 +228,7 @@ pub unsafe extern "C" fn hw_ticket_wait(
             return give(done, 0, "done");
         };
         // Another thread may have released it meanwhile: then that is done already.
-        drop(handles::take(ticket, Pending::KIND, |o| {
-            matches!(o, Object::Ticket(_))
-        }));
+        drop(handles::take(ticket, Pending::KIND, Object::is::<Pending>));
         give_written(written, result?)?;
         give(done, 1, "done")
     })

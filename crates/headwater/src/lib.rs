@@ -27,8 +27,9 @@ pub use headwater_engine::{
     SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
 pub use headwater_types::{
-    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Level, MixedTypes,
-    Producer, StreamName, StreamRows, TILE_BUCKETS, Timestamp, Value, ValueRef, Values, VarBytes,
+    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Ieee, Level, MixedTypes,
+    Producer, StreamName, StreamRows, Sum, TILE_BUCKETS, Timestamp, Value, ValueRef, Values,
+    VarBytes,
 };
 
 /// The program of the README is compiled with the tests, so that it stays one.
@@ -38,6 +39,20 @@ struct Readme;
 
 /// How late data are, what a policy for them would write, and what the shards of a database decide.
 pub use headwater_engine::late;
+
+/// Every setting of a database, described once: for programs that take settings by name.
+///
+/// ```
+/// use headwater::settings::{Setting, SettingValue};
+/// let mut options = headwater::Options::new("data");
+/// let setting = Setting::by_field("leaf_events").unwrap();
+/// setting.set_within(&mut options, SettingValue::Number(Some(512)))?;
+/// assert_eq!(options.leaf_events, 512);
+/// let refused = setting.set_within(&mut options, SettingValue::Number(Some(1))).unwrap_err();
+/// assert_eq!(refused.to_string(), "leaf_events: expected 16 to 65536");
+/// # Ok::<(), headwater::settings::SettingError>(())
+/// ```
+pub use headwater_engine::settings;
 
 /// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and the log. Changes nothing, and
 /// works beside a process that has it open.

@@ -11,7 +11,6 @@
 //! Failure: every error is an [`Error`] with a stable code.
 //! Manual: `docs/sql.md`.
 
-mod access;
 mod answer;
 mod catalog;
 mod columns;
@@ -42,13 +41,13 @@ mod threads;
 mod view;
 mod zones;
 
-pub use access::{Access, Unrestricted};
 pub use answer::{Answer, Done};
 pub use catalog::{CATALOG, SCHEMA};
 pub use columns::{TIME, field_type, tag_type, time_type};
 pub use error::{CODES, Error, Result};
 pub use fences::Counting;
 pub use gate::Counted;
+pub use headwater_ask::{Access, Unrestricted};
 pub use headwater_wire::zone::Zone;
 pub use limits::Limits;
 pub use parameters::Parameters;

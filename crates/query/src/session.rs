@@ -4,7 +4,6 @@
 //! it may see is asked of the session's [`Access`] alone.
 //! Concurrency: a session may run several statements at once; each has its own memory, deadline and cancellation.
 
-use crate::access::Access;
 use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::epoch::EpochBins;
@@ -38,6 +37,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
 use headwater::{Database, Reader};
+use headwater_ask::Access;
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
 use std::fmt;

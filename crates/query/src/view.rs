@@ -6,7 +6,6 @@
 //! order of their tags' columns, absent tags last, so that rows of streams read one after the other are ordered by (tags, time).
 //! Concurrency: immutable but for caches of what the snapshot holds.
 
-use crate::access::Access;
 use crate::columns::{TIME, arrow_field, tag_type, time_type};
 use crate::error::{Error, Result};
 use arrow::array::{
@@ -14,6 +13,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{Field, Int32Type, Schema, SchemaRef};
 use headwater::{FieldType, Snapshot, StreamHandle, StreamName};
+use headwater_ask::Access;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -81,6 +81,30 @@ impl From<headwater::Error> for ApiError {
     }
 }
 
+impl From<headwater_ask::Error> for ApiError {
+    fn from(error: headwater_ask::Error) -> ApiError {
+        use headwater_ask::Kind;
+        let (status, retry_after) = match error.kind() {
+            Kind::Query | Kind::Unsupported | Kind::Invalid | Kind::Limit => {
+                (StatusCode::BAD_REQUEST, None)
+            }
+            Kind::Access => (StatusCode::FORBIDDEN, None),
+            Kind::NotFound => (StatusCode::NOT_FOUND, None),
+            Kind::Timeout | Kind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, None),
+            Kind::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+            Kind::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
+            Kind::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        };
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(%error, "a question failed");
+        }
+        let mut answer = ApiError::new(status, error.kind().as_str(), error.message());
+        answer.retry_after = retry_after;
+        answer
+    }
+}
+
 #[cfg(feature = "sql")]
 impl From<headwater_query::Error> for ApiError {
     fn from(error: headwater_query::Error) -> ApiError {

@@ -1,24 +1,25 @@
-//! What the statements of a request may see and change.
+//! What the questions of a request may see and change.
 
 use crate::access::Access;
 use crate::access::rules::Action;
-use headwater_query::Owner;
+use headwater::{FieldType, Snapshot};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Whose the statements are that this access allows, through this door.
-pub(crate) fn owner(access: &Access, door: &'static str) -> Owner {
+#[cfg(feature = "sql")]
+pub(crate) fn owner(access: &Access, door: &'static str) -> headwater_query::Owner {
     match access {
-        Access::Open { .. } => Owner::Door(door),
-        Access::Token { grant, .. } => Owner::Token(grant.id.clone()),
+        Access::Open { .. } => headwater_query::Owner::Door(door),
+        Access::Token { grant, .. } => headwater_query::Owner::Token(grant.id.clone()),
     }
 }
 
-/// The rules of a token, as SQL asks about them.
+/// The rules of a token, as every language asks about them.
 #[derive(Debug)]
 pub(crate) struct Granted(pub(crate) Access);
 
-impl headwater_query::Access for Granted {
+impl headwater_ask::Access for Granted {
     fn reads(&self, table: &str, tags: &[(String, String)]) -> bool {
         self.0.may_read(table, tags)
     }
@@ -32,9 +33,21 @@ impl headwater_query::Access for Granted {
         self.0.may(Action::Manage, table, &[])
     }
 
+    fn reads_some_of(&self, table: &str) -> bool {
+        self.0.may_read_some_of(table)
+    }
+
+    fn typed_fields(
+        &self,
+        snapshot: &Snapshot,
+        table: &str,
+    ) -> headwater::Result<Option<Vec<(String, FieldType)>>> {
+        self.0.fields(snapshot, table)
+    }
+
     fn fields(
         &self,
-        snapshot: &headwater::Snapshot,
+        snapshot: &Snapshot,
         table: &str,
     ) -> headwater::Result<Option<BTreeSet<String>>> {
         if self.0.tells_all_fields(table) {

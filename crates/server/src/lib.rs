@@ -16,9 +16,7 @@
 
 mod app;
 mod error;
-#[cfg(feature = "sql")]
 mod granted;
-mod influxql;
 mod ingest;
 mod live;
 mod metrics;
@@ -26,12 +24,10 @@ mod metrics;
 mod mqtt;
 #[cfg(feature = "mqtt")]
 mod mqtt_figures;
-mod opentsdb;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;
 mod routes;
-mod series;
 mod serve;
 pub mod settings;
 mod single;

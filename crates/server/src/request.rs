@@ -9,11 +9,11 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use headwater::{ErrorKind, FieldType, Snapshot, StreamName, Timestamp};
+pub(crate) use headwater_ask::Deadline;
 use headwater_io::{Clock as _, SystemClock};
 use headwater_wire::channel::Channel;
 use headwater_wire::query::{Query, QueryError};
 use serde_json::json;
-use std::time::{Duration, Instant};
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
@@ -101,29 +101,6 @@ pub(crate) fn channel_type(
     channel: &Channel,
 ) -> Result<Option<FieldType>, ApiError> {
     Ok(access.field_type(snapshot, &channel.stream, &channel.field)?)
-}
-
-/// When a read gives up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Instant);
-
-impl Deadline {
-    pub(crate) fn after(allowed: Duration) -> Deadline {
-        Deadline(Instant::now() + allowed)
-    }
-
-    /// # Errors
-    /// When the time is over.
-    pub(crate) fn check(self) -> Result<(), ApiError> {
-        if Instant::now() < self.0 {
-            return Ok(());
-        }
-        Err(ApiError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "E_TIMEOUT",
-            "the answer takes longer than a request may (setting request.timeout); ask for a shorter range",
-        ))
-    }
 }
 
 /// An answer with a body.

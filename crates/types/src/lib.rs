@@ -14,7 +14,7 @@ pub mod rows;
 pub mod time;
 pub mod value;
 
-pub use aggregate::{Aggregate, Extremes};
+pub use aggregate::{Aggregate, Extremes, Ieee, Sum};
 pub use batch::{
     Batch, MixedTypes, Producer, StreamName, StreamRows, push_stream_text, push_tag_text,
 };

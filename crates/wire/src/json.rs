@@ -3,7 +3,7 @@
 //! Invariants: what is pushed is one whole JSON value; numbers read back to the same bits; what is not finite is `null`; bytes are
 //! text, `0x` and base-16 digits. Pushing cannot fail: the only writer is a vector.
 
-use headwater_types::{Extremes, ValueRef};
+use headwater_types::{Extremes, Sum, ValueRef};
 use std::io::Write;
 
 /// A text, in quotes and escaped.
@@ -79,11 +79,22 @@ pub fn push_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
 
 /// The smallest or the largest value, or `null`.
 pub fn push_extreme(out: &mut Vec<u8>, extremes: Extremes, is_max: bool) {
-    match extremes {
-        Extremes::None => out.extend_from_slice(b"null"),
-        Extremes::F64(min, max) => push_f64(out, if is_max { max } else { min }),
-        Extremes::I64(min, max) => push_i64(out, if is_max { max } else { min }),
-        Extremes::U64(min, max) => push_u64(out, if is_max { max } else { min }),
+    match if is_max {
+        extremes.max()
+    } else {
+        extremes.min()
+    } {
+        Some(value) => push_value(out, value.as_ref()),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// A sum with all its digits, or `null` where there is none or it is not finite.
+pub fn push_sum(out: &mut Vec<u8>, sum: Option<Sum>) {
+    match sum {
+        Some(Sum::Integer(sum)) => push_i128(out, sum),
+        Some(Sum::Float(sum)) => push_f64(out, sum),
+        None => out.extend_from_slice(b"null"),
     }
 }
 

@@ -8,9 +8,10 @@
 //! Format: docs/format/csv.md, docs/format/lineprotocol.md, docs/format/tile.md, docs/http/reading.md, docs/mqtt.md, docs/http/prometheus.md.
 
 pub mod channel;
+mod column_builder;
 pub mod csv;
 pub mod durations;
-mod filling;
+mod escapes;
 pub mod influxql;
 pub mod instant;
 pub mod json;
@@ -18,7 +19,7 @@ pub mod lineprotocol;
 pub mod message;
 mod number;
 pub mod opentsdb;
-mod parsed;
+mod parsed_batch;
 pub mod prometheus;
 pub mod query;
 mod refusal;
@@ -26,5 +27,5 @@ pub mod tile;
 pub mod tiles;
 pub mod zone;
 
-pub use parsed::ParsedBatch;
+pub use parsed_batch::ParsedBatch;
 pub use refusal::{Fault, RefusalCode, RefusalCounts, RefusedLine, cut_line};

@@ -12,7 +12,7 @@
 //! encoding of protocol buffers, <https://protobuf.dev/programming-guides/encoding/>.
 //! Format: docs/http/prometheus.md.
 
-use crate::parsed::ParsedBatch;
+use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use headwater_types::{Column, StreamName, StreamRows, Values};
 

@@ -5,8 +5,8 @@
 //! Invariants: `time` is the mean time of the bucket's events in seconds since 1970; numbers read back to the same bits;
 //! what is not finite is `null`; a bucket without events has no row. Format: docs/format/tile.md.
 
-use crate::json::{push_extreme, push_i64, push_i128, push_optional_f64, push_u64};
-use headwater_types::{Aggregate, Extremes, Level};
+use crate::json::{push_extreme, push_i64, push_optional_f64, push_sum, push_u64};
+use headwater_types::{Aggregate, Level};
 
 /// Integers up to this size are exact in JavaScript.
 const EXACT_IN_JAVASCRIPT_MAX: u64 = 1 << 53;
@@ -79,7 +79,7 @@ impl TileColumn {
             TileColumn::Count => push_u64(out, aggregate.count),
             TileColumn::Min => push_extreme(out, aggregate.extremes, false),
             TileColumn::Max => push_extreme(out, aggregate.extremes, true),
-            TileColumn::Sum => push_sum(out, aggregate),
+            TileColumn::Sum => push_sum(out, aggregate.sum()),
         }
     }
 }
@@ -189,21 +189,11 @@ fn divided(sum: u128, by: u128) -> (u128, u128) {
     (sum / by, sum % by)
 }
 
-fn push_sum(out: &mut Vec<u8>, aggregate: &Aggregate) {
-    match aggregate.extremes {
-        Extremes::None => out.extend_from_slice(b"null"),
-        Extremes::F64(..) => {
-            let count = aggregate.finite() as f64;
-            push_optional_f64(out, aggregate.mean().map(|mean| mean * count));
-        }
-        Extremes::I64(..) | Extremes::U64(..) => push_i128(out, aggregate.sum),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use headwater_types::Extremes;
 
     fn aggregate(count: u64, time_sum: i128, extremes: Extremes, sum: i128) -> Aggregate {
         Aggregate {

@@ -7,7 +7,7 @@
 //! Invariants: rows come by time, one for each bucket that holds events; a tile that is not status 0 has no rows.
 //! Format: docs/format/tile.md.
 
-use headwater_types::{Aggregate, Extremes, Level, TILE_BUCKETS};
+use headwater_types::{Aggregate, Level, TILE_BUCKETS};
 
 /// The first bytes.
 pub const TILES_MAGIC: [u8; 4] = *b"HWT1";
@@ -99,23 +99,14 @@ fn time_after(aggregate: &Aggregate, start: i64) -> f64 {
 }
 
 fn extreme(aggregate: &Aggregate, is_max: bool) -> f64 {
-    match aggregate.extremes {
-        Extremes::None => f64::NAN,
-        Extremes::F64(min, max) => {
-            if is_max {
-                max
-            } else {
-                min
-            }
-        }
-        Extremes::I64(min, max) => (if is_max { max } else { min }) as f64,
-        Extremes::U64(min, max) => (if is_max { max } else { min }) as f64,
-    }
+    let extremes = aggregate.extremes.as_f64();
+    extremes.map_or(f64::NAN, |(min, max)| if is_max { max } else { min })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headwater_types::Extremes;
 
     fn f64_at(bytes: &[u8], at: usize) -> f64 {
         let mut raw = [0; 8];

@@ -499,8 +499,8 @@ def open(
     :param late_policy: what is done about late events, as in docs/late-data.md; ``"adaptive"``.
     :param late_merge_interval: late events are merged after this time at the latest; 10 min, ``None`` = they wait.
     :param batch_bytes_max: most bytes of a batch, which is stored whole or not at all; 16 MiB.
-    :param more: ``late_runs_max``, ``partition_target_bytes``, ``partition_bytes_max``, ``leaf_events``,
-        ``compaction_bytes_per_second``, ``compaction_bytes_per_day``, ``log_file_bytes``, ``string_bytes_max``, ``tables_max``,
+    :param more: ``late_runs_max``, ``partition_target_bytes``, ``partition_bytes_max``, ``leaf_events``, ``bucket_events``,
+        ``groups_max``, ``clock_jump_max``, ``clock_settle``, ``compaction_bytes_per_second``, ``compaction_bytes_per_day``, ``log_file_bytes``, ``string_bytes_max``, ``tables_max``,
         ``fields_max``, ``streams_max``, ``reserve_bytes``, ``open_files_max``: as in docs/embed/python.md.
     :raises NotFoundError: there is no database, with ``create=False`` or ``read_only=True``.
     :raises LockedError: another process owns it.

@@ -2,12 +2,12 @@
 
 mod listing;
 
+use super::index::{SavedDefinitions, StreamIndex};
 use super::limits::{Beyond, Defined, TableLimits};
 use super::pending::{Definition, Pending};
 use super::streams::{ByKey, StreamRecord};
 use super::table::{AddedFields, Table, TableRecord, check_name};
 use crate::ids::{NumberMap, Sequence, ShardIndex, StreamId, TableId};
-use crate::meta::Meta;
 use crate::{Error, Result};
 use headwater_codec::Cursor;
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -145,28 +145,26 @@ impl Catalog {
         }
     }
 
-    /// Fills the catalog from the metadata at opening.
-    pub(crate) fn load(&self, meta: &Meta) -> Result<()> {
-        let (tables, next_stream) = (meta.tables()?, meta.next_stream()?);
+    /// Fills the catalog at opening with what the metadata hold.
+    pub(crate) fn load(&self, saved: SavedDefinitions) {
         let mut state = self.writing();
-        for table in tables {
+        for table in saved.tables {
             state.put_table(Arc::new(table));
         }
-        state.next_stream = next_stream;
-        state.dropped_ids = meta.dropped()?.into_iter().map(|(_, r)| r.id).collect();
+        state.next_stream = saved.next_stream;
+        state.dropped_ids = saved.dropped.into_iter().map(|(_, r)| r.id).collect();
         self.has_dropped
             .store(!state.dropped_ids.is_empty(), Ordering::Release);
-        for (table, count) in meta.stream_counts()? {
+        for (table, count) in saved.stream_counts {
             if let Some(slot) = state.stream_counts.get_mut(table.0 as usize) {
                 *slot = count;
             }
         }
-        for (table, key) in meta.tag_keys()? {
+        for (table, key) in saved.tag_keys {
             if let Some(keys) = state.tag_keys.get_mut(table.0 as usize) {
                 keys.insert(key);
             }
         }
-        Ok(())
     }
 
     fn hash(&self, key: &[u8]) -> KeyHash {
@@ -293,7 +291,11 @@ impl Catalog {
     }
 
     /// The stream behind key bytes, if it is defined.
-    pub(crate) fn find_stream(&self, meta: &Meta, key: &[u8]) -> Result<Option<StreamId>> {
+    pub(crate) fn find_stream(
+        &self,
+        index: &dyn StreamIndex,
+        key: &[u8],
+    ) -> Result<Option<StreamId>> {
         let hash = self.hash(key);
         {
             let state = self.state.read();
@@ -304,7 +306,7 @@ impl Catalog {
                 return Ok(Some(id));
             }
         }
-        let Some(id) = meta.find_stream(key)? else {
+        let Some(id) = index.find_stream(key)? else {
             return Ok(None);
         };
         let mut state = self.writing();
@@ -319,7 +321,7 @@ impl Catalog {
     /// As [`Catalog::find_stream`], for a snapshot that sees `sequence`: it still finds what was dropped later.
     pub(crate) fn find_stream_at(
         &self,
-        meta: &Meta,
+        index: &dyn StreamIndex,
         key: &[u8],
         sequence: Sequence,
     ) -> Result<Option<StreamId>> {
@@ -333,19 +335,19 @@ impl Catalog {
                 return Ok(Some(record.id));
             }
         }
-        self.find_stream(meta, key)
+        self.find_stream(index, key)
     }
 
     /// The streams of a table as a snapshot with this sequence sees them, by tags; `None` = as they are now.
     pub(crate) fn streams_of(
         &self,
-        meta: &Meta,
+        index: &dyn StreamIndex,
         table: TableId,
         at: Option<Sequence>,
     ) -> Result<Vec<StreamRecord>> {
         // Pending ones first: a commit in between moves them to the metadata, never away from both.
         let mut records = self.pending_streams(table);
-        records.extend(meta.streams_of(table)?);
+        records.extend(index.streams_of(table)?);
         let state = self.state.read();
         records.retain(|r| !state.dropped_ids.contains(&r.id));
         if let Some(at) = at {
@@ -413,7 +415,7 @@ impl Catalog {
     /// Defines the streams behind `keys`, none of which was found; one log record for all that are really new.
     pub(crate) fn define_streams(
         &self,
-        meta: &Meta,
+        index: &dyn StreamIndex,
         table: TableId,
         keys: &[Box<[u8]>],
         streams_max: usize,
@@ -427,7 +429,7 @@ impl Catalog {
             let defined = state.known.contains_key(&self.hash(key))
                 || state.pending_keys.contains(&**key)
                 || records.iter().rev().take(4).any(|r| r.key == *key)
-                || meta
+                || index
                     .find_stream(key)?
                     .is_some_and(|id| !state.dropped_ids.contains(&id));
             if defined {
@@ -471,7 +473,7 @@ impl Catalog {
     /// Applies a definition read back from the log.
     pub(crate) fn replay(
         &self,
-        meta: &Meta,
+        index: &dyn StreamIndex,
         sequence: Sequence,
         definition: Definition,
     ) -> Result<()> {
@@ -493,7 +495,7 @@ impl Catalog {
             }
             Definition::Stream(record) => {
                 let known = state.pending_keys.contains(&*record.key)
-                    || meta
+                    || index
                         .find_stream(&record.key)?
                         .is_some_and(|id| !state.dropped_ids.contains(&id));
                 if known || state.dropped_ids.contains(&record.id) {

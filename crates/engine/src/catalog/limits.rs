@@ -3,6 +3,7 @@
 //! Invariant: a limit refuses what is new, and nothing that is there.
 
 use super::table::Table;
+use crate::Options;
 use crate::ids::Sequence;
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,17 @@ use std::sync::Arc;
 pub(crate) struct TableLimits {
     pub(crate) tables: usize,
     pub(crate) bytes: usize,
+}
+
+impl TableLimits {
+    /// As the settings have it. The definitions of all tables may take a quarter of the memory
+    /// budget.
+    pub(crate) fn of(options: &Options) -> TableLimits {
+        TableLimits {
+            tables: options.tables_max,
+            bytes: options.memory_budget_bytes / 4,
+        }
+    }
 }
 
 /// What became of a definition.

@@ -7,12 +7,15 @@
 //! metadata is asked whether a new stream is known; no other I/O.
 
 mod definitions;
+mod describe;
+mod index;
 mod limits;
 mod pending;
 mod streams;
 mod table;
 
 pub(crate) use definitions::{Catalog, Tables};
+pub(crate) use index::{SavedDefinitions, StreamIndex};
 pub(crate) use limits::{Beyond, Defined, TableLimits};
 pub(crate) use pending::Definition;
 pub(crate) use streams::{StreamRecord, decode_stream_key, push_tags_text, stream_key};

@@ -45,6 +45,12 @@ pub struct Candidate {
     pub leaf_events: u32,
 }
 
+impl std::fmt::Display for Candidate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},leaf={}", self.policy, self.leaf_events)
+    }
+}
+
 /// What a policy has to work with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Configuration {

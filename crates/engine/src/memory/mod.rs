@@ -6,13 +6,10 @@
 //! still grow.
 //! Failure: none; nothing here does I/O.
 
-mod chunk;
 mod place;
 mod sort;
 mod stream;
 
-pub(crate) use chunk::Chunk;
-pub(crate) use chunk::Sequences;
 pub(crate) use place::{lie_in_order, rows_in};
 pub(crate) use sort::{in_table_type, merge_equal_times, rows_between, search, sorted_rows};
 pub(crate) use stream::StreamMemory;

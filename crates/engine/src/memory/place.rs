@@ -2,9 +2,9 @@
 //!
 //! Invariants: what is given is what [`super::sorted_rows`] would give, piece by piece.
 
-use super::chunk::{Chunk, Sequences};
 use super::sort::rows_within;
 use crate::catalog::Table;
+use crate::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
 use headwater_types::{ClosedRange, FieldId};
 use std::ops::Range;

@@ -5,10 +5,10 @@
 //! sorted row by row (the idea of patience sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The
 //! piles are merged then, and whole stretches are copied.
 
-use super::chunk::{Chunk, Sequences};
 use crate::catalog::Table;
+use crate::chunk::{Chunk, Sequences};
+use crate::expiry::owner_of;
 use crate::ids::Sequence;
-use crate::life::owner_of;
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Values};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The events of one stream that are not yet in a segment.
 
-use super::chunk::{Chunk, Sequences};
+use crate::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
 use crate::pins::{Held, OpenSnapshots, PinFile, Pinned, Place, Seen};
 use headwater_types::{ClosedRange, Rows};

@@ -7,12 +7,14 @@
 //! Format: docs/format/meta.md.
 
 mod backend;
+pub(crate) mod copy;
 mod log;
 mod records;
+mod streams;
 
 pub(crate) use records::PartitionRecord;
 
-use crate::catalog::{Definition, StreamRecord, Table};
+use crate::catalog::{Definition, StreamIndex, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, PutBytes};
@@ -22,7 +24,6 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ pub(crate) struct MetaChange {
     /// Generations of log files up to this one have been begun; 0 = nothing new is known.
     pub(crate) log_newest_generation: u64,
     pub(crate) counters: Vec<(String, u64)>,
-    pub(crate) producers: Vec<crate::write::SavedProducer>,
+    pub(crate) producers: Vec<crate::producers::SavedProducer>,
     /// What shards know of late events.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
 }
@@ -320,114 +321,6 @@ impl Meta {
         Ok(out)
     }
 
-    pub(crate) fn stream_counts(&self) -> Result<Vec<(TableId, u64)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(STREAM_COUNTS).map_err(Error::meta)?;
-        let mut out = Vec::new();
-        for entry in table.iter().map_err(Error::meta)? {
-            let (key, value) = entry.map_err(Error::meta)?;
-            out.push((TableId(key.value()), value.value()));
-        }
-        Ok(out)
-    }
-
-    pub(crate) fn tag_keys(&self) -> Result<Vec<(TableId, String)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(TAG_KEYS).map_err(Error::meta)?;
-        let mut out = Vec::new();
-        for entry in table.iter().map_err(Error::meta)? {
-            let (key, _) = entry.map_err(Error::meta)?;
-            let mut cursor = Cursor::new(key.value());
-            let read =
-                |e: headwater_codec::DecodeError| self.damaged(e.expected, "a tag key record");
-            let id = cursor.u32("table id").map_err(read)?;
-            out.push((
-                TableId(id),
-                cursor.text("tag key").map_err(read)?.to_owned(),
-            ));
-        }
-        Ok(out)
-    }
-
-    pub(crate) fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
-        Ok(table
-            .get(key)
-            .map_err(Error::meta)?
-            .map(|v| StreamId(v.value())))
-    }
-
-    /// Records of these streams; those not there are left out.
-    pub(crate) fn streams(
-        &self,
-        ids: impl IntoIterator<Item = StreamId>,
-    ) -> Result<Vec<StreamRecord>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(STREAMS).map_err(Error::meta)?;
-        let mut out = Vec::new();
-        for id in ids {
-            if let Some(value) = table.get(id.0).map_err(Error::meta)? {
-                out.push(self.stream_record(value.value())?);
-            }
-        }
-        Ok(out)
-    }
-
-    /// Records of all streams of a table, in order of their keys.
-    pub(crate) fn streams_of(&self, table_id: TableId) -> Result<Vec<StreamRecord>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
-        let records = transaction.open_table(STREAMS).map_err(Error::meta)?;
-        let first = table_id.0.to_be_bytes();
-        let mut out = Vec::new();
-        for entry in ids.range(&first[..]..).map_err(Error::meta)? {
-            let (key, id) = entry.map_err(Error::meta)?;
-            if !key.value().starts_with(&first) {
-                break;
-            }
-            if let Some(value) = records.get(id.value()).map_err(Error::meta)? {
-                out.push(self.stream_record(value.value())?);
-            }
-        }
-        Ok(out)
-    }
-
-    /// Hands out key bytes of the streams of a table behind `after`, in order and without those that are left out, until `each`
-    /// says false.
-    pub(crate) fn stream_keys_after(
-        &self,
-        table: TableId,
-        after: &[u8],
-        is_left_out: &mut dyn FnMut(StreamId) -> bool,
-        each: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<()> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
-        let first = table.0.to_be_bytes();
-        let from = if after.is_empty() {
-            Bound::Included(&first[..])
-        } else {
-            Bound::Excluded(after)
-        };
-        for entry in ids
-            .range::<&[u8]>((from, Bound::Unbounded))
-            .map_err(Error::meta)?
-        {
-            let (key, id) = entry.map_err(Error::meta)?;
-            let key = key.value();
-            if !key.starts_with(&first) || !(is_left_out(StreamId(id.value())) || each(key)) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn stream_record(&self, bytes: &[u8]) -> Result<StreamRecord> {
-        StreamRecord::decode(&mut Cursor::new(bytes))
-            .map_err(|e| self.damaged(e.expected, "a stream record"))
-    }
-
     pub(crate) fn partitions(&self) -> Result<Vec<(SegmentId, PartitionRecord)>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
@@ -473,30 +366,6 @@ impl Meta {
             out.push((name.value().to_owned(), number, Sequence(sequence)));
         }
         Ok(out)
-    }
-
-    /// Streams dropped, each with the sequence of its end, as far as they have not been forgotten.
-    pub(crate) fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(DROPPED) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
-        };
-        let mut out = Vec::new();
-        for entry in table.iter().map_err(Error::meta)? {
-            let (_, value) = entry.map_err(Error::meta)?;
-            out.push(self.dropped_record(value.value())?);
-        }
-        Ok(out)
-    }
-
-    fn dropped_record(&self, bytes: &[u8]) -> Result<(Sequence, StreamRecord)> {
-        let mut cursor = Cursor::new(bytes);
-        let read = |e: headwater_codec::DecodeError| self.damaged(e.expected, "a dropped stream");
-        let sequence = cursor.varint("sequence").map_err(read)?;
-        let record = StreamRecord::decode(&mut cursor).map_err(read)?;
-        Ok((Sequence(sequence), record))
     }
 
     /// Forgets streams dropped up to a sequence: nothing in the log or in segments mentions them any more.

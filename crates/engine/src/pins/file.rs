@@ -7,9 +7,9 @@
 //! Invariants: a file is written once, and removed with the last chunk that is in it.
 //! Failure: bytes that changed are damage, by a checksum that is kept in memory.
 
+use crate::chunk::{Chunk, Sequences};
 use crate::error::Damage;
 use crate::ids::Sequence;
-use crate::memory::{Chunk, Sequences};
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows, within_limits};

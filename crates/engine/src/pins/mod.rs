@@ -17,15 +17,10 @@ mod file;
 pub(crate) use file::{PinFile, PinFiles, Place, remove_left_over};
 
 use crate::Result;
-use crate::core::Core;
-use crate::error::ErrorKind;
-use crate::ids::{Sequence, StreamId};
-use crate::memory::Chunk;
+use crate::chunk::Chunk;
+use crate::ids::Sequence;
 use headwater_types::ClosedRange;
 use std::sync::Arc;
-
-/// The part of the budget that pinned chunks may take in memory.
-const BUDGET_PART: usize = 4;
 
 /// What a snapshot sees of a shard: a version of it, and records up to a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,72 +200,11 @@ fn seen_part(chunk: &Arc<Chunk>, newest: Sequence) -> Option<Arc<Chunk>> {
     chunk.select(chunk.born, |_, sequence| sequence <= newest)
 }
 
-impl Core {
-    /// Bytes of pinned chunks in memory, and with what is known of those in files.
-    pub(crate) fn pinned_bytes(&self) -> (usize, usize) {
-        let mut sum = (0, 0);
-        for shard in &self.shards {
-            let state = shard.state.lock();
-            sum.0 += state.pinned_rows();
-            sum.1 += state.pinned_bytes();
-        }
-        sum
-    }
-
-    /// Moves pinned chunks to a file where they take more than their share of the budget.
-    pub(crate) fn bound_pins(&self) -> Result<()> {
-        let most = self.options.memory_budget_bytes / BUDGET_PART;
-        if self.pinned_bytes().0 <= most || self.check_space().is_err() {
-            return Ok(());
-        }
-        let mut files = self.pin_files.lock();
-        // Another step may have done it meanwhile.
-        if self.pinned_bytes().0 <= most {
-            return Ok(());
-        }
-        let moved = self.shards.iter().try_for_each(|shard| {
-            let chunks = shard.state.lock().pinned_chunks();
-            self.move_pins(&mut files, shard, &chunks)
-        });
-        match moved {
-            Err(error) if error.kind() == ErrorKind::Full => {
-                tracing::warn!(%error, "no space for what open snapshots keep: it stays in memory");
-                Ok(())
-            }
-            Err(error) => {
-                self.log.latch(error.clone());
-                Err(error)
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    fn move_pins(
-        &self,
-        files: &mut PinFiles,
-        shard: &crate::shard::Shard,
-        chunks: &[(StreamId, Arc<Chunk>)],
-    ) -> Result<()> {
-        if chunks.is_empty() {
-            return Ok(());
-        }
-        let places = files.write(chunks.iter().map(|(_, chunk)| &**chunk))?;
-        // Let go of after the lock: the last to do so removes the file.
-        let mut state = shard.state.lock();
-        for ((stream, chunk), place) in chunks.iter().zip(&places) {
-            if let Some(place) = place {
-                state.pin_moved(*stream, chunk, place);
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::memory::Sequences;
+    use crate::chunk::Sequences;
     use headwater_types::Rows;
 
     fn chunk(sequences: &[u64], born: u64) -> Arc<Chunk> {

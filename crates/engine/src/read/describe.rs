@@ -164,7 +164,7 @@ impl Snapshot {
             }
         };
         core.catalog.stream_keys_after(
-            &core.meta,
+            &*core.meta,
             table.id,
             &from,
             limit,
@@ -190,7 +190,7 @@ impl Snapshot {
     /// # Errors
     /// `not_found` without such a table.
     pub fn table_info(&self, table: &str) -> Result<crate::TableInfo> {
-        Ok(crate::db::table_info(self.core(), self.table(table)?))
+        Ok(self.core().catalog.table_info(self.table(table)?))
     }
 
     /// The tables, by name.

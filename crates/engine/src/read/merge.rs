@@ -8,8 +8,8 @@
 use crate::Result;
 use crate::catalog::Table;
 use crate::ids::SegmentId;
-use crate::life::{holds, overlapping, swallows};
 use crate::memory::merge_equal_times;
+use crate::ranges::{holds, overlapping, swallows};
 use crate::segment::{Keep, LeafEntry, Store};
 use headwater_types::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;

@@ -8,16 +8,15 @@ use super::scan::{Scan, ScanSpec};
 use super::view::StreamView;
 use super::visit::{self, RowBlock};
 use crate::catalog::{Table, Tables, decode_stream_key, stream_key};
+use crate::chunk::Chunk;
+use crate::clock::Moment;
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId};
-use crate::life::Moment;
-use crate::memory::Chunk;
 use crate::pins::{Held, Seen};
 use crate::shard::{Shard, ShardSnapshot};
 use crate::{Error, Result};
 use headwater_types::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A consistent view of everything acknowledged before it was opened, over all shards; it never
 /// changes. While it is open the files it sees are kept, and what it sees of memory, which goes to
@@ -51,7 +50,7 @@ impl Drop for Snapshot {
 impl Snapshot {
     pub(crate) fn open(core: Arc<Core>) -> Snapshot {
         loop {
-            let deletes = core.deletes.load(Ordering::Acquire);
+            let deletes = core.door.deletes();
             let definitions = core.catalog.changes();
             // Shards first, the sequence after: every step in the shards' versions is at or below the sequence then.
             let shards: Vec<ShardSnapshot> = core
@@ -65,9 +64,7 @@ impl Snapshot {
                 state.snapshots.tell(seen.version, sequence);
             }
             let tables = core.catalog.tables();
-            let now = tables
-                .expire
-                .then(|| core.clock_guard.look(&*core.env.clock));
+            let now = tables.expire.then(|| core.moment());
             let snapshot = Snapshot {
                 core: Arc::clone(&core),
                 sequence,
@@ -77,7 +74,7 @@ impl Snapshot {
                 definitions: Some(definitions).filter(|d| *d == core.catalog.changes()),
             };
             // A delete that came in between may be at or below the sequence and yet unknown to a shard's list.
-            if core.deletes.load(Ordering::Acquire) == deletes {
+            if core.door.deletes() == deletes {
                 return snapshot;
             }
         }
@@ -134,7 +131,7 @@ impl Snapshot {
     pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
         let table = self.table(table)?;
         let catalog = &self.core.catalog;
-        let mut records = catalog.streams_of(&self.core.meta, table.id, Some(self.sequence))?;
+        let mut records = catalog.streams_of(&*self.core.meta, table.id, Some(self.sequence))?;
         // One that was dropped since and its successor have one name.
         records.dedup_by(|b, a| a.key == b.key);
         let mut out = Vec::new();
@@ -168,10 +165,10 @@ impl Snapshot {
         let stream = self
             .core
             .catalog
-            .find_stream_at(&self.core.meta, &key, self.sequence)?;
+            .find_stream_at(&*self.core.meta, &key, self.sequence)?;
         let stream = stream.ok_or_else(|| Error::not_found(format!("no stream `{name}`")))?;
-        let shard_index = self.core.shard_of(&key);
-        let shard = self.core.shard(shard_index)?;
+        let shard_index = self.core.shards.of_key(&key);
+        let shard = self.core.shards.get(shard_index)?;
         let Some(seen) = self.shards.get(usize::from(shard_index.0)) else {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
@@ -201,7 +198,7 @@ impl Snapshot {
             table,
             stream: handle.stream,
             shard_index: handle.shard,
-            shard: self.core.shard(handle.shard)?,
+            shard: self.core.shards.get(handle.shard)?,
             seen,
         })
     }

@@ -8,14 +8,13 @@
 use super::snapshot::Snapshot;
 use crate::Result;
 use crate::catalog::{Table, stream_key};
+use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId};
-use crate::life::Tombstone;
-use crate::memory::Chunk;
 use crate::partitions::PartitionSet;
+use crate::tombstone::Tombstone;
 use headwater_types::{ClosedRange, StreamName};
 use std::hash::Hasher;
-use std::sync::atomic::Ordering;
 
 /// The version of a range of a stream: see [`Snapshot::version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,11 +171,11 @@ impl Snapshot {
 pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Option<DataVersion> {
     let mut key = Vec::with_capacity(64);
     loop {
-        let deletes = core.deletes.load(Ordering::Acquire);
+        let deletes = core.door.deletes();
         let table = core.catalog.try_table_named(name.table())?;
         stream_key(table.id, name.tags(), &mut key);
         let stream = core.catalog.try_known_stream(&key)?;
-        let shard = core.shard(core.shard_of(&key)).ok()?;
+        let shard = core.shards.get(core.shards.of_key(&key)).ok()?;
         let state = shard.state.lock();
         // As for a snapshot: the shard first, the sequence after.
         let seen = Seen {
@@ -192,7 +191,7 @@ pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Opti
         };
         let version = seen.version(range)?;
         drop(state);
-        if core.deletes.load(Ordering::Acquire) == deletes {
+        if core.door.deletes() == deletes {
             return Some(version);
         }
     }

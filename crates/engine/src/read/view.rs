@@ -2,11 +2,13 @@
 
 use crate::Result;
 use crate::catalog::Table;
+use crate::chunk::Chunk;
 use crate::core::Core;
+use crate::expiry::{with_expiries, without_companions, without_expired};
 use crate::ids::{Sequence, StreamId};
-use crate::life::{union, with_expiries, without_companions, without_expired};
-use crate::memory::{Chunk, sorted_rows};
+use crate::memory::sorted_rows;
 use crate::partitions::PartitionSet;
+use crate::ranges::union;
 use crate::read::merge::{Hidden, Source};
 use crate::segment::{Partition, StreamState};
 use headwater_types::{ClosedRange, FieldId, Rows};

@@ -8,11 +8,11 @@
 
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
-use super::touched;
 use super::view::{StreamView, run_sources};
-use crate::life::{expiry_of, first_expiry};
+use crate::expiry::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, BlockPart, Partition, StreamState};
+use crate::touched;
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
@@ -38,7 +38,6 @@ pub(crate) struct Seen<'a> {
     /// There are no rows behind it any more: what to do with it must be decided now.
     pub(crate) is_final: bool,
     range: &'a ClosedRange,
-    hidden: &'a Hidden,
     block: &'a BucketBlock,
     index: usize,
     number: i64,
@@ -67,10 +66,11 @@ impl Seen<'_> {
         (self.span.last.as_nanos() <= bins.end(bin)).then_some(bin)
     }
 
-    /// True when events of this instant are asked for and exist.
+    /// True when a bucket of rows that have gone, whose values came at this instant on average, is
+    /// asked for and exists. It lies on one side of the cut as a whole; deletes take it only where
+    /// they swallow it, and such a bucket is not shown.
     pub(crate) fn counts_at(&self, time: i64) -> bool {
-        let instant = ClosedRange::nanos(time, time);
-        self.range.overlaps(&instant) && !self.hidden.touches(&instant)
+        self.range.overlaps(&ClosedRange::nanos(time, time)) && time >= self.view.table.life.cut
     }
 
     /// Rows of the bucket, also those without a value of some field.
@@ -386,7 +386,6 @@ impl<'a> Walk<'a> {
                 span,
                 is_final,
                 range: &self.range,
-                hidden: &self.hidden,
                 block,
                 index,
                 number: *number,

@@ -6,8 +6,8 @@
 use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
 use super::index::GroupIndex;
 use crate::catalog::Table;
+use crate::expiry::ExpirySpan;
 use crate::ids::Sequence;
-use crate::life::ExpirySpan;
 use crate::{Error, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, encode_leaf};

@@ -21,7 +21,7 @@ use super::recent::Recent;
 use super::state::Sums;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
-use crate::read::touched;
+use crate::touched;
 use crate::{Error, Result};
 use headwater_codec::leaf::Leaf;
 use headwater_io::{File, Files, OpenMode};

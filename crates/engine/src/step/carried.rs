@@ -7,7 +7,8 @@
 
 use super::compact::{Purpose, Rewriting};
 use super::cutter::{Destination, LeafCutter};
-use super::stream_op::{OpContext, OpOutput, write_late_run};
+use super::late_merge::{OpContext, OpOutput, write_late_run};
+use super::throttle::note_compacted;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, StreamId};
@@ -174,7 +175,7 @@ impl Rewriting<'_> {
                     }
                 }
             }
-            self.core.note_compacted(out.group.bytes.leaf - before);
+            note_compacted(self.core, out.group.bytes.leaf - before);
         }
         if let Some(cutter) = cutter {
             delta.late_runs.push(cutter.finish(out.group, out.hints)?);

@@ -14,46 +14,46 @@ use crate::{Error, Result};
 use headwater_types::ClosedRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-impl Core {
-    /// What analyzers learnt since the last commit, by shard.
-    fn unsaved_analyzers(&self) -> Vec<(u16, Vec<u8>)> {
-        (0u16..)
-            .zip(&self.shards)
-            .filter_map(|(index, shard)| {
-                let mut state = shard.state.lock();
-                std::mem::take(&mut state.unsaved_analyzer).then(|| {
-                    let mut bytes = Vec::new();
-                    state.analyzer.encode(&mut bytes);
-                    (index, bytes)
-                })
+/// What analyzers learnt since the last commit, by shard.
+fn unsaved_analyzers(core: &Core) -> Vec<(u16, Vec<u8>)> {
+    (0u16..)
+        .zip(&core.shards)
+        .filter_map(|(index, shard)| {
+            let mut state = shard.state.lock();
+            std::mem::take(&mut state.unsaved_analyzer).then(|| {
+                let mut bytes = Vec::new();
+                state.analyzer.encode(&mut bytes);
+                (index, bytes)
             })
-            .collect()
-    }
+        })
+        .collect()
+}
 
-    /// The counters as of a step: events still in memory are counted again when the log is replayed.
-    fn saved_counters(&self, written: &[Written]) -> Vec<(String, u64)> {
-        let in_log_only: usize = self
-            .shards
-            .iter()
-            .map(|s| {
-                let state = s.state.lock();
-                state.flank_events + state.late_events + state.parked.events as usize
-            })
-            .sum();
-        let stored: usize = written.iter().map(|w| w.rows).sum();
-        let waiting = in_log_only.saturating_sub(stored) as u64;
-        let mut saved = self.counters.snapshot();
-        if let Some((_, accepted)) = saved.first_mut() {
-            *accepted = accepted.saturating_sub(waiting);
-        }
-        let (day, bytes) = *self.compacted.lock();
-        saved.extend([(COMPACTION_DAY, day), (COMPACTION_DAY_BYTES, bytes)]);
-        let counters = saved.into_iter().map(|(name, n)| (name.to_owned(), n));
-        let clock = self.clock_guard.to_keep(&*self.env.clock);
-        counters.chain(clock).collect()
+/// The counters as of a step: events still in memory are counted again when the log is replayed.
+fn saved_counters(core: &Core, written: &[Written]) -> Vec<(String, u64)> {
+    let in_log_only: usize = core
+        .shards
+        .iter()
+        .map(|s| {
+            let state = s.state.lock();
+            state.flank_events + state.late_events + state.parked.events as usize
+        })
+        .sum();
+    let stored: usize = written.iter().map(|w| w.rows).sum();
+    let waiting = in_log_only.saturating_sub(stored) as u64;
+    let mut saved = core.counters.snapshot();
+    if let Some((_, accepted)) = saved.first_mut() {
+        *accepted = accepted.saturating_sub(waiting);
     }
+    let compacted = core.compaction.written();
+    saved.extend([
+        (COMPACTION_DAY, compacted.day),
+        (COMPACTION_DAY_BYTES, compacted.bytes),
+    ]);
+    let counters = saved.into_iter().map(|(name, n)| (name.to_owned(), n));
+    let clock = core.clock_guard.to_keep(&*core.env.clock);
+    counters.chain(clock).collect()
 }
 
 /// Step 2 of the protocol.
@@ -82,7 +82,7 @@ pub(super) fn commit(
     written: &[Written],
     removed: &[SegmentId],
 ) -> Result<()> {
-    let mut commit = core.commit.lock();
+    let mut commit = core.commits.begin();
     let definitions = core
         .catalog
         .pending_up_to(sequence)
@@ -90,8 +90,7 @@ pub(super) fn commit(
     let next_stream = core.catalog.next_stream();
     let log = core.log.stats();
     core.counters
-        .bytes(log.bytes_written - commit.log_bytes_counted, 0, 0, 0);
-    commit.log_bytes_counted = log.bytes_written;
+        .bytes(commit.count_log_bytes(log.bytes_written), 0, 0, 0);
     let change = MetaChange {
         step_sequence: sequence,
         definitions,
@@ -101,22 +100,20 @@ pub(super) fn commit(
             .map(|w| (w.partition.id(), w.partition.record.clone()))
             .collect(),
         removed: removed.to_vec(),
-        next_segment: core.next_segment.load(Ordering::Relaxed),
-        log_first_generation: core.log_cut.load(Ordering::Relaxed),
+        next_segment: core.segment_ids.next().0,
+        log_first_generation: core.commits.log_cut(),
         log_newest_generation: 0,
-        counters: core.saved_counters(written),
+        counters: saved_counters(core, written),
         producers: core.producers.unsaved_up_to(sequence),
-        analyzers: core.unsaved_analyzers(),
+        analyzers: unsaved_analyzers(core),
     };
     if let Err(error) = core.meta.commit(&change) {
         core.log.latch(error.clone());
         return Err(error);
     }
-    commit.log_generation = change.log_first_generation;
-    let meta_bytes = core.meta.written_bytes();
-    core.counters
-        .bytes(0, 0, 0, meta_bytes - commit.meta_bytes_counted);
-    commit.meta_bytes_counted = meta_bytes;
+    commit.set_log_generation(change.log_first_generation);
+    let meta_bytes = commit.count_meta_bytes(core.meta.written_bytes());
+    core.counters.bytes(0, 0, 0, meta_bytes);
     let freed = core
         .catalog
         .applied_up_to(sequence)
@@ -164,12 +161,12 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
 pub(super) fn free_log(core: &Core) -> Result<()> {
     recycle(core)?;
     let generation = core.log.first_generation_needed(core.first_needed());
-    core.log_cut.fetch_max(generation, Ordering::Relaxed);
+    core.commits.offer_log_cut(generation);
     Ok(())
 }
 
 pub(super) fn recycle(core: &Core) -> Result<()> {
-    let committed = core.commit.lock().log_generation;
+    let committed = core.commits.log_generation();
     core.log
         .recycle_below(committed)
         .inspect_err(|error| core.log.latch(error.clone()))
@@ -178,7 +175,7 @@ pub(super) fn recycle(core: &Core) -> Result<()> {
 /// Commits nothing but the position of the log, so that files named by the last step are freed.
 pub(crate) fn commit_log_cut(core: &Core) -> Result<()> {
     let generation = core.log.first_generation_needed(core.first_needed());
-    core.log_cut.fetch_max(generation, Ordering::Relaxed);
+    core.commits.offer_log_cut(generation);
     let sequence = core.log.published();
     make_durable(core, sequence, &[])?;
     commit(core, sequence, &[], &[])?;

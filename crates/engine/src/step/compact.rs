@@ -11,16 +11,16 @@
 use super::carried;
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::{Destination, LeafCutter, SharedLeaves};
-use super::stream_op::{OpOutput, last_row};
+use super::late_merge::{OpOutput, last_row};
+use super::throttle::note_compacted;
 use super::write::{
     RemoveUnlessKept, Written, attach_keys, attach_shared, discard, expiry, open_group, record,
 };
 use crate::catalog::{Life, Table};
 use crate::core::Core;
 use crate::counters::{Cause, Counters};
+use crate::expiry::without_expired;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
-use crate::late::FlushRule;
-use crate::life::without_expired;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::read::merge::{Merge, Source};
@@ -30,11 +30,11 @@ use crate::segment::{
     SegmentHeader, SegmentState, StreamDelta, StreamState,
 };
 use crate::shard::{Shard, ShardState};
+use crate::unreadable::set_aside;
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
 use headwater_types::{ClosedRange, Level, Rows};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Partitions smaller than this are not worth rewriting for their dead bytes.
 const BYTES_MIN: u64 = 64 << 10;
@@ -43,7 +43,7 @@ const SMALL_LEAF_GROUPS: u32 = 64;
 
 /// True when a partition should be rewritten. `thorough` = whenever it would become smaller or tidier at all.
 pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
-    if matches!(core.options.flush_rule, FlushRule::LabExact { .. }) {
+    if core.regime.is_exact() {
         return false;
     }
     let Some(table) = core.catalog.table(record.table) else {
@@ -123,8 +123,8 @@ fn rewrite_partition(
     id: SegmentId,
     purpose: Purpose,
 ) -> Result<bool> {
-    let _alone = core.compacting.lock();
-    let shard = core.shard(index)?;
+    let _alone = core.compaction.begin();
+    let shard = core.shards.get(index)?;
     let partition = {
         let _step = shard.stepping.lock();
         let found = {
@@ -152,7 +152,7 @@ fn rewrite_partition(
         && core.store.state(&partition).is_err()
     {
         let _step = shard.stepping.lock();
-        core.set_aside(shard, error);
+        set_aside(core, shard, error);
     }
     result.map(|()| true)
 }
@@ -170,13 +170,13 @@ fn rewrite(
     partition: &Arc<Partition>,
     purpose: Purpose,
 ) -> Result<()> {
-    let shard = core.shard(index)?;
+    let shard = core.shards.get(index)?;
     let table = core
         .catalog
         .table(partition.record.table)
         .ok_or_else(|| Error::internal("a partition of no table"))?;
     let state = core.store.state(partition)?;
-    let committed_generation = core.commit.lock().log_generation;
+    let committed_generation = core.commits.log_generation();
     let still_in_log = core.log.sequence_before(committed_generation);
     let spans = match purpose {
         Purpose::Compaction => {
@@ -189,7 +189,7 @@ fn rewrite(
                     segment = partition.id().0,
                     "a partition stays whole: buckets whose rows have gone are wider than its parts would be"
                 );
-                core.uncompactable.lock().insert(partition.id());
+                core.compaction.leave_alone(partition.id());
                 return Ok(());
             }
             spans
@@ -207,9 +207,7 @@ fn rewrite(
     };
     let parts = u16::try_from(spans.len()).map_err(|_| Error::internal("65536 parts"))?;
     // Ids of what is written together follow one another, by which a repair knows whether all of it is there.
-    let first_id = core
-        .next_segment
-        .fetch_add(u64::from(parts), Ordering::Relaxed);
+    let first_id = core.segment_ids.take_many(parts);
     let mut written = Vec::with_capacity(spans.len());
     let mut result = Ok(());
     for (part, span) in (0..parts).zip(spans) {
@@ -220,7 +218,7 @@ fn rewrite(
             parts,
             covers_after: still_in_log,
         };
-        let id = SegmentId(first_id + u64::from(part));
+        let id = SegmentId(first_id.0 + u64::from(part));
         match job.write_span(index, &state, (id, span), replaces) {
             Ok(one) => written.push(one),
             Err(error) => {
@@ -279,7 +277,7 @@ fn settle(core: &Core, old: &PartitionRecord, new: &Partition) {
             segment = new.id().0,
             "rewriting a partition changed nothing: it is left alone until it gets rows"
         );
-        core.settled.lock().insert(new.id(), record.footer_offset);
+        core.compaction.settle(new.id(), record.footer_offset);
     }
 }
 
@@ -566,7 +564,7 @@ impl Rewriting<'_> {
                     }
                 }
             }
-            self.core.note_compacted(group.bytes.leaf - before);
+            note_compacted(self.core, group.bytes.leaf - before);
         }
         match pyramid {
             Some(pyramid) => pyramid.finish(group, delta)?,

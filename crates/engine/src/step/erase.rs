@@ -5,12 +5,12 @@
 //! Failure: a damaged leaf at an edge stays as it is, with a warning: none of its rows can be read any more.
 
 use super::cutter::{Destination, LeafCutter};
-use super::stream_op::{OpContext, OpOutput};
+use super::late_merge::{OpContext, OpOutput};
 use crate::ErrorKind;
 use crate::Result;
 use crate::counters::Cause;
 use crate::ids::StreamId;
-use crate::life::{holds, overlapping, swallows};
+use crate::ranges::{holds, overlapping, swallows};
 use crate::segment::pyramid::{self, Buckets};
 use crate::segment::{LeafEntry, StreamDelta, StreamState};
 use headwater_types::{ClosedRange, Level, Rows};

@@ -17,25 +17,30 @@ mod commit;
 mod compact;
 mod cutter;
 mod erase;
+mod late_merge;
+mod pinning;
 mod place;
 mod plan;
-mod stream_op;
 mod sweep;
 mod take;
+mod throttle;
 mod write;
 
 pub(crate) use commit::commit_log_cut;
 pub(crate) use compact::{age_partition, compact_partition, compaction_wanted};
 pub(crate) use plan::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
 pub(crate) use sweep::sweep;
+pub(crate) use throttle::may_compact;
 pub(crate) use write::record;
 
 use crate::Result;
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
-use crate::policy::InForce;
+use crate::late_policy::InForce;
 use crate::shard::Shard;
+use crate::unreadable::set_aside;
 use commit::{commit, free_log, make_durable, publish};
+use pinning::bound_pins;
 use place::place;
 use std::sync::Arc;
 use take::take;
@@ -71,7 +76,7 @@ pub(crate) fn run_step(
     buffers: Buffers,
     urgency: Urgency,
 ) -> Result<bool> {
-    let shard = core.shard(index)?;
+    let shard = core.shards.get(index)?;
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
@@ -106,7 +111,7 @@ pub(crate) fn run_step(
     })();
     if let Err(error) = result {
         discard(&written);
-        if core.set_aside(shard, &error) {
+        if set_aside(core, shard, &error) {
             // Without that partition there may be something to do.
             return Ok(true);
         }
@@ -120,7 +125,7 @@ pub(crate) fn run_step(
     measure(core, shard, &written);
     core.counters.count_flush();
     free_log(core)?;
-    core.bound_pins()?;
+    bound_pins(core)?;
     Ok(true)
 }
 

@@ -8,7 +8,6 @@ use crate::Result;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, TableId};
-use crate::late::FlushRule;
 use crate::partitions::{PartitionSet, Span, choose_span};
 use crate::segment::Partition;
 use headwater_types::{ClosedRange, Timestamp};
@@ -134,11 +133,7 @@ fn add_new_spans(
     } else {
         3.0 * columns
     };
-    let target_bytes = match core.options.flush_rule {
-        FlushRule::Production => core.options.partition_target_bytes,
-        // The papers know one run and no partitions.
-        FlushRule::LabExact { .. } => u64::MAX,
-    };
+    let target_bytes = core.regime.partition_target_bytes(&core.options);
     // Each sampled time stands for several events.
     let stride = homeless.len().div_ceil(PLACING_SAMPLES).max(1);
     let mut times: Vec<i64> = homeless;

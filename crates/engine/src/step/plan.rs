@@ -2,7 +2,7 @@
 //!
 //! Invariants: pure functions of hand-made states; a cut never splits equal times.
 
-use crate::late::{FlushRule, LatePolicy, Split, flank_capacity};
+use crate::late::{LatePolicy, Split, flank_capacity};
 use headwater_types::{ClosedRange, Timestamp};
 
 /// Why a step runs, hence how much it takes.
@@ -34,15 +34,13 @@ pub(crate) struct ShardView {
     pub(crate) late_events: usize,
 }
 
-/// Under [`FlushRule::LabExact`]: the buffers that are full, to be stored right after the insertion that filled them.
+/// Under exact conditions, with a memory of so many events: the buffers that are full, to be stored
+/// right after the insertion that filled them.
 pub(crate) fn full_buffers(
-    rule: FlushRule,
+    memory_events: u32,
     policy: &LatePolicy,
     shard: ShardView,
 ) -> Option<Buffers> {
-    let FlushRule::LabExact { memory_events } = rule else {
-        return None;
-    };
     let memory = memory_events as usize;
     match policy.split {
         Split::Conventional => {
@@ -61,7 +59,7 @@ pub(crate) fn full_buffers(
     }
 }
 
-/// Under [`FlushRule::Production`]: the buffers to store when memory is used up.
+/// Under all other conditions: the buffers to store when memory is used up.
 pub(crate) fn buffers_to_store(policy: &LatePolicy, shard: ShardView) -> Buffers {
     match policy.split {
         Split::Conventional => Buffers::Both,
@@ -147,7 +145,7 @@ mod tests {
 
     #[test]
     fn buffers_act_when_they_are_full() {
-        let rule = FlushRule::LabExact { memory_events: 512 };
+        let rule = 512;
         let view = |flank_events, late_events| ShardView {
             flank_events,
             late_events,
@@ -165,10 +163,6 @@ mod tests {
         assert_eq!(
             full_buffers(rule, &LatePolicy::conventional(), view(512, 0)),
             Some(Buffers::Both)
-        );
-        assert_eq!(
-            full_buffers(FlushRule::Production, &separate, view(9999, 0)),
-            None
         );
     }
 }

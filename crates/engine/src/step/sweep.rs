@@ -10,17 +10,19 @@
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::SharedLeaves;
 use super::erase::{erase, is_touched};
-use super::stream_op::{OpContext, OpOutput};
+use super::late_merge::{OpContext, OpOutput};
+use super::pinning::bound_pins;
 use super::write::{Written, attach_shared, expiry, open_group, record};
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
-use crate::late::FlushRule;
-use crate::life::{Tombstone, union};
 use crate::meta::PartitionRecord;
+use crate::ranges::union;
 use crate::segment::{PageCursor, Partition, SegmentHeader, SegmentState, StreamDelta};
 use crate::shard::{Shard, StepScratch};
+use crate::tombstone::Tombstone;
+use crate::unreadable::set_aside;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::ClosedRange;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ const PARTITIONS_MAX: usize = 16;
 
 /// Carries out what is due in a shard. True when anything was.
 pub(crate) fn sweep(core: &Core, index: ShardIndex) -> Result<bool> {
-    let shard = core.shard(index)?;
+    let shard = core.shards.get(index)?;
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
@@ -54,17 +56,17 @@ pub(super) fn sweep_up_to(
     let mut progress = false;
     loop {
         let plan = match Plan::make(core, shard, sequence) {
-            Err(error) if core.set_aside(shard, &error) => continue,
+            Err(error) if set_aside(core, shard, &error) => continue,
             other => other?,
         };
         if plan.gone.is_empty() && plan.touched.is_empty() {
             let freed = clear_memory(core, shard, sequence);
-            core.bound_pins()?;
+            bound_pins(core)?;
             return Ok(progress || freed);
         }
         let result = carry_out(core, index, shard, scratch, sequence, plan);
         if let Err(error) = result {
-            if core.set_aside(shard, &error) {
+            if set_aside(core, shard, &error) {
                 continue;
             }
             if error.kind() != ErrorKind::Full {
@@ -103,8 +105,8 @@ impl Plan {
             )
         };
         // Replay reads nothing up to here, so that nobody needs the covers of what is empty.
-        let replayed_from = core.log.sequence_before(core.commit.lock().log_generation);
-        let now = core.clock_guard.look(&*core.env.clock);
+        let replayed_from = core.log.sequence_before(core.commits.log_generation());
+        let now = core.moment();
         let mut plan = Plan::default();
         let waits = |p: &Partition| busy.contains(&p.id()) || p.unreadable.is_some();
         for partition in partitions.all().filter(|p| !waits(p)) {
@@ -240,7 +242,7 @@ fn write(
         leaf_events: touched.table.leaf_events as usize,
         rewrite_per_late: 0.0,
         late_runs_max: core.options.late_runs_max,
-        exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
+        exact_cut: core.regime.is_exact(),
         bucket_events: core.options.bucket_events,
         counters: &core.counters,
     };

@@ -6,12 +6,12 @@
 
 use super::plan::{self, Buffers, Urgency};
 use crate::catalog::Table;
+use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId, TableId};
-use crate::late::FlushRule;
-use crate::life::holds;
-use crate::memory::{Chunk, sorted_rows};
-use crate::policy::InForce;
+use crate::late_policy::InForce;
+use crate::memory::sorted_rows;
+use crate::ranges::holds;
 use crate::shard::Shard;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Rows};
@@ -71,7 +71,7 @@ pub(super) fn take(
             .collect();
         (candidates, state.bytes, Arc::clone(&state.partitions))
     };
-    let exact = matches!(core.options.flush_rule, FlushRule::LabExact { .. });
+    let exact = core.regime.is_exact();
     let retain = in_force.candidate.policy.retain_events as usize;
     let mut tables: HashMap<TableId, Arc<Table>> = HashMap::new();
     let mut table_of = |id: TableId| -> Result<Arc<Table>> {
@@ -257,7 +257,7 @@ fn take_stream(
 mod tests {
     use super::*;
     use crate::catalog::{Duplicates, Field, Life};
-    use crate::memory::Sequences;
+    use crate::chunk::Sequences;
     use headwater_types::{Column, FieldId, FieldType, Values};
     use proptest::prelude::*;
 

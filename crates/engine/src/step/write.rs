@@ -3,16 +3,15 @@
 //! Invariants: nothing counts until the metadata names it; a file that is new is removed again unless it is kept.
 
 use super::cutter::{Destination, SharedLeaves};
+use super::late_merge::{OpContext, OpOutput, store_rows};
 use super::place::{Place, Work};
-use super::stream_op::{OpContext, OpOutput, store_rows};
 use super::take::Taken;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
-use crate::late::FlushRule;
+use crate::late_policy::InForce;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
-use crate::policy::InForce;
 use crate::segment::{
     ChangedPages, Cover, GroupWriter, PageCursor, Partition, SegmentFile, SegmentHeader,
     SegmentState, StreamDelta, StreamState, Sums,
@@ -21,9 +20,7 @@ use crate::shard::StepScratch;
 use crate::{Error, Result};
 use headwater_io::OpenMode;
 use headwater_types::ClosedRange;
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A written group, not yet committed.
 pub(super) struct Written {
@@ -58,7 +55,7 @@ pub(super) fn write_group(
             (Some(Arc::clone(partition)), state, span)
         }
         Place::New(span) => {
-            let id = SegmentId(core.next_segment.fetch_add(1, Ordering::Relaxed));
+            let id = core.segment_ids.take();
             (None, Arc::new(core.store.new_state(id)), *span)
         }
     };
@@ -83,7 +80,7 @@ pub(super) fn write_group(
         leaf_events: in_force.leaf_events(&core.options, work.table.leaf_events),
         rewrite_per_late: in_force.rewrite_per_late,
         late_runs_max: core.options.late_runs_max,
-        exact_cut: matches!(core.options.flush_rule, FlushRule::LabExact { .. }),
+        exact_cut: core.regime.is_exact(),
         bucket_events: core.options.bucket_events,
         counters: &counts,
     };
@@ -285,7 +282,7 @@ pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDel
     if new.is_empty() {
         return Ok(());
     }
-    let keys = core.stream_keys(new)?;
+    let keys = core.catalog.stream_keys(&*core.meta, new)?;
     for delta in deltas {
         if let Some(key) = keys.get(&delta.stream) {
             delta.key = Some(key.clone());
@@ -326,34 +323,5 @@ impl Drop for RemoveUnlessKept {
 pub(super) fn discard(written: &[Written]) {
     for one in written.iter().filter(|w| w.is_new) {
         one.partition.file.set_replaced();
-    }
-}
-
-impl Core {
-    /// The key bytes of streams.
-    pub(crate) fn stream_keys(&self, streams: &[StreamId]) -> Result<HashMap<StreamId, Box<[u8]>>> {
-        // Pending ones first: a commit in between moves them to the metadata, never away from both.
-        let mut keys: HashMap<StreamId, Box<[u8]>> = HashMap::with_capacity(streams.len());
-        let mut pending = self.catalog.pending_keys(streams);
-        let mut missing = Vec::new();
-        for stream in streams {
-            match pending.remove(stream) {
-                Some(key) => drop(keys.insert(*stream, key)),
-                None => missing.push(*stream),
-            }
-        }
-        for record in self.meta.streams(missing)? {
-            keys.insert(record.id, record.key);
-        }
-        if keys.len() < streams.len() {
-            // Gone, and yet there are events that a delete has not reached.
-            let dropped = self.meta.dropped()?.into_iter().map(|(_, record)| record);
-            for record in self.catalog.pending_dropped().into_iter().chain(dropped) {
-                if streams.contains(&record.id) {
-                    keys.insert(record.id, record.key);
-                }
-            }
-        }
-        Ok(keys)
     }
 }

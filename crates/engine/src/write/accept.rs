@@ -2,13 +2,14 @@
 //!
 //! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now.
 
-use super::{
+use crate::catalog::{Beyond, Defined, Field, Life, Table, TableLimits, check_name};
+use crate::core::Core;
+use crate::ids::TableId;
+use crate::refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TABLES,
     REFUSED_TYPE, Refused,
 };
-use crate::catalog::{Beyond, Defined, Field, Life, Table, check_name};
-use crate::core::Core;
-use crate::ids::TableId;
+use crate::retention::review_horizons;
 use crate::{Error, Result};
 use headwater_types::{Column, FieldId, FieldType, Rows, StreamName, StreamRows, Values};
 use std::sync::Arc;
@@ -240,7 +241,7 @@ fn check_ended(
         return Ok(());
     }
     // The clock may have been put right, or the setting raised, since they were looked at.
-    if core.review_horizons(table)?
+    if review_horizons(core, table)?
         && let Some(reviewed) = core.catalog.table(table.id)
     {
         *table = reviewed;
@@ -329,7 +330,7 @@ fn define_fields(
     let define = |adds: bool| {
         core.catalog.define_table_within(
             name,
-            core.options.table_limits(),
+            TableLimits::of(&core.options),
             |id, old| change(adds, id, old),
             |record| core.log_table(record),
         )
@@ -357,7 +358,7 @@ fn fit_column(
     let Some((id, field)) = place.and_then(|id| Some((id, table.field(id)?))) else {
         accepting.refuse_present(&column, REFUSED_FIELDS, || {
             if table.fields.len() < core.options.fields_max {
-                let beyond = Beyond::Bytes(core.options.table_limits().bytes);
+                let beyond = Beyond::Bytes(TableLimits::of(&core.options).bytes);
                 return format!("field `{name}`: {beyond}");
             }
             format!(

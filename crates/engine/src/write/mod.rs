@@ -6,60 +6,25 @@
 
 mod accept;
 mod pressure;
-mod producers;
 
-pub(crate) use pressure::stored_watermark;
-pub(crate) use producers::{Producers, SavedProducer};
-
-use crate::catalog::{StreamRecord, Table, TableRecord, stream_key};
+use crate::catalog::{Table, stream_key};
 use crate::core::Core;
+use crate::expiry::{add_expiry, owner_of};
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::life::{add_expiry, holds, owner_of};
 use crate::log::RecordKind;
-use crate::unreadable::held_max;
+use crate::producers::check_producer;
+use crate::ranges::holds;
+use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused};
+use crate::shard::held_max;
+use crate::unreadable::refuse_unreadable;
 use crate::{Error, ErrorKind, Result};
 use accept::{Checked, check_entry};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
 use headwater_types::{Batch, ClosedRange, Rows, Values};
-use pressure::{wait_for_memory, wake_workers};
-use producers::check_producer;
+use pressure::{aged_stretches, ensure_watermark, wait_for_memory, wake_workers};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-/// A row of a batch that was not stored, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Index of the entry in the batch.
-    pub entry: usize,
-    /// Index of the row in the entry.
-    pub row: usize,
-    /// Stable code.
-    pub code: &'static str,
-    /// What was expected, what was found, what to do.
-    pub message: String,
-}
-
-/// The value has another type than the field.
-pub const REFUSED_TYPE: &str = "E_TYPE";
-/// The timestamp lies before what the table keeps: its retention or its aging has passed it, or only aggregates are kept there.
-pub const REFUSED_ENDED: &str = "E_TIME_ENDED";
-/// The timestamp lies too far in the future.
-pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
-/// A name or a value is longer than allowed.
-pub const REFUSED_STRING: &str = "E_LIMIT_STRING";
-/// The table would have more fields than allowed.
-pub const REFUSED_FIELDS: &str = "E_LIMIT_FIELDS";
-/// The database would have more tables than allowed, or more to remember of them.
-pub const REFUSED_TABLES: &str = "E_LIMIT_TABLES";
-/// The table would have more streams than allowed.
-pub const REFUSED_STREAMS: &str = "E_LIMIT_STREAMS";
-/// A name of a table, tag or field is not allowed.
-pub const REFUSED_NAME: &str = "E_NAME";
-/// The partition of this time is damaged, and the log keeps as much for it as it may: repair the
-/// database.
-pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
 
 /// What a batch became.
 pub(crate) struct Submitted {
@@ -112,7 +77,7 @@ impl Gathered<'_> {
         self.prepared.push(Prepared {
             stream,
             table,
-            shard: self.core.shard_of(key),
+            shard: self.core.shards.of_key(key),
             rows,
         });
     }
@@ -155,7 +120,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         let clock = &*core.env.clock;
         core.clock_guard
             .hear(clock, one.table, one.stream, &one.rows.times);
-        core.ensure_watermark(one.shard, one.stream, one.table)?;
+        ensure_watermark(core, one.shard, one.stream, one.table)?;
     }
     wait_for_memory(core)?;
     let streams = prepared.len() as u64;
@@ -170,7 +135,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         encode_rows(&one.rows, &mut payload);
     }
     let sequence = {
-        let _door = core.door.read();
+        let _door = core.door.enter();
         check_still_there(core, &prepared)?;
         // Before the record has its number: it is acknowledged only if all of it can be put into
         // memory.
@@ -234,9 +199,7 @@ fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
         let ended = life.dropped
             || (floor > i64::MIN && times.iter().any(|time| *time < floor))
             || (life.aging_went_back()
-                && !core
-                    .aged_stretches(one.table, one.stream, times)?
-                    .is_empty());
+                && !aged_stretches(core, one.table, one.stream, times)?.is_empty());
         if ended {
             return Err(Error::new(
                 ErrorKind::Busy,
@@ -277,21 +240,21 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
         };
         if let Some(at) = expires_at {
             if !table.life.expires {
-                table = core.let_expire(&table)?;
+                table = let_expire(core, &table)?;
                 table_cache = Some(Arc::clone(&table));
             }
             add_expiry(&mut rows, at.as_nanos());
         }
         stream_key(table.id, name.tags(), &mut key);
-        let place = (core.shard_of(&key), table.id);
-        core.refuse_unreadable(place, entry, &mut rows, &mut kept, refused)?;
+        let place = (core.shards.of_key(&key), table.id);
+        refuse_unreadable(core, place, entry, &mut rows, &mut kept, refused)?;
         if rows.is_empty() {
             continue;
         }
-        match core.catalog.find_stream(&core.meta, &key)? {
+        match core.catalog.find_stream(&*core.meta, &key)? {
             Some(stream) => {
                 let stretches = match table.life.aging_went_back() {
-                    true => core.aged_stretches(table.id, stream, &rows.times)?,
+                    true => aged_stretches(core, table.id, stream, &rows.times)?,
                     false => Vec::new(),
                 };
                 if !stretches.is_empty() {
@@ -315,7 +278,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
     for new in unresolved {
         let stream = core
             .catalog
-            .find_stream(&core.meta, &new.key)?
+            .find_stream(&*core.meta, &new.key)?
             .ok_or_else(|| Error::internal("a stream vanished after its definition"))?;
         gathered.add(stream, new.table.id, &new.key, new.rows);
     }
@@ -343,7 +306,7 @@ fn without_aged(
             row: kept.and_then(|k| k.get(row).copied()).unwrap_or(row),
             code: REFUSED_ENDED,
             message: format!(
-                "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell                  which of them it would replace: write newer rows, or older data into another table"
+                "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell which of them it would replace: write newer rows, or older data into another table"
             ),
         });
     }
@@ -390,11 +353,11 @@ fn define_streams(
         keys.sort_unstable();
         keys.dedup();
         let result = core.catalog.define_streams(
-            &core.meta,
+            &*core.meta,
             table,
             &keys,
             core.options.streams_max,
-            |key| core.shard_of(key),
+            |key| core.shards.of_key(key),
             |records| core.log_streams(records),
         );
         match result {
@@ -472,62 +435,28 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<Prepared>>) {
             state.late_since = Some(core.env.clock.monotonic());
         }
     }
-    core.memory_changed_quietly(change);
+    core.memory_changed(change);
 }
 
-impl Core {
-    pub(crate) fn log_table(&self, record: &TableRecord) -> Result<Sequence> {
-        let mut payload = Vec::new();
-        record.encode(&mut payload);
-        let sequence = self.log.enqueue(record.kind(), payload, false)?;
-        // Until the metadata hold it, it takes memory, which the commit that stores it frees.
-        self.memory_changed_quietly(record.heap_bytes().cast_signed());
-        Ok(sequence)
-    }
-
-    /// Notes that values of a table may expire, before the first one is written. `busy` when the table was dropped, also when
-    /// there is another of its name: what was checked against the one does not fit the other.
-    fn let_expire(&self, table: &Table) -> Result<Arc<Table>> {
-        let change = |_, old: Option<&Table>| {
-            let known = old.filter(|t| t.id == table.id && !t.life.dropped);
-            let mut new = known.cloned().ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Busy,
-                    format!(
-                        "table `{}` was dropped while the batch was checked: write it again",
-                        table.name
-                    ),
-                )
-            })?;
-            new.life.expires = true;
-            Ok(new)
-        };
-        let defined = self
-            .catalog
-            .define_table(&table.name, change, |t| self.log_table(t))?;
-        Ok(defined.0)
-    }
-
-    fn log_streams(&self, records: &[StreamRecord]) -> Result<Sequence> {
-        let mut payload = Vec::new();
-        payload.put_varint(records.len() as u64);
-        for record in records {
-            record.encode(&mut payload);
-        }
-        let sequence = self.log.enqueue(RecordKind::Streams, payload, false)?;
-        // Until the metadata hold them they take memory, which the commit that stores them frees.
-        let bytes: usize = records.iter().map(StreamRecord::pending_bytes).sum();
-        self.memory_changed_quietly(bytes.cast_signed());
-        Ok(sequence)
-    }
-
-    fn memory_changed_quietly(&self, change: isize) {
-        if change >= 0 {
-            self.memory_bytes
-                .fetch_add(change.unsigned_abs(), Ordering::Relaxed);
-        } else {
-            self.memory_bytes
-                .fetch_sub(change.unsigned_abs(), Ordering::Relaxed);
-        }
-    }
+/// Notes that values of a table may expire, before the first one is written. `busy` when the table was dropped, also when
+/// there is another of its name: what was checked against the one does not fit the other.
+fn let_expire(core: &Core, table: &Table) -> Result<Arc<Table>> {
+    let change = |_, old: Option<&Table>| {
+        let known = old.filter(|t| t.id == table.id && !t.life.dropped);
+        let mut new = known.cloned().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "table `{}` was dropped while the batch was checked: write it again",
+                    table.name
+                ),
+            )
+        })?;
+        new.life.expires = true;
+        Ok(new)
+    };
+    let defined = core
+        .catalog
+        .define_table(&table.name, change, |t| core.log_table(t))?;
+    Ok(defined.0)
 }

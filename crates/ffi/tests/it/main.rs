@@ -11,3 +11,4 @@ mod header;
 mod lifetimes;
 mod log;
 mod operations;
+mod settings;

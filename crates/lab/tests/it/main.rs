@@ -1,4 +1,4 @@
-//! The experiments, small; and what no lint checks: how the crates depend on each other, licences, links between pages, the shape of the sources.
+//! The experiments, small.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,5 +8,4 @@
 
 mod experiments;
 mod full_disk;
-mod tidy;
 mod wa;

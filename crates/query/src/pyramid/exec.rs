@@ -5,7 +5,7 @@
 //! Concurrency: the streams are divided among threads for blocking work; they stop at their next stream when the answer is dropped.
 
 use super::ends::{Ends, Found};
-use super::finish::{Folded, beginnings, column, greatest, least};
+use super::finish::{Folded, beginnings, column};
 use super::plan::{Computed, End, Function, Grouped, Key, Of};
 use crate::columns::TIME;
 use crate::error::{Error, external};
@@ -30,7 +30,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures_util::StreamExt;
-use headwater::{Bins, ClosedRange, ScanSpec, SummaryBin, SummarySpec, Values};
+use headwater::{Bins, ClosedRange, Ieee, ScanSpec, SummaryBin, SummarySpec, Values};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -467,7 +467,7 @@ impl Part {
                 for (row, value) in values.iter().enumerate() {
                     if value.is_nan() && column.is_present(row) {
                         let (low, high) = ends.unwrap_or((*value, *value));
-                        ends = Some((least(low, *value), greatest(high, *value)));
+                        ends = Some((Ieee::least(low, *value), Ieee::greatest(high, *value)));
                     }
                 }
             }

@@ -1,7 +1,6 @@
 //! From aggregates to the values that SQL gives for them.
 //!
-//! Floats follow Arrow: extremes by total order (NaN is the greatest, unless its sign is negative), a sum or mean with NaN is
-//! NaN, and a deviation with anything that is not finite is NaN.
+//! Floats follow IEEE 754, as computing with the rows would: the rule is [`Aggregate::ieee`]'s.
 
 use super::ends::Found;
 use super::plan::{Computed, End, Function, Grouped};
@@ -11,7 +10,7 @@ use arrow::array::{
 };
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use headwater::{Aggregate, Extremes, SummaryBin};
+use headwater::{Aggregate, Extremes, Ieee, Sum, SummaryBin};
 use std::sync::Arc;
 
 /// A bin of a group. Where a field has NaN, its extremes by total order were found in the rows.
@@ -59,84 +58,22 @@ impl Folded {
         for (field, low, high) in other.nan {
             match self.nan.iter_mut().find(|(f, ..)| *f == field) {
                 Some((_, l, h)) => {
-                    *l = least(*l, low);
-                    *h = greatest(*h, high);
+                    *l = Ieee::least(*l, low);
+                    *h = Ieee::greatest(*h, high);
                 }
                 None => self.nan.push((field, low, high)),
             }
         }
     }
 
-    /// Lowest and highest of a field of floats.
-    fn ends(&self, field: usize, aggregate: &Aggregate) -> Option<(f64, f64)> {
-        let mut ends: Option<(f64, f64)> = None;
-        let mut add = |low: f64, high: f64| {
-            ends = Some(match ends {
-                None => (low, high),
-                Some((l, h)) => (least(l, low), greatest(h, high)),
-            });
-        };
-        if let Extremes::F64(low, high) = aggregate.extremes {
-            add(low, high);
-        }
-        if aggregate.positive_infinite > 0 {
-            add(f64::INFINITY, f64::INFINITY);
-        }
-        if aggregate.negative_infinite > 0 {
-            add(f64::NEG_INFINITY, f64::NEG_INFINITY);
-        }
-        match self.nan.iter().find(|(f, ..)| *f == field) {
-            Some((_, low, high)) => add(*low, *high),
-            // Their rows have been aged away.
-            None if aggregate.nan > 0 => add(f64::NAN, f64::NAN),
-            None => {}
-        }
-        ends
+    /// Lowest and highest of a field of floats. Without a look at the rows, since they have been
+    /// aged away, NaN is taken as positive.
+    fn extremes(&self, field: usize, aggregate: &Aggregate) -> Option<(f64, f64)> {
+        let nan = self.nan.iter().find(|(f, ..)| *f == field);
+        aggregate
+            .ieee()
+            .extremes(nan.map(|(_, low, high)| (*low, *high)))
     }
-}
-
-pub(super) fn least(a: f64, b: f64) -> f64 {
-    if b.total_cmp(&a).is_lt() { b } else { a }
-}
-
-pub(super) fn greatest(a: f64, b: f64) -> f64 {
-    if b.total_cmp(&a).is_gt() { b } else { a }
-}
-
-/// The sum of a mean times a count, with what is not finite.
-fn with_infinite(aggregate: &Aggregate, finite: impl FnOnce() -> f64) -> f64 {
-    let (plus, minus) = (aggregate.positive_infinite, aggregate.negative_infinite);
-    match (aggregate.nan, plus, minus) {
-        (0, 0, 0) => finite(),
-        (0, _, 0) => f64::INFINITY,
-        (0, 0, _) => f64::NEG_INFINITY,
-        _ => f64::NAN,
-    }
-}
-
-fn sum_of_floats(aggregate: &Aggregate) -> Option<f64> {
-    (aggregate.count > 0).then(|| match aggregate.extremes {
-        Extremes::I64(..) | Extremes::U64(..) => aggregate.sum as f64,
-        _ => with_infinite(aggregate, || {
-            aggregate.mean().unwrap_or_default() * aggregate.finite() as f64
-        }),
-    })
-}
-
-fn mean(aggregate: &Aggregate) -> Option<f64> {
-    (aggregate.count > 0).then(|| with_infinite(aggregate, || aggregate.mean().unwrap_or_default()))
-}
-
-fn variance(aggregate: &Aggregate, sample: bool) -> Option<f64> {
-    let count = aggregate.count;
-    if count == 0 || (sample && count == 1) {
-        return None;
-    }
-    if aggregate.finite() < count {
-        return Some(f64::NAN);
-    }
-    let divisor = if sample { count - 1 } else { count };
-    Some((aggregate.m2 / divisor as f64).max(0.0))
 }
 
 /// A computed column of the bins.
@@ -169,12 +106,18 @@ pub(super) fn column(of: Computed, data_type: &DataType, bins: &[Folded]) -> Res
         Function::Count => Arc::new(Int64Array::from_iter_values(
             aggregates.map(|(_, a)| a.count as i64),
         )),
-        Function::Mean => floats(&mean),
-        Function::SumOfFloats => floats(&sum_of_floats),
-        Function::Variance { sample } => floats(&|a| variance(a, sample)),
-        Function::Deviation { sample } => floats(&|a| variance(a, sample).map(f64::sqrt)),
+        Function::Mean => floats(&|a| a.ieee().mean()),
+        Function::SumOfFloats => floats(&|a| a.ieee().sum().map(Sum::as_f64)),
+        Function::Variance { sample } => floats(&|a| match sample {
+            true => a.ieee().sample_variance(),
+            false => a.ieee().variance(),
+        }),
+        Function::Deviation { sample } => floats(&|a| match sample {
+            true => a.ieee().sample_stddev(),
+            false => a.ieee().stddev(),
+        }),
         Function::Sum => match data_type {
-            DataType::Float64 => floats(&sum_of_floats),
+            DataType::Float64 => floats(&|a| a.ieee().sum().map(Sum::as_f64)),
             // Beyond 64 bits it wraps, as a sum of the rows does.
             DataType::Int64 => Arc::new(Int64Array::from_iter(
                 aggregates.map(|(_, a)| (a.count > 0).then_some(a.sum as i64)),
@@ -189,7 +132,7 @@ pub(super) fn column(of: Computed, data_type: &DataType, bins: &[Folded]) -> Res
             let pick = |low, high| if lowest { low } else { high };
             match data_type {
                 DataType::Float64 => Arc::new(Float64Array::from_iter(aggregates.map(|(b, a)| {
-                    let (low, high) = b.ends(field, &a)?;
+                    let (low, high) = b.extremes(field, &a)?;
                     Some(if lowest { low } else { high })
                 }))),
                 DataType::Int64 => {

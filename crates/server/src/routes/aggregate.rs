@@ -13,11 +13,11 @@ use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use headwater::{AggregateSpec, Bin, Bins, ClosedRange, Extremes, Snapshot};
+use headwater::{AggregateSpec, Bin, Bins, ClosedRange, Snapshot};
 use headwater_wire::channel::Channel;
 use headwater_wire::durations::parse_duration_ns;
 use headwater_wire::json::{
-    push_extreme, push_i64, push_i128, push_integer_text, push_optional_f64, push_str, push_u64,
+    push_extreme, push_i64, push_integer_text, push_optional_f64, push_str, push_sum, push_u64,
     push_value,
 };
 use headwater_wire::query::{Query, QueryError};
@@ -100,13 +100,7 @@ impl Function {
             Function::Stddev => push_optional_f64(out, a.stddev()),
             Function::First => ends(out, &bin.first),
             Function::Last => ends(out, &bin.last),
-            Function::Sum => match a.extremes {
-                Extremes::None => out.extend_from_slice(b"null"),
-                Extremes::F64(..) => {
-                    push_optional_f64(out, a.mean().map(|mean| mean * a.finite() as f64));
-                }
-                Extremes::I64(..) | Extremes::U64(..) => push_i128(out, a.sum),
-            },
+            Function::Sum => push_sum(out, a.sum()),
         }
     }
 }

@@ -111,6 +111,7 @@ impl Asked {
             .walk(snapshot, access, None, deadline, &mut |stream| {
                 let added = deadline
                     .check()
+                    .map_err(ApiError::from)
                     .and_then(|()| self.add(snapshot, access, &stream, &mut counts));
                 failed = added.err();
                 failed.is_none()

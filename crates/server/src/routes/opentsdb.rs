@@ -7,15 +7,16 @@ use super::{Needs, Route};
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::granted::Granted;
 use crate::ingest::{Door, Encoding, Outcome, PART_BYTES, Terms, hand_in, unpacked, write_error};
-use crate::opentsdb::{Asker, Names};
 use crate::request::{self, answer, now};
-use crate::series::{Budget, Present};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use headwater_ask::opentsdb::{Asker, Names};
+use headwater_ask::{Budget, CancelGuard, Deadline, Kind};
 use headwater_wire::opentsdb::{
     Aggregator, Question, QuestionError, parse_metric, parse_points, parse_question, points,
 };
@@ -56,7 +57,7 @@ fn told(mut error: ApiError) -> ApiError {
 
 impl From<QuestionError> for ApiError {
     fn from(error: QuestionError) -> ApiError {
-        told(crate::opentsdb::invalid(error.to_string()))
+        told(headwater_ask::Error::new(Kind::Query, error.to_string()).into())
     }
 }
 
@@ -210,24 +211,25 @@ async fn ask(app: Arc<App>, access: Access, question: Question) -> Result<Respon
 async fn work(
     app: Arc<App>,
     access: Access,
-    call: impl FnOnce(&Asker<'_>) -> Result<Vec<u8>, ApiError> + Send + 'static,
+    call: impl FnOnce(&Asker<'_>) -> headwater_ask::Result<Vec<u8>> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let _turn = TURNS.acquire().await.ok();
-    let present = Present::default();
-    let gone = present.gone();
+    let waiting = CancelGuard::default();
+    let cancel = waiting.token();
     let body = app
         .blocking(move |app| {
-            let budget = Budget::new(app.settings.request_timeout, gone);
+            let budget = Budget::new(Deadline::after(app.settings.request_timeout), cancel);
             let snapshot = app.db.snapshot()?;
-            call(&Asker {
+            let answer = call(&Asker {
                 snapshot: &snapshot,
-                access: &access,
+                access: &Granted(access),
                 budget: &budget,
-            })
+            });
+            Ok(answer?)
         })
         .await
         .map_err(told)?;
-    drop(present);
+    drop(waiting);
     Ok(answer(request::JSON, body))
 }
 

@@ -7,23 +7,24 @@ use super::{Needs, Route};
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::influxql::{Answer, Asker, Epoch, Form, csv, json, pretty};
+use crate::granted::Granted;
 use crate::request::{self, answer, now};
-use crate::series::{Budget, Present};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
+use headwater_ask::influxql::{
+    Asker, Epoch, Form, TEXT_BYTES_MAX, csv, json, pretty, text_too_long,
+};
+use headwater_ask::{Budget, CancelGuard, Deadline};
 use headwater_wire::influxql::{Parameters, ShowWhat, Statement, parse};
 use headwater_wire::query::{Query, QueryError};
 use serde_json::json as value;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Bytes of a text of statements.
-const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Rows of a part of an answer, when nothing else is said.
 const CHUNK_ROWS: usize = 10_000;
 /// Questions that are worked on at once; others wait for their turn within their time.
@@ -84,26 +85,22 @@ async fn query(
         true => TURNS.acquire().await.ok(),
         false => None,
     };
-    let present = Present::default();
-    let gone = present.gone();
+    let waiting = CancelGuard::default();
+    let cancel = waiting.token();
     let is_csv = asked.csv;
     let body = app
         .blocking(move |app| {
-            let budget = Budget::new(app.settings.request_timeout, gone);
+            let budget = Budget::new(Deadline::after(app.settings.request_timeout), cancel);
             let snapshot = app.db.snapshot()?;
-            let asker = Asker {
-                snapshot: &snapshot,
-                access: &access,
-                budget: &budget,
-                now: now(),
-                database: app.settings.write_database.as_deref(),
-                by_get,
-            };
+            let access = Granted(access);
+            let asker = Asker::new(&snapshot, &access, &budget, now())
+                .with_database(app.settings.write_database.as_deref())
+                .with_read_only(by_get);
             asked.carry_out(&asker)
         })
         .await
         .map_err(told)?;
-    drop(present);
+    drop(waiting);
     let content_type = if is_csv { request::CSV } else { request::JSON };
     let mut response = answer(content_type, body);
     response.headers_mut().insert(VERSION.0, VERSION.1);
@@ -152,9 +149,7 @@ impl Asked {
             ));
         }
         if statements.len() > TEXT_BYTES_MAX {
-            return Err(request::too_much(format!(
-                "the statements are longer than {TEXT_BYTES_MAX} bytes"
-            )));
+            return Err(text_too_long().into());
         }
         let wrong = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "E_PARSE", message);
         let parameters = match one("params")? {
@@ -201,23 +196,7 @@ impl Asked {
     }
 
     fn carry_out(&self, asker: &Asker<'_>) -> Result<Vec<u8>, ApiError> {
-        let mut answers: Vec<Result<Answer, ApiError>> = Vec::new();
-        for statement in &self.statements {
-            // Nobody would read the rest, or there is no time for it.
-            asker.budget.check()?;
-            let answer = asker.answer(statement, self.database.as_deref());
-            match answer {
-                Err(error) if error.status.is_server_error() => return Err(error),
-                answer => {
-                    let failed = answer.is_err();
-                    answers.push(answer);
-                    if failed {
-                        // As in InfluxDB, what follows is not carried out.
-                        break;
-                    }
-                }
-            }
-        }
+        let answers = asker.answers(&self.statements, self.database.as_deref())?;
         if self.csv {
             return Ok(csv(&answers, self.form));
         }

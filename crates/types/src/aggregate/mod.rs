@@ -10,9 +10,11 @@
 //! rule, carried in twice the precision of a double so that long chains of merges do not drift.
 
 mod compute;
+mod finish;
 mod merge;
 mod settle;
 
+pub use finish::{Ieee, Sum};
 pub use settle::settled_m2;
 
 use crate::column::Column;
@@ -133,23 +135,6 @@ impl Aggregate {
             Extremes::F64(..) => Some(self.mean),
             Extremes::I64(..) | Extremes::U64(..) => Some(self.sum as f64 / finite as f64),
         }
-    }
-
-    /// Population variance of the finite values.
-    #[must_use]
-    pub fn variance(&self) -> Option<f64> {
-        let finite = self.finite();
-        match self.extremes {
-            Extremes::None => None,
-            _ if finite == 0 => None,
-            _ => Some((self.m2 / finite as f64).max(0.0)),
-        }
-    }
-
-    /// Population standard deviation of the finite values.
-    #[must_use]
-    pub fn stddev(&self) -> Option<f64> {
-        self.variance().map(f64::sqrt)
     }
 
     /// Mean timestamp of the present values, in nanoseconds since 1970, rounded down.

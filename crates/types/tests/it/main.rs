@@ -8,4 +8,5 @@
 
 mod aggregate;
 mod bitmap;
+mod finish;
 mod shapes;

@@ -10,9 +10,9 @@ use super::options::CsvOptions;
 use super::records::{Next, Records};
 use super::streams::Streams;
 use super::time::TimeFormat;
-use crate::filling::{Found, is_base16};
+use crate::column_builder::{ParsedValue, is_base16};
 use crate::number::{self, Shape, shape_of};
-use crate::parsed::ParsedBatch;
+use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use csv::ByteRecord;
 use headwater_types::{FieldType, StreamName};
@@ -267,7 +267,7 @@ impl<R: Read> CsvParser<R> {
         let time_text = std::str::from_utf8(time_cell)
             .map_err(|_| not_utf8(&self.layout.time.name, time_cell))?;
         let time_ns = self.time_format.read(time_text)?.as_nanos();
-        let mut values: Vec<(usize, Found<'_>)> = Vec::with_capacity(self.kinds.len());
+        let mut values: Vec<(usize, ParsedValue<'_>)> = Vec::with_capacity(self.kinds.len());
         let mut widened = Vec::new();
         for (index, (field, kind)) in self.layout.fields.iter().zip(&self.kinds).enumerate() {
             let cell = record.get(field.cell).unwrap_or_default();
@@ -335,7 +335,7 @@ impl<R: Read> CsvParser<R> {
             )
     }
 
-    fn string<'r>(&self, cell: &'r [u8], name: &str) -> Result<Found<'r>, Fault> {
+    fn string<'r>(&self, cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fault> {
         if cell.len() > self.options.string_bytes_max {
             return Err(Fault::new(
                 RefusalCode::LimitString,
@@ -347,7 +347,7 @@ impl<R: Read> CsvParser<R> {
             ));
         }
         let text = std::str::from_utf8(cell).map_err(|_| not_utf8(name, cell))?;
-        Ok(Found::text(text, false))
+        Ok(ParsedValue::text(text, false))
     }
 
     fn stream(&mut self, record: &ByteRecord) -> Result<usize, Fault> {
@@ -397,9 +397,9 @@ fn read_header<R: Read>(
 }
 
 #[inline]
-fn inferred_i64(cell: &[u8]) -> Option<Found<'static>> {
+fn inferred_i64(cell: &[u8]) -> Option<ParsedValue<'static>> {
     match shape_of(cell.trim_ascii()) {
-        Shape::I64(value) => Some(Found::plain(FieldType::I64, value as u64)),
+        Shape::I64(value) => Some(ParsedValue::plain(FieldType::I64, value as u64)),
         _ => None,
     }
 }
@@ -411,7 +411,7 @@ fn inferred(
     cell: &[u8],
     name: &str,
     seen: FieldType,
-) -> Result<Found<'static>, Fault> {
+) -> Result<ParsedValue<'static>, Fault> {
     let text = cell.trim_ascii();
     let bits = match (wanted, shape_of(text)) {
         (FieldType::F64, Shape::F64(v) | Shape::NotFinite(v)) => v.to_bits(),
@@ -430,22 +430,26 @@ fn inferred(
             ));
         }
     };
-    Ok(Found::plain(wanted, bits))
+    Ok(ParsedValue::plain(wanted, bits))
 }
 
 /// A value of a column without any so far; `None` for text.
-fn first_of_column(cell: &[u8]) -> Option<Found<'static>> {
+fn first_of_column(cell: &[u8]) -> Option<ParsedValue<'static>> {
     Some(match shape_of(cell.trim_ascii()) {
-        Shape::I64(v) => Found::plain(FieldType::I64, v as u64),
-        Shape::U64(v) => Found::plain(FieldType::U64, v),
-        Shape::F64(v) | Shape::NotFinite(v) => Found::plain(FieldType::F64, v.to_bits()),
-        Shape::Bool(v) => Found::plain(FieldType::Bool, u64::from(v)),
+        Shape::I64(v) => ParsedValue::plain(FieldType::I64, v as u64),
+        Shape::U64(v) => ParsedValue::plain(FieldType::U64, v),
+        Shape::F64(v) | Shape::NotFinite(v) => ParsedValue::plain(FieldType::F64, v.to_bits()),
+        Shape::Bool(v) => ParsedValue::plain(FieldType::Bool, u64::from(v)),
         Shape::Text => return None,
     })
 }
 
 /// A cell of a column whose type was given: more spellings are taken.
-fn declared<'r>(field_type: FieldType, cell: &'r [u8], name: &str) -> Result<Found<'r>, Fault> {
+fn declared<'r>(
+    field_type: FieldType,
+    cell: &'r [u8],
+    name: &str,
+) -> Result<ParsedValue<'r>, Fault> {
     let text = cell.trim_ascii();
     let whole = || match number::scan(text) {
         Some((number, [])) => Some(number),
@@ -470,12 +474,12 @@ fn declared<'r>(field_type: FieldType, cell: &'r [u8], name: &str) -> Result<Fou
             if let Some(digits) = digits
                 && is_base16(digits)
             {
-                return Ok(Found::base16(digits));
+                return Ok(ParsedValue::base16(digits));
             }
             None
         }
     };
-    bits.map(|bits| Found::plain(field_type, bits))
+    bits.map(|bits| ParsedValue::plain(field_type, bits))
         .ok_or_else(|| not_of_type(field_type, cell, name))
 }
 

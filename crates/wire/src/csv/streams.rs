@@ -3,8 +3,8 @@
 //! Invariants: a stream's `columns` are indexed like the fields of the layout; one that is `None` has no value in this
 //! batch, one shorter than `times` lacks values at its end.
 
-use crate::filling::{Filling, Found};
-use crate::parsed::ParsedBatch;
+use crate::column_builder::{ColumnBuilder, ParsedValue};
+use crate::parsed_batch::ParsedBatch;
 use csv::ByteRecord;
 use headwater_types::{FieldType, StreamName, StreamRows};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ struct Stream {
     name: StreamName,
     times: Vec<i64>,
     lines: Vec<u64>,
-    columns: Vec<Option<Filling>>,
+    columns: Vec<Option<ColumnBuilder>>,
     rows_hint: usize,
 }
 
@@ -80,7 +80,7 @@ impl Streams {
         stream: usize,
         time_ns: i64,
         line: u64,
-        values: &[(usize, Found<'_>)],
+        values: &[(usize, ParsedValue<'_>)],
         scratch: &mut Vec<u8>,
     ) {
         let Some(rows) = self.streams.get_mut(stream) else {
@@ -99,7 +99,7 @@ impl Streams {
             }
             if let Some(column) = rows.columns.get_mut(*field) {
                 let column =
-                    column.get_or_insert_with(|| Filling::new(found.field_type(), rows_hint));
+                    column.get_or_insert_with(|| ColumnBuilder::new(found.field_type(), rows_hint));
                 column.pad_to(row);
                 column.push(*found, scratch);
             }
@@ -114,7 +114,7 @@ impl Streams {
             .all(|c| c.field_type() != FieldType::I64 || c.is_exact_in_f64())
     }
 
-    fn columns_of(&self, field: usize) -> impl Iterator<Item = &Filling> {
+    fn columns_of(&self, field: usize) -> impl Iterator<Item = &ColumnBuilder> {
         self.active
             .iter()
             .filter_map(move |at| self.streams.get(*at)?.columns.get(field)?.as_ref())
@@ -139,7 +139,7 @@ impl Streams {
         parsed: &mut ParsedBatch,
     ) {
         let columns: usize = self.streams.iter().map(|s| s.columns.len()).sum();
-        if self.name_bytes + columns * size_of::<Option<Filling>>() <= bytes_max {
+        if self.name_bytes + columns * size_of::<Option<ColumnBuilder>>() <= bytes_max {
             for at in self.active.drain(..) {
                 if let Some(stream) = self.streams.get_mut(at) {
                     let name = stream.name.clone();

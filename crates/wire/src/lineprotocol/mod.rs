@@ -4,6 +4,7 @@
 //! remembers names only, so that the same bytes always give the same rows, whatever it parsed before.
 //! Format, with all deviations: docs/format/lineprotocol.md.
 
+mod faults;
 mod options;
 mod parser;
 mod scan;
@@ -14,7 +15,6 @@ mod write;
 
 pub use options::{ParserOptions, Precision};
 pub use parser::LineParser;
-pub(crate) use scan::unescape_string;
 pub use stream::LineStream;
 pub(crate) use streams::{push_canonical as push_stream, push_field};
 pub use write::{LineWriter, SkippedValues, UnwritableName};

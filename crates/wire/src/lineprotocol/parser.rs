@@ -4,13 +4,14 @@
 //! Speed: a line costs one search for its end, one comparison for the stream's name and one per field's name, as long as
 //! lines repeat their order; nothing is allocated per value.
 
+use super::faults::{line_too_long, no_fields, not_utf8};
 use super::options::ParserOptions;
 use super::scan::unescaped_end;
-use super::streams::{RecentFields, Stream, Streams, not_utf8};
+use super::streams::{RecentFields, Stream, Streams};
 use super::value;
-use crate::filling::Found;
+use crate::column_builder::ParsedValue;
 use crate::number;
-use crate::parsed::ParsedBatch;
+use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use memchr::{memchr, memchr_iter, memchr2};
 
@@ -105,7 +106,7 @@ impl LineParser {
     pub(crate) fn add_row(
         &mut self,
         stream: &[u8],
-        fields: &[(impl AsRef<[u8]>, Found<'_>)],
+        fields: &[(impl AsRef<[u8]>, ParsedValue<'_>)],
         time: headwater_types::Timestamp,
         number: u64,
     ) -> Result<(), Fault> {
@@ -190,7 +191,7 @@ impl LineParser {
         line_bytes: usize,
         line_number: u64,
         is_last: bool,
-        staged: &mut Vec<(usize, Found<'a>)>,
+        staged: &mut Vec<(usize, ParsedValue<'a>)>,
     ) -> Result<Outcome, Fault> {
         if line_bytes > self.options.line_bytes_max {
             return Err(line_too_long(self.options.line_bytes_max));
@@ -264,7 +265,7 @@ impl<'a> Reader<'a, '_> {
         recent: &mut RecentFields,
         start: usize,
         line_bytes: usize,
-        staged: &mut Vec<(usize, Found<'a>)>,
+        staged: &mut Vec<(usize, ParsedValue<'a>)>,
     ) -> Result<(i64, usize), Failure> {
         staged.clear();
         let mut end = line_bytes;
@@ -289,7 +290,7 @@ impl<'a> Reader<'a, '_> {
                 self.until(after, end)
             } else {
                 let (field_type, bits, tail) = value::plain(tail)?;
-                staged.push((at, Found::plain(field_type, bits)));
+                staged.push((at, ParsedValue::plain(field_type, bits)));
                 tail
             };
             match tail {
@@ -342,7 +343,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// The string whose first byte is at `start`, and where what follows its closing quote begins.
-    fn string(&self, start: usize) -> Result<(Found<'a>, usize), Failure> {
+    fn string(&self, start: usize) -> Result<(ParsedValue<'a>, usize), Failure> {
         let longest = self.options.line_bytes_max;
         let window = self.text.get(start..).unwrap_or_default();
         let is_cut = window.len() > longest;
@@ -369,7 +370,7 @@ impl<'a> Reader<'a, '_> {
                         )));
                     }
                     let raw = std::str::from_utf8(raw).map_err(|_| not_utf8("a string", raw))?;
-                    return Ok((Found::text(raw, has_escapes), start + at + hit + 1));
+                    return Ok((ParsedValue::text(raw, has_escapes), start + at + hit + 1));
                 }
                 None if is_cut => return Err(line_too_long(longest).into()),
                 None => {
@@ -471,22 +472,6 @@ fn is_blank_or_comment(line: &[u8]) -> bool {
             None | Some(b'#')
         ),
     }
-}
-
-#[cold]
-pub(super) fn line_too_long(bytes_max: usize) -> Fault {
-    Fault::new(
-        RefusalCode::LimitLine,
-        format!("the line is longer than {bytes_max} bytes"),
-    )
-}
-
-#[cold]
-pub(super) fn no_fields() -> Fault {
-    Fault::new(
-        RefusalCode::Parse,
-        "expected field=value after the table and its tags, found the end of the line; a line needs at least one field",
-    )
 }
 
 #[cold]

@@ -24,27 +24,6 @@ pub(super) fn unescaped_name(raw: &str) -> String {
     without_backslashes(raw, |c| matches!(c, ',' | '=' | ' ' | '\\'))
 }
 
-/// A string value without its escapes, into `out`.
-pub(crate) fn unescape_string(raw: &str, out: &mut Vec<u8>) {
-    out.clear();
-    let mut rest = raw.as_bytes();
-    while let Some(at) = memchr::memchr(b'\\', rest) {
-        out.extend_from_slice(rest.get(..at).unwrap_or_default());
-        let tail = rest.get(at + 1..).unwrap_or_default();
-        match tail {
-            [kept @ (b'"' | b'\\'), tail @ ..] => {
-                out.push(*kept);
-                rest = tail;
-            }
-            _ => {
-                out.push(b'\\');
-                rest = tail;
-            }
-        }
-    }
-    out.extend_from_slice(rest);
-}
-
 fn without_backslashes(raw: &str, is_kept: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(raw.len());
     let mut chars = raw.chars();
@@ -76,10 +55,5 @@ mod tests {
     #[test]
     fn only_some_characters_need_the_backslash() {
         assert_eq!(unescaped_name(r"a\ b\,c\=d\\e\f\"), r"a b,c=d\e\f\");
-        let mut out = Vec::new();
-        unescape_string(r#"a\"b\\c\nd\"#, &mut out);
-        assert_eq!(out, br#"a"b\c\nd\"#);
-        unescape_string(r"\\\\", &mut out);
-        assert_eq!(out, br"\\");
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Invariant: memory is bounded by the batch size and the longest line; line numbers count from the start of the input.
 
+use super::faults::line_too_long;
 use super::options::ParserOptions;
-use super::parser::{LineParser, line_too_long};
-use crate::parsed::ParsedBatch;
+use super::parser::LineParser;
+use crate::parsed_batch::ParsedBatch;
 use memchr::memchr;
 use std::io::{self, Read};
 

@@ -6,9 +6,9 @@
 //! rows of a stream that follow each other are in one entry as long as their types agree.
 //! Speed: with many streams of a row each, making and dropping names is what costs, so they are shared and moved.
 
-use super::parser::no_fields;
+use super::faults::{no_fields, not_utf8};
 use super::scan::{unescaped_end, unescaped_name};
-use crate::filling::{Filling, Found};
+use crate::column_builder::{ColumnBuilder, ParsedValue};
 use crate::refusal::{Fault, RefusalCode, shown};
 use headwater_types::{FieldType, StreamName, StreamRows};
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ pub(super) struct Stream {
 pub(super) struct Field {
     pub(super) key: Arc<FieldKey>,
     /// `None` until the field has a value in this batch.
-    column: Option<Filling>,
+    column: Option<ColumnBuilder>,
     /// The line in which the field was last counted, to find it twice in one line.
     seen_at: u64,
 }
@@ -310,7 +310,7 @@ impl Stream {
     }
 
     /// Keeps the last value of each field that `staged` names twice. `mark` is a number never used before.
-    pub(super) fn keep_last(&mut self, staged: &mut Vec<(usize, Found<'_>)>, mark: u64) {
+    pub(super) fn keep_last(&mut self, staged: &mut Vec<(usize, ParsedValue<'_>)>, mark: u64) {
         staged.reverse();
         staged.retain(|(at, _)| {
             self.fields.get_mut(*at).is_some_and(|field| {
@@ -327,7 +327,7 @@ impl Stream {
     #[inline]
     pub(super) fn add_row(
         &mut self,
-        staged: &[(usize, Found<'_>)],
+        staged: &[(usize, ParsedValue<'_>)],
         time_ns: i64,
         line: u64,
         scratch: &mut Vec<u8>,
@@ -386,10 +386,16 @@ impl Stream {
 
 impl Field {
     #[inline]
-    fn push(&mut self, found: Found<'_>, row: usize, rows_hint: usize, scratch: &mut Vec<u8>) {
+    fn push(
+        &mut self,
+        found: ParsedValue<'_>,
+        row: usize,
+        rows_hint: usize,
+        scratch: &mut Vec<u8>,
+    ) {
         let column = self
             .column
-            .get_or_insert_with(|| Filling::new(found.field_type(), rows_hint));
+            .get_or_insert_with(|| ColumnBuilder::new(found.field_type(), rows_hint));
         column.pad_to(row);
         if column.field_type() == FieldType::I64 && found.field_type() == FieldType::F64 {
             column.widen_to_f64();
@@ -400,7 +406,7 @@ impl Field {
 
 /// Whether a value of another type may enter the column, after widening one of the two to f64.
 #[cold]
-fn fits(column: &Filling, found: Found<'_>) -> bool {
+fn fits(column: &ColumnBuilder, found: ParsedValue<'_>) -> bool {
     match (column.field_type(), found.field_type()) {
         (FieldType::F64, FieldType::I64) => found.is_exact_in_f64(),
         (FieldType::I64, FieldType::F64) => column.is_exact_in_f64(),
@@ -484,12 +490,4 @@ pub(crate) fn push_canonical(out: &mut Vec<u8>, name: &StreamName) {
         push("=", b"");
         push(value, b",= \\");
     }
-}
-
-#[cold]
-pub(super) fn not_utf8(what: &str, bytes: &[u8]) -> Fault {
-    Fault::new(
-        RefusalCode::Utf8,
-        format!("{what} is not UTF-8: {}; send text as UTF-8", shown(bytes)),
-    )
 }

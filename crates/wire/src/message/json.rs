@@ -1,11 +1,15 @@
 //! The members of JSON objects, flat, with numbers as they are written.
 //!
-//! A reader of its own, since a number must reach its column exactly: as the nearest `f64`, or as an integer of 64 bits.
-//! Invariants: exactly what RFC 8259 calls JSON is taken, down to [`DEPTH_MAX`] levels; memory is bounded by the length of the
-//! text and the most members that are allowed.
+//! A number must reach its column exactly, as the nearest `f64` or as an integer of 64 bits, so the
+//! library hands each value over as its text, and only what is no number is read further by it.
+//! Invariants: exactly what RFC 8259 calls JSON is taken, down to [`DEPTH_MAX`] levels; memory is
+//! bounded by the length of the text and the most members that are allowed.
 
 use crate::refusal::{Fault, RefusalCode, shown};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 
 /// Levels of objects and arrays in each other.
 const DEPTH_MAX: usize = 32;
@@ -51,339 +55,198 @@ impl<'a> Members<'a> {
 /// # Errors
 /// When the text is not JSON, holds something else, or has more than `members_max` values.
 pub(super) fn rows(text: &str, members_max: usize) -> Result<Vec<Members<'_>>, Fault> {
-    let mut reader = Reader {
-        text,
-        at: 0,
-        members_max,
-    };
-    let mut rows = Vec::new();
-    reader.blanks();
-    match reader.peek() {
-        Some(b'[') => {
-            reader.at += 1;
-            reader.items(b']', |reader, _| {
-                rows.push(reader.row()?);
-                Ok(())
-            })?;
-        }
-        _ => rows.push(reader.row()?),
+    let whole = Text { whole: text };
+    let value = whole.raw(text)?;
+    if value.starts_with('[') {
+        let items: Vec<&RawValue> = whole.read(value)?;
+        return items
+            .iter()
+            .map(|item| whole.row(item.get(), members_max))
+            .collect();
     }
-    reader.end()?;
-    Ok(rows)
+    Ok(vec![whole.row(value, members_max)?])
 }
 
 /// The string that a text is, if it is one.
 pub(super) fn string(text: &str) -> Option<Result<Cow<'_, str>, Fault>> {
-    if !text.starts_with('"') {
-        return None;
-    }
-    let mut reader = Reader {
-        text,
-        at: 0,
-        members_max: 0,
-    };
-    let read = reader.string();
-    Some(read.and_then(|string| reader.end().map(|()| string)))
+    text.starts_with('"')
+        .then(|| Text { whole: text }.string(text))
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    at: usize,
-    members_max: usize,
+/// The text that is read. Parts of it are handed around as they lie in it.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    whole: &'a str,
 }
 
-impl<'a> Reader<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn blanks(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
-        }
-    }
-
-    fn end(&mut self) -> Result<(), Fault> {
-        self.blanks();
-        match self.peek() {
-            None => Ok(()),
-            Some(_) => Err(self.expected("the end")),
-        }
+impl<'a> Text<'a> {
+    /// Reads one value that a part of the text is.
+    fn read<T: Deserialize<'a>>(self, part: &'a str) -> Result<T, Fault> {
+        serde_json::from_str(part).map_err(|error| self.malformed(part, &error))
     }
 
     #[cold]
-    fn expected(&self, what: &str) -> Fault {
-        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let found = if rest.is_empty() {
-            "the end".to_owned()
-        } else {
-            shown(rest)
+    fn malformed(self, part: &str, error: &serde_json::Error) -> Fault {
+        // They count lines and bytes of a line from 1; 0 bytes is before the first.
+        let line = error.line().saturating_sub(1);
+        let lines: usize = part.split_inclusive('\n').take(line).map(str::len).sum();
+        let base = part.as_ptr() as usize - self.whole.as_ptr() as usize;
+        let told = error.to_string();
+        let (what, _) = told.rsplit_once(" at line ").unwrap_or((&told, ""));
+        let (at, found) = match error.is_eof() {
+            true => (base + part.len(), String::new()),
+            false => {
+                let at = base + lines + error.column().saturating_sub(1);
+                let rest = self.whole.as_bytes().get(at..).unwrap_or_default();
+                (at, format!(", found {}", shown(rest)))
+            }
         };
         Fault::new(
             RefusalCode::Parse,
-            format!(
-                "the JSON is malformed at byte {}: expected {what}, found {found}",
-                self.at
-            ),
+            format!("the JSON is malformed at byte {at}: {what}{found}"),
         )
     }
 
-    fn row(&mut self) -> Result<Members<'a>, Fault> {
-        if self.peek() != Some(b'{') {
-            return Err(self.expected("an object `{…}`, whose members are the fields"));
+    /// The text of a value without the blanks around it.
+    fn raw(self, part: &'a str) -> Result<&'a str, Fault> {
+        self.read(part).map(RawValue::get)
+    }
+
+    fn string(self, part: &'a str) -> Result<Cow<'a, str>, Fault> {
+        self.read(part).map(|name: Unescaped<'a>| name.0)
+    }
+
+    fn row(self, value: &'a str, members_max: usize) -> Result<Members<'a>, Fault> {
+        if !value.starts_with('{') {
+            let found = shown(value.as_bytes());
+            let at = value.as_ptr() as usize - self.whole.as_ptr() as usize;
+            return Err(Fault::new(
+                RefusalCode::Parse,
+                format!(
+                    "the JSON at byte {at}: expected an object `{{…}}`, whose members are the fields, found {found}"
+                ),
+            ));
         }
         let mut members = Members::default();
-        let mut path = String::new();
-        self.value(&mut members, &mut path, 0)?;
+        self.value(value, &mut members, &mut String::new(), 0, members_max)?;
         Ok(members)
     }
 
-    /// Calls for each item up to `close`, with its number; the opening bracket has been read.
-    fn items(
-        &mut self,
-        close: u8,
-        mut item: impl FnMut(&mut Self, usize) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        self.blanks();
-        if self.peek() == Some(close) {
-            self.at += 1;
-            return Ok(());
-        }
-        for number in 0.. {
-            self.blanks();
-            item(self, number)?;
-            self.blanks();
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(byte) if byte == close => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                _ if close == b']' => return Err(self.expected("`,` or `]`")),
-                _ => return Err(self.expected("`,` or `}`")),
-            }
-        }
-        Ok(())
-    }
-
     fn value(
-        &mut self,
+        self,
+        value: &'a str,
         members: &mut Members<'a>,
         path: &mut String,
         depth: usize,
+        members_max: usize,
     ) -> Result<(), Fault> {
-        let open = self.peek();
+        let open = value.as_bytes().first();
         if depth >= DEPTH_MAX && matches!(open, Some(b'{' | b'[')) {
-            return Err(Fault::new(
-                RefusalCode::Parse,
-                format!("objects and arrays are nested deeper than {DEPTH_MAX} levels"),
-            ));
+            return Err(too_deep());
         }
         let above = path.len();
-        match open {
+        let mut below = |name: &str, value: &'a RawValue, path: &mut String| {
+            if depth > 0 {
+                path.push('.');
+            }
+            path.push_str(name);
+            self.value(value.get(), members, path, depth + 1, members_max)?;
+            path.truncate(above);
+            Ok(())
+        };
+        let scalar = match open {
             Some(b'{') => {
-                self.at += 1;
-                self.items(b'}', |reader, _| {
-                    if reader.peek() != Some(b'"') {
-                        return Err(reader.expected("the name of a member in quotes"));
-                    }
-                    let name = reader.string()?;
-                    reader.blanks();
-                    if reader.peek() != Some(b':') {
-                        return Err(reader.expected("`:`"));
-                    }
-                    reader.at += 1;
-                    reader.blanks();
-                    reader.below(members, path, above, &name, depth)
-                })
+                let list: Pairs<'a> = self.read(value)?;
+                return list
+                    .0
+                    .iter()
+                    .try_for_each(|(name, value)| below(&name.0, value, path));
             }
             Some(b'[') => {
-                self.at += 1;
-                self.items(b']', |reader, number| {
-                    reader.below(members, path, above, &number.to_string(), depth)
-                })
+                let list: Vec<&RawValue> = self.read(value)?;
+                return list
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(number, value)| below(&number.to_string(), value, path));
             }
-            _ => {
-                let scalar = self.scalar()?;
-                if members.list.len() >= self.members_max {
-                    return Err(Fault::new(
-                        RefusalCode::LimitFields,
-                        format!(
-                            "more than {} values in one object; send them in several",
-                            self.members_max
-                        ),
-                    ));
-                }
-                let start = members.paths.len();
-                members.paths.push_str(path);
-                members.list.push((start, members.paths.len(), scalar));
-                Ok(())
-            }
+            Some(b'"') => Scalar::Text(self.string(value)?),
+            Some(b't') => Scalar::Bool(true),
+            Some(b'f') => Scalar::Bool(false),
+            Some(b'n') => Scalar::Null,
+            _ => Scalar::Number(value),
+        };
+        if members.list.len() >= members_max {
+            return Err(Fault::new(
+                RefusalCode::LimitFields,
+                format!("more than {members_max} values in one object; send them in several"),
+            ));
         }
-    }
-
-    /// A value one level below `above`.
-    fn below(
-        &mut self,
-        members: &mut Members<'a>,
-        path: &mut String,
-        above: usize,
-        name: &str,
-        depth: usize,
-    ) -> Result<(), Fault> {
-        if depth > 0 {
-            path.push('.');
-        }
-        path.push_str(name);
-        self.value(members, path, depth + 1)?;
-        path.truncate(above);
+        let start = members.paths.len();
+        members.paths.push_str(path);
+        members.list.push((start, members.paths.len(), scalar));
         Ok(())
     }
+}
 
-    fn scalar(&mut self) -> Result<Scalar<'a>, Fault> {
-        match self.peek() {
-            Some(b'"') => self.string().map(Scalar::Text),
-            Some(b'-' | b'0'..=b'9') => self.number().map(Scalar::Number),
-            Some(b't') => self.word("true", Scalar::Bool(true)),
-            Some(b'f') => self.word("false", Scalar::Bool(false)),
-            Some(b'n') => self.word("null", Scalar::Null),
-            _ => Err(self.expected("a value")),
-        }
-    }
+#[cold]
+fn too_deep() -> Fault {
+    Fault::new(
+        RefusalCode::Parse,
+        format!("objects and arrays are nested deeper than {DEPTH_MAX} levels"),
+    )
+}
 
-    fn word(&mut self, word: &str, scalar: Scalar<'a>) -> Result<Scalar<'a>, Fault> {
-        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        if !rest.starts_with(word.as_bytes()) {
-            return Err(self.expected("a value"));
-        }
-        self.at += word.len();
-        Ok(scalar)
-    }
+/// Names and values of an object in the order of the text; a name may come again.
+struct Pairs<'a>(Vec<(Unescaped<'a>, &'a RawValue)>);
 
-    fn digits(&mut self) -> Result<(), Fault> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
-        if self.at == start {
-            return Err(self.expected("a digit"));
-        }
-        Ok(())
-    }
+impl<'de> Deserialize<'de> for Pairs<'de> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Pairs<'de>, D::Error> {
+        struct List;
 
-    fn number(&mut self) -> Result<&'a str, Fault> {
-        let start = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.digits()?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
+        impl<'de> Visitor<'de> for List {
+            type Value = Pairs<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
             }
-            self.digits()?;
-        }
-        Ok(self.text.get(start..self.at).unwrap_or_default())
-    }
 
-    /// A string; its opening quote is at the front.
-    fn string(&mut self) -> Result<Cow<'a, str>, Fault> {
-        self.at += 1;
-        let mut start = self.at;
-        let mut owned: Option<String> = None;
-        loop {
-            let Some(byte) = self.peek() else {
-                return Err(self.expected("a closing quote"));
-            };
-            match byte {
-                b'"' | b'\\' => {
-                    let part = self.text.get(start..self.at).unwrap_or_default();
-                    self.at += 1;
-                    if byte == b'"' {
-                        return Ok(match owned {
-                            None => Cow::Borrowed(part),
-                            Some(mut text) => {
-                                text.push_str(part);
-                                Cow::Owned(text)
-                            }
-                        });
-                    }
-                    let text = owned.get_or_insert_default();
-                    text.push_str(part);
-                    let c = self.escape()?;
-                    text.push(c);
-                    start = self.at;
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Pairs<'de>, M::Error> {
+                let mut list = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    list.push(pair);
                 }
-                0..0x20 => return Err(self.expected("\\n, \\t or \\u00XX for a control character")),
-                _ => self.at += 1,
+                Ok(Pairs(list))
             }
         }
-    }
 
-    /// What follows a backslash.
-    fn escape(&mut self) -> Result<char, Fault> {
-        let Some(byte) = self.peek() else {
-            return Err(self.expected("an escape"));
-        };
-        let c = match byte {
-            b'"' | b'\\' | b'/' => char::from(byte),
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => {
-                self.at += 1;
-                return self.code_point();
+        reader.deserialize_map(List)
+    }
+}
+
+/// A string without its escapes, borrowed where there are none.
+struct Unescaped<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Unescaped<'de> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Unescaped<'de>, D::Error> {
+        struct Text;
+
+        impl<'de> Visitor<'de> for Text {
+            type Value = Cow<'de, str>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string in quotes")
             }
-            _ => return Err(self.expected("an escape")),
-        };
-        self.at += 1;
-        Ok(c)
-    }
 
-    fn code_point(&mut self) -> Result<char, Fault> {
-        let first = self.four_digits()?;
-        let code = match first {
-            0xD800..0xDC00 => {
-                let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-                if !rest.starts_with(b"\\u") {
-                    return Err(self.expected("the second half of a surrogate pair"));
-                }
-                self.at += 2;
-                match self.four_digits()? {
-                    second @ 0xDC00..0xE000 => {
-                        0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00)
-                    }
-                    _ => return Err(self.expected("the second half of a surrogate pair")),
-                }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Borrowed(text))
             }
-            code => code,
-        };
-        char::from_u32(code).ok_or_else(|| self.expected("a character"))
-    }
 
-    fn four_digits(&mut self) -> Result<u32, Fault> {
-        let bytes = self.text.as_bytes().get(self.at..self.at + 4);
-        let code = bytes.and_then(|bytes| {
-            bytes.iter().try_fold(0, |code, byte| {
-                Some(code << 4 | char::from(*byte).to_digit(16)?)
-            })
-        });
-        let Some(code) = code else {
-            return Err(self.expected("four digits in base 16"));
-        };
-        self.at += 4;
-        Ok(code)
+            fn visit_str<E>(self, text: &str) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Owned(text.to_owned()))
+            }
+        }
+
+        reader.deserialize_str(Text).map(Unescaped)
     }
 }
 
@@ -427,20 +290,18 @@ mod tests {
     #[test]
     fn faults_say_where() {
         for (text, expected) in [
-            ("", "at byte 0: expected an object"),
+            ("", "at byte 0: EOF while parsing a value"),
             ("21.5", "expected an object"),
-            (
-                "{\"a\":1,}",
-                "at byte 7: expected the name of a member in quotes, found `}`",
-            ),
-            ("{\"a\":01}", "at byte 6: expected `,` or `}`"),
-            ("{\"a\":1.}", "expected a digit"),
-            ("{\"a\":nul}", "expected a value"),
-            ("{\"a\":\"\\ud800x\"}", "second half"),
-            ("{\"a\":\"\\udc00\"}", "expected a character"),
+            (" [{},7]", "at byte 5: expected an object"),
+            ("{\"a\":1,}", "at byte 7: key must be a string, found `}`"),
+            ("{\"a\":01}", "at byte 6: invalid number"),
+            ("{\"a\":1.}", "at byte 7: invalid number"),
+            ("{\"a\":nul}", "at byte 8: expected"),
+            ("{\"b\":\n{\"a\":\"\\ud800x\"}}", "hex escape, found `x"),
+            ("{\"a\":\"\\udc00\"}", "lone leading surrogate"),
             ("{\"a\":\"\t\"}", "control character"),
-            ("{\"a\":1} x", "expected the end"),
-            ("{\"a\":\"x", "closing quote, found the end"),
+            ("{\"a\":1} x", "at byte 8: trailing characters, found `x`"),
+            ("{\"a\":\"x", "at byte 7: EOF while parsing a string"),
         ] {
             let fault = rows(text, 9).unwrap_err();
             assert_eq!(fault.code, RefusalCode::Parse);

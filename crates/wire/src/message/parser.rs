@@ -6,9 +6,9 @@
 use super::json::{self, Members};
 use super::rules::{MessageRules, Names, PayloadForm};
 use super::value;
-use crate::filling::Found;
+use crate::column_builder::ParsedValue;
 use crate::lineprotocol::{LineParser, ParserOptions, Precision};
-use crate::parsed::ParsedBatch;
+use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use headwater_types::{StreamName, Timestamp};
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ impl MessageParser {
                 let text_max = self.lines.options_mut().string_bytes_max;
                 let found = value::found(field, &scalar, rules.type_of(field), text_max)?;
                 let staged = found.map(|found| (topic.field.as_slice(), found));
-                let staged: Vec<(&[u8], Found<'_>)> = staged.into_iter().collect();
+                let staged: Vec<(&[u8], ParsedValue<'_>)> = staged.into_iter().collect();
                 self.lines.add_row(&topic.stream, &staged, arrived, number)
             }
             PayloadForm::Json => self.json(rules, &topic, payload, arrived, number),
@@ -178,7 +178,7 @@ impl MessageParser {
             &with_tags
         };
         let text_max = self.lines.options_mut().string_bytes_max;
-        let mut staged: Vec<(Vec<u8>, Found<'_>)> = Vec::new();
+        let mut staged: Vec<(Vec<u8>, ParsedValue<'_>)> = Vec::new();
         if let Some(path) = &rules.value {
             let Some(scalar) = members.get(path) else {
                 return Err(Fault::new(

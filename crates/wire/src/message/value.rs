@@ -5,8 +5,8 @@
 
 use super::json::{self, Scalar};
 use super::rules::TimeReading;
+use crate::column_builder::{ParsedValue, is_base16};
 use crate::csv::TimeFormat;
-use crate::filling::{Found, is_base16};
 use crate::instant::parse_rfc3339;
 use crate::number;
 use crate::refusal::{Fault, RefusalCode, shown};
@@ -49,13 +49,15 @@ pub(super) fn found<'a>(
     scalar: &'a Scalar<'_>,
     wanted: Option<FieldType>,
     text_max: usize,
-) -> Result<Option<Found<'a>>, Fault> {
+) -> Result<Option<ParsedValue<'a>>, Fault> {
     let found = match scalar {
         Scalar::Null => return Ok(None),
         Scalar::Number(text) => number_for(field, text, wanted)?,
         Scalar::Bool(value) => match wanted {
-            None | Some(FieldType::Bool) => Found::plain(FieldType::Bool, u64::from(*value)),
-            Some(FieldType::String) => Found::text(if *value { "true" } else { "false" }, false),
+            None | Some(FieldType::Bool) => ParsedValue::plain(FieldType::Bool, u64::from(*value)),
+            Some(FieldType::String) => {
+                ParsedValue::text(if *value { "true" } else { "false" }, false)
+            }
             Some(other) => {
                 return Err(other_type(
                     field,
@@ -73,7 +75,7 @@ fn number_for<'a>(
     field: &str,
     text: &'a str,
     wanted: Option<FieldType>,
-) -> Result<Found<'a>, Fault> {
+) -> Result<ParsedValue<'a>, Fault> {
     let Some((number, [])) = number::scan(text.as_bytes()) else {
         return Err(other_type(field, wanted.unwrap_or(FieldType::F64), text));
     };
@@ -93,24 +95,24 @@ fn number_for<'a>(
                     shown(text.as_bytes())
                 )));
             }
-            Found::plain(FieldType::F64, value.to_bits())
+            ParsedValue::plain(FieldType::F64, value.to_bits())
         }
         Some(FieldType::I64) => {
             let value = number.to_i64();
             let value = value.ok_or_else(|| outside("i64, or no whole number"))?;
-            Found::plain(FieldType::I64, value as u64)
+            ParsedValue::plain(FieldType::I64, value as u64)
         }
         Some(FieldType::U64) => {
             let value = number.to_u64();
             let value = value.ok_or_else(|| outside("u64, or no whole number"))?;
-            Found::plain(FieldType::U64, value)
+            ParsedValue::plain(FieldType::U64, value)
         }
         Some(FieldType::Bool) => match text {
-            "0" => Found::plain(FieldType::Bool, 0),
-            "1" => Found::plain(FieldType::Bool, 1),
+            "0" => ParsedValue::plain(FieldType::Bool, 0),
+            "1" => ParsedValue::plain(FieldType::Bool, 1),
             _ => return Err(other_type(field, FieldType::Bool, text)),
         },
-        Some(FieldType::String) => Found::text(text, false),
+        Some(FieldType::String) => ParsedValue::text(text, false),
         Some(FieldType::Bytes) => base16(field, text)?,
     })
 }
@@ -130,7 +132,7 @@ fn text_for<'a>(
     text: &'a str,
     wanted: Option<FieldType>,
     text_max: usize,
-) -> Result<Found<'a>, Fault> {
+) -> Result<ParsedValue<'a>, Fault> {
     if text.len() > text_max {
         return Err(Fault::new(
             RefusalCode::LimitString,
@@ -141,17 +143,17 @@ fn text_for<'a>(
         ));
     }
     match wanted {
-        Some(FieldType::String) => Ok(Found::text(text, false)),
+        Some(FieldType::String) => Ok(ParsedValue::text(text, false)),
         Some(FieldType::Bytes) => base16(field, text),
         // A sensor that says so has no value, and a first `NaN` must not make the field a text.
         None if number::not_finite(text.as_bytes()).is_some() => Err(type_fault(format!(
             "field `{field}`: {} is no finite number; send nothing when there is no value",
             shown(text.as_bytes())
         ))),
-        None => Ok(Found::text(text, false)),
+        None => Ok(ParsedValue::text(text, false)),
         Some(FieldType::Bool) => match text {
-            "true" | "True" | "TRUE" => Ok(Found::plain(FieldType::Bool, 1)),
-            "false" | "False" | "FALSE" => Ok(Found::plain(FieldType::Bool, 0)),
+            "true" | "True" | "TRUE" => Ok(ParsedValue::plain(FieldType::Bool, 1)),
+            "false" | "False" | "FALSE" => Ok(ParsedValue::plain(FieldType::Bool, 0)),
             _ => Err(other_type(field, FieldType::Bool, text)),
         },
         // Large integers come in quotes from programs whose numbers are floats.
@@ -159,10 +161,10 @@ fn text_for<'a>(
     }
 }
 
-fn base16<'a>(field: &str, text: &'a str) -> Result<Found<'a>, Fault> {
+fn base16<'a>(field: &str, text: &'a str) -> Result<ParsedValue<'a>, Fault> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     if is_base16(digits) {
-        Ok(Found::base16(digits))
+        Ok(ParsedValue::base16(digits))
     } else {
         Err(other_type(field, FieldType::Bytes, text))
     }

@@ -1,18 +1,18 @@
-//! The streams of a table in order, a page at a time.
+//! The streams of a table in order, a page at a time, and the keys of streams.
 //!
 //! Invariants, concurrency: as in [`super`]; the lock is not held while keys are handed out.
 
 use super::Catalog;
 use crate::Result;
-use crate::catalog::StreamRecord;
+use crate::catalog::{StreamIndex, StreamRecord};
 use crate::ids::{Sequence, StreamId, TableId};
-use crate::meta::Meta;
+use std::collections::HashMap;
 
 impl Catalog {
     /// Hands out key bytes of at most `limit` streams of a table behind `after`, rising, as a snapshot with this sequence sees them.
     pub(crate) fn stream_keys_after(
         &self,
-        meta: &Meta,
+        index: &dyn StreamIndex,
         table: TableId,
         after: &[u8],
         limit: usize,
@@ -39,7 +39,7 @@ impl Catalog {
         let mut pending = pending.into_iter().peekable();
         let mut left = limit;
         let mut is_dropped = |id: StreamId| self.is_dropped(id);
-        meta.stream_keys_after(table, after, &mut is_dropped, &mut |key| {
+        index.stream_keys_after(table, after, &mut is_dropped, &mut |key| {
             while left > 0
                 && let Some(before) = pending.next_if(|pending| **pending < *key)
             {
@@ -58,5 +58,36 @@ impl Catalog {
             each(&key);
         }
         Ok(())
+    }
+
+    /// The key bytes of streams.
+    pub(crate) fn stream_keys(
+        &self,
+        index: &dyn StreamIndex,
+        streams: &[StreamId],
+    ) -> Result<HashMap<StreamId, Box<[u8]>>> {
+        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        let mut keys: HashMap<StreamId, Box<[u8]>> = HashMap::with_capacity(streams.len());
+        let mut pending = self.pending_keys(streams);
+        let mut missing = Vec::new();
+        for stream in streams {
+            match pending.remove(stream) {
+                Some(key) => drop(keys.insert(*stream, key)),
+                None => missing.push(*stream),
+            }
+        }
+        for record in index.streams(&missing)? {
+            keys.insert(record.id, record.key);
+        }
+        if keys.len() < streams.len() {
+            // Gone, and yet there are events that a delete has not reached.
+            let dropped = index.dropped()?.into_iter().map(|(_, record)| record);
+            for record in self.pending_dropped().into_iter().chain(dropped) {
+                if streams.contains(&record.id) {
+                    keys.insert(record.id, record.key);
+                }
+            }
+        }
+        Ok(keys)
     }
 }

@@ -5,7 +5,7 @@
 
 use super::bucket::{Buckets, from_block, to_blocks};
 use super::build::{PyramidTarget, give_up, joined};
-use crate::life::{overlapping, swallows};
+use crate::ranges::{overlapping, swallows};
 use crate::segment::format::StreamDelta;
 use crate::segment::group::GroupWriter;
 use crate::segment::state::StreamState;

@@ -11,9 +11,9 @@
 use super::{ColumnKey, Decoded, Place, Store};
 use crate::catalog::Table;
 use crate::ids::SegmentId;
-use crate::read::touched;
 use crate::segment::LeafEntry;
 use crate::segment::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
+use crate::touched;
 use crate::{Error, Result};
 use headwater_codec::leaf::{Leaf, PAGE_ROWS};
 use headwater_types::{ClosedRange, FieldId, Rows};

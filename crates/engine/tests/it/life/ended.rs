@@ -5,7 +5,7 @@ use crate::support::{START, small_options};
 use headwater_engine::{
     Database, DeleteSpec, Duplicates, ErrorKind, FieldSpec, Options, TableSpec,
 };
-use headwater_io::{Env, ManualClock, SystemThreads};
+use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SystemThreads};
 use headwater_types::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -213,4 +213,53 @@ fn rows_written_beside_aged_buckets_are_counted_with_them_until_a_delete() {
     world.reopen();
     assert_eq!(whole(&world), [0, 3500, 3500]);
     world.assert_sound();
+}
+
+#[test]
+fn a_bucket_of_aged_rows_at_the_edge_of_a_delete_stays_before_and_after_it_was_carried_out() {
+    let disk = FaultyFiles::new(1);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_nanos(START)));
+    let env = |disk: &FaultyFiles| Env {
+        files: Arc::new(disk.clone()),
+        clock: Arc::clone(&clock) as Arc<_>,
+        threads: Arc::new(NoThreads),
+        ..Env::memory()
+    };
+    let open = |disk: &FaultyFiles| Database::open_in(env(disk), small_options()).unwrap();
+    let db = open(&disk);
+    let spec = TableSpec {
+        raw_for: Some(DAY),
+        ..TableSpec::new("m")
+    };
+    db.create_table(&spec).unwrap();
+    write(&db, &stream(1), START, 3600);
+    db.flush().unwrap();
+    clock.advance(DAY * 3);
+    db.compact().unwrap();
+    assert!(db.partitions().iter().any(|p| p.is_aged));
+    db.close().unwrap();
+    let found = |db: &Database| count(&db.snapshot().unwrap(), &stream(1), ClosedRange::ALL);
+    // It names more than half of many a bucket, with the middle of its values, and none as a whole.
+    let (mut cut_short, mut from) = (0, 100);
+    for operations in 0..60 {
+        let disk = disk.after_crash(1);
+        let db = open(&disk);
+        assert_eq!(found(&db), 3600);
+        disk.crash_at(disk.operations() + operations);
+        from = (from + 331) % 3500;
+        let first = START + from * SECOND;
+        let spec = DeleteSpec {
+            table: "m".into(),
+            tags: Vec::new(),
+            range: ClosedRange::nanos(first, first + 60 * SECOND),
+        };
+        cut_short += u64::from(db.delete(&spec).is_err());
+        disk.crash_now();
+        drop(db);
+        let db = open(&disk.after_crash(1));
+        let before = found(&db);
+        db.compact().unwrap();
+        assert_eq!(before, found(&db), "cut after {operations} operations");
+    }
+    assert!((5..55).contains(&cut_short), "{cut_short} of 60 cut short");
 }

@@ -11,6 +11,9 @@ use std::path::Path;
 /// What the newest backup holds.
 pub(super) struct Kept {
     view: View,
+    /// The instant that its metadata remember at least: from there on a restored database goes on
+    /// where the clock is too far ahead to be believed.
+    instant: i64,
 }
 
 const FOLDER: &str = "/backup";
@@ -29,7 +32,8 @@ impl World {
                     self.told.count("backups taken");
                     self.told
                         .add("backups onto older ones", u64::from(report.number > 1));
-                    self.backup = Some(Kept { view });
+                    let instant = self.time.remembered();
+                    self.backup = Some(Kept { view, instant });
                 }
                 Err(error) => self.failed("a backup", &error),
             }
@@ -62,7 +66,8 @@ impl World {
         let mut view = kept.view.clone();
         view.plain.see(&infos);
         view.now = self.now_bounds();
-        view.now.least = view.now.least.min(kept.view.now.least);
+        let backed_up = kept.view.now.least.min(kept.instant);
+        view.now.least = view.now.least.min(backed_up);
         view.straddling = super::view::straddling(&view.plain, &db.partitions());
         let snapshot = db.snapshot().unwrap();
         if let Err(difference) = quick(&snapshot, &infos, &view) {

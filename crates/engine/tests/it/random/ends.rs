@@ -113,6 +113,8 @@ impl World {
             end
         };
         let fault = self.trouble;
+        // The next process may put horizons back, also those that nobody has seen.
+        self.see();
         self.tell(format!("the process ends: {end:?}"));
         let db = self.db.take().unwrap();
         let closed = match end {

@@ -88,9 +88,6 @@ impl Table {
     }
 
     fn move_horizons(&mut self, cut: i64, aged_to: i64) {
-        if (cut, aged_to) == (self.cut, self.aged_to) {
-            return;
-        }
         (self.cut, self.aged_to) = (cut, aged_to);
         self.cut_most = self.cut_most.max(cut);
         self.aged_most = self.aged_most.max(aged_to);
@@ -253,7 +250,9 @@ impl Plain {
             if let Some(table) = self.tables.get_mut(&info.name) {
                 let cut = info.cut.map_or(i64::MIN, Timestamp::as_nanos);
                 let aged_to = info.aged_to.map_or(i64::MIN, Timestamp::as_nanos);
-                table.move_horizons(cut, aged_to);
+                if (cut, aged_to) != (table.cut, table.aged_to) {
+                    table.move_horizons(cut, aged_to);
+                }
             }
         }
     }

@@ -99,6 +99,11 @@ impl Time {
         self.kept_jumped = self.jumped;
     }
 
+    /// What time it was when the database last committed it.
+    pub(super) fn remembered(&self) -> i64 {
+        self.kept
+    }
+
     fn look(&mut self) {
         let wall = self.wall();
         // A clock that is far behind is not followed either: time goes on from where it was.

@@ -1,0 +1,292 @@
+//! `WHERE`: which instants, and what must hold of tags and fields.
+//!
+//! Invariant: `time` is compared only in parts that all must hold, so that a condition is one range of instants and the rest.
+
+use super::arithmetic::literal;
+use super::invalid;
+use super::predicate::{Operand, Predicate};
+use crate::error::Error;
+use headwater::{ClosedRange, FieldType, Timestamp, Value};
+use headwater_wire::influxql::{Cast, Expression, Literal, Operator};
+use headwater_wire::instant::parse_instant;
+use jiff::tz::TimeZone;
+use regex::{Regex, RegexBuilder};
+
+/// Memory of a compiled regular expression.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// A condition without its part about time.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub(super) range: ClosedRange,
+    /// The lower end was asked for.
+    pub(super) has_start: bool,
+    /// The upper end was asked for.
+    pub(super) has_end: bool,
+    pub(super) rest: Vec<Expression>,
+}
+
+pub(super) fn compile_regex(pattern: &str) -> Result<Regex, Error> {
+    RegexBuilder::new(pattern)
+        .size_limit(REGEX_BYTES_MAX)
+        .build()
+        .map_err(|error| invalid(format!("the regular expression /{pattern}/: {error}")))
+}
+
+/// A time zone by its name.
+pub(super) fn time_zone(name: &str) -> Result<TimeZone, Error> {
+    TimeZone::get(name).map_err(|_| invalid(format!("unable to find time zone {name}")))
+}
+
+impl Condition {
+    pub(super) fn new(
+        condition: Option<&Expression>,
+        now: Timestamp,
+        zone: Option<&TimeZone>,
+    ) -> Result<Condition, Error> {
+        let mut out = Condition {
+            range: ClosedRange::ALL,
+            has_start: false,
+            has_end: false,
+            rest: Vec::new(),
+        };
+        if let Some(condition) = condition {
+            out.add(condition, now, zone)?;
+        }
+        Ok(out)
+    }
+
+    fn add(
+        &mut self,
+        part: &Expression,
+        now: Timestamp,
+        zone: Option<&TimeZone>,
+    ) -> Result<(), Error> {
+        match part {
+            Expression::All(parts) => parts.iter().try_for_each(|p| self.add(p, now, zone)),
+            Expression::Binary {
+                operator,
+                left,
+                right,
+            } if is_time(left) => self.bound(*operator, right, now, zone),
+            Expression::Binary {
+                operator,
+                left,
+                right,
+            } if is_time(right) => self.bound(operator.mirrored(), left, now, zone),
+            other => {
+                if mentions_time(other) {
+                    return Err(invalid(
+                        "time can only be compared with a literal or now(), in parts of WHERE that are joined by AND",
+                    ));
+                }
+                self.rest.push(other.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Narrows the range.
+    fn bound(
+        &mut self,
+        operator: Operator,
+        value: &Expression,
+        now: Timestamp,
+        zone: Option<&TimeZone>,
+    ) -> Result<(), Error> {
+        let at = instant(value, now, zone)?;
+        let all = ClosedRange::ALL;
+        let clamped =
+            |at: i128| Timestamp::from_nanos(at.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+        let from = |at: i128| match at > i64::MAX.into() {
+            true => ClosedRange::EMPTY,
+            false => ClosedRange::new(clamped(at), all.last),
+        };
+        let to = |at: i128| match at < i64::MIN.into() {
+            true => ClosedRange::EMPTY,
+            false => ClosedRange::new(all.first, clamped(at)),
+        };
+        let range = match operator {
+            Operator::Equal => from(at).intersect(&to(at)),
+            Operator::Greater => from(at + 1),
+            Operator::GreaterOrEqual => from(at),
+            Operator::Less => to(at - 1),
+            Operator::LessOrEqual => to(at),
+            _ => {
+                let text = operator.text();
+                return Err(invalid(format!("invalid time comparison operator: {text}")));
+            }
+        };
+        self.has_start |= !matches!(operator, Operator::Less | Operator::LessOrEqual);
+        self.has_end |= !matches!(operator, Operator::Greater | Operator::GreaterOrEqual);
+        self.range = self.range.intersect(&range);
+        Ok(())
+    }
+}
+
+fn is_time(expression: &Expression) -> bool {
+    matches!(expression, Expression::Reference { name, .. } if name.eq_ignore_ascii_case("time"))
+}
+
+fn mentions_time(expression: &Expression) -> bool {
+    match expression {
+        Expression::Binary { left, right, .. } => mentions_time(left) || mentions_time(right),
+        Expression::All(parts) | Expression::Any(parts) => parts.iter().any(mentions_time),
+        Expression::Call { arguments, .. } => arguments.iter().any(mentions_time),
+        other => is_time(other),
+    }
+}
+
+/// An instant in ns since 1970.
+fn instant(value: &Expression, now: Timestamp, zone: Option<&TimeZone>) -> Result<i128, Error> {
+    match value {
+        Expression::Literal(Literal::Integer(ns) | Literal::Duration(ns)) => Ok((*ns).into()),
+        Expression::Literal(Literal::Unsigned(ns)) => Ok((*ns).into()),
+        Expression::Literal(Literal::Float(ns)) => Ok(*ns as i128),
+        Expression::Literal(Literal::Text(text)) => instant_of_text(text, zone),
+        Expression::Call { name, arguments } if name == "now" && arguments.is_empty() => {
+            Ok(now.as_nanos().into())
+        }
+        Expression::Binary {
+            operator: operator @ (Operator::Add | Operator::Subtract),
+            left,
+            right,
+        } => {
+            let (left, right) = (instant(left, now, zone)?, instant(right, now, zone)?);
+            // Each is at most 2^127 / 2^48, and there are at most some hundred.
+            Ok(match operator {
+                Operator::Add => left.saturating_add(right),
+                _ => left.saturating_sub(right),
+            })
+        }
+        other => Err(invalid(format!(
+            "time is compared with {other}: expected an integer of nanoseconds, a number with a unit, a text such as '2015-08-18T00:00:00Z', or now(), and sums of them"
+        ))),
+    }
+}
+
+/// `2015-08-18T00:00:00.5Z`, `2015-08-18 00:00:00.5`, `2015-08-18`; without an offset in the zone of the statement.
+fn instant_of_text(text: &str, zone: Option<&TimeZone>) -> Result<i128, Error> {
+    let text = text.trim();
+    let wrong = || {
+        invalid(format!(
+            "invalid time '{text}': expected RFC 3339, '2015-08-18 00:00:00' or '2015-08-18'"
+        ))
+    };
+    if !text.contains('-') {
+        return Err(wrong());
+    }
+    let has_offset = parse_instant(text).is_ok() && text.len() > 10;
+    if has_offset {
+        return Ok(parse_instant(text).map_err(|_| wrong())?.as_nanos().into());
+    }
+    if let Some(zone) = zone {
+        let local: jiff::civil::DateTime = text.parse().map_err(|_| wrong())?;
+        let at = zone.to_timestamp(local).map_err(|_| wrong())?;
+        return Ok(at.as_nanosecond());
+    }
+    let text = if text.len() > 10 {
+        format!("{text}Z")
+    } else {
+        text.to_owned()
+    };
+    Ok(parse_instant(&text).map_err(|_| wrong())?.as_nanos().into())
+}
+
+/// Makes predicates for the streams of one table.
+pub(super) struct Compiler<'a> {
+    /// The fields of the table.
+    pub(super) known: &'a [(String, FieldType)],
+    /// Fields that are read, in the order of their columns.
+    pub(super) read: Vec<(String, FieldType)>,
+}
+
+impl Compiler<'_> {
+    /// The column of a field among those that are read.
+    pub(super) fn column(&mut self, name: &str) -> Option<usize> {
+        if let Some(at) = self.read.iter().position(|(n, _)| n == name) {
+            return Some(at);
+        }
+        let (name, field_type) = self.known.iter().find(|(n, _)| n == name)?;
+        self.read.push((name.clone(), *field_type));
+        Some(self.read.len() - 1)
+    }
+
+    pub(super) fn all(&mut self, parts: &[Expression]) -> Result<Predicate, Error> {
+        let parts = parts.iter().map(|p| self.predicate(p));
+        Ok(Predicate::All(parts.collect::<Result<_, _>>()?))
+    }
+
+    fn predicate(&mut self, expression: &Expression) -> Result<Predicate, Error> {
+        match expression {
+            Expression::All(parts) => self.all(parts),
+            Expression::Any(parts) => {
+                let parts = parts.iter().map(|p| self.predicate(p));
+                Ok(Predicate::Any(parts.collect::<Result<_, _>>()?))
+            }
+            Expression::Literal(Literal::Boolean(value)) => Ok(Predicate::Constant(*value)),
+            Expression::Binary {
+                operator: operator @ (Operator::Matches | Operator::NotMatches),
+                left,
+                right,
+            } => {
+                let Expression::Literal(Literal::Regex(pattern)) = &**right else {
+                    return Err(unfit(expression));
+                };
+                let operand = self.operand(left)?;
+                let wanted = *operator == Operator::Matches;
+                Ok(Predicate::Matches(operand, compile_regex(pattern)?, wanted))
+            }
+            Expression::Binary {
+                operator,
+                left,
+                right,
+            } if operator.is_comparison() => {
+                let (left, right) = (self.operand(left)?, self.operand(right)?);
+                Ok(Predicate::Compare(*operator, left, right))
+            }
+            // A field of booleans stands for itself.
+            reference @ Expression::Reference { .. } => Ok(Predicate::Compare(
+                Operator::Equal,
+                self.operand(reference)?,
+                Operand::Value(Value::Bool(true)),
+            )),
+            other => Err(unfit(other)),
+        }
+    }
+
+    fn operand(&mut self, expression: &Expression) -> Result<Operand, Error> {
+        match expression {
+            Expression::Literal(written) => {
+                let value = literal(written).ok_or_else(|| unfit(expression))?;
+                Ok(Operand::Value(value))
+            }
+            Expression::Reference { name, cast } => Ok(match cast {
+                Some(Cast::Tag) => Operand::Tag(name.clone()),
+                _ => match self.column(name) {
+                    Some(column) => Operand::Field(column),
+                    None => Operand::Tag(name.clone()),
+                },
+            }),
+            Expression::Binary {
+                operator,
+                left,
+                right,
+            } if !operator.is_comparison() => {
+                let (left, right) = (self.operand(left)?, self.operand(right)?);
+                Ok(Operand::Operation(
+                    *operator,
+                    Box::new(left),
+                    Box::new(right),
+                ))
+            }
+            other => Err(unfit(other)),
+        }
+    }
+}
+
+fn unfit(expression: &Expression) -> Error {
+    invalid(format!(
+        "{expression} cannot stand in WHERE: expected comparisons of tags and fields with values, joined by AND and OR"
+    ))
+}

@@ -1,0 +1,294 @@
+//! The functions: what they are called, what they need to be read, and what they give.
+
+use super::arithmetic::{compare, finite, from_wide, number};
+use crate::buckets::Bucket;
+use headwater::{FieldType, Sum, Value, ValueRef};
+use std::cmp::Ordering;
+
+/// One value of many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Function {
+    Count,
+    CountDistinct,
+    Mean,
+    Sum,
+    Min,
+    Max,
+    First,
+    Last,
+    Stddev,
+    Spread,
+    Median,
+    Percentile(f64),
+    Mode,
+    Distinct,
+    /// The area below the line, in values times this many ns.
+    Integral(i64),
+}
+
+/// What must be read for a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Aggregate,
+    Ends,
+    Values,
+}
+
+impl Function {
+    /// Those that need no second argument.
+    pub(super) fn named(name: &str) -> Option<Function> {
+        Some(match name {
+            "count" => Function::Count,
+            "mean" => Function::Mean,
+            "sum" => Function::Sum,
+            "min" => Function::Min,
+            "max" => Function::Max,
+            "first" => Function::First,
+            "last" => Function::Last,
+            "stddev" => Function::Stddev,
+            "spread" => Function::Spread,
+            "median" => Function::Median,
+            "mode" => Function::Mode,
+            "distinct" => Function::Distinct,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn need(self) -> Need {
+        match self {
+            Function::Count
+            | Function::Mean
+            | Function::Sum
+            | Function::Min
+            | Function::Max
+            | Function::Stddev
+            | Function::Spread => Need::Aggregate,
+            Function::First | Function::Last => Need::Ends,
+            Function::CountDistinct
+            | Function::Median
+            | Function::Percentile(_)
+            | Function::Mode
+            | Function::Distinct
+            | Function::Integral(_) => Need::Values,
+        }
+    }
+
+    /// Whether it takes values of any type, and not only numbers.
+    pub(super) fn takes_any(self) -> bool {
+        matches!(
+            self,
+            Function::Count
+                | Function::CountDistinct
+                | Function::First
+                | Function::Last
+                | Function::Mode
+                | Function::Distinct
+        )
+    }
+
+    /// Whether what it gives is one of the values, which has a time.
+    pub(super) fn is_selector(self) -> bool {
+        matches!(
+            self,
+            Function::Min
+                | Function::Max
+                | Function::First
+                | Function::Last
+                | Function::Percentile(_)
+        )
+    }
+
+    /// What it gives for an interval, from its aggregate or ends.
+    pub(super) fn of_bucket(self, bucket: &Bucket, field_type: FieldType) -> Option<Value> {
+        let a = &bucket.aggregate;
+        let is_bool = field_type == FieldType::Bool;
+        let as_field = |v: Value| match v {
+            Value::I64(v) if is_bool => Value::Bool(v != 0),
+            other => other,
+        };
+        match self {
+            Function::Count => Some(from_wide(a.count.into())),
+            Function::Mean => a.mean().and_then(finite),
+            Function::Sum => a.sum().and_then(from_sum),
+            Function::Min => a.extremes.min().map(as_field),
+            Function::Max => a.extremes.max().map(as_field),
+            Function::Spread => a.spread().and_then(from_sum),
+            // Of a sample, as InfluxDB has it: one value has none.
+            Function::Stddev => a.sample_stddev().and_then(finite),
+            Function::First => bucket.first.as_ref().map(|end| end.value.clone()),
+            Function::Last => bucket.last.as_ref().map(|end| end.value.clone()),
+            _ => None,
+        }
+    }
+
+    /// What it gives for an interval, from its values in the order of time; [`Function::Distinct`] gives several.
+    pub(super) fn of_values(self, values: &mut Vec<(i64, Value)>) -> Vec<(Option<i64>, Value)> {
+        let one = |value: Option<Value>| value.map(|v| (None, v)).into_iter().collect();
+        match self {
+            Function::Median => {
+                let mut numbers: Vec<f64> = values
+                    .iter()
+                    .filter_map(|(_, v)| number(v.as_ref()))
+                    .collect();
+                numbers.sort_unstable_by(f64::total_cmp);
+                let middle = numbers.len() / 2;
+                let at = |index: usize| numbers.get(index).copied();
+                one(match numbers.len() % 2 {
+                    1 => at(middle).and_then(finite),
+                    _ => middle
+                        .checked_sub(1)
+                        .and_then(|below| finite(at(below)? / 2.0 + at(middle)? / 2.0)),
+                })
+            }
+            Function::Percentile(percent) => {
+                values.sort_by(|(_, a), (_, b)| order(a, b));
+                let rank = (values.len() as f64 * percent / 100.0 + 0.5).floor();
+                if rank < 1.0 || rank > values.len() as f64 {
+                    return Vec::new();
+                }
+                let found = values.get(rank as usize - 1);
+                found
+                    .map(|(time, value)| (Some(*time), value.clone()))
+                    .into_iter()
+                    .collect()
+            }
+            Function::Mode => {
+                // Of equally frequent ones the earliest.
+                values.sort_by(|(_, a), (_, b)| order(a, b));
+                let mut best: Option<(usize, i64, &Value)> = None;
+                for run in values.chunk_by(|(_, a), (_, b)| order(a, b) == Ordering::Equal) {
+                    let earliest = run.iter().map(|(t, _)| *t).min().unwrap_or_default();
+                    if let Some((_, value)) = run.first()
+                        && best.is_none_or(|(n, t, _)| {
+                            run.len() > n || (run.len() == n && earliest < t)
+                        })
+                    {
+                        best = Some((run.len(), earliest, value));
+                    }
+                }
+                one(best.map(|(_, _, value)| value.clone()))
+            }
+            Function::Distinct | Function::CountDistinct => {
+                values.sort_by(|(_, a), (_, b)| order(a, b));
+                values.dedup_by(|(_, a), (_, b)| order(a, b) == Ordering::Equal);
+                if self == Function::CountDistinct {
+                    return one((!values.is_empty()).then(|| from_wide(values.len() as i128)));
+                }
+                values.iter().map(|(_, v)| (None, v.clone())).collect()
+            }
+            Function::Integral(unit_ns) => {
+                let mut points = values
+                    .iter()
+                    .filter_map(|(t, v)| Some((*t, number(v.as_ref())?)));
+                let Some(mut before) = points.next() else {
+                    return Vec::new();
+                };
+                let mut area = 0.0;
+                for point in points {
+                    let width = (i128::from(point.0) - i128::from(before.0)) as f64;
+                    area += width / unit_ns as f64 * (before.1 / 2.0 + point.1 / 2.0);
+                    before = point;
+                }
+                one(finite(area))
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn from_sum(sum: Sum) -> Option<Value> {
+    match sum {
+        Sum::Integer(sum) => Some(from_wide(sum)),
+        Sum::Float(sum) => finite(sum),
+    }
+}
+
+/// A total order: values that cannot be compared are ordered by type, NaN after all numbers.
+fn order(a: &Value, b: &Value) -> Ordering {
+    let (a, b) = (a.as_ref(), b.as_ref());
+    if let Some(ordering) = compare(a, b) {
+        return ordering;
+    }
+    let rank = |v: ValueRef<'_>| match v {
+        ValueRef::F64(v) if v.is_nan() => 1,
+        ValueRef::F64(_) | ValueRef::I64(_) | ValueRef::U64(_) => 0,
+        ValueRef::Bool(_) => 2,
+        ValueRef::String(_) => 3,
+        ValueRef::Bytes(_) => 4,
+    };
+    rank(a).cmp(&rank(b))
+}
+
+/// A number of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Math {
+    Abs,
+    Ceil,
+    Floor,
+    Round,
+    Sqrt,
+    Ln,
+    Log2,
+    Log10,
+    Exp,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+}
+
+impl Math {
+    const ALL: [(Math, &'static str); 15] = [
+        (Math::Abs, "abs"),
+        (Math::Ceil, "ceil"),
+        (Math::Floor, "floor"),
+        (Math::Round, "round"),
+        (Math::Sqrt, "sqrt"),
+        (Math::Ln, "ln"),
+        (Math::Log2, "log2"),
+        (Math::Log10, "log10"),
+        (Math::Exp, "exp"),
+        (Math::Sin, "sin"),
+        (Math::Cos, "cos"),
+        (Math::Tan, "tan"),
+        (Math::Asin, "asin"),
+        (Math::Acos, "acos"),
+        (Math::Atan, "atan"),
+    ];
+
+    pub(super) fn named(name: &str) -> Option<Math> {
+        let entry = Math::ALL.iter().find(|(_, n)| *n == name);
+        entry.map(|(math, _)| *math)
+    }
+
+    pub(super) fn of(self, value: ValueRef<'_>) -> Option<Value> {
+        if let (ValueRef::I64(_) | ValueRef::U64(_), Math::Ceil | Math::Floor | Math::Round) =
+            (value, self)
+        {
+            return Some(value.to_owned());
+        }
+        if let (ValueRef::I64(v), Math::Abs) = (value, self) {
+            return Some(from_wide(i128::from(v).abs()));
+        }
+        let v = number(value)?;
+        finite(match self {
+            Math::Abs => v.abs(),
+            Math::Ceil => v.ceil(),
+            Math::Floor => v.floor(),
+            Math::Round => v.round(),
+            Math::Sqrt => v.sqrt(),
+            Math::Ln => v.ln(),
+            Math::Log2 => v.log2(),
+            Math::Log10 => v.log10(),
+            Math::Exp => v.exp(),
+            Math::Sin => v.sin(),
+            Math::Cos => v.cos(),
+            Math::Tan => v.tan(),
+            Math::Asin => v.asin(),
+            Math::Acos => v.acos(),
+            Math::Atan => v.atan(),
+        })
+    }
+}

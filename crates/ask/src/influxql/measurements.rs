@@ -1,0 +1,165 @@
+//! The measurements a statement is about, and their series.
+
+use super::condition::{Compiler, Condition, compile_regex};
+use super::predicate::Predicate;
+use super::{Asker, invalid};
+use crate::error::Error;
+use crate::streams;
+use headwater::{ClosedRange, FieldType, StreamName};
+use headwater_wire::influxql::{Dimension, MeasurementName, Source};
+use regex::Regex;
+use std::collections::BTreeSet;
+
+/// A series that may have rows for the statement.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) stream: StreamName,
+    /// Where it has events.
+    pub(super) extent: ClosedRange,
+    /// What must hold of its rows.
+    pub(super) rest: Predicate,
+}
+
+impl Member {
+    pub(super) fn takes_all_rows(&self) -> bool {
+        matches!(self.rest, Predicate::Constant(true))
+    }
+}
+
+/// A measurement with what of it is asked for.
+#[derive(Debug)]
+pub(super) struct Measurement {
+    pub(super) name: String,
+    pub(super) fields: Vec<(String, FieldType)>,
+    pub(super) tag_keys: BTreeSet<String>,
+    pub(super) members: Vec<Member>,
+    /// The fields that the condition reads.
+    pub(super) read: Vec<(String, FieldType)>,
+}
+
+/// Tags by which rows are put together.
+#[derive(Debug, Default)]
+pub(super) struct GroupKeys(pub(super) Vec<String>);
+
+impl GroupKeys {
+    /// Those of a measurement, by name.
+    pub(super) fn new(
+        dimensions: &[Dimension],
+        tag_keys: &BTreeSet<String>,
+    ) -> Result<GroupKeys, Error> {
+        let mut keys = BTreeSet::new();
+        for dimension in dimensions {
+            match dimension {
+                Dimension::Time { .. } => {}
+                Dimension::Tag(key) => {
+                    keys.insert(key.clone());
+                }
+                Dimension::Matching(pattern) => {
+                    let regex = compile_regex(pattern)?;
+                    keys.extend(tag_keys.iter().filter(|k| regex.is_match(k)).cloned());
+                }
+                Dimension::All => keys.extend(tag_keys.iter().cloned()),
+            }
+        }
+        Ok(GroupKeys(keys.into_iter().collect()))
+    }
+
+    /// The values of a stream; an empty text for a tag that is not there.
+    pub(super) fn of(&self, stream: &StreamName) -> Vec<String> {
+        let value = |key: &String| stream.tag(key).unwrap_or("").to_owned();
+        self.0.iter().map(value).collect()
+    }
+}
+
+enum Wanted {
+    Exact(String),
+    Matching(Regex),
+}
+
+impl Asker<'_> {
+    /// The names of the measurements that are meant, in order; without sources all.
+    pub(super) fn measurement_names(&self, sources: &[Source]) -> Result<Vec<String>, Error> {
+        let wanted = sources
+            .iter()
+            .map(|source| {
+                Ok(match &source.name {
+                    MeasurementName::Exact(name) => Wanted::Exact(name.clone()),
+                    MeasurementName::Matching(pattern) => Wanted::Matching(compile_regex(pattern)?),
+                })
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        let mut names = streams::tables(self.snapshot, self.access);
+        names.retain(|name| {
+            wanted.is_empty()
+                || wanted.iter().any(|w| match w {
+                    Wanted::Exact(exact) => exact == name,
+                    Wanted::Matching(regex) => regex.is_match(name),
+                })
+        });
+        Ok(names)
+    }
+
+    /// A measurement with its series that may have rows; `None` when the asker sees none of it.
+    pub(super) fn measurement(
+        &self,
+        name: &str,
+        condition: &Condition,
+    ) -> Result<Option<Measurement>, Error> {
+        let Some(fields) = self.access.typed_fields(self.snapshot, name)? else {
+            return Ok(None);
+        };
+        let mut compiler = Compiler {
+            known: &fields,
+            read: Vec::new(),
+        };
+        let predicate = compiler.all(&condition.rest)?;
+        let read = compiler.read;
+        let (mut members, mut tag_keys) = (Vec::new(), BTreeSet::new());
+        let mut is_seen = false;
+        streams::walk(
+            self.snapshot,
+            self.access,
+            name,
+            self.budget,
+            &mut |stream| {
+                is_seen = true;
+                let rest = predicate.on_stream(&stream);
+                for (key, _) in stream.tags() {
+                    if !tag_keys.contains(key) {
+                        tag_keys.insert(key.clone());
+                    }
+                }
+                if matches!(rest, Predicate::Constant(false)) {
+                    return Ok(true);
+                }
+                self.budget.take_stream()?;
+                if members.len() % 256 == 255 {
+                    self.budget.check()?;
+                }
+                let extent = streams::extent(self.snapshot, &stream)?;
+                if extent.overlaps(&condition.range) {
+                    members.push(Member {
+                        stream,
+                        extent,
+                        rest,
+                    });
+                }
+                Ok(true)
+            },
+        )?;
+        Ok(is_seen.then(|| Measurement {
+            name: name.to_owned(),
+            fields,
+            tag_keys,
+            members,
+            read,
+        }))
+    }
+}
+
+/// A count as this machine counts.
+pub(super) fn count(value: Option<u64>, what: &str) -> Result<Option<usize>, Error> {
+    value
+        .map(|v| usize::try_from(v).map_err(|_| invalid(format!("{what} {v} is too large"))))
+        .transpose()
+}

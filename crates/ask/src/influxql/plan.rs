@@ -1,0 +1,473 @@
+//! The columns of a `SELECT` for one measurement: wildcards written out, names found, functions checked.
+//!
+//! Invariant: a plan either gives rows as they are, or computes; in the latter every field is inside of a function, unless the one
+//! function there is chooses a row, whose other values may then stand beside it.
+
+use super::arithmetic::literal;
+use super::condition::{Compiler, compile_regex};
+use super::functions::{Function, Math};
+use super::invalid;
+use super::measurements::{GroupKeys, Measurement};
+use super::transform::Transform;
+use crate::error::Error;
+use headwater::{FieldType, Value};
+use headwater_wire::influxql::{
+    Cast, Expression, Literal, Operator, Select, SelectField, WildcardKind,
+};
+
+/// Columns of an answer.
+const COLUMNS_MAX: usize = 4_096;
+const SECOND: i64 = 1_000_000_000;
+
+/// What a column is computed from.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    /// Of a field that is not there.
+    Nothing,
+    Value(Value),
+    /// A place in the list of fields that are read.
+    Field(usize),
+    Tag(String),
+    /// A place in the list of calls.
+    Call(usize),
+    Operation(Operator, Box<Node>, Box<Node>),
+    Math(Math, Box<Node>),
+}
+
+/// A series that is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Call {
+    /// The values of a field as they are.
+    Field(usize),
+    Function(Function, usize),
+    Transform(Transform, Box<Call>),
+}
+
+impl Call {
+    /// The function over intervals it is made of, if it is.
+    pub(super) fn function(&self) -> Option<(Function, usize)> {
+        match self {
+            Call::Field(_) => None,
+            Call::Function(function, field) => Some((*function, *field)),
+            Call::Transform(_, inner) => inner.function(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) names: Vec<String>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) calls: Vec<Call>,
+    /// Fields that are read, those of the condition first.
+    pub(super) read: Vec<(String, FieldType)>,
+    /// A field or tag stands outside of functions.
+    pub(super) has_plain: bool,
+}
+
+struct Planner<'a> {
+    measurement: &'a Measurement,
+    keys: &'a GroupKeys,
+    compiler: Compiler<'a>,
+    calls: Vec<Call>,
+    has_plain: bool,
+    has_field: bool,
+    /// The width of the intervals.
+    every_ns: Option<i64>,
+}
+
+/// Plans a statement for a measurement; `None` when the measurement has nothing of what is asked for.
+pub(super) fn plan(
+    select: &Select,
+    measurement: &Measurement,
+    keys: &GroupKeys,
+    every_ns: Option<i64>,
+) -> Result<Option<Plan>, Error> {
+    let mut planner = Planner {
+        measurement,
+        keys,
+        compiler: Compiler {
+            known: &measurement.fields,
+            read: measurement.read.clone(),
+        },
+        calls: Vec::new(),
+        has_plain: false,
+        has_field: false,
+        every_ns,
+    };
+    let mut columns: Vec<(Option<String>, String, Node)> = Vec::new();
+    for field in &select.fields {
+        if matches!(&field.expression, Expression::Reference { name, .. } if name.eq_ignore_ascii_case("time"))
+        {
+            // It is the first column anyway.
+            continue;
+        }
+        for (name, expression) in planner.written_out(field)? {
+            let node = planner.node(&expression)?;
+            columns.push((field.alias.clone(), name, node));
+            if columns.len() > COLUMNS_MAX {
+                return Err(invalid(format!("more than {COLUMNS_MAX} columns")));
+            }
+        }
+    }
+    let Planner {
+        compiler,
+        calls,
+        has_plain,
+        has_field,
+        ..
+    } = planner;
+    if !has_field && calls.is_empty() {
+        // Tags alone make no rows.
+        return Ok(None);
+    }
+    check(&calls, has_plain, every_ns, &columns)?;
+    Ok(Some(Plan {
+        names: names(&columns),
+        nodes: columns.into_iter().map(|(_, _, node)| node).collect(),
+        calls,
+        read: compiler.read,
+        has_plain,
+    }))
+}
+
+fn check(
+    calls: &[Call],
+    has_plain: bool,
+    every_ns: Option<i64>,
+    columns: &[(Option<String>, String, Node)],
+) -> Result<(), Error> {
+    let functions = || calls.iter().filter_map(Call::function);
+    if every_ns.is_some() && functions().count() != calls.len().max(1) {
+        return Err(invalid(
+            "GROUP BY time needs an aggregate function around every field, such as mean(v) or derivative(mean(v))",
+        ));
+    }
+    if every_ns.is_none()
+        && calls
+            .iter()
+            .any(|c| matches!(c, Call::Transform(..)) && c.function().is_some())
+    {
+        return Err(invalid(
+            "a function of an aggregate, such as derivative(mean(v)), needs GROUP BY time",
+        ));
+    }
+    if functions().next().is_some() && functions().count() != calls.len() {
+        return Err(invalid(
+            "mixing aggregate and non-aggregate queries is not supported",
+        ));
+    }
+    let is_distinct = |c: &Call| matches!(c, Call::Function(Function::Distinct, _));
+    if calls.iter().any(is_distinct) && !matches!(columns, [(_, _, Node::Call(_))]) {
+        return Err(invalid(
+            "aggregate function distinct() cannot be combined with other functions or fields",
+        ));
+    }
+    if has_plain && !calls.is_empty() {
+        let is_point = matches!(calls, [Call::Function(f, _)] if f.is_selector() && !matches!(f, Function::Percentile(_)));
+        if !is_point {
+            return Err(invalid(
+                "mixing aggregate and non-aggregate queries is not supported, but for one of min, max, first, last with other fields and tags beside it",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The names of the columns; one that comes again gets a number behind it.
+fn names(columns: &[(Option<String>, String, Node)]) -> Vec<String> {
+    let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
+    taken.insert("time".to_owned());
+    let mut out = Vec::with_capacity(columns.len());
+    for (alias, name, _) in columns {
+        let wanted = alias.as_ref().unwrap_or(name);
+        let mut name = wanted.clone();
+        let mut number = 1;
+        while !taken.insert(name.clone()) {
+            name = format!("{wanted}_{number}");
+            number += 1;
+        }
+        out.push(name);
+    }
+    out
+}
+
+/// What a column is called: the names of what it is made of.
+fn name_of(expression: &Expression) -> String {
+    match expression {
+        Expression::Reference { name, .. } | Expression::Call { name, .. } => name.clone(),
+        Expression::Binary { left, right, .. } => {
+            let names = [name_of(left), name_of(right)];
+            let names: Vec<String> = names.into_iter().filter(|n| !n.is_empty()).collect();
+            names.join("_")
+        }
+        _ => String::new(),
+    }
+}
+
+impl Planner<'_> {
+    /// The columns that a field of the statement stands for, with their names.
+    fn written_out(&self, field: &SelectField) -> Result<Vec<(String, Expression)>, Error> {
+        match &field.expression {
+            Expression::Wildcard(kind) => self.matching(*kind, None),
+            Expression::Literal(Literal::Regex(pattern)) => {
+                self.matching(WildcardKind::All, Some(pattern))
+            }
+            expression @ Expression::Call { .. } => {
+                let outer = name_of(expression);
+                match self.in_call(expression)? {
+                    None => Ok(vec![(outer, expression.clone())]),
+                    Some(calls) => Ok(calls
+                        .into_iter()
+                        .map(|(field, call)| (format!("{outer}_{field}"), call))
+                        .collect()),
+                }
+            }
+            expression => Ok(vec![(name_of(expression), expression.clone())]),
+        }
+    }
+
+    /// Fields and tags, by name.
+    fn matching(
+        &self,
+        kind: WildcardKind,
+        pattern: Option<&str>,
+    ) -> Result<Vec<(String, Expression)>, Error> {
+        let regex = pattern.map(compile_regex).transpose()?;
+        let wanted = |name: &str| regex.as_ref().is_none_or(|r| r.is_match(name));
+        let column = |name: &String, cast| {
+            let name = name.clone();
+            (name.clone(), Expression::Reference { name, cast })
+        };
+        let mut out = Vec::new();
+        if kind != WildcardKind::Tags {
+            let fields = self.measurement.fields.iter().map(|(name, _)| name);
+            let fields = fields.filter(|n| wanted(n));
+            out.extend(fields.map(|name| column(name, Some(Cast::Field))));
+        }
+        if kind != WildcardKind::Fields {
+            let tags = self.measurement.tag_keys.iter();
+            let tags = tags.filter(|t| wanted(t) && !self.keys.0.contains(t));
+            out.extend(tags.map(|name| column(name, Some(Cast::Tag))));
+        }
+        out.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(out)
+    }
+
+    /// A call of a wildcard, or of calls of one: the same call of each field that fits.
+    fn in_call(&self, expression: &Expression) -> Result<Option<Vec<(String, Expression)>>, Error> {
+        let Expression::Call { name, arguments } = expression else {
+            return Ok(None);
+        };
+        let Some((first, rest)) = arguments.split_first() else {
+            return Ok(None);
+        };
+        let inner = match first {
+            Expression::Wildcard(WildcardKind::All | WildcardKind::Fields) => {
+                Some(self.matching(WildcardKind::Fields, None)?)
+            }
+            Expression::Literal(Literal::Regex(pattern)) => {
+                Some(self.matching(WildcardKind::Fields, Some(pattern))?)
+            }
+            call @ Expression::Call { .. } => {
+                let around = |(field, inner): (String, Expression)| (field, inner);
+                self.in_call(call)?
+                    .map(|calls| calls.into_iter().map(around).collect())
+            }
+            _ => None,
+        };
+        let takes_any = Function::named(name).is_some_and(Function::takes_any);
+        Ok(inner.map(|fields| {
+            fields
+                .into_iter()
+                .filter(|(field, inner)| {
+                    let known = self.measurement.fields.iter().find(|(n, _)| n == field);
+                    takes_any
+                        || matches!(inner, Expression::Call { .. })
+                        || known.is_some_and(|(_, t)| t.is_numeric() && *t != FieldType::Bool)
+                })
+                .map(|(field, inner)| {
+                    let arguments = std::iter::once(inner).chain(rest.iter().cloned()).collect();
+                    let name = name.clone();
+                    (field, Expression::Call { name, arguments })
+                })
+                .collect()
+        }))
+    }
+
+    fn node(&mut self, expression: &Expression) -> Result<Node, Error> {
+        match expression {
+            Expression::Literal(written) => {
+                let value = literal(written);
+                value
+                    .map(Node::Value)
+                    .ok_or_else(|| invalid(format!("{expression} cannot stand in SELECT here")))
+            }
+            Expression::Reference { name, cast } => {
+                self.has_plain = true;
+                match (cast, self.compiler.column(name)) {
+                    (Some(Cast::Tag), _) | (_, None) => Ok(Node::Tag(name.clone())),
+                    (_, Some(column)) => {
+                        self.has_field = true;
+                        Ok(Node::Field(column))
+                    }
+                }
+            }
+            Expression::Binary {
+                operator,
+                left,
+                right,
+            } if !operator.is_comparison() => {
+                let (left, right) = (self.node(left)?, self.node(right)?);
+                Ok(Node::Operation(*operator, Box::new(left), Box::new(right)))
+            }
+            Expression::Call { name, arguments } => {
+                if let Some(math) = Math::named(name) {
+                    let [argument] = arguments.as_slice() else {
+                        return Err(arguments_of(name, "one number", arguments.len()));
+                    };
+                    return Ok(Node::Math(math, Box::new(self.node(argument)?)));
+                }
+                let Some(call) = self.call(name, arguments)? else {
+                    return Ok(Node::Nothing);
+                };
+                let at = self.calls.iter().position(|c| *c == call);
+                Ok(Node::Call(at.unwrap_or_else(|| {
+                    self.calls.push(call);
+                    self.calls.len() - 1
+                })))
+            }
+            other => Err(invalid(format!("{other} cannot stand in SELECT"))),
+        }
+    }
+
+    /// A function of a field, or of another function; `None` when the field is not there.
+    fn call(&mut self, name: &str, arguments: &[Expression]) -> Result<Option<Call>, Error> {
+        let count = arguments.len();
+        let (of, second) = match arguments {
+            [of] => (of, None),
+            [of, second] => (of, Some(second)),
+            _ => return Err(arguments_of(name, "one or two arguments", count)),
+        };
+        if let Some(transform) = self.transform(name, second)? {
+            let inner = match of {
+                Expression::Call { name, arguments } => self.call(name, arguments)?,
+                of => self.field(name, of)?.map(Call::Field),
+            };
+            return Ok(inner.map(|inner| Call::Transform(transform, Box::new(inner))));
+        }
+        // count(distinct(v)).
+        if name == "count"
+            && let Expression::Call { name, arguments } = of
+            && name == "distinct"
+            && let [of] = arguments.as_slice()
+        {
+            let field = self.field(name, of)?;
+            return Ok(field.map(|field| Call::Function(Function::CountDistinct, field)));
+        }
+        let function = match (name, second) {
+            ("percentile", Some(second)) => match second {
+                Expression::Literal(Literal::Integer(n)) if (0..=100).contains(n) => {
+                    Function::Percentile(*n as f64)
+                }
+                Expression::Literal(Literal::Float(n)) if (0.0..=100.0).contains(n) => {
+                    Function::Percentile(*n)
+                }
+                other => {
+                    return Err(second_argument(name, "a number from 0 to 100", other));
+                }
+            },
+            ("percentile", None) => {
+                return Err(arguments_of(
+                    name,
+                    "a field and a number from 0 to 100",
+                    count,
+                ));
+            }
+            ("integral", second) => Function::Integral(self.unit(name, second, SECOND)?),
+            (name, None) => Function::named(name).ok_or_else(|| unknown(name))?,
+            (name, Some(_)) => {
+                Function::named(name).ok_or_else(|| unknown(name))?;
+                return Err(arguments_of(name, "one field", count));
+            }
+        };
+        let field = self.field(name, of)?;
+        Ok(field.map(|field| Call::Function(function, field)))
+    }
+
+    fn transform(
+        &self,
+        name: &str,
+        second: Option<&Expression>,
+    ) -> Result<Option<Transform>, Error> {
+        let none = |transform| match second {
+            None => Ok(Some(transform)),
+            Some(_) => Err(arguments_of(name, "one argument", 2)),
+        };
+        match name {
+            "difference" => none(Transform::Difference(false)),
+            "non_negative_difference" => none(Transform::Difference(true)),
+            "cumulative_sum" => none(Transform::CumulativeSum),
+            "derivative" | "non_negative_derivative" => {
+                let unit = self.unit(name, second, self.every_ns.unwrap_or(SECOND))?;
+                let rising = name != "derivative";
+                Ok(Some(Transform::Derivative(unit, rising)))
+            }
+            "elapsed" => Ok(Some(Transform::Elapsed(self.unit(name, second, 1)?))),
+            "moving_average" => match second {
+                Some(Expression::Literal(Literal::Integer(n @ 2..=1_000_000))) => {
+                    let count = usize::try_from(*n).unwrap_or(usize::MAX);
+                    Ok(Some(Transform::MovingAverage(count)))
+                }
+                Some(other) => Err(second_argument(
+                    name,
+                    "a number of values, 2 or more",
+                    other,
+                )),
+                None => Err(arguments_of(name, "a field and a number of values", 1)),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    fn unit(&self, name: &str, second: Option<&Expression>, default: i64) -> Result<i64, Error> {
+        match second {
+            None => Ok(default),
+            Some(Expression::Literal(Literal::Duration(ns))) if *ns > 0 => Ok(*ns),
+            Some(other) => Err(second_argument(name, "a length of time such as 1s", other)),
+        }
+    }
+
+    /// The field a function is of; `None` when the measurement has none of this name.
+    fn field(&mut self, name: &str, of: &Expression) -> Result<Option<usize>, Error> {
+        match of {
+            Expression::Reference { name, cast } => {
+                if *cast == Some(Cast::Tag) {
+                    return Ok(None);
+                }
+                Ok(self.compiler.column(name))
+            }
+            other => Err(invalid(format!(
+                "{name}({other}): expected a field inside of {name}()"
+            ))),
+        }
+    }
+}
+
+fn arguments_of(name: &str, expected: &str, found: usize) -> Error {
+    invalid(format!(
+        "invalid arguments for {name}(): expected {expected}, found {found}"
+    ))
+}
+
+fn second_argument(name: &str, expected: &str, found: &Expression) -> Error {
+    invalid(format!(
+        "invalid arguments for {name}(): expected {expected} as the second one, found {found}"
+    ))
+}
+
+fn unknown(name: &str) -> Error {
+    invalid(format!(
+        "undefined function {name}(); there are count, mean, sum, min, max, first, last, stddev, spread, median, mode, percentile, distinct, integral, derivative, non_negative_derivative, difference, non_negative_difference, moving_average, cumulative_sum, elapsed, and abs, ceil, floor, round, sqrt, ln, log2, log10, exp, sin, cos, tan, asin, acos, atan"
+    ))
+}

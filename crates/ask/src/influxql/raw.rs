@@ -1,0 +1,184 @@
+//! Rows as they are, of all series of a group together.
+//!
+//! Invariant: with a limit, no more than twice as many rows as it allows are held, whatever the series hold; newest rows are looked
+//! for from the end backwards.
+
+use super::arithmetic::operate;
+use super::measurements::Member;
+use super::plan::{Node, Plan};
+use super::{Asker, Cell};
+use crate::error::Error;
+use headwater::{ClosedRange, ScanChunk, StreamName, Timestamp, Value, ValueRef};
+
+/// A row, and of which member it is.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) time: i64,
+    member: usize,
+    pub(super) cells: Vec<Cell>,
+}
+
+/// What rows are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) range: ClosedRange,
+    pub(super) descending: bool,
+    /// Most rows that are of use.
+    pub(super) keep: Option<usize>,
+}
+
+struct Collector<'a> {
+    asker: &'a Asker<'a>,
+    plan: &'a Plan,
+    wanted: Wanted,
+    rows: Vec<Row>,
+}
+
+impl Asker<'_> {
+    /// The rows of a group, in the order asked for.
+    pub(super) fn raw(
+        &self,
+        plan: &Plan,
+        members: &[&Member],
+        wanted: Wanted,
+    ) -> Result<Vec<Row>, Error> {
+        let mut collector = Collector {
+            asker: self,
+            plan,
+            wanted,
+            rows: Vec::new(),
+        };
+        for (index, member) in members.iter().enumerate() {
+            if wanted.descending && wanted.keep.is_some() {
+                collector.newest(index, member)?;
+            } else {
+                collector.take(index, member, collector.wanted.range)?;
+            }
+            let keep = wanted.keep.unwrap_or(usize::MAX);
+            if collector.rows.len() > keep.saturating_mul(2) {
+                collector.prune(keep);
+            }
+        }
+        collector.prune(wanted.keep.unwrap_or(usize::MAX));
+        Ok(collector.rows)
+    }
+}
+
+impl Collector<'_> {
+    /// Takes a member's rows of a range; with a limit and in rising order not more than are of use. Gives their number.
+    fn take(&mut self, index: usize, member: &Member, range: ClosedRange) -> Result<usize, Error> {
+        let limit = match self.wanted.descending {
+            true => usize::MAX,
+            false => self.wanted.keep.unwrap_or(usize::MAX),
+        };
+        let before = self.rows.len();
+        if limit == 0 {
+            return Ok(0);
+        }
+        let (asker, plan) = (self.asker, self.plan);
+        let rows = &mut self.rows;
+        asker.each_chunk(member, &plan.read, range, &[], &mut |chunk, chosen| {
+            for row in chosen {
+                let Some(time) = chunk.times.get(*row as usize) else {
+                    continue;
+                };
+                let (cells, has_value) = cells(plan, &member.stream, chunk, *row as usize);
+                if !has_value {
+                    continue;
+                }
+                asker.budget.take_values(cells.len() + 1)?;
+                rows.push(Row {
+                    time: *time,
+                    member: index,
+                    cells,
+                });
+                if rows.len() - before >= limit {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(self.rows.len() - before)
+    }
+
+    /// Takes a member's newest rows: from the end backwards, each stretch twice as long as the one before.
+    fn newest(&mut self, index: usize, member: &Member) -> Result<(), Error> {
+        let keep = self.wanted.keep.unwrap_or(usize::MAX);
+        let mut range = self.wanted.range.intersect(&member.extent);
+        let length = i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos());
+        let mut step = (length / 4_096).max(1_000_000_000);
+        let mut taken = 0;
+        while !range.is_empty() && taken < keep {
+            let from = i128::from(range.last.as_nanos()) - step;
+            let first = i64::try_from(from).map_or(range.first, Timestamp::from_nanos);
+            let first = first.max(range.first);
+            taken += self.take(index, member, ClosedRange::new(first, range.last))?;
+            range = ClosedRange::half_open(range.first, first);
+            step = step.saturating_mul(2);
+        }
+        Ok(())
+    }
+
+    /// Sorts, leaves out what is beyond the limit, and looks no further than what is left.
+    fn prune(&mut self, keep: usize) {
+        if self.wanted.descending {
+            self.rows
+                .sort_by(|a, b| b.time.cmp(&a.time).then(a.member.cmp(&b.member)));
+        } else {
+            self.rows.sort_by_key(|row| row.time);
+        }
+        if self.rows.len() <= keep {
+            return;
+        }
+        let lost = self.rows.len() - keep;
+        self.rows.truncate(keep);
+        self.asker
+            .budget
+            .give_values(lost * (self.plan.nodes.len() + 1));
+        if let Some(last) = self.rows.last() {
+            let at = Timestamp::from_nanos(last.time);
+            let useful = match self.wanted.descending {
+                true => ClosedRange::new(at, Timestamp::MAX),
+                false => ClosedRange::new(Timestamp::MIN, at),
+            };
+            self.wanted.range = self.wanted.range.intersect(&useful);
+        }
+    }
+}
+
+/// The cells of a row, and whether one of them comes from a field.
+fn cells(plan: &Plan, stream: &StreamName, chunk: &ScanChunk, row: usize) -> (Vec<Cell>, bool) {
+    let mut has_value = false;
+    let mut cells = Vec::with_capacity(plan.nodes.len());
+    for node in &plan.nodes {
+        let cell = match node {
+            Node::Tag(key) => stream.tag(key).map_or(Cell::Null, Cell::text),
+            node => {
+                let value = value(node, stream, &|column| chunk.columns.get(column)?.get(row));
+                has_value |= value.is_some() && !matches!(node, Node::Value(_));
+                value.into()
+            }
+        };
+        cells.push(cell);
+    }
+    (cells, has_value)
+}
+
+/// The value of a column that is made of fields and tags of one row.
+pub(super) fn value<'a>(
+    node: &Node,
+    stream: &StreamName,
+    field: &dyn Fn(usize) -> Option<ValueRef<'a>>,
+) -> Option<Value> {
+    match node {
+        Node::Nothing | Node::Call(_) => None,
+        Node::Value(value) => Some(value.clone()),
+        Node::Field(column) => field(*column).map(|v| v.to_owned()),
+        Node::Tag(key) => stream.tag(key).map(|tag| Value::String(tag.to_owned())),
+        Node::Operation(operator, left, right) => {
+            let (left, right) = (value(left, stream, field)?, value(right, stream, field)?);
+            operate(*operator, left.as_ref(), right.as_ref())
+        }
+        Node::Math(math, inner) => math.of(value(inner, stream, field)?.as_ref()),
+    }
+}

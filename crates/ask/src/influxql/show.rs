@@ -1,0 +1,290 @@
+//! `SHOW`: names of what there is, as far as the asker may read it.
+//!
+//! Invariant: a tag, a value or a series is told only if a stream that may be read has it; a field,
+//! only if the asker is told of it ([`crate::Access::typed_fields`]).
+
+use super::condition::{Condition, compile_regex};
+use super::measurements::{Measurement, count};
+use super::{Asker, Cell, POLICY, Series};
+use crate::error::Error;
+use headwater::FieldType;
+use headwater_wire::influxql::{KeyFilter, Show, ShowWhat};
+use regex::Regex;
+use std::collections::BTreeSet;
+
+enum Keys {
+    All,
+    Some(Vec<String>),
+    Not(String),
+    Matching(Regex, bool),
+}
+
+impl Keys {
+    fn new(filter: Option<&KeyFilter>) -> Result<Keys, Error> {
+        Ok(match filter {
+            None => Keys::All,
+            Some(KeyFilter::Equal(key)) => Keys::Some(vec![key.clone()]),
+            Some(KeyFilter::In(keys)) => Keys::Some(keys.clone()),
+            Some(KeyFilter::NotEqual(key)) => Keys::Not(key.clone()),
+            Some(KeyFilter::Matching(p)) => Keys::Matching(compile_regex(p)?, true),
+            Some(KeyFilter::NotMatching(p)) => Keys::Matching(compile_regex(p)?, false),
+        })
+    }
+
+    fn has(&self, key: &str) -> bool {
+        match self {
+            Keys::All => true,
+            Keys::Some(keys) => keys.iter().any(|k| k == key),
+            Keys::Not(other) => other != key,
+            Keys::Matching(regex, wanted) => regex.is_match(key) == *wanted,
+        }
+    }
+}
+
+/// Rows of one series of the answer.
+fn table(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Series {
+    let cells = rows.into_iter().flatten().map(Cell::text);
+    Series {
+        name: name.to_owned(),
+        tags: Vec::new(),
+        columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+        cells: cells.collect(),
+    }
+}
+
+impl Asker<'_> {
+    pub(super) fn show(&self, show: &Show) -> Result<Vec<Series>, Error> {
+        let database = self.database.unwrap_or("headwater");
+        match show.what {
+            ShowWhat::Databases => {
+                return Ok(vec![table(
+                    "databases",
+                    &["name"],
+                    [vec![database.to_owned()]],
+                )]);
+            }
+            ShowWhat::RetentionPolicies => return Ok(vec![policies()]),
+            ShowWhat::ContinuousQueries => {
+                let name = show.database.as_deref().unwrap_or(database);
+                return Ok(vec![table(name, &["name", "query"], [])]);
+            }
+            _ => self.must_read()?,
+        }
+        let condition = Condition::new(show.condition.as_ref(), self.now, None)?;
+        let names = self.measurement_names(&show.sources)?;
+        let mut out = match show.what {
+            ShowWhat::Measurements | ShowWhat::MeasurementCardinality => {
+                let rows = self.measurements(show, &names, &condition)?;
+                if show.what == ShowWhat::Measurements {
+                    return self.one(show, table("measurements", &["name"], rows));
+                }
+                return Ok(vec![number("measurements", rows.len())]);
+            }
+            ShowWhat::Series | ShowWhat::SeriesCardinality => {
+                let mut rows = Vec::new();
+                let mut count = 0;
+                self.each(&names, &condition, &mut |measurement| {
+                    count += measurement.members.len();
+                    if show.what == ShowWhat::Series {
+                        self.budget.take_values(measurement.members.len())?;
+                        let members = measurement.members.iter();
+                        rows.extend(members.map(|m| vec![m.stream.to_string()]));
+                    }
+                    Ok(())
+                })?;
+                if show.what == ShowWhat::Series {
+                    return self.one(show, table("", &["key"], rows));
+                }
+                return Ok(vec![number("", count)]);
+            }
+            ShowWhat::TagKeys => self.tag_keys(show, &names, &condition)?,
+            ShowWhat::TagValues => self.tag_values(show, &names, &condition)?,
+            _ => self.field_keys(&names, &condition)?,
+        };
+        for series in &mut out {
+            cut(show, series)?;
+        }
+        out.retain(|series| !series.cells.is_empty());
+        let passed = count(show.soffset, "SOFFSET")?.unwrap_or(0);
+        out.drain(..passed.min(out.len()));
+        if let Some(limit @ 1..) = count(show.slimit, "SLIMIT")? {
+            out.truncate(limit);
+        }
+        Ok(out)
+    }
+
+    /// An answer of one series, or of none when it has no row.
+    fn one(&self, show: &Show, mut series: Series) -> Result<Vec<Series>, Error> {
+        cut(show, &mut series)?;
+        Ok(if series.cells.is_empty() {
+            Vec::new()
+        } else {
+            vec![series]
+        })
+    }
+
+    fn each(
+        &self,
+        names: &[String],
+        condition: &Condition,
+        then: &mut dyn FnMut(&Measurement) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for name in names {
+            if let Some(measurement) = self.measurement(name, condition)? {
+                then(&measurement)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn measurements(
+        &self,
+        show: &Show,
+        names: &[String],
+        condition: &Condition,
+    ) -> Result<Vec<Vec<String>>, Error> {
+        let mut rows = Vec::new();
+        for name in names {
+            // Without a condition one stream that may be read suffices.
+            let is_there = if show.condition.is_none() {
+                let mut found = false;
+                crate::streams::walk(self.snapshot, self.access, name, self.budget, &mut |_| {
+                    found = true;
+                    Ok(false)
+                })?;
+                found
+            } else {
+                let measurement = self.measurement(name, condition)?;
+                measurement.is_some_and(|m| !m.members.is_empty())
+            };
+            if is_there {
+                rows.push(vec![name.clone()]);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn tag_keys(
+        &self,
+        show: &Show,
+        names: &[String],
+        condition: &Condition,
+    ) -> Result<Vec<Series>, Error> {
+        let keys = Keys::new(show.key.as_ref())?;
+        let mut out = Vec::new();
+        self.each(names, condition, &mut |measurement| {
+            let mut found = BTreeSet::new();
+            for member in &measurement.members {
+                for (key, _) in member.stream.tags() {
+                    if keys.has(key) && !found.contains(key) {
+                        self.budget.take_values(1)?;
+                        found.insert(key.clone());
+                    }
+                }
+            }
+            let rows = found.into_iter().map(|key| vec![key]);
+            out.push(table(&measurement.name, &["tagKey"], rows));
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    fn tag_values(
+        &self,
+        show: &Show,
+        names: &[String],
+        condition: &Condition,
+    ) -> Result<Vec<Series>, Error> {
+        let keys = Keys::new(show.key.as_ref())?;
+        let mut out = Vec::new();
+        self.each(names, condition, &mut |measurement| {
+            let mut found: BTreeSet<(String, String)> = BTreeSet::new();
+            for member in &measurement.members {
+                for tag in member.stream.tags() {
+                    if keys.has(&tag.0) && !found.contains(tag) {
+                        self.budget.take_values(2)?;
+                        found.insert(tag.clone());
+                    }
+                }
+            }
+            let rows = found.into_iter().map(|(key, value)| vec![key, value]);
+            out.push(table(&measurement.name, &["key", "value"], rows));
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    fn field_keys(&self, names: &[String], condition: &Condition) -> Result<Vec<Series>, Error> {
+        let mut out = Vec::new();
+        self.each(names, condition, &mut |measurement| {
+            if measurement.members.is_empty() {
+                return Ok(());
+            }
+            let mut fields = measurement.fields.clone();
+            fields.sort();
+            let rows = fields
+                .into_iter()
+                .map(|(name, t)| vec![name, type_name(t).to_owned()]);
+            out.push(table(&measurement.name, &["fieldKey", "fieldType"], rows));
+            Ok(())
+        })?;
+        Ok(out)
+    }
+}
+
+/// Orders and limits the rows of a series.
+fn cut(show: &Show, series: &mut Series) -> Result<(), Error> {
+    let width = series.columns.len().max(1);
+    let mut rows: Vec<Vec<Cell>> = series.cells.chunks(width).map(<[Cell]>::to_vec).collect();
+    if show.descending {
+        rows.reverse();
+    }
+    let offset = count(show.offset, "OFFSET")?.unwrap_or(0);
+    rows.drain(..offset.min(rows.len()));
+    if let Some(limit @ 1..) = count(show.limit, "LIMIT")? {
+        rows.truncate(limit);
+    }
+    series.cells = rows.concat();
+    Ok(())
+}
+
+fn number(name: &str, count: usize) -> Series {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    Series {
+        name: name.to_owned(),
+        tags: Vec::new(),
+        columns: vec!["count".to_owned()],
+        cells: vec![Cell::Value(headwater::Value::I64(count))],
+    }
+}
+
+fn policies() -> Series {
+    let texts = [POLICY, "0s", "168h0m0s"].map(Cell::text);
+    let rest = [
+        Cell::Value(headwater::Value::I64(1)),
+        Cell::Value(headwater::Value::Bool(true)),
+    ];
+    let columns = [
+        "name",
+        "duration",
+        "shardGroupDuration",
+        "replicaN",
+        "default",
+    ];
+    Series {
+        columns: columns.map(str::to_owned).to_vec(),
+        cells: texts.into_iter().chain(rest).collect(),
+        ..Series::default()
+    }
+}
+
+/// The name of a type in InfluxDB. Bytes are told as text.
+fn type_name(field_type: FieldType) -> &'static str {
+    match field_type {
+        FieldType::F64 => "float",
+        FieldType::I64 => "integer",
+        FieldType::U64 => "unsigned",
+        FieldType::Bool => "boolean",
+        FieldType::String | FieldType::Bytes => "string",
+    }
+}

@@ -1,0 +1,467 @@
+//! Answers as InfluxDB 1 writes them, in JSON and CSV.
+//!
+//! Invariants: numbers read back to the same bits; a float without a fraction is written without one, as InfluxDB does; what is not
+//! finite is `null`; the first column of rows of data is their time, as RFC 3339 or as an integer of the unit asked for.
+
+use super::{Answer, Cell, Series};
+use crate::error::Error;
+use headwater::{Timestamp, Value};
+use headwater_wire::instant::format_instant;
+use headwater_wire::json::{push_i64, push_str, push_value};
+use jiff::tz::TimeZone;
+
+/// The unit of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Epoch {
+    /// As text.
+    #[default]
+    Rfc3339,
+    /// So many ns.
+    Unit(i64),
+}
+
+impl Epoch {
+    /// By the parameter `epoch`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Epoch> {
+        Some(Epoch::Unit(match name {
+            "" | "rfc3339" => return Some(Epoch::Rfc3339),
+            "ns" | "n" => 1,
+            "u" | "µ" | "us" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        }))
+    }
+}
+
+/// How the answer is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Form {
+    /// How times are written.
+    pub epoch: Epoch,
+    /// Rows of a part of the answer, if it is to come in parts.
+    pub chunk_rows: Option<usize>,
+}
+
+/// The answers of a request as JSON: one document, or one for each part.
+#[must_use]
+pub fn json(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    match form.chunk_rows {
+        None => {
+            out.extend_from_slice(b"{\"results\":[");
+            for (number, answer) in answers.iter().enumerate() {
+                if number > 0 {
+                    out.push(b',');
+                }
+                whole(&mut out, number, answer, form);
+            }
+            out.extend_from_slice(b"]}\n");
+        }
+        Some(rows) => {
+            for (number, answer) in answers.iter().enumerate() {
+                in_parts(&mut out, number, answer, form, rows.max(1));
+            }
+        }
+    }
+    out
+}
+
+fn begin(out: &mut Vec<u8>, number: usize) {
+    out.extend_from_slice(b"{\"statement_id\":");
+    push_i64(out, number as i64);
+}
+
+fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Error>, form: Form) {
+    begin(out, number);
+    match answer {
+        Err(error) => {
+            out.extend_from_slice(b",\"error\":");
+            push_str(out, error.message());
+            out.extend_from_slice(b",\"code\":");
+            push_str(out, error.kind().as_str());
+        }
+        Ok(answer) => {
+            if let Some(series) = &answer.series {
+                // An empty list, since a client of YCSB fails when there is none.
+                out.extend_from_slice(b",\"series\":[");
+                for (index, one) in series.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    let rows = (0, one.cells.len());
+                    push_series(out, one, rows, form.epoch, answer.zone.as_ref(), false);
+                }
+                out.push(b']');
+            }
+            messages(out, answer);
+        }
+    }
+    out.push(b'}');
+}
+
+fn messages(out: &mut Vec<u8>, answer: &Answer) {
+    if let Some(warning) = &answer.warning {
+        out.extend_from_slice(b",\"messages\":[{\"level\":\"warning\",\"text\":");
+        push_str(out, warning);
+        out.extend_from_slice(b"}]");
+    }
+}
+
+fn in_parts(
+    out: &mut Vec<u8>,
+    number: usize,
+    answer: &Result<Answer, Error>,
+    form: Form,
+    chunk_rows: usize,
+) {
+    let parts: Vec<(&Series, usize, usize)> = match answer {
+        Ok(Answer {
+            series: Some(series),
+            ..
+        }) => series.iter().flat_map(|s| cut(s, chunk_rows)).collect(),
+        _ => Vec::new(),
+    };
+    if parts.is_empty() {
+        out.extend_from_slice(b"{\"results\":[");
+        whole(out, number, answer, form);
+        out.extend_from_slice(b"]}\n");
+        return;
+    }
+    let count = parts.len();
+    let zone = answer.as_ref().ok().and_then(|a| a.zone.as_ref());
+    for (index, (series, from, to)) in parts.into_iter().enumerate() {
+        out.extend_from_slice(b"{\"results\":[");
+        begin(out, number);
+        out.extend_from_slice(b",\"series\":[");
+        push_series(
+            out,
+            series,
+            (from, to),
+            form.epoch,
+            zone,
+            to < series.cells.len(),
+        );
+        out.push(b']');
+        if index == 0
+            && let Ok(answer) = answer
+        {
+            messages(out, answer);
+        }
+        if index + 1 < count {
+            out.extend_from_slice(b",\"partial\":true");
+        }
+        out.extend_from_slice(b"}]}\n");
+    }
+}
+
+/// Ranges of the cells of a series, each of at most so many rows.
+fn cut(series: &Series, rows: usize) -> impl Iterator<Item = (&Series, usize, usize)> {
+    let step = rows.saturating_mul(series.columns.len().max(1));
+    let length = series.cells.len();
+    (0..length.max(1))
+        .step_by(step)
+        .map(move |from| (series, from, from.saturating_add(step).min(length)))
+}
+
+fn push_series(
+    out: &mut Vec<u8>,
+    series: &Series,
+    (from, to): (usize, usize),
+    epoch: Epoch,
+    zone: Option<&TimeZone>,
+    is_part: bool,
+) {
+    out.push(b'{');
+    if !series.name.is_empty() {
+        out.extend_from_slice(b"\"name\":");
+        push_str(out, &series.name);
+        out.push(b',');
+    }
+    if !series.tags.is_empty() {
+        out.extend_from_slice(b"\"tags\":{");
+        for (index, (key, value)) in series.tags.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            push_str(out, key);
+            out.push(b':');
+            push_str(out, value);
+        }
+        out.extend_from_slice(b"},");
+    }
+    out.extend_from_slice(b"\"columns\":[");
+    for (index, column) in series.columns.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        push_str(out, column);
+    }
+    out.push(b']');
+    let cells = series.cells.get(from..to).unwrap_or_default();
+    if !cells.is_empty() {
+        out.extend_from_slice(b",\"values\":[");
+        for (index, row) in cells.chunks(series.columns.len().max(1)).enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.push(b'[');
+            for (index, cell) in row.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                push_cell(out, cell, epoch, zone);
+            }
+            out.push(b']');
+        }
+        out.push(b']');
+    }
+    if is_part {
+        out.extend_from_slice(b",\"partial\":true");
+    }
+    out.push(b'}');
+}
+
+fn push_cell(out: &mut Vec<u8>, cell: &Cell, epoch: Epoch, zone: Option<&TimeZone>) {
+    match (cell, epoch) {
+        (Cell::Null, _) => out.extend_from_slice(b"null"),
+        // Cut towards zero, as InfluxDB does.
+        (Cell::Time(at), Epoch::Unit(unit)) => push_i64(out, at / unit),
+        (Cell::Time(at), Epoch::Rfc3339) => push_str(out, &time(*at, zone)),
+        (Cell::Value(value), _) => push_number(out, value),
+    }
+}
+
+fn time(at: i64, zone: Option<&TimeZone>) -> String {
+    let local = zone.and_then(|zone| {
+        let instant = jiff::Timestamp::from_nanosecond(i128::from(at)).ok()?;
+        let offset = zone.to_offset(instant);
+        Some(instant.display_with_offset(offset).to_string())
+    });
+    local.unwrap_or_else(|| {
+        let text = format_instant(Timestamp::from_nanos(at));
+        // Without zeros at the end of the fraction, as InfluxDB writes it.
+        match text.strip_suffix('Z').filter(|t| t.contains('.')) {
+            Some(digits) => format!("{}Z", digits.trim_end_matches('0')),
+            None => text,
+        }
+    })
+}
+
+/// A value; a float without a fraction as an integer.
+fn push_number(out: &mut Vec<u8>, value: &Value) {
+    let from = out.len();
+    push_value(out, value.as_ref());
+    if matches!(value, Value::F64(_)) && out.get(from..).is_some_and(|text| text.ends_with(b".0")) {
+        out.truncate(out.len() - 2);
+    }
+}
+
+/// The answers of a request as CSV. Times are integers unless they were asked for as text.
+#[must_use]
+pub fn csv(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut columns: Option<&[String]> = None;
+    for answer in answers {
+        match answer {
+            Err(error) => {
+                if !out.is_empty() {
+                    out.push(b'\n');
+                }
+                out.extend_from_slice(b"error\n");
+                push_text(&mut out, error.message());
+                out.push(b'\n');
+                columns = None;
+            }
+            Ok(answer) => {
+                for series in answer.series.iter().flatten() {
+                    if columns != Some(series.columns.as_slice()) {
+                        if !out.is_empty() {
+                            out.push(b'\n');
+                        }
+                        out.extend_from_slice(b"name,tags");
+                        for column in &series.columns {
+                            out.push(b',');
+                            push_text(&mut out, column);
+                        }
+                        out.push(b'\n');
+                        columns = Some(&series.columns);
+                    }
+                    rows(&mut out, series, form, answer.zone.as_ref());
+                }
+            }
+        }
+    }
+    out
+}
+
+fn rows(out: &mut Vec<u8>, series: &Series, form: Form, zone: Option<&TimeZone>) {
+    let tags: Vec<String> = series
+        .tags
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
+    let tags = tags.join(",");
+    for row in series.cells.chunks(series.columns.len().max(1)) {
+        push_text(out, &series.name);
+        out.push(b',');
+        push_text(out, &tags);
+        for cell in row {
+            out.push(b',');
+            match cell {
+                Cell::Null => {}
+                Cell::Value(Value::String(text)) => push_text(out, text),
+                Cell::Time(at) if form.epoch == Epoch::Rfc3339 => push_text(out, &time(*at, zone)),
+                cell => push_cell(out, cell, form.epoch, zone),
+            }
+        }
+        out.push(b'\n');
+    }
+}
+
+/// A text in CSV, in quotes where it needs them.
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    if text.contains(['"', ',', '\n', '\r']) {
+        out.push(b'"');
+        out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// The same JSON over several lines, each part four blanks further in than what holds it.
+#[must_use]
+pub fn pretty(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len() * 2);
+    let mut depth = 0usize;
+    let mut in_text = false;
+    let mut escaped = false;
+    let mut bytes = json.iter().copied().peekable();
+    let line = |out: &mut Vec<u8>, depth: usize| {
+        out.push(b'\n');
+        out.extend(std::iter::repeat_n(b' ', depth * 4));
+    };
+    while let Some(byte) = bytes.next() {
+        if in_text {
+            out.push(byte);
+            in_text = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'{' | b'[' => {
+                out.push(byte);
+                if let Some(close) = bytes.next_if(|b| *b == byte + 2) {
+                    out.push(close);
+                } else {
+                    depth += 1;
+                    line(&mut out, depth);
+                }
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                line(&mut out, depth);
+            }
+            b':' => out.extend_from_slice(b": "),
+            b'"' => {
+                out.push(byte);
+                in_text = true;
+            }
+            byte => out.push(byte),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn series() -> Series {
+        Series {
+            name: "m".to_owned(),
+            tags: vec![("a,b".to_owned(), "x\"y".to_owned())],
+            columns: ["time", "v", "t"].map(str::to_owned).to_vec(),
+            cells: vec![
+                Cell::Time(1_500_000_000),
+                Cell::Value(Value::F64(2.0)),
+                Cell::text("p,q"),
+                Cell::Time(-1),
+                Cell::Null,
+                Cell::Value(Value::Bool(true)),
+            ],
+        }
+    }
+
+    fn answers() -> [Result<Answer, Error>; 3] {
+        let answer = Answer {
+            series: Some(vec![series()]),
+            ..Answer::default()
+        };
+        let warned = Answer {
+            warning: Some("w".to_owned()),
+            ..Answer::default()
+        };
+        [Ok(answer), Ok(warned), Err(super::super::invalid("no"))]
+    }
+
+    #[test]
+    fn json_has_the_shape_of_influxdb() {
+        let form = |chunk_rows| Form {
+            epoch: Epoch::Rfc3339,
+            chunk_rows,
+        };
+        let text = String::from_utf8(json(&answers(), form(None))).unwrap();
+        let expected = concat!(
+            r#"{"results":[{"statement_id":0,"series":[{"name":"m","tags":{"a,b":"x\"y"},"columns":["time","v","t"],"#,
+            r#""values":[["1970-01-01T00:00:01.5Z",2,"p,q"],["1969-12-31T23:59:59.999999999Z",null,true]]}]},"#,
+            r#"{"statement_id":1,"messages":[{"level":"warning","text":"w"}]},{"statement_id":2,"error":"no","code":"E_QUERY"}]}"#,
+            "\n"
+        );
+        assert_eq!(text, expected);
+        let parts = String::from_utf8(json(&answers(), form(Some(1)))).unwrap();
+        let parts: Vec<&str> = parts.lines().collect();
+        assert_eq!(parts.len(), 4);
+        assert_eq!(
+            parts[0],
+            concat!(
+                r#"{"results":[{"statement_id":0,"series":[{"name":"m","tags":{"a,b":"x\"y"},"columns":["time","v","t"],"#,
+                r#""values":[["1970-01-01T00:00:01.5Z",2,"p,q"]],"partial":true}],"partial":true}]}"#
+            )
+        );
+        assert!(!parts[1].contains("partial"));
+        let again: serde_json::Value = serde_json::from_slice(&pretty(text.as_bytes())).unwrap();
+        assert_eq!(
+            again,
+            serde_json::from_str::<serde_json::Value>(&text).unwrap()
+        );
+        let lines = String::from_utf8(pretty(b"{\"a\":[],\"b\\\"{\":[1,{}]}")).unwrap();
+        assert_eq!(
+            lines,
+            "{\n    \"a\": [],\n    \"b\\\"{\": [\n        1,\n        {}\n    ]\n}"
+        );
+    }
+
+    #[test]
+    fn csv_has_a_head_for_each_set_of_columns() {
+        let form = Form {
+            epoch: Epoch::Unit(1),
+            chunk_rows: None,
+        };
+        let text = String::from_utf8(csv(&answers(), form)).unwrap();
+        assert_eq!(
+            text,
+            "name,tags,time,v,t\nm,\"a,b=x\"\"y\",1500000000,2,\"p,q\"\nm,\"a,b=x\"\"y\",-1,,true\n\nerror\nno\n"
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Questions over many streams of a Headwater database: InfluxQL, OpenTSDB's questions, and the one
+//! evaluator that these, the HTTP routes and SQL's grouped queries sit on.
+//!
+//! The evaluator goes from the streams that the asker may read to bins of time, folds what the
+//! engine knows of each stream into the bins of its group, finds the first and the last value where
+//! they are asked for, and stops when the budget is used up or nobody waits any more.
+//!
+//! ```
+//! use headwater::{Batch, Database, Options, StreamName, Timestamp};
+//! use headwater_ask::{Budget, CancelToken, Deadline, Unrestricted, influxql};
+//! let dir = tempfile::tempdir().unwrap();
+//! let db = Database::open(Options::new(dir.path().join("db")))?;
+//! let mut batch = Batch::new();
+//! let pump = StreamName::new("pumps", [("id", "p1")]);
+//! batch.stream(&pump).row(60_000_000_000, [("pressure", 4.5.into())]).unwrap();
+//! db.commit(batch)?;
+//! let budget = Budget::new(Deadline::NEVER, CancelToken::default());
+//! let snapshot = db.snapshot()?;
+//! let now = Timestamp::from_nanos(120_000_000_000);
+//! let asker = influxql::Asker::new(&snapshot, &Unrestricted, &budget, now);
+//! let answers = asker.ask("SELECT mean(pressure) FROM pumps GROUP BY id")?;
+//! let json = influxql::json(&answers, influxql::Form::default());
+//! assert!(String::from_utf8(json).unwrap().contains("[[\"1970-01-01T00:00:00Z\",4.5]]"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Invariants: it knows no HTTP, no DataFusion and no runtime; every loop over streams, chunks or
+//! rows asks the [`Budget`], so that a question ends when its time is over, when it became too large,
+//! and soon after its asker went away; only streams that the asker may read are walked.
+//! Concurrency: a question is worked on by the thread that asks it, which may wait for the disk; who
+//! has a runtime asks from a thread for blocking work.
+//! Failure: an [`Error`] with a [`Kind`], whose code is stable. Pages: docs/http/influxql.md,
+//! docs/http/opentsdb.md, docs/aggregates.md.
+
+mod access;
+mod buckets;
+mod budget;
+mod error;
+pub mod influxql;
+pub mod opentsdb;
+mod streams;
+mod windows;
+
+pub use access::{Access, Unrestricted};
+pub use budget::{Budget, CancelGuard, CancelToken, Deadline, STREAMS_MAX, VALUES_MAX};
+pub use error::{Error, Kind, Result};

@@ -1,0 +1,182 @@
+//! Several series as one: at every instant at which one of them has a point.
+//!
+//! Invariant: where the aggregator interpolates, a series counts from its first to its last point, with what lies on the line between
+//! its neighbours; elsewhere only with the points it has. Sums and extremes of integers are exact.
+
+use super::series::Points;
+use crate::budget::Budget;
+use crate::error::Error;
+use headwater_wire::opentsdb::Aggregator;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    Integer(i128),
+    Float(f64),
+    /// An interval without a value.
+    Null,
+}
+
+impl Number {
+    /// The number as a float, unless it is none.
+    pub(super) fn float(self) -> Option<f64> {
+        match self {
+            Number::Integer(v) => Some(v as f64),
+            Number::Float(v) if v.is_nan() => None,
+            Number::Float(v) => Some(v),
+            Number::Null => None,
+        }
+    }
+}
+
+/// Points of all series together.
+///
+/// # Errors
+/// When the budget is used up.
+pub(super) fn combine(
+    mut series: Vec<Points>,
+    aggregator: Aggregator,
+    may_interpolate: bool,
+    budget: &Budget,
+) -> Result<Points, Error> {
+    if series.len() == 1
+        && !matches!(aggregator, Aggregator::Count | Aggregator::Dev)
+        && let Some(points) = series.pop()
+    {
+        return Ok(points);
+    }
+    let mut times: Vec<i64> = series.iter().flatten().map(|(time, _)| *time).collect();
+    times.sort_unstable();
+    times.dedup();
+    let interpolates = may_interpolate && aggregator.interpolates();
+    let mut cursors = vec![0usize; series.len()];
+    let mut out = Points::with_capacity(times.len());
+    let mut values: Vec<Number> = Vec::with_capacity(series.len());
+    for (turn, time) in times.into_iter().enumerate() {
+        if turn % 1_024 == 0 {
+            budget.check()?;
+        }
+        values.clear();
+        let mut empty = None;
+        for (points, cursor) in series.iter().zip(&mut cursors) {
+            match points.get(*cursor) {
+                Some((at, value)) if *at == time => {
+                    *cursor += 1;
+                    match value.float() {
+                        Some(_) => values.push(*value),
+                        None => empty = Some(*value),
+                    }
+                }
+                Some(next) if interpolates => {
+                    let before = cursor.checked_sub(1).and_then(|at| points.get(at));
+                    values.extend(before.and_then(|before| between(*before, *next, time)));
+                }
+                _ => {}
+            }
+        }
+        match aggregate(aggregator, &values) {
+            Some(value) => out.push((time, value)),
+            // All of them are empty there.
+            None => out.extend(empty.map(|value| (time, value))),
+        }
+    }
+    Ok(out)
+}
+
+fn between(a: (i64, Number), b: (i64, Number), at: i64) -> Option<Number> {
+    let (from, to) = (a.1.float()?, b.1.float()?);
+    let width = (i128::from(b.0) - i128::from(a.0)) as f64;
+    let share = (i128::from(at) - i128::from(a.0)) as f64 / width;
+    Some(Number::Float(from + (to - from) * share))
+}
+
+/// One of several values; `None` of none.
+fn aggregate(aggregator: Aggregator, values: &[Number]) -> Option<Number> {
+    let first = *values.first()?;
+    let last = *values.last()?;
+    let integers: Option<Vec<i128>> = values
+        .iter()
+        .map(|v| match v {
+            Number::Integer(v) => Some(*v),
+            _ => None,
+        })
+        .collect();
+    let floats = || values.iter().filter_map(|v| v.float());
+    let count = values.len() as f64;
+    Some(match aggregator {
+        Aggregator::Count => Number::Integer(values.len() as i128),
+        Aggregator::First | Aggregator::None => first,
+        Aggregator::Last => last,
+        Aggregator::Sum | Aggregator::ZimSum => {
+            let whole = integers.and_then(|list| {
+                list.iter()
+                    .try_fold(0i128, |sum, value| sum.checked_add(*value))
+            });
+            whole.map_or_else(|| Number::Float(floats().sum()), Number::Integer)
+        }
+        Aggregator::Min | Aggregator::MimMin => match integers.and_then(|l| l.into_iter().min()) {
+            Some(value) => Number::Integer(value),
+            None => Number::Float(floats().fold(f64::INFINITY, f64::min)),
+        },
+        Aggregator::Max | Aggregator::MimMax => match integers.and_then(|l| l.into_iter().max()) {
+            Some(value) => Number::Integer(value),
+            None => Number::Float(floats().fold(f64::NEG_INFINITY, f64::max)),
+        },
+        Aggregator::Avg => Number::Float(floats().sum::<f64>() / count),
+        Aggregator::Dev => {
+            let mean = floats().sum::<f64>() / count;
+            let squares: f64 = floats().map(|v| (v - mean) * (v - mean)).sum();
+            Number::Float((squares / count).sqrt())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::budget::{CancelToken, Deadline};
+
+    #[test]
+    fn what_lies_between_points_counts_or_not() {
+        let budget = Budget::new(Deadline::NEVER, CancelToken::default());
+        let points = |list: &[(i64, i128)]| -> Points {
+            list.iter()
+                .map(|(t, v)| (*t, Number::Integer(*v)))
+                .collect()
+        };
+        let series = || {
+            vec![
+                points(&[(0, 10), (10, 20), (30, 40)]),
+                points(&[(5, 1), (10, 3), (20, 5)]),
+            ]
+        };
+        let of = |aggregator, may| combine(series(), aggregator, may, &budget).unwrap();
+        let (i, f) = (Number::Integer, Number::Float);
+        assert_eq!(
+            of(Aggregator::Sum, true),
+            [
+                (0, i(10)),
+                (5, f(16.0)),
+                (10, i(23)),
+                (20, f(35.0)),
+                (30, i(40))
+            ]
+        );
+        assert_eq!(
+            of(Aggregator::Sum, false),
+            [(0, i(10)), (5, i(1)), (10, i(23)), (20, i(5)), (30, i(40))]
+        );
+        assert_eq!(of(Aggregator::ZimSum, true), of(Aggregator::Sum, false));
+        assert_eq!(of(Aggregator::Max, true)[1], (5, f(15.0)));
+        assert_eq!(of(Aggregator::MimMax, true)[1], (5, i(1)));
+        assert_eq!(of(Aggregator::Count, true)[2], (10, i(2)));
+        assert_eq!(of(Aggregator::Avg, true)[2], (10, f(11.5)));
+        assert_eq!(of(Aggregator::Dev, true)[2], (10, f(8.5)));
+        // An interval in which all are empty stays empty.
+        let empty = vec![vec![(0, Number::Null)], vec![(0, Number::Null)]];
+        assert_eq!(
+            combine(empty, Aggregator::Sum, false, &budget).unwrap(),
+            [(0, Number::Null)]
+        );
+    }
+}

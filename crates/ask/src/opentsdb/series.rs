@@ -1,0 +1,195 @@
+//! The points of one series: as they are, or of intervals; and their rates.
+
+use super::combine::Number;
+use super::{Asker, Member};
+use crate::buckets::{Bucket, Buckets, Reading};
+use crate::error::{Error, found};
+use crate::windows::Windows;
+use headwater::{ClosedRange, ScanSpec, Sum, Value, ValueRef};
+use headwater_wire::opentsdb::{Aggregator, Downsample, DownsampleFill, Rate, SubQuestion, VALUE};
+
+/// Points by time in ns.
+pub(super) type Points = Vec<(i64, Number)>;
+
+impl Asker<'_> {
+    /// The points of a series, counted in the budget.
+    pub(super) fn points(
+        &self,
+        range: ClosedRange,
+        query: &SubQuestion,
+        member: &Member,
+    ) -> Result<Points, Error> {
+        let points = match &query.downsample {
+            Some(downsample) => self.downsampled(range, downsample, member)?,
+            None => self.rows(range, member)?,
+        };
+        Ok(match &query.rate {
+            Some(rate) => rates(&points, rate),
+            None => points,
+        })
+    }
+
+    fn rows(&self, range: ClosedRange, member: &Member) -> Result<Points, Error> {
+        let spec = ScanSpec {
+            range: range.intersect(&member.extent),
+            fields: Some(vec![VALUE.to_owned()]),
+            filters: Vec::new(),
+        };
+        let mut out = Points::new();
+        let Some(scan) = found(self.snapshot.scan(&member.stream, &spec))? else {
+            return Ok(out);
+        };
+        for chunk in scan {
+            self.budget.check()?;
+            let chunk = chunk?;
+            let Some(column) = chunk.columns.first() else {
+                continue;
+            };
+            self.budget.take_values(column.present_count())?;
+            for (row, time) in chunk.times.iter().enumerate() {
+                if let Some(value) = column.get(row).and_then(number) {
+                    out.push((*time, value));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn downsampled(
+        &self,
+        range: ClosedRange,
+        downsample: &Downsample,
+        member: &Member,
+    ) -> Result<Points, Error> {
+        let windows = match downsample.every_ns {
+            None => Windows::whole(range),
+            Some(every_ns) => Windows::every(range, every_ns, 0, None),
+        };
+        let reading = Reading {
+            snapshot: self.snapshot,
+            windows: &windows,
+            budget: self.budget,
+        };
+        let ends = matches!(downsample.function, Aggregator::First | Aggregator::Last);
+        let mut buckets = Buckets::new();
+        reading.take(&member.stream, VALUE, member.extent, ends, &mut buckets)?;
+        // What buckets take is counted by reading them; points take less.
+        let there = buckets
+            .iter()
+            .filter_map(|(n, bucket)| Some((*n, of_bucket(downsample.function, bucket)?)));
+        let empty = match downsample.fill {
+            DownsampleFill::None => {
+                return Ok(there.map(|(n, v)| (windows.start(n), v)).collect());
+            }
+            DownsampleFill::Nan => Number::Float(f64::NAN),
+            DownsampleFill::Null => Number::Null,
+            DownsampleFill::Zero => Number::Integer(0),
+        };
+        let (first, last) = windows.numbers(range.first.as_nanos(), range.last.as_nanos())?;
+        let count = usize::try_from(last - first + 1).unwrap_or(usize::MAX);
+        self.budget.take_values(count)?;
+        let mut there = there.peekable();
+        if there.peek().is_none() {
+            return Ok(Points::new());
+        }
+        let filled = (first..=last).map(|n| {
+            let value = there.next_if(|(number, _)| *number == n);
+            (windows.start(n), value.map_or(empty, |(_, v)| v))
+        });
+        Ok(filled.collect())
+    }
+}
+
+/// A value of a row.
+fn number(value: ValueRef<'_>) -> Option<Number> {
+    Some(match value {
+        ValueRef::F64(v) => Number::Float(v),
+        ValueRef::I64(v) => Number::Integer(v.into()),
+        ValueRef::U64(v) => Number::Integer(v.into()),
+        ValueRef::Bool(v) => Number::Integer(v.into()),
+        ValueRef::String(_) | ValueRef::Bytes(_) => return None,
+    })
+}
+
+fn of_bucket(function: Aggregator, bucket: &Bucket) -> Option<Number> {
+    let a = &bucket.aggregate;
+    let value = |value: &Value| number(value.as_ref());
+    match function {
+        Aggregator::Avg => a.mean().map(Number::Float),
+        Aggregator::Count => Some(Number::Integer(a.count.into())),
+        Aggregator::Dev => a.stddev().map(Number::Float),
+        Aggregator::Sum | Aggregator::ZimSum => a.sum().map(|sum| match sum {
+            Sum::Integer(sum) => Number::Integer(sum),
+            Sum::Float(sum) => Number::Float(sum),
+        }),
+        Aggregator::Min | Aggregator::MimMin => a.extremes.min().as_ref().and_then(value),
+        Aggregator::Max | Aggregator::MimMax => a.extremes.max().as_ref().and_then(value),
+        Aggregator::First => bucket.first.as_ref().and_then(|e| value(&e.value)),
+        Aggregator::Last => bucket.last.as_ref().and_then(|e| value(&e.value)),
+        Aggregator::None => None,
+    }
+}
+
+/// Changes per second between points, at the later one.
+fn rates(points: &[(i64, Number)], rate: &Rate) -> Points {
+    let there: Vec<(i64, f64)> = points
+        .iter()
+        .filter_map(|(t, v)| Some((*t, v.float()?)))
+        .collect();
+    let mut out = Points::with_capacity(there.len());
+    for ((before, a), (time, b)) in there.iter().zip(there.iter().skip(1)) {
+        let seconds = (i128::from(*time) - i128::from(*before)) as f64 / 1e9;
+        let mut change = b - a;
+        if rate.counter && change < 0.0 {
+            if rate.drop_resets {
+                continue;
+            }
+            // It went on from 0 behind its largest value.
+            change += rate.counter_max.unwrap_or(i64::MAX as f64);
+        }
+        let mut value = change / seconds;
+        if rate.counter && rate.reset_value.is_some_and(|reset| value > reset) {
+            value = 0.0;
+        }
+        if value.is_finite() {
+            out.push((*time, Number::Float(value)));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_begin_again() {
+        const S: i64 = 1_000_000_000;
+        let points: Points = [(0, 90), (10, 100), (20, 5), (30, 15)]
+            .map(|(t, v)| (t * S, Number::Integer(v)))
+            .to_vec();
+        let of = |rate: Rate| -> Vec<f64> {
+            let found = rates(&points, &rate);
+            found.iter().filter_map(|(_, v)| v.float()).collect()
+        };
+        assert_eq!(of(Rate::default()), [1.0, -9.5, 1.0]);
+        let counter = Rate {
+            counter: true,
+            counter_max: Some(105.0),
+            ..Rate::default()
+        };
+        assert_eq!(of(counter), [1.0, 1.0, 1.0]);
+        let reset = Rate {
+            counter: true,
+            reset_value: Some(1e6),
+            ..Rate::default()
+        };
+        assert_eq!(of(reset), [1.0, 0.0, 1.0]);
+        let dropped = Rate {
+            counter: true,
+            drop_resets: true,
+            ..Rate::default()
+        };
+        assert_eq!(of(dropped), [1.0, 1.0]);
+    }
+}

@@ -1,0 +1,541 @@
+//! Takes a backup.
+
+use super::copy;
+use super::front::Copied;
+use super::manifest::{self, Entry, Kind, Manifest};
+use super::source::Source;
+use crate::error::Damage;
+use crate::ids::SegmentId;
+use crate::log::{Access, LogEnd, log_path, replay};
+use crate::meta::copy::look;
+use crate::meta::{Meta, PartitionRecord};
+use crate::segment::Store;
+use crate::{Error, ErrorKind, Options, Result};
+use headwater_io::{Env, File, Files, Lock, LockError, OpenMode};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a backup holds and what it took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Number of the backup; the first into a folder is 1.
+    pub number: u64,
+    /// The newest record in it.
+    pub sequence: u64,
+    /// Files.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Of these, the bytes that had to be copied: the rest was in the folder already.
+    pub bytes_copied: u64,
+    /// Files that were in the folder already, and whose checksums were compared.
+    pub files_verified: u64,
+    /// Of these, the files that had decayed or gone, and were copied anew.
+    pub files_mended: u64,
+    /// Damage of the database: what of these files cannot be read is not in the backup, or only as
+    /// an older backup has it.
+    pub damages: Vec<Damage>,
+}
+
+/// How a backup is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupOptions {
+    /// Compares the checksums of all files that are in the folder already, and copies those anew
+    /// that have decayed. Otherwise of an eighth of them, another one each time, and of those that
+    /// grow.
+    pub verify: bool,
+}
+
+/// Backs the database in `options.dir` up into the folder `to`: one state of it, with everything acknowledged before this call.
+/// Works beside the owner of the database, in its process or in another, and without one. Into a folder that holds an older
+/// backup of the same database, only what is new is copied; the older one counts until the new one is whole.
+///
+/// # Errors
+/// `not_found` without a database, `invalid` when the folder holds something else, `locked` while another backup into it runs,
+/// `busy` when the owner changes the database too fast, `corrupt`, `full`, `io`. The older backup is still good then.
+pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
+    backup_with(env, options, to, &BackupOptions::default())
+}
+
+/// As [`backup`], in a way that is chosen.
+///
+/// # Errors
+/// As [`backup`].
+pub fn backup_with(
+    env: &Env,
+    options: &Options,
+    to: &Path,
+    how: &BackupOptions,
+) -> Result<BackupReport> {
+    options.validate()?;
+    let files = &*env.files;
+    let target = Target::open(files, to)?;
+    let path = options.dir.join("meta.redb");
+    // Whatever does not fit together is copied again; what fitted is then found in the folder.
+    let mut writing = look(files, &options.dir, |meta, meta_copy| {
+        let identity = meta.identity()?;
+        target.check_identity(identity)?;
+        let mut writing = Writing::new(&target, identity, *how);
+        let segments = Segments::open(env, options, &meta)?;
+        let log_dir = options.dir.join("log");
+        let nothing_freed = || meta_copy.check_current(files, &path);
+        let replayed = replay(
+            &env.files,
+            &log_dir,
+            options.log_file_size(),
+            meta.log_needed()?,
+            Access::Reader(&nothing_freed),
+            |_, _, _, _, _| Ok(()),
+        )?;
+        writing.sequence = replayed.last.0.max(meta.step_sequence()?.0);
+        // redb closes the copy, so that what is backed up needs no repair.
+        drop(meta);
+        for end in &replayed.ends {
+            writing.log(&log_dir, end)?;
+        }
+        for (id, record) in &segments.list {
+            let source = Source {
+                store: &segments.store,
+                id: *id,
+                record,
+            };
+            if source.bytes()?.is_none() {
+                // The owner may have removed it since the metadata were read.
+                nothing_freed()?;
+            }
+            writing.segment(&source)?;
+        }
+        writing.meta(&**meta_copy.file(), &path)?;
+        Ok(writing)
+    })?;
+    writing.finish(env)
+}
+
+/// The segments of one state, held open as far as the limit allows.
+struct Segments {
+    list: Vec<(SegmentId, PartitionRecord)>,
+    store: Store,
+}
+
+impl Segments {
+    fn open(env: &Env, options: &Options, meta: &Meta) -> Result<Segments> {
+        let list = meta.partitions()?;
+        let mut store = Store::new(
+            Arc::clone(&env.files),
+            options.dir.join("segment"),
+            CACHE_BYTES,
+            options.open_files_max / 2,
+            1,
+        );
+        store.pin(list.iter().map(|(id, _)| *id))?;
+        Ok(Segments { list, store })
+    }
+}
+
+/// Of a backup: leaves are read once, if at all.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// The folder that backups go to.
+pub(super) struct Target<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) dir: &'a Path,
+    pub(super) before: Option<Manifest>,
+    pub(super) number: u64,
+    _lock: Box<dyn Lock>,
+}
+
+impl<'a> Target<'a> {
+    fn open(files: &'a dyn Files, dir: &'a Path) -> Result<Target<'a>> {
+        let exists = |path: &Path| {
+            files
+                .exists(path)
+                .map_err(|e| Error::io("look for", path, e))
+        };
+        if exists(&dir.join("meta.redb"))? {
+            return Err(Error::invalid(format!(
+                "{} holds a database, not a backup: name another folder",
+                dir.display()
+            )));
+        }
+        if !exists(&manifest::folder(dir))? && exists(dir)? {
+            let names = files.list(dir).map_err(|e| Error::io("list", dir, e))?;
+            if names.iter().any(|n| n != "lock") {
+                return Err(Error::invalid(format!(
+                    "{} holds files that are no backup: name an empty folder or an older backup",
+                    dir.display()
+                )));
+            }
+        }
+        let create = |path: &Path| {
+            files
+                .create_dir_all(path)
+                .map_err(|e| Error::io("create", path, e))
+        };
+        create(dir)?;
+        let lock = take_lock(files, dir)?;
+        create(&manifest::folder(dir))?;
+        for folder in Kind::folders() {
+            create(&dir.join(folder))?;
+        }
+        let before = Manifest::newest(files, dir)?;
+        let target = Target {
+            files,
+            dir,
+            number: before.as_ref().map_or(1, |b| b.number + 1),
+            before,
+            _lock: lock,
+        };
+        target.remove_unnamed(target.before.as_ref())?;
+        Ok(target)
+    }
+
+    fn check_identity(&self, identity: u64) -> Result<()> {
+        match &self.before {
+            Some(before) if before.identity != identity => Err(Error::invalid(format!(
+                "{} holds backups of another database: name another folder",
+                self.dir.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what `manifest` does not name: left over from a backup that was cut short, or part of an older one.
+    fn remove_unnamed(&self, manifest: Option<&Manifest>) -> Result<()> {
+        let number = manifest.map(|m| m.number);
+        let folder = manifest::folder(self.dir);
+        // Older manifests go before their files: no valid one ever names what is gone.
+        self.remove_from(&folder, |name| {
+            name.strip_suffix(".manifest").and_then(|n| n.parse().ok()) == number
+                && number.is_some()
+        })?;
+        for kind in [Kind::Meta, Kind::Segment, Kind::Log] {
+            let named: HashSet<&str> = manifest
+                .iter()
+                .flat_map(|m| &m.entries)
+                .filter(|e| e.kind == kind)
+                .map(|e| e.name.as_str())
+                .collect();
+            self.remove_from(&self.dir.join(kind.folder()), |name| named.contains(name))?;
+        }
+        Ok(())
+    }
+
+    fn remove_from(&self, folder: &Path, keep: impl Fn(&str) -> bool) -> Result<()> {
+        let mut removed = false;
+        for name in self
+            .files
+            .list(folder)
+            .map_err(|e| Error::io("list", folder, e))?
+        {
+            if !keep(&name) {
+                let path = folder.join(&name);
+                self.files
+                    .remove(&path)
+                    .map_err(|e| Error::io("remove", &path, e))?;
+                removed = true;
+            }
+        }
+        if removed {
+            self.sync_dir(folder)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sync_dir(&self, folder: &Path) -> Result<()> {
+        self.files
+            .sync_dir(folder)
+            .map_err(|e| Error::io("sync", folder, e))
+    }
+}
+
+fn take_lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn Lock>> {
+    let path = dir.join("lock");
+    files
+        .lock(&path, &format!("pid {}", std::process::id()))
+        .map_err(|error| match error {
+            LockError::Held { owner_text } | LockError::HeldHere { owner_text } => Error::new(
+                ErrorKind::Locked,
+                format!(
+                    "another backup into {} runs ({owner_text}): wait for it",
+                    dir.display()
+                ),
+            ),
+            LockError::Io(error) => Error::io("lock", &path, error),
+            other => Error::new(
+                ErrorKind::Io,
+                format!("cannot lock {}: {other}", path.display()),
+            ),
+        })
+}
+
+/// A backup being written: everything but its manifest.
+struct Writing<'a> {
+    target: &'a Target<'a>,
+    identity: u64,
+    sequence: u64,
+    how: BackupOptions,
+    entries: Vec<Entry>,
+    bytes_copied: u64,
+    files_verified: u64,
+    files_mended: u64,
+    damages: Vec<Damage>,
+}
+
+impl<'a> Writing<'a> {
+    fn new(target: &'a Target<'a>, identity: u64, how: BackupOptions) -> Writing<'a> {
+        Writing {
+            target,
+            identity,
+            sequence: 0,
+            how,
+            entries: Vec::new(),
+            bytes_copied: 0,
+            files_verified: 0,
+            files_mended: 0,
+            damages: Vec::new(),
+        }
+    }
+
+    /// The copy in the folder that these bytes go on with, if it is good.
+    fn front(
+        &mut self,
+        kind: Kind,
+        id: u64,
+        source: (&dyn File, &Path),
+        bytes: u64,
+    ) -> Result<Option<Entry>> {
+        let Some(copied) = Copied::find(self.target, kind, id) else {
+            return Ok(None);
+        };
+        let fits = copied.entry.bytes <= bytes && copied.is_front_of(source)?;
+        let grows = copied.entry.bytes < bytes;
+        let is_looked_at = !fits || grows || self.how.verify || self.is_turn_of(id);
+        let is_good = !is_looked_at || self.verified(&copied)?;
+        Ok((fits && is_good).then_some(copied.entry))
+    }
+
+    /// Every file has its turn once in so many backups.
+    fn is_turn_of(&self, id: u64) -> bool {
+        id.wrapping_add(self.target.number).is_multiple_of(TURNS)
+    }
+
+    /// Compares the checksum of a copy that was taken before.
+    fn verified(&mut self, copied: &Copied<'_>) -> Result<bool> {
+        self.files_verified += 1;
+        let damage = copied.damage()?;
+        if let Some(damage) = &damage {
+            tracing::warn!(%damage, "a file of the backup has decayed: it is copied anew");
+            self.files_mended += 1;
+        }
+        Ok(damage.is_none())
+    }
+
+    fn file(
+        &mut self,
+        kind: Kind,
+        id: u64,
+        source: (&dyn File, &Path),
+        bytes: u64,
+        full_bytes: u64,
+        front: Option<Entry>,
+    ) -> Result<()> {
+        let target = self.target;
+        let io = |path: &Path, what: &'static str| {
+            let path = path.to_owned();
+            move |e| Error::io(what, &path, e)
+        };
+        let entry = match front {
+            Some(front) if front.bytes == bytes => Entry {
+                full_bytes,
+                ..front
+            },
+            Some(front) => {
+                let path = front.path(target.dir);
+                let file = target
+                    .files
+                    .open(&path, OpenMode::Write)
+                    .map_err(io(&path, "open"))?;
+                // Bytes behind those the older backup counts are left over from one that was cut short.
+                file.set_len(front.bytes).map_err(io(&path, "truncate"))?;
+                let crc = copy(source, (&*file, &path), front.bytes, bytes, front.crc)?;
+                file.sync_data().map_err(io(&path, "sync"))?;
+                self.bytes_copied += bytes - front.bytes;
+                Entry {
+                    bytes,
+                    full_bytes,
+                    crc,
+                    ..front
+                }
+            }
+            None => {
+                let ending = match kind {
+                    Kind::Meta => "redb",
+                    Kind::Segment => "seg",
+                    Kind::Log => "log",
+                };
+                let name = format!("{id}-{}.{ending}", target.number);
+                let path = target.dir.join(kind.folder()).join(&name);
+                // Left there by the look before this one.
+                match target.files.remove(&path) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(Error::io("remove", &path, error));
+                    }
+                    _ => {}
+                }
+                let file = target
+                    .files
+                    .open(&path, OpenMode::CreateNew)
+                    .map_err(io(&path, "create"))?;
+                let crc = copy(source, (&*file, &path), 0, bytes, 0)?;
+                file.sync_data().map_err(io(&path, "sync"))?;
+                self.bytes_copied += bytes;
+                Entry {
+                    kind,
+                    id,
+                    name,
+                    bytes,
+                    full_bytes,
+                    crc,
+                }
+            }
+        };
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// A segment. Where it is damaged, and the folder has a good copy of an earlier state of it,
+    /// that stays.
+    fn segment(&mut self, source: &Source<'_>) -> Result<()> {
+        let path = source.store.path(source.id);
+        let Some(bytes) = source.bytes()? else {
+            return self.damaged_segment(source, None);
+        };
+        let file = source.store.held(source.id)?;
+        if source.damage_at_front()?.is_some() {
+            return self.damaged_segment(source, Some(&*file));
+        }
+        if let Some(copied) = Copied::find(self.target, Kind::Segment, source.id.0) {
+            let goes_on = copied.entry.bytes <= bytes && copied.is_front_of((&*file, &path))?;
+            // Other bytes than before: of another history, or damaged since.
+            let found = match goes_on {
+                true if copied.entry.bytes == bytes => None,
+                true => source.damage_in_footers()?,
+                false => source.damage_anywhere()?,
+            };
+            if found.is_some() {
+                return self.damaged_segment(source, Some(&*file));
+            }
+        } else if let Some(damage) = source.damage_in_footers()? {
+            self.damages.push(damage);
+        }
+        let front = self.front(Kind::Segment, source.id.0, (&*file, &path), bytes)?;
+        self.file(
+            Kind::Segment,
+            source.id.0,
+            (&*file, &path),
+            bytes,
+            bytes,
+            front,
+        )
+    }
+
+    /// A segment with damage: the good copy of an earlier state, or what is there of it.
+    fn damaged_segment(&mut self, source: &Source<'_>, file: Option<&dyn File>) -> Result<()> {
+        let mut all = source.damage_at_front()?;
+        if all.is_none() {
+            all = source.damage_in_footers()?;
+        }
+        let can_go_on = all.is_none();
+        if all.is_none() {
+            all = source.damage_anywhere()?;
+        }
+        self.damages.extend(all);
+        let path = source.store.path(source.id);
+        let bytes = source.bytes()?.unwrap_or_default();
+        let mut front = None;
+        if let Some(copied) = Copied::find(self.target, Kind::Segment, source.id.0)
+            && copied.entry.bytes <= source.record.committed_bytes
+            && self.verified(&copied)?
+        {
+            match file {
+                // Its footers can be read: they tell whether it goes on with what was copied.
+                Some(file) if can_go_on => {
+                    if copied.ends_alike((file, &path))? {
+                        front = Some(copied.entry);
+                    }
+                }
+                _ => {
+                    self.entries.push(copied.entry);
+                    return Ok(());
+                }
+            }
+        }
+        match file {
+            Some(file) => {
+                let id = source.id.0;
+                self.file(Kind::Segment, id, (file, &path), bytes, bytes, front)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn meta(&mut self, file: &dyn File, path: &Path) -> Result<()> {
+        let bytes = file.len().map_err(|e| Error::io("read", path, e))?;
+        self.file(Kind::Meta, 0, (file, path), bytes, bytes, None)
+    }
+
+    /// The records of a log file, without what a torn tail left behind them.
+    fn log(&mut self, log_dir: &Path, end: &LogEnd) -> Result<()> {
+        let path = log_path(log_dir, end.number);
+        let file = self
+            .target
+            .files
+            .open(&path, OpenMode::Read)
+            .map_err(|e| Error::io("open", &path, e))?;
+        let id = end.generation;
+        let front = self.front(Kind::Log, id, (&*file, &path), end.offset)?;
+        let (bytes, full_bytes) = (end.offset, end.file_bytes);
+        self.file(Kind::Log, id, (&*file, &path), bytes, full_bytes, front)?;
+        end.check_current(&*file, &path)
+    }
+
+    /// Makes what was written the backup.
+    fn finish(&mut self, env: &Env) -> Result<BackupReport> {
+        let target = self.target;
+        for folder in Kind::folders() {
+            target.sync_dir(&target.dir.join(folder))?;
+        }
+        let manifest = Manifest {
+            number: target.number,
+            identity: self.identity,
+            sequence: self.sequence,
+            taken: env.clock.now(),
+            entries: std::mem::take(&mut self.entries),
+        };
+        let path = manifest::path(target.dir, manifest.number);
+        let file = target
+            .files
+            .open(&path, OpenMode::CreateNew)
+            .map_err(|e| Error::io("create", &path, e))?;
+        file.write_all_at(0, &manifest.encode())
+            .and_then(|()| file.sync_data())
+            .map_err(|e| Error::io("write", &path, e))?;
+        target.sync_dir(&manifest::folder(target.dir))?;
+        target.remove_unnamed(Some(&manifest))?;
+        Ok(BackupReport {
+            number: manifest.number,
+            sequence: manifest.sequence,
+            files: manifest.entries.len() as u64,
+            bytes: manifest.entries.iter().map(|e| e.bytes).sum(),
+            bytes_copied: self.bytes_copied,
+            files_verified: self.files_verified,
+            files_mended: self.files_mended,
+            damages: std::mem::take(&mut self.damages),
+        })
+    }
+}
+
+/// A file of the folder has its checksum compared at least once in so many backups.
+const TURNS: u64 = 8;

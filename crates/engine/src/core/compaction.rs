@@ -1,0 +1,128 @@
+//! What is known of rewriting partitions: which are left alone, and how much was written on a day.
+//!
+//! Concurrency: [`Compaction::begin`] is the lock under which partitions are rewritten, held over
+//! I/O; the others are held for no other lock.
+
+use crate::ids::{SegmentId, TableId};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    /// Held while partitions are rewritten: they take no groups meanwhile, so a flush of everything
+    /// waits for it.
+    running: Mutex<()>,
+    written: Mutex<WrittenOnDay>,
+    /// Partitions that a rewriting did not change, with the footer they had then.
+    settled: Mutex<HashMap<SegmentId, u64>>,
+    /// Partitions with damage, which a rewrite would lose, and those that cannot be split.
+    left_alone: Mutex<HashSet<SegmentId>>,
+    /// Nothing is rewritten in the background before this moment of the monotonic clock: there was
+    /// no space for it.
+    postponed_to: Mutex<Duration>,
+    filling: Mutex<HashMap<(TableId, SegmentId), Duration>>,
+}
+
+/// Bytes written for compaction on a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WrittenOnDay {
+    /// Days since 1970 UTC.
+    pub(crate) day: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Compaction {
+    pub(crate) fn new(written: WrittenOnDay) -> Compaction {
+        Compaction {
+            running: Mutex::new(()),
+            written: Mutex::new(written),
+            settled: Mutex::default(),
+            left_alone: Mutex::default(),
+            postponed_to: Mutex::default(),
+            filling: Mutex::default(),
+        }
+    }
+
+    /// Waits until no partition is being rewritten; none is while the guard is held by another.
+    pub(crate) fn begin(&self) -> MutexGuard<'_, ()> {
+        self.running.lock()
+    }
+
+    /// As [`Compaction::begin`], but waits no longer than this.
+    pub(crate) fn try_begin_for(&self, longest: Duration) -> Option<MutexGuard<'_, ()>> {
+        self.running.try_lock_for(longest)
+    }
+
+    pub(crate) fn written(&self) -> WrittenOnDay {
+        *self.written.lock()
+    }
+
+    /// Adds bytes written on a day.
+    pub(crate) fn note_written(&self, day: u64, bytes: u64) {
+        let mut written = self.written.lock();
+        if written.day != day {
+            *written = WrittenOnDay { day, bytes: 0 };
+        }
+        written.bytes = written.bytes.saturating_add(bytes);
+    }
+
+    /// The partition is not rewritten until the database is opened again.
+    pub(crate) fn leave_alone(&self, id: SegmentId) {
+        self.left_alone.lock().insert(id);
+    }
+
+    pub(crate) fn is_left_alone(&self, id: SegmentId) -> bool {
+        self.left_alone.lock().contains(&id)
+    }
+
+    /// A rewriting changed nothing about the partition, whose last footer is there: it is left
+    /// alone until it has another.
+    pub(crate) fn settle(&self, id: SegmentId, footer_offset: u64) {
+        self.settled.lock().insert(id, footer_offset);
+    }
+
+    pub(crate) fn is_settled(&self, id: SegmentId, footer_offset: u64) -> bool {
+        self.settled.lock().get(&id) == Some(&footer_offset)
+    }
+
+    /// Nothing is rewritten in the background before this moment of the monotonic clock.
+    pub(crate) fn postpone_to(&self, moment: Duration) {
+        *self.postponed_to.lock() = moment;
+    }
+
+    pub(crate) fn is_postponed(&self, now: Duration) -> bool {
+        now < *self.postponed_to.lock()
+    }
+
+    /// Partitions that are due for aging while rows for them are in memory, to be looked at and
+    /// noted anew.
+    pub(crate) fn filling(&self) -> Filling<'_> {
+        Filling {
+            since: self.filling.lock(),
+            still: Vec::new(),
+        }
+    }
+}
+
+/// A look at the partitions that wait for aging since rows for them are in memory.
+pub(crate) struct Filling<'a> {
+    since: MutexGuard<'a, HashMap<(TableId, SegmentId), Duration>>,
+    still: Vec<((TableId, SegmentId), Duration)>,
+}
+
+impl Filling<'_> {
+    /// Notes that rows for a partition are in memory, and says since when they have been.
+    pub(crate) fn since(&mut self, table: TableId, id: SegmentId, now: Duration) -> Duration {
+        let key = (table, id);
+        let since = self.since.get(&key).copied().unwrap_or(now);
+        self.still.push((key, since));
+        since
+    }
+
+    /// Of this table, the partitions noted are all that wait.
+    pub(crate) fn finish(mut self, table: TableId) {
+        self.since.retain(|(of, _), _| *of != table);
+        self.since.extend(self.still);
+    }
+}

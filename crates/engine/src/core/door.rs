@@ -1,0 +1,38 @@
+//! The door between writers and whoever ends data.
+//!
+//! Invariants: no row is accepted for what has ended. A writer stands in the door from its last
+//! look at the definitions until its record has its number and is in memory; who ends something
+//! shuts it meanwhile.
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug, Default)]
+pub(crate) struct Door {
+    lock: RwLock<()>,
+    /// Rises when a delete has been put before every shard, and before its record is published.
+    deletes: AtomicU64,
+}
+
+impl Door {
+    /// For a writer.
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.lock.read()
+    }
+
+    /// For who ends something.
+    pub(crate) fn shut(&self) -> RwLockWriteGuard<'_, ()> {
+        self.lock.write()
+    }
+
+    /// The number of deletes since opening. Where it is the same before and after a look at the
+    /// shards, no delete came in between.
+    pub(crate) fn deletes(&self) -> u64 {
+        self.deletes.load(Ordering::Acquire)
+    }
+
+    /// One more delete stands before every shard.
+    pub(crate) fn note_delete(&self) {
+        self.deletes.fetch_add(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,55 @@
+//! How much memory events take, and how much they may.
+//!
+//! Invariants: every change of what memory holds is added here by whoever made it; what only older
+//! snapshots see does not count.
+
+use crate::Options;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct MemoryUse {
+    /// Bytes of events, over all shards, of definitions on their way to the metadata, and of what a
+    /// step holds.
+    bytes: AtomicUsize,
+    budget_bytes: usize,
+}
+
+impl MemoryUse {
+    pub(crate) fn new(options: &Options, bytes: usize) -> MemoryUse {
+        MemoryUse {
+            bytes: AtomicUsize::new(bytes),
+            budget_bytes: options.memory_budget_bytes,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes at which workers begin to flush: half of the budget. The rest is for caches and for
+    /// flushes.
+    pub(crate) fn flush_bytes(&self) -> usize {
+        self.budget_bytes / 2
+    }
+
+    /// True when workers are to flush.
+    pub(crate) fn is_flush_due(&self) -> bool {
+        self.bytes() >= self.flush_bytes()
+    }
+
+    /// True while a writer may add to it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes() < self.flush_bytes() + self.flush_bytes() / 2
+    }
+
+    /// Adds to the bytes in use, or takes away.
+    pub(super) fn change(&self, change: isize) {
+        if change >= 0 {
+            self.bytes
+                .fetch_add(change.unsigned_abs(), Ordering::Relaxed);
+        } else {
+            self.bytes
+                .fetch_sub(change.unsigned_abs(), Ordering::Relaxed);
+        }
+    }
+}

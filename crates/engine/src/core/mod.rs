@@ -1,0 +1,192 @@
+//! What every part of an open database shares: rooms, each of which owns its fields.
+//!
+//! Invariants: [`Core`] itself holds no state but its rooms; what is to be kept true of a room's
+//! fields is kept by its methods alone. It is put together once, by [`crate::recover`].
+//! Concurrency: locks are taken in this order, never the other way round:
+//! 1. `compaction` ([`Compaction::begin`]);
+//! 2. a shard's `stepping`;
+//! 3. `commits` ([`Commits::begin`]), or `pin_files`;
+//! 4. the `door`;
+//! 5. the catalog;
+//! 6. a shard's `state`;
+//! 7. `producers`;
+//! 8. the log's state.
+//!
+//! The first three are held over I/O, but only steps take them; the catalog's lock is held over
+//! look-ups in the metadata while streams are defined; no other lock is held over I/O. Whatever
+//! other lock a room has is held for no other.
+
+mod commits;
+mod compaction;
+mod door;
+mod memory_use;
+mod segment_ids;
+mod shards;
+mod signals;
+mod unreadable;
+
+pub(crate) use commits::Commits;
+pub(crate) use compaction::{Compaction, WrittenOnDay};
+pub(crate) use door::Door;
+pub(crate) use memory_use::MemoryUse;
+pub(crate) use segment_ids::SegmentIds;
+pub(crate) use shards::{Shards, shard_number};
+pub(crate) use signals::Signals;
+pub(crate) use unreadable::UnreadablePartitions;
+
+use crate::catalog::{Catalog, StreamRecord, TableRecord};
+use crate::clock::{ClockGuard, Moment};
+use crate::counters::Counters;
+use crate::guard::Guard;
+use crate::ids::{Sequence, StreamId, TableId};
+use crate::late::PolicyChoice;
+use crate::log::{Log, RecordKind};
+use crate::meta::Meta;
+use crate::pins::PinFiles;
+use crate::producers::Producers;
+use crate::regime::Regime;
+use crate::reserve::Reserve;
+use crate::segment::Store;
+use crate::{Options, Result};
+use headwater_codec::PutBytes;
+use headwater_io::{Env, Lock};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+pub(crate) struct Core {
+    pub(crate) env: Env,
+    pub(crate) options: Options,
+    pub(crate) regime: Regime,
+    pub(crate) catalog: Catalog,
+    pub(crate) meta: Arc<Meta>,
+    pub(crate) log: Log,
+    pub(crate) store: Store,
+    pub(crate) shards: Shards,
+    pub(crate) counters: Counters,
+    /// Space for a full disk, if it is set.
+    pub(crate) reserve: Option<Arc<Reserve>>,
+    /// Who numbers batches.
+    pub(crate) producers: Producers,
+    pub(crate) memory: MemoryUse,
+    pub(crate) signals: Signals,
+    pub(crate) commits: Commits,
+    pub(crate) segment_ids: SegmentIds,
+    pub(crate) new_streams: NewStreams,
+    /// Who decides on the policy for late data.
+    pub(crate) late_choice: LateChoice,
+    pub(crate) clock_guard: ClockGuard,
+    pub(crate) compaction: Compaction,
+    pub(crate) door: Door,
+    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock but
+    /// a shard's `state`.
+    pub(crate) pin_files: Mutex<PinFiles>,
+    /// What must hold for files to be changed.
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) unreadable: UnreadablePartitions,
+    /// That of the directory; it ends with the database.
+    pub(crate) _lock: Option<Box<dyn Lock>>,
+}
+
+/// Streams defined since opening, of which nothing was stored before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewStreams {
+    first: u32,
+}
+
+impl NewStreams {
+    /// All from this number on.
+    pub(crate) fn from(first: u32) -> NewStreams {
+        NewStreams { first }
+    }
+
+    pub(crate) fn contain(self, stream: StreamId) -> bool {
+        stream.0 >= self.first
+    }
+}
+
+/// Who decides on the policy for late data.
+#[derive(Debug)]
+pub(crate) struct LateChoice(Mutex<PolicyChoice>);
+
+impl LateChoice {
+    pub(crate) fn new(choice: PolicyChoice) -> LateChoice {
+        LateChoice(Mutex::new(choice))
+    }
+
+    pub(crate) fn get(&self) -> PolicyChoice {
+        *self.0.lock()
+    }
+
+    pub(crate) fn set(&self, choice: PolicyChoice) {
+        *self.0.lock() = choice;
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("dir", &self.options.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// Fails with `full` while the disk is full and the reserve given up.
+    pub(crate) fn check_space(&self) -> Result<()> {
+        self.reserve.as_ref().map_or(Ok(()), |r| r.check())
+    }
+
+    /// Adds to the bytes of memory in use; wakes writers when they become fewer.
+    pub(crate) fn memory_changed(&self, change: isize) {
+        self.memory.change(change);
+        if change < 0 {
+            self.signals.memory_freed();
+        }
+    }
+
+    /// The instant that is believed, for each table.
+    pub(crate) fn moment(&self) -> Moment {
+        self.clock_guard.look(&*self.env.clock)
+    }
+
+    /// The instant by which a table's data end.
+    pub(crate) fn now_for(&self, table: TableId) -> i64 {
+        self.moment().of(table)
+    }
+
+    /// The oldest sequence that replay would still need, given what memory holds now.
+    pub(crate) fn first_needed(&self) -> Sequence {
+        let published = self.log.published();
+        let unstored = self.shards.first_unstored();
+        let defined = self.catalog.first_pending();
+        let numbered = self.producers.first_unsaved();
+        let needed = [unstored, defined, numbered].into_iter().flatten().min();
+        needed.map_or(Sequence(published.0 + 1), |first| {
+            first.min(Sequence(published.0 + 1))
+        })
+    }
+
+    /// Puts the definition of a table into the log.
+    pub(crate) fn log_table(&self, record: &TableRecord) -> Result<Sequence> {
+        let mut payload = Vec::new();
+        record.encode(&mut payload);
+        let sequence = self.log.enqueue(record.kind(), payload, false)?;
+        // Until the metadata hold it, it takes memory, which the commit that stores it frees.
+        self.memory_changed(record.heap_bytes().cast_signed());
+        Ok(sequence)
+    }
+
+    /// Puts the definitions of streams into the log.
+    pub(crate) fn log_streams(&self, records: &[StreamRecord]) -> Result<Sequence> {
+        let mut payload = Vec::new();
+        payload.put_varint(records.len() as u64);
+        for record in records {
+            record.encode(&mut payload);
+        }
+        let sequence = self.log.enqueue(RecordKind::Streams, payload, false)?;
+        // Until the metadata hold them they take memory, which the commit that stores them frees.
+        let bytes: usize = records.iter().map(StreamRecord::pending_bytes).sum();
+        self.memory_changed(bytes.cast_signed());
+        Ok(sequence)
+    }
+}

@@ -1,0 +1,125 @@
+//! Signals between writers and workers.
+//!
+//! Invariants: whoever waits holds the lock from its last look at what it waits for; who wakes it
+//! without the lock may be missed, and every wait ends by itself after a while.
+//! Concurrency: the lock is held for nothing else, and no other lock is taken with it.
+
+use crate::{Error, Result};
+use headwater_io::Clock;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A wait is looked at again after this time, whatever was missed.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    lock: Mutex<()>,
+    /// A worker may have something to do.
+    wanted: Condvar,
+    /// Memory was freed.
+    freed: Condvar,
+    /// Why the last step failed, for writers that wait for memory.
+    step_error: Mutex<Option<Error>>,
+    stop: AtomicBool,
+    threads: AtomicBool,
+}
+
+/// A writer that waits for memory.
+pub(crate) struct WaitingWriter<'a> {
+    signals: &'a Signals,
+    held: MutexGuard<'a, ()>,
+}
+
+impl WaitingWriter<'_> {
+    /// Wakes workers, and waits until memory was freed or this time is over.
+    pub(crate) fn wait(&mut self, longest: Duration) {
+        self.signals.wanted.notify_all();
+        self.signals.freed.wait_for(&mut self.held, longest);
+    }
+}
+
+impl Signals {
+    /// There are worker threads; otherwise writers do the work.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.threads.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_threads(&self, any: bool) {
+        self.threads.store(any, Ordering::Release);
+    }
+
+    /// The database is being closed: workers are to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Wakes everybody who waits.
+    pub(crate) fn wake_all(&self) {
+        let _held = self.lock.lock();
+        self.wanted.notify_all();
+        self.freed.notify_all();
+    }
+
+    /// Wakes workers, which find what there is to do.
+    pub(crate) fn wake_workers(&self) {
+        let _held = self.lock.lock();
+        self.wanted.notify_all();
+    }
+
+    /// Wakes workers without the lock, for writers: a worker that was just about to wait looks again
+    /// a little later.
+    pub(crate) fn nudge_workers(&self) {
+        self.wanted.notify_all();
+    }
+
+    /// Wakes writers that wait for memory.
+    pub(crate) fn memory_freed(&self) {
+        let _held = self.lock.lock();
+        self.freed.notify_all();
+    }
+
+    /// Begins to wait for memory; whether there is some is looked at after this.
+    pub(crate) fn writer_waits(&self) -> WaitingWriter<'_> {
+        WaitingWriter {
+            signals: self,
+            held: self.lock.lock(),
+        }
+    }
+
+    /// Waits until a worker may have something to do, or for a while.
+    pub(crate) fn wait_for_work(&self) {
+        let mut held = self.lock.lock();
+        if !self.is_stopped() {
+            self.wanted.wait_for(&mut held, LOOK_AGAIN);
+        }
+    }
+
+    /// Waits, but for no longer than until the database is closed.
+    pub(crate) fn pause(&self, clock: &dyn Clock, pause: Duration) {
+        let deadline = clock.monotonic() + pause;
+        let mut held = self.lock.lock();
+        while !self.is_stopped() {
+            let left = deadline.saturating_sub(clock.monotonic());
+            if left.is_zero() {
+                break;
+            }
+            self.wanted.wait_for(&mut held, left.min(LOOK_AGAIN));
+        }
+    }
+
+    /// Remembers whether the newest step failed.
+    pub(crate) fn note_step<T>(&self, result: &Result<T>) {
+        *self.step_error.lock() = result.as_ref().err().cloned();
+    }
+
+    /// Why the newest step failed, if it did.
+    pub(crate) fn step_error(&self) -> Option<Error> {
+        self.step_error.lock().clone()
+    }
+}

@@ -1,0 +1,100 @@
+//! What is told of late events, and of what shards decided about them.
+
+use super::space;
+use crate::core::Core;
+use crate::late::{Algorithm1, Candidate, Decision, PaperModel, PolicyChoice, Ranked};
+use std::time::Duration;
+
+/// The paper's formulas are shown for a memory of at most so many events.
+const PAPER_MEMORY_MAX: u32 = 1024;
+
+/// What is known of late events, and decided, shard by shard.
+pub(crate) fn late_report(core: &Core) -> LateReport {
+    let shards = core.shards.iter().map(|shard| {
+        let (mut report, evaluation) = {
+            let state = shard.state.lock();
+            let analyzer = &state.analyzer;
+            let lateness = analyzer.lateness();
+            let report = ShardLateReport {
+                in_force: analyzer.in_force(),
+                adaptive: analyzer.is_adaptive(),
+                events: analyzer.events(),
+                late_share: lateness.late_events() / lateness.events().max(1.0),
+                memory_events: analyzer.memory_events(),
+                measured: analyzer.measured(),
+                candidates: analyzer.ranking().to_vec(),
+                decisions: analyzer.decisions().copied().collect(),
+                histogram: lateness.histogram().buckets().collect(),
+                quantiles: Vec::new(),
+                paper: None,
+            };
+            (report, analyzer.glance())
+        };
+        if report.candidates.is_empty() {
+            // Not evaluated since opening: from what was kept.
+            report.candidates = evaluation.rank(&space(core, evaluation.memory_events));
+        }
+        if let Some(law) = evaluation.law() {
+            report.quantiles = QUANTILES
+                .iter()
+                .map(|share| (*share, law.quantile(*share)))
+                .collect();
+            let memory = evaluation
+                .memory_events
+                .clamp(0.0, f64::from(PAPER_MEMORY_MAX)) as u32;
+            if memory >= 2 {
+                let advice = PaperModel::new(&law, 1.0).algorithm_1(memory);
+                report.paper = Some((memory, advice));
+            }
+        }
+        report
+    });
+    let shards = shards.collect();
+    let choice = core.late_choice.get();
+    LateReport {
+        choice,
+        late_merge_interval: core.options.late_merge_interval,
+        shards,
+    }
+}
+
+/// Shares of which the lateness is told.
+const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
+
+/// What is known and decided about late events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateReport {
+    /// Who decides.
+    pub choice: PolicyChoice,
+    /// Late events are merged after this time at the latest.
+    pub late_merge_interval: Option<Duration>,
+    /// One for each shard.
+    pub shards: Vec<ShardLateReport>,
+}
+
+/// … of one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardLateReport {
+    /// The policy in force, and the leaf size with it.
+    pub in_force: Candidate,
+    /// The policy may change.
+    pub adaptive: bool,
+    /// Events seen.
+    pub events: u64,
+    /// Share of the events seen lately that were not the newest of their stream.
+    pub late_share: f64,
+    /// Memory of the streams that bring the events, in events of one; 0 before the first evaluation.
+    pub memory_events: f64,
+    /// Write amplification measured since the policy came into force, or since opening, and the merges in it.
+    pub measured: Option<(f64, u64)>,
+    /// Every candidate with its prediction, the least cost first.
+    pub candidates: Vec<Ranked>,
+    /// The newest decisions, the oldest first.
+    pub decisions: Vec<Decision>,
+    /// How many of the events seen lately were how late, in events of their stream: as [`crate::late::Histogram::buckets`].
+    pub histogram: Vec<(u64, f64)>,
+    /// Shares of the events seen lately, and how late they are at most, in events of their stream.
+    pub quantiles: Vec<(f64, f64)>,
+    /// What Algorithm 1 of the paper would say with that many events of memory.
+    pub paper: Option<(u32, Algorithm1)>,
+}

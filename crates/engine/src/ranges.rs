@@ -1,0 +1,65 @@
+//! Lists of closed ranges of time, sorted and apart from one another.
+//!
+//! Invariants: what [`union`] gives is sorted, and no two of its ranges share or touch an instant;
+//! the look-ups rely on that.
+//! Failure: none.
+
+use headwater_types::ClosedRange;
+
+/// Sorts ranges and joins those that overlap or touch.
+pub(crate) fn union(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
+    ranges.retain(|r| !r.is_empty());
+    ranges.sort_by_key(|r| r.first);
+    let mut out: Vec<ClosedRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.first.as_nanos() <= last.last.as_nanos().saturating_add(1) => {
+                last.last = last.last.max(range.last);
+            }
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+/// True when one of the ranges, which are apart, holds all of `inner`.
+pub(crate) fn swallows(ranges: &[ClosedRange], inner: &ClosedRange) -> bool {
+    overlapping(ranges, inner)
+        .iter()
+        .any(|r| r.first <= inner.first && inner.last <= r.last)
+}
+
+/// Those of the ranges, which are sorted and apart, that share an instant with `other`.
+pub(crate) fn overlapping<'a>(ranges: &'a [ClosedRange], other: &ClosedRange) -> &'a [ClosedRange] {
+    let from = ranges.partition_point(|r| r.last < other.first);
+    let to = ranges.partition_point(|r| r.first <= other.last);
+    ranges.get(from..to).unwrap_or_default()
+}
+
+/// True when one of the ranges, which are sorted and apart, holds the instant.
+pub(crate) fn holds(ranges: &[ClosedRange], time: i64) -> bool {
+    let at = ranges.partition_point(|r| r.last.as_nanos() < time);
+    ranges.get(at).is_some_and(|r| r.first.as_nanos() <= time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_and_looked_up() {
+        let r = ClosedRange::nanos;
+        let all = union(vec![
+            r(10, 20),
+            r(0, 3),
+            r(4, 5),
+            ClosedRange::EMPTY,
+            r(15, 30),
+        ]);
+        assert_eq!(all, [r(0, 5), r(10, 30)]);
+        assert!(swallows(&all, &r(1, 5)) && !swallows(&all, &r(4, 10)));
+        assert!(holds(&all, 30) && !holds(&all, 31) && !holds(&all, 7));
+        assert_eq!(overlapping(&all, &r(5, 9)), [r(0, 5)]);
+        assert!(overlapping(&all, &r(6, 9)).is_empty());
+    }
+}

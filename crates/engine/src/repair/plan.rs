@@ -1,0 +1,641 @@
+//! Looks at everything and decides what a repair does. Changes nothing.
+
+use super::log::{Covers, LogScan, save};
+use super::mend::{Mended, mend, newest_is_readable};
+use super::overlay::{Overlay, Patch};
+use super::rebuild::{Rebuilt, rebuild};
+use super::scan::Segment;
+use super::{RepairFinding, RepairReport};
+use crate::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
+use crate::check::{CheckReport, check};
+use crate::error::Damage;
+use crate::ids::{SegmentId, Sequence, StreamId};
+use crate::meta::copy::MetaCopy;
+use crate::meta::{Meta, MetaChange, PartitionRecord};
+use crate::segment::{LeafEntry, SegmentHeader, Store};
+use crate::{Error, ErrorKind, Options, Result};
+use headwater_io::{Env, File};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What becomes of the metadata.
+pub(super) enum PlannedMeta {
+    /// One commit changes them.
+    Changed(MetaChange),
+    /// They are made anew.
+    New(Arc<dyn File>),
+}
+
+pub(super) struct Plan {
+    pub(super) meta: PlannedMeta,
+    pub(super) patches: BTreeMap<SegmentId, Patch>,
+    /// Number and content of the new log file, if the log is written anew.
+    pub(super) log: Option<(u64, Vec<u8>)>,
+    pub(super) report: RepairReport,
+}
+
+/// A plan in the making.
+struct Planning<'a> {
+    env: &'a Env,
+    options: &'a Options,
+    dir: &'a Path,
+    meta_path: PathBuf,
+    /// The metadata as they will be, in memory.
+    file: Arc<dyn File>,
+    change: MetaChange,
+    patches: BTreeMap<SegmentId, Patch>,
+    log: Option<(u64, Vec<u8>)>,
+    quarantined: BTreeSet<PathBuf>,
+    findings: Vec<RepairFinding>,
+    lost: Vec<String>,
+    next_segment: u64,
+}
+
+fn damage(
+    file: &Path,
+    offset: u64,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Damage {
+    Damage {
+        file: file.to_owned(),
+        offset,
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+impl Plan {
+    pub(super) fn make(env: &Env, options: &Options) -> Result<Plan> {
+        let dir = options.dir.as_path();
+        let meta_path = dir.join("meta.redb");
+        let files = &*env.files;
+        let sound = MetaCopy::take(files, &meta_path).and_then(|copy| {
+            let meta = Meta::open(&meta_path, Arc::clone(copy.file()))?;
+            let meta = meta.ok_or_else(|| {
+                Error::damage(damage(
+                    &meta_path,
+                    0,
+                    "metadata with a format version",
+                    "none",
+                ))
+            })?;
+            // All of it can be decoded.
+            Catalog::new().load(meta.definitions()?);
+            meta.partitions()?;
+            meta.dropped()?;
+            for table in meta.tables()? {
+                meta.streams_of(table.id)?;
+            }
+            Ok(copy)
+        });
+        let (file, broken) = match sound {
+            Ok(copy) => (Arc::clone(copy.file()), None),
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) => {
+                let memory = headwater_io::MemoryFiles::new();
+                let empty = headwater_io::Files::open(
+                    &memory,
+                    Path::new("/meta.redb"),
+                    headwater_io::OpenMode::CreateNew,
+                )
+                .map_err(|e| Error::io("create", &meta_path, e))?;
+                (empty, Some(error))
+            }
+            Err(error) => return Err(error),
+        };
+        let mut planning = Planning {
+            env,
+            options,
+            dir,
+            meta_path,
+            file,
+            change: MetaChange::default(),
+            patches: BTreeMap::new(),
+            log: None,
+            quarantined: BTreeSet::new(),
+            findings: Vec::new(),
+            lost: Vec::new(),
+            next_segment: 0,
+        };
+        let is_new = broken.is_some();
+        match broken {
+            Some(error) => planning.anew(&error)?,
+            None => planning.segments_named()?,
+        }
+        let after = planning.log_and_check(is_new)?;
+        let meta = if is_new {
+            PlannedMeta::New(planning.file)
+        } else {
+            PlannedMeta::Changed(planning.change)
+        };
+        Ok(Plan {
+            meta,
+            patches: planning.patches,
+            log: planning.log,
+            report: RepairReport {
+                findings: planning.findings,
+                lost: planning.lost,
+                quarantined: planning.quarantined.into_iter().collect(),
+                after,
+            },
+        })
+    }
+}
+
+impl Planning<'_> {
+    fn find(&mut self, damage: Damage, action: impl Into<String>) {
+        self.findings.push(RepairFinding {
+            damage,
+            action: action.into(),
+        });
+    }
+
+    fn open_meta(&self) -> Result<Meta> {
+        Meta::open(&self.meta_path, Arc::clone(&self.file))?
+            .ok_or_else(|| Error::internal("repair: planned metadata hold nothing"))
+    }
+
+    /// Changes the planned metadata.
+    fn commit(&mut self, change: MetaChange) -> Result<()> {
+        self.open_meta()?.commit(&change)?;
+        self.change.partitions.extend(change.partitions);
+        self.change.removed.extend(change.removed);
+        self.change.next_segment = self.change.next_segment.max(change.next_segment);
+        self.change.log_first_generation = self
+            .change
+            .log_first_generation
+            .max(change.log_first_generation);
+        self.change.log_newest_generation = self
+            .change
+            .log_newest_generation
+            .max(change.log_newest_generation);
+        Ok(())
+    }
+
+    fn store(&self) -> Store {
+        Store::new(
+            Arc::clone(&self.env.files),
+            self.dir.join("segment"),
+            self.options.memory_budget_bytes / 4,
+            self.options.open_files_max,
+            1,
+        )
+    }
+
+    fn segment_ids(&self) -> Result<Vec<SegmentId>> {
+        let dir = self.dir.join("segment");
+        let names = match self.env.files.list(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(|e| Error::io("list", &dir, e))?,
+        };
+        let mut ids: Vec<SegmentId> = names
+            .iter()
+            .filter_map(|n| n.strip_suffix(".seg")?.parse().ok().map(SegmentId))
+            .collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// Looks at every segment that the metadata name.
+    fn segments_named(&mut self) -> Result<()> {
+        let (partitions, tables, next) = {
+            let meta = self.open_meta()?;
+            (meta.partitions()?, meta.tables()?, meta.next_segment()?)
+        };
+        let ids = self.segment_ids()?;
+        self.next_segment = ids.last().map_or(next, |id| next.max(id.0 + 1));
+        let store = self.store();
+        let mut change = MetaChange::default();
+        for (id, record) in partitions {
+            let Some(table) = tables.get(record.table.0 as usize) else {
+                continue;
+            };
+            self.segment_named(&store, id, &record, table, &mut change)?;
+        }
+        change.next_segment = self.next_segment;
+        self.commit(change)
+    }
+
+    fn segment_named(
+        &mut self,
+        store: &Store,
+        id: SegmentId,
+        record: &PartitionRecord,
+        table: &Table,
+        change: &mut MetaChange,
+    ) -> Result<()> {
+        let path = store.path(id);
+        let held = format!("{} events of table `{}`", record.events, table.name);
+        let segment = Segment::open(&*self.env.files, self.dir, id, record.committed_bytes)?;
+        let Some(mut segment) = segment else {
+            self.find(
+                damage(&path, 0, format!("a segment with {held}"), "no file"),
+                "it is forgotten",
+            );
+            self.lost.push(format!("{held}, with segment {}", id.0));
+            change.removed.push(id);
+            return Ok(());
+        };
+        let Some(whole) = segment.whole.take() else {
+            self.find(
+                damage(
+                    &path,
+                    0,
+                    format!("a segment with {held}"),
+                    if segment.is_other {
+                        "the file of another segment"
+                    } else {
+                        "no footer that can be read"
+                    },
+                ),
+                "the file goes to quarantine",
+            );
+            self.lost.push(format!("{held}, with segment {}", id.0));
+            self.quarantined.insert(path);
+            change.removed.push(id);
+            return Ok(());
+        };
+        if whole.end() != record.committed_bytes {
+            self.find(
+                damage(
+                    &path,
+                    record.footer_offset,
+                    format!("a footer that ends at {}", record.committed_bytes),
+                    format!(
+                        "the newest from which all footers can be read ends at {}",
+                        whole.end()
+                    ),
+                ),
+                "the segment goes back to that footer; the file as it is goes to quarantine",
+            );
+            self.lost.push(format!(
+                "up to {} events of table `{}` that segment {} got last, unless the log has them",
+                record.events.saturating_sub(whole.state.sums.events),
+                table.name,
+                id.0
+            ));
+            self.quarantined.insert(path.clone());
+            for footer in &segment.cut_off {
+                for delta in &footer.streams {
+                    let entries = delta.added.iter().chain(delta.late_runs.iter().flatten());
+                    for entry in entries {
+                        self.lose(delta.stream, table, entry)?;
+                    }
+                }
+            }
+            // With the sequence of then: deletes that came later are carried out again.
+            change
+                .partitions
+                .push((id, whole.record(&header_of(id, record))));
+        }
+        let mut header = header_of(id, record);
+        let mut named = id;
+        if segment.header.is_none_or(|h| {
+            (SegmentHeader {
+                replaces: None,
+                ..h
+            }) != header
+        }) {
+            // The header is part of what never changes while a file exists: a copy under a new number gets a good one.
+            named = SegmentId(self.next_segment);
+            self.next_segment += 1;
+            header.id = named;
+            self.find(
+                damage(&path, 0, "the header of this segment", "other bytes"),
+                format!(
+                    "a copy with a new header becomes segment {}; the file goes to quarantine",
+                    named.0
+                ),
+            );
+            self.quarantined.insert(path.clone());
+            change.partitions.retain(|(other, _)| *other != id);
+            change.partitions.push((named, whole.record(&header)));
+            change.removed.push(id);
+            let patch = Patch {
+                copy_of: Some(id),
+                header: Some(header.encode()),
+                tail: Some((whole.end(), Vec::new())),
+            };
+            self.patches.insert(named, patch);
+        }
+        let mended = {
+            let meta = self.open_meta()?;
+            let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
+            mend(store, id, &header, &whole, table, false, &known)?
+        };
+        self.apply(&path, named, whole.end(), mended, table, change)
+    }
+
+    /// Takes what a segment's damage means into the plan.
+    fn apply(
+        &mut self,
+        path: &Path,
+        named: SegmentId,
+        end: u64,
+        mended: Mended,
+        table: &Table,
+        change: &mut MetaChange,
+    ) -> Result<()> {
+        let (Some(footer), Some(record)) = (mended.footer, mended.record) else {
+            return Ok(());
+        };
+        for found in mended.damages {
+            self.find(
+                found,
+                "it is taken out of the segment; the file as it is goes to quarantine",
+            );
+        }
+        for (stream, entry) in &mended.lost {
+            self.lose(*stream, table, entry)?;
+        }
+        for (stream, has_rows) in mended.without_pyramid {
+            if !has_rows {
+                let name = self.name(stream, table)?;
+                self.lost.push(format!(
+                    "damaged aggregates of {name}, whose rows had been aged away"
+                ));
+            }
+        }
+        self.quarantined.insert(path.to_owned());
+        change.partitions.retain(|(other, _)| *other != named);
+        change.partitions.push((named, record));
+        self.patches.entry(named).or_default().tail = Some((end, footer));
+        Ok(())
+    }
+
+    fn name(&self, stream: StreamId, table: &Table) -> Result<String> {
+        let record = self.open_meta()?.streams(&[stream])?.pop();
+        let name = record.and_then(|r| decode_stream_key(&table.name, &r.key).ok());
+        Ok(name.map_or_else(|| format!("stream number {}", stream.0), |n| n.to_string()))
+    }
+
+    fn lose(&mut self, stream: StreamId, table: &Table, entry: &LeafEntry) -> Result<()> {
+        let name = self.name(stream, table)?;
+        self.lost.push(format!(
+            "{} rows of {name} from {} to {} (ns)",
+            entry.count, entry.first, entry.last
+        ));
+        Ok(())
+    }
+
+    /// Makes the metadata from segments and log.
+    fn anew(&mut self, error: &Error) -> Result<()> {
+        let found = error
+            .damaged()
+            .cloned()
+            .unwrap_or_else(|| damage(&self.meta_path, 0, "sound metadata", error.to_string()));
+        self.find(
+            found,
+            "made anew from segments and log; what there is goes to quarantine",
+        );
+        let there = |path: &Path| {
+            self.env
+                .files
+                .exists(path)
+                .map_err(|e| Error::io("look for", path, e))
+        };
+        if there(&self.meta_path)? {
+            self.quarantined.insert(self.meta_path.clone());
+        }
+        let files = &*self.env.files;
+        let mut segments = Vec::new();
+        for id in self.segment_ids()? {
+            segments.extend(Segment::open(files, self.dir, id, u64::MAX)?);
+        }
+        self.next_segment = segments.iter().map(|s| s.id.0 + 1).max().unwrap_or(1);
+        self.without_unfinished(&mut segments)?;
+        for segment in &segments {
+            if self.quarantined.contains(&segment.path) {
+                continue;
+            }
+            if segment.header.is_none() || segment.whole.is_none() {
+                let what = if segment.header.is_none() {
+                    "header"
+                } else {
+                    "footer"
+                };
+                self.find(
+                    damage(
+                        &segment.path,
+                        0,
+                        format!("a segment with a {what}"),
+                        "none that can be read",
+                    ),
+                    "the file goes to quarantine",
+                );
+                self.quarantined.insert(segment.path.clone());
+                self.lost
+                    .push(format!("what segment {} held", segment.id.0));
+            }
+        }
+        let log = LogScan::read(files, self.dir, (0, 0))?;
+        let Rebuilt {
+            file,
+            floor,
+            step_sequence,
+            superseded,
+            in_force,
+        } = rebuild(&self.meta_path, &segments, &log, self.env.chance.next_u64())?;
+        self.file = file;
+        for (id, why) in superseded {
+            let path = self.dir.join("segment").join(format!("{}.seg", id.0));
+            self.find(
+                damage(&path, 0, "a segment in force", why),
+                "the file goes to quarantine",
+            );
+            self.quarantined.insert(path);
+        }
+        let tables = self.open_meta()?.tables()?;
+        let store = self.store();
+        let mut change = MetaChange::default();
+        for segment in segments.iter().filter(|s| in_force.contains(&s.id)) {
+            let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
+                continue;
+            };
+            if let Some(table) = tables.get(header.table.0 as usize) {
+                let mended = {
+                    let meta = self.open_meta()?;
+                    let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
+                    mend(&store, segment.id, header, whole, table, false, &known)?
+                };
+                self.apply(
+                    &segment.path,
+                    segment.id,
+                    whole.end(),
+                    mended,
+                    table,
+                    &mut change,
+                )?;
+            }
+        }
+        change.next_segment = self.next_segment;
+        self.commit(change)?;
+        let mut covers = Covers::new();
+        for footer in segments
+            .iter()
+            .filter_map(|s| s.whole.as_ref())
+            .flat_map(|w| &w.footers)
+        {
+            for delta in &footer.streams {
+                covers
+                    .entry(delta.stream)
+                    .or_default()
+                    .extend(delta.covers.iter().copied());
+            }
+        }
+        self.save_log(floor, step_sequence, (0, 0), &covers)
+    }
+
+    /// Without metadata nobody knows whether the newest step of a shard was committed. Where what it wrote cannot be read it was
+    /// perhaps cut short, and the log has its events: such groups are left out. Any later step of the shard proves a commit.
+    fn without_unfinished(&mut self, segments: &mut [Segment]) -> Result<()> {
+        let sequence_of = |s: &Segment| Some(s.whole.as_ref()?.newest()?.sequence);
+        let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();
+        for segment in segments.iter() {
+            if let (Some(header), Some(sequence)) = (&segment.header, sequence_of(segment)) {
+                let slot = newest.entry(header.shard.0).or_default();
+                *slot = sequence.max(*slot);
+            }
+        }
+        let store = self.store();
+        for segment in segments {
+            let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
+                continue;
+            };
+            let is_newest = newest.get(&header.shard.0).copied() == sequence_of(segment);
+            if !is_newest || newest_is_readable(&store, segment.id, whole)? {
+                continue;
+            }
+            let found = damage(
+                &segment.path,
+                whole.offset,
+                "a group that can be read",
+                "damaged leaves or blocks in the newest group of the shard",
+            );
+            self.quarantined.insert(segment.path.clone());
+            let limit = whole.offset;
+            let before = Segment::open(&*self.env.files, self.dir, segment.id, limit)?;
+            segment.whole = before.and_then(|s| s.whole);
+            self.find(
+                found,
+                "it counts as a step that was cut short: the segment goes back to the group before, and the log has the events",
+            );
+        }
+        Ok(())
+    }
+
+    fn save_log(
+        &mut self,
+        floor: Sequence,
+        step_sequence: Sequence,
+        begun: (u64, u64),
+        covers: &Covers,
+    ) -> Result<()> {
+        let scan = LogScan::read(&*self.env.files, self.dir, begun)?;
+        let saved = {
+            let meta = self.open_meta()?;
+            save(&scan, &meta, (floor, step_sequence), covers)?
+        };
+        self.quarantined.extend(scan.files.iter().cloned());
+        self.lost.extend(saved.lost);
+        self.log = Some((saved.number, saved.content));
+        self.commit(MetaChange {
+            log_first_generation: saved.generation,
+            log_newest_generation: saved.generation,
+            ..MetaChange::default()
+        })
+    }
+
+    fn overlay(&self) -> Env {
+        Env {
+            files: Arc::new(Overlay {
+                files: Arc::clone(&self.env.files),
+                dir: self.dir.to_owned(),
+                meta: Arc::clone(&self.file),
+                patches: self.patches.clone(),
+                log: self.log.clone(),
+            }),
+            ..self.env.clone()
+        }
+    }
+
+    /// Checks the database as planned, and deals with what that finds: the log, and aggregates that do not fit their rows.
+    fn log_and_check(&mut self, is_new: bool) -> Result<CheckReport> {
+        let mut report = check(self.overlay(), self.options.clone())?;
+        let log_dir = self.dir.join("log");
+        let in_log = |d: &Damage| d.file.starts_with(&log_dir);
+        if let Some(found) = report.damages.iter().find(|d| in_log(d)).cloned()
+            && self.log.is_none()
+            && !is_new
+        {
+            self.find(
+                found,
+                "what can be read of the log is put into a new file; the files go to quarantine",
+            );
+            let needed = self.open_meta()?.log_needed()?;
+            let begun = (needed.first_generation, needed.newest_generation);
+            self.save_log(Sequence(0), needed.sequence, begun, &Covers::new())?;
+            report = check(self.overlay(), self.options.clone())?;
+        }
+        let distrusted: BTreeSet<SegmentId> = report
+            .damages
+            .iter()
+            .filter_map(|d| {
+                d.file
+                    .file_name()?
+                    .to_str()?
+                    .strip_suffix(".seg")?
+                    .parse()
+                    .ok()
+            })
+            .map(SegmentId)
+            .collect();
+        if distrusted.is_empty() {
+            return Ok(report);
+        }
+        let (partitions, tables) = {
+            let meta = self.open_meta()?;
+            (meta.partitions()?, meta.tables()?)
+        };
+        let store = self.store();
+        let mut change = MetaChange::default();
+        for (id, record) in partitions.iter().filter(|(id, _)| distrusted.contains(id)) {
+            // One that is mended already: aggregates have gone where leaves have.
+            if self.patches.contains_key(id) {
+                continue;
+            }
+            let segment = Segment::open(&*self.env.files, self.dir, *id, record.committed_bytes)?;
+            let Some(segment) = segment else { continue };
+            let table = tables.get(record.table.0 as usize);
+            if let (Some(whole), Some(table)) = (&segment.whole, table) {
+                let header = header_of(*id, record);
+                let mended = {
+                    let meta = self.open_meta()?;
+                    let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
+                    mend(&store, *id, &header, whole, table, true, &known)?
+                };
+                for found in report.damages.iter().filter(|d| d.file == segment.path) {
+                    self.find(
+                        found.clone(),
+                        "stored aggregates of the segment are given up: rows are read instead",
+                    );
+                }
+                self.apply(&segment.path, *id, whole.end(), mended, table, &mut change)?;
+            }
+        }
+        self.commit(change)?;
+        check(self.overlay(), self.options.clone())
+    }
+}
+
+fn header_of(id: SegmentId, record: &PartitionRecord) -> SegmentHeader {
+    SegmentHeader {
+        id,
+        table: record.table,
+        shard: record.shard,
+        level: record.level,
+        bucket: record.bucket,
+        replaces: None,
+    }
+}

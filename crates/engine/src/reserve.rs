@@ -1,0 +1,339 @@
+//! Space kept for a full disk.
+//!
+//! `DIR/reserve` is a file of zeros. When the disk is full, it is given up, and whatever was being written is written again in
+//! its space: what is in the log's hands, the step that runs, the metadata. From then on new writes say `full`, while reads,
+//! deletes, retention and compaction go on in what is left of it. As soon as there is space again the file is made again, and
+//! writes go on by themselves.
+//!
+//! Invariants: writes are taken in only while the file is whole, so that what has been taken in finds its space.
+//! Concurrency: one lock, held while the file is made.
+//! Failure: when the reserve is used up too, a step is given up and tried again; the log and the metadata latch with `full`.
+
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{Clock, File, Files, Lock, LockError, OpenMode};
+use parking_lot::Mutex;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Attempts to make the reserve again come no closer than this.
+const PATIENCE: Duration = Duration::from_millis(250);
+const PART_BYTES: u64 = 1 << 20;
+
+/// The reserve of an open database.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    path: PathBuf,
+    bytes: u64,
+    released: AtomicBool,
+    /// How often space was given back: the file, or what had been made of it.
+    freed: AtomicU64,
+    /// When it was last tried to make it again.
+    tried: Mutex<Option<Duration>>,
+}
+
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+impl Reserve {
+    /// The reserve of the database in `dir`, made if it is not there. On a full disk it is not there at first.
+    pub(crate) fn open(
+        files: &Arc<dyn Files>,
+        clock: &Arc<dyn Clock>,
+        dir: &Path,
+        bytes: u64,
+    ) -> Result<Arc<Reserve>> {
+        let reserve = Reserve {
+            files: Arc::clone(files),
+            clock: Arc::clone(clock),
+            path: dir.join("reserve"),
+            bytes,
+            released: AtomicBool::new(false),
+            freed: AtomicU64::new(0),
+            tried: Mutex::new(None),
+        };
+        if let Err(error) = reserve.make() {
+            if !is_full(&error) {
+                return Err(Error::io("create", &reserve.path, error));
+            }
+            tracing::warn!(path = %reserve.path.display(), "no space for the reserve: writes say full until there is");
+            reserve.released.store(true, Ordering::Release);
+        }
+        Ok(Arc::new(reserve))
+    }
+
+    /// Makes the file, unless it is there and whole.
+    fn make(&self) -> io::Result<()> {
+        match self.files.open(&self.path, OpenMode::Read) {
+            Ok(file) if file.len()? == self.bytes => return Ok(()),
+            Ok(_) => self.files.remove(&self.path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let made = self.fill();
+        if made.is_err() {
+            // What was made of it must not fill the disk.
+            match self.files.remove(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.freed.fetch_add(1, Ordering::AcqRel);
+        }
+        made
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let file = self.files.open(&self.path, OpenMode::CreateNew)?;
+        let zeros = vec![0u8; usize::try_from(self.bytes.min(PART_BYTES)).unwrap_or(0)];
+        let mut offset = 0;
+        while offset < self.bytes {
+            let count = (self.bytes - offset).min(PART_BYTES);
+            let part = zeros
+                .get(..usize::try_from(count).unwrap_or(0))
+                .unwrap_or_default();
+            file.write_all_at(offset, part)?;
+            offset += count;
+        }
+        file.sync_data()?;
+        match self.path.parent() {
+            Some(dir) => self.files.sync_dir(dir),
+            None => Ok(()),
+        }
+    }
+
+    /// The files without the reserve: for what is not worth its space.
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.files
+    }
+
+    /// Gives the space up, for who found none. `before` is what `freed` was when he began to look for it. False when it had
+    /// been given up by then; true when somebody else gave space back meanwhile, who met the same full disk.
+    fn release(&self, before: u64) -> bool {
+        let _alone = self.tried.lock();
+        if self.freed.load(Ordering::Acquire) != before {
+            return true;
+        }
+        if self.released.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        tracing::warn!(
+            "the disk is full: the reserve is given up, and writes say full until there is space again"
+        );
+        match self.files.remove(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, "cannot remove the reserve");
+                false
+            }
+            _ => {
+                self.freed.fetch_add(1, Ordering::AcqRel);
+                true
+            }
+        }
+    }
+
+    /// Does what needs space, again while there is more of it.
+    fn with_space<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let before = self.freed.load(Ordering::Acquire);
+            match work() {
+                Err(error) if is_full(&error) && self.release(before) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Fails with `full` while the reserve is given up; tries to make it again now and then.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.released.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut tried = self.tried.lock();
+        let now = self.clock.monotonic();
+        let is_due = tried.is_none_or(|at| now.saturating_sub(at) >= PATIENCE);
+        if is_due && self.released.load(Ordering::Acquire) {
+            *tried = Some(now);
+            match self.make() {
+                Ok(()) => {
+                    self.released.store(false, Ordering::Release);
+                    tracing::info!("there is space again: writes go on");
+                }
+                Err(error) if is_full(&error) => {}
+                Err(error) => return Err(Error::io("create", &self.path, error)),
+            }
+        }
+        if self.released.load(Ordering::Acquire) {
+            return Err(Error::new(
+                ErrorKind::Full,
+                "the disk is full: free some space or delete data; writing goes on by itself then",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The files of a database with a reserve: what finds no space is tried again in that of the reserve.
+#[derive(Debug)]
+pub(crate) struct ReservedFiles {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) reserve: Arc<Reserve>,
+}
+
+#[derive(Debug)]
+struct ReservedFile {
+    file: Arc<dyn File>,
+    reserve: Arc<Reserve>,
+}
+
+impl File for ReservedFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.reserve
+            .with_space(|| self.file.write_all_at(offset, data))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.reserve.with_space(|| self.file.set_len(len))
+    }
+}
+
+impl Files for ReservedFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let file = self.reserve.with_space(|| self.files.open(path, mode))?;
+        if mode == OpenMode::Read {
+            return Ok(file);
+        }
+        Ok(Arc::new(ReservedFile {
+            file,
+            reserve: Arc::clone(&self.reserve),
+        }))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.files.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.files.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.files.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.files.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.files.exists(path)
+    }
+
+    fn lock(&self, path: &Path, owner_text: &str) -> std::result::Result<Box<dyn Lock>, LockError> {
+        self.files.lock(path, owner_text)
+    }
+
+    fn lock_file(&self, path: &Path) -> std::result::Result<Box<dyn Lock>, LockError> {
+        self.files.lock_file(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use headwater_io::{Env, FaultyFiles};
+    use std::sync::Weak;
+    use std::sync::atomic::AtomicU32;
+
+    const BYTES: u64 = 4096;
+
+    /// A file whose first writes find no space, each just before somebody else gives the reserve up.
+    #[derive(Debug)]
+    struct Late {
+        reserve: Weak<Reserve>,
+        refusals: AtomicU32,
+    }
+
+    impl File for Late {
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn write_all_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            if self.refusals.fetch_sub(1, Ordering::AcqRel) > 1 {
+                if let Some(reserve) = self.reserve.upgrade() {
+                    let before = reserve.freed.load(Ordering::Acquire);
+                    reserve.release(before);
+                }
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn reserved(refusals: u32) -> (Arc<Reserve>, ReservedFile) {
+        let files: Arc<dyn Files> = Arc::new(FaultyFiles::new(1));
+        files.create_dir_all(Path::new("/db")).unwrap();
+        let clock = Env::memory().clock;
+        let reserve = Reserve::open(&files, &clock, Path::new("/db"), BYTES).unwrap();
+        let late = Late {
+            reserve: Arc::downgrade(&reserve),
+            refusals: AtomicU32::new(refusals + 1),
+        };
+        let file = ReservedFile {
+            file: Arc::new(late),
+            reserve: Arc::clone(&reserve),
+        };
+        (reserve, file)
+    }
+
+    #[test]
+    fn two_that_meet_the_full_disk_at_once_both_get_the_space_of_the_reserve() {
+        let (reserve, file) = reserved(1);
+        file.write_all_at(0, b"commit").unwrap();
+        assert!(reserve.released.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn who_finds_no_space_after_the_reserve_was_given_up_is_told() {
+        let (reserve, file) = reserved(3);
+        // The first refusal is followed by a second attempt, the second is final: nothing was given back in between.
+        let error = file.write_all_at(0, b"commit").unwrap_err();
+        assert!(is_full(&error));
+        assert!(reserve.released.load(Ordering::Acquire));
+        assert!(reserve.check().is_ok(), "there is space: it is made again");
+        file.write_all_at(0, b"commit").unwrap();
+    }
+}

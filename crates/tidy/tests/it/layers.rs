@@ -1,0 +1,144 @@
+//! The order of rooms inside each crate, as ARCHITECTURE.md has it: a module may name those below
+//! it, and no circle is made.
+
+use std::collections::BTreeSet;
+use tidy::modules::Crate;
+use tidy::{architecture, assert_none};
+
+/// Crates that are one room.
+const OF_ONE_ROOM: [&str; 1] = ["crates/headwater"];
+
+/// Crates, and how many circles there still are among the files of their rooms.
+const CIRCLES: [(&str, usize); 8] = [
+    ("crates/types", 0),
+    ("crates/codec", 0),
+    ("crates/io", 0),
+    ("crates/wire", 0),
+    ("crates/ffi", 0),
+    ("crates/cli", 0),
+    ("crates/lab", 0),
+    ("bindings/python", 0),
+];
+
+#[test]
+fn no_module_names_one_above_it() {
+    let mut offences = Vec::new();
+    let mut seen = BTreeSet::new();
+    for architecture::Rooms { folder, rooms } in architecture::crates() {
+        let of = Crate::read(&folder);
+        let there = of.children(&[]);
+        let said: BTreeSet<String> = rooms.iter().map(|(room, _)| room.clone()).collect();
+        for module in there.symmetric_difference(&said) {
+            offences.push(format!(
+                "{folder}: `{module}` is in the crate or in its table of ARCHITECTURE.md, and not in the other"
+            ));
+        }
+        for (room, what) in &rooms {
+            if what.split_whitespace().count() < 3 {
+                offences.push(format!("{folder}: what is `{room}` for?"));
+            }
+        }
+        let order: Vec<&str> = rooms.iter().map(|(room, _)| room.as_str()).collect();
+        let place = |name: &str| order.iter().position(|m| *m == name);
+        for ((from, to), (source, line)) in of.between(&[]) {
+            if let (Some(a), Some(b)) = (place(&from), place(&to))
+                && b > a
+            {
+                offences.push(format!(
+                    "{source}:{line}: `{from}` names `{to}`, which stands above it"
+                ));
+            }
+        }
+        seen.insert(folder);
+    }
+    for manifest in tidy::files("", "Cargo.toml") {
+        let folder = manifest.trim_end_matches("/Cargo.toml");
+        let is_ours = folder.starts_with("crates/") || folder == "bindings/python";
+        if is_ours && !seen.contains(folder) && !OF_ONE_ROOM.contains(&folder) {
+            offences.push(format!(
+                "{folder}: it has no table of rooms in ARCHITECTURE.md"
+            ));
+        }
+    }
+    assert_none("arrows that lead up", &offences);
+}
+
+#[test]
+fn no_circle_is_made_among_the_files_of_a_room() {
+    let mut offences = Vec::new();
+    for (folder, most) in CIRCLES {
+        let of = Crate::read(folder);
+        let mut found = Vec::new();
+        for parent in &of.modules {
+            for circle in of.circles(parent) {
+                found.push(format!(
+                    "{folder}: `{}`: {}",
+                    parent.join("::"),
+                    circle.join(" ↔ ")
+                ));
+            }
+        }
+        if found.len() != most {
+            offences.push(format!(
+                "{folder}: {} circles, {most} are known in CIRCLES, and the number may only fall",
+                found.len()
+            ));
+            offences.append(&mut found);
+        }
+    }
+    assert_none("circles", &offences);
+}
+
+/// The reading itself: a small crate with each kind of arrow.
+#[test]
+fn arrows_are_read_as_the_compiler_reads_them() {
+    let sources = [
+        (
+            "lib.rs",
+            "mod ground; mod room; mod top; pub use ground::Thing;",
+        ),
+        (
+            "ground.rs",
+            "pub struct Thing; #[cfg(test)] mod tests { use crate::top::f; }",
+        ),
+        // A name that the root passes on leads to where the root has it from.
+        (
+            "top.rs",
+            "pub fn f() { assert!(crate::room::a::g(crate::Thing)); }",
+        ),
+        ("room/mod.rs", "pub mod a; pub mod b;"),
+        (
+            "room/a.rs",
+            "use super::b::h; pub fn g(_: super::super::Thing) {}",
+        ),
+        (
+            "room/b.rs",
+            "pub fn h() { super::a::g(x()) } // crate::top::f",
+        ),
+    ];
+    let of =
+        Crate::of(sources.map(|(name, text)| (name.to_owned(), name.to_owned(), text.to_owned())));
+    let pairs: Vec<(String, String)> = of.between(&[]).into_keys().collect();
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(
+        pairs,
+        [
+            pair("room", "ground"),
+            pair("top", "ground"),
+            pair("top", "room")
+        ]
+    );
+    assert_eq!(of.order(&[]), ["ground", "room", "top"]);
+    assert!(of.circles(&[]).is_empty());
+    assert_eq!(of.circles(&["room".to_owned()]), [["a", "b"]]);
+}
+
+#[test]
+fn rooms_are_read_from_the_page() {
+    let page = "### `crates/a`\nIt is.\n\n| Room | For |\n| --- | --- |\n| `b` | what it does |\n\n## Files\n| `c` | no |\n";
+    let [of] = &architecture::of(page)[..] else {
+        panic!("one crate");
+    };
+    assert_eq!(of.folder, "crates/a");
+    assert_eq!(of.rooms, [("b".to_owned(), "what it does".to_owned())]);
+}

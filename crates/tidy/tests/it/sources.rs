@@ -1,0 +1,151 @@
+//! Sources: headers, length, nothing unfinished, nothing switched off, no file that nothing uses.
+
+use tidy::{assert_none, files, read};
+
+/// Sources may have this many lines.
+const LINES_MAX: usize = 700;
+/// An excuse is taken back when the source has become this short.
+const EXCUSED_LINES_MIN: usize = 600;
+/// Longer sources, and why each is one file.
+const LONG: [(&str, &str); 2] = [
+    (
+        "crates/engine/tests/it/crash.rs",
+        "the crash sweep: the lives that are cut and the harness that cuts them",
+    ),
+    (
+        "crates/engine/tests/it/support.rs",
+        "what all tests of the engine share, so that a change of the interface is made once",
+    ),
+];
+
+/// Words of unfinished or switched-off code, in two halves so that this file does not hold them.
+const UNFINISHED: [(&str, &str); 6] = [
+    ("todo", "!("),
+    ("unimplemented", "!("),
+    ("#[ig", "nore"),
+    ("dbg", "!("),
+    ("TO", "DO"),
+    ("FIX", "ME"),
+];
+
+fn sources() -> Vec<String> {
+    files("crates", ".rs")
+        .into_iter()
+        .chain(files("fuzz", ".rs"))
+        .chain(files("bindings", ".rs"))
+        .collect()
+}
+
+#[test]
+fn sources_are_found() {
+    assert!(sources().len() > 50, "{:?}", sources());
+}
+
+#[test]
+fn every_source_says_what_it_is_for() {
+    let offences: Vec<String> = sources()
+        .into_iter()
+        .filter(|source| !read(source).trim_start().starts_with("//!"))
+        .collect();
+    assert_none("sources without a `//!` header at the top", &offences);
+}
+
+#[test]
+fn sources_are_short_or_say_why_not() {
+    let mut offences = Vec::new();
+    for source in sources() {
+        let lines = read(&source).lines().count();
+        let excused = LONG.iter().any(|(path, _)| *path == source);
+        if lines > LINES_MAX && !excused {
+            offences.push(format!(
+                "{source}: {lines} lines; a file this long holds two nouns"
+            ));
+        } else if lines < EXCUSED_LINES_MIN && excused {
+            offences.push(format!("{source}: {lines} lines; take it out of LONG"));
+        }
+    }
+    assert_none("sources of more than 700 lines", &offences);
+}
+
+#[test]
+fn nothing_is_unfinished_or_switched_off() {
+    let mut offences = Vec::new();
+    for source in sources() {
+        for (number, line) in read(&source).lines().enumerate() {
+            for (a, b) in UNFINISHED {
+                if line.contains(&format!("{a}{b}")) {
+                    offences.push(format!("{source}:{}: {}", number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert_none("code that is unfinished or switched off", &offences);
+}
+
+#[test]
+fn every_source_is_part_of_a_crate() {
+    let all = sources();
+    let mut offences = Vec::new();
+    for source in &all {
+        let (dir, file) = source.rsplit_once('/').unwrap();
+        let stem = file.trim_end_matches(".rs");
+        let is_root = matches!(stem, "lib" | "main" | "build")
+            || dir.ends_with("/examples")
+            || dir.ends_with("/benches")
+            || dir.ends_with("/bin")
+            || dir.ends_with("/targets");
+        if is_root {
+            continue;
+        }
+        // `a/b.rs` is declared in `a.rs`, `a/mod.rs`, or the crate's root in `a`; `a/b/mod.rs` one folder up.
+        let (dir, name) = if stem == "mod" {
+            dir.rsplit_once('/').unwrap()
+        } else {
+            (dir, stem)
+        };
+        let parents = [
+            format!("{dir}.rs"),
+            format!("{dir}/mod.rs"),
+            format!("{dir}/lib.rs"),
+            format!("{dir}/main.rs"),
+        ];
+        let declared = parents
+            .iter()
+            .filter(|parent| all.contains(parent))
+            .any(|parent| {
+                let text = read(parent);
+                text.lines().any(|line| {
+                    let line = line.trim();
+                    !line.starts_with("//") && line.ends_with(&format!("mod {name};"))
+                })
+            });
+        if !declared {
+            offences.push(source.clone());
+        }
+    }
+    assert_none("sources that no `mod` line names", &offences);
+}
+
+#[test]
+fn comments_and_pages_name_no_machine() {
+    // In halves, so that this file does not hold them.
+    let words = [
+        ["/ro", "ot/"].concat(),
+        ["/ho", "me/"].concat(),
+        ["/wo", "rk/"].concat(),
+        ["crates", ".io"].concat(),
+    ];
+    let pages = files("", ".md")
+        .into_iter()
+        .chain(sources())
+        .chain(["Makefile".into(), "Cargo.toml".into()]);
+    let mut offences = Vec::new();
+    for page in pages {
+        for (number, line) in read(&page).lines().enumerate() {
+            if words.iter().any(|word| line.contains(word)) {
+                offences.push(format!("{page}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("names of machines' folders or registries", &offences);
+}
