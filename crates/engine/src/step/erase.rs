@@ -5,7 +5,7 @@
 //! Failure: a damaged leaf at an edge stays as it is, with a warning: none of its rows can be read any more.
 
 use super::cutter::{Destination, LeafCutter};
-use super::late_merge::{OpContext, OpOutput};
+use super::stream_writer::{GroupOutput, StoreContext};
 use crate::ErrorKind;
 use crate::Result;
 use crate::counters::Cause;
@@ -38,8 +38,8 @@ struct Cut {
 
 /// Erases the ranges (sorted, apart) from a stream.
 pub(super) fn erase(
-    context: &OpContext<'_>,
-    out: &mut OpOutput<'_>,
+    context: &StoreContext<'_>,
+    out: &mut GroupOutput<'_>,
     stream: StreamId,
     state: &StreamState,
     ranges: &[ClosedRange],
@@ -130,7 +130,7 @@ enum Remainder {
 
 /// What a leaf keeps.
 fn remainder(
-    context: &OpContext<'_>,
+    context: &StoreContext<'_>,
     leaf: &LeafEntry,
     ranges: &[ClosedRange],
 ) -> Result<Remainder> {
@@ -172,8 +172,8 @@ pub(super) fn without(rows: Rows, ranges: &[ClosedRange]) -> (Rows, usize) {
 
 /// Late runs are listed again, without the events, when any of their leaves is touched.
 fn erase_late(
-    context: &OpContext<'_>,
-    out: &mut OpOutput<'_>,
+    context: &StoreContext<'_>,
+    out: &mut GroupOutput<'_>,
     state: &StreamState,
     ranges: &[ClosedRange],
     delta: &mut StreamDelta,
@@ -208,7 +208,7 @@ fn erase_late(
 
 /// What is left of the base buckets that the ranges cover in part.
 fn edges(
-    context: &OpContext<'_>,
+    context: &StoreContext<'_>,
     state: &StreamState,
     base: Level,
     ranges: &[ClosedRange],

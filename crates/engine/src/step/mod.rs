@@ -12,6 +12,7 @@
 //! knows. A partition whose header or footers turn out to be damaged is set aside
 //! ([`crate::unreadable`]), and the step begins anew without it.
 
+mod append;
 mod carried;
 mod commit;
 mod compact;
@@ -21,6 +22,9 @@ mod late_merge;
 mod pinning;
 mod place;
 mod plan;
+mod rewriting;
+mod store_stream;
+mod stream_writer;
 mod sweep;
 mod take;
 mod throttle;

@@ -10,8 +10,8 @@
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::SharedLeaves;
 use super::erase::{erase, is_touched};
-use super::late_merge::{OpContext, OpOutput};
 use super::pinning::bound_pins;
+use super::stream_writer::{GroupOutput, StoreContext};
 use super::write::{Written, attach_shared, expiry, open_group, record};
 use crate::catalog::Table;
 use crate::core::Core;
@@ -233,7 +233,7 @@ fn write(
         bucket: old.record.bucket,
     };
     let (mut group, file) = open_group(core, old.id(), Some(old), &header)?;
-    let context = OpContext {
+    let context = StoreContext {
         store: &core.store,
         segment: old.id(),
         table: &touched.table,
@@ -258,7 +258,7 @@ fn write(
             stream: *stream,
             ..StreamDelta::default()
         };
-        let mut out = OpOutput {
+        let mut out = GroupOutput {
             group: &mut group,
             hints,
             shared: &mut shared,

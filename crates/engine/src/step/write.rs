@@ -3,8 +3,8 @@
 //! Invariants: nothing counts until the metadata names it; a file that is new is removed again unless it is kept.
 
 use super::cutter::{Destination, SharedLeaves};
-use super::late_merge::{OpContext, OpOutput, store_rows};
 use super::place::{Place, Work};
+use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
 use super::take::Taken;
 use crate::core::Core;
 use crate::counters::Counters;
@@ -71,7 +71,7 @@ pub(super) fn write_group(
     let (mut group, segment_file) = open_group(core, id, old.as_deref(), &header)?;
     let guard = RemoveUnlessKept::new(&segment_file, old.is_none());
     let counts = Counters::default();
-    let context = OpContext {
+    let context = StoreContext {
         store: &core.store,
         segment: id,
         table: &work.table,
@@ -114,19 +114,17 @@ pub(super) fn write_group(
         } else {
             Some(one.rows.slice(part.rows.clone()))
         };
-        let mut out = OpOutput {
-            group: &mut group,
-            hints,
-            shared: &mut shared,
+        let mut writer = StreamWriter {
+            context: &context,
+            out: GroupOutput {
+                group: &mut group,
+                hints,
+                shared: &mut shared,
+            },
+            state: stream_state,
+            delta: &mut delta,
         };
-        store_rows(
-            &context,
-            &mut out,
-            one.stream,
-            stream_state,
-            rows.as_ref().unwrap_or(&one.rows),
-            &mut delta,
-        )?;
+        writer.store(rows.as_ref().unwrap_or(&one.rows))?;
         // No wider than what is stored here: that is all replay has to skip, and it takes fewer bytes.
         let times = one.rows.times.get(part.rows.clone()).unwrap_or_default();
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
