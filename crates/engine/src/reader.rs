@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::late_policy::late_report;
 use crate::meta::copy::look;
 use crate::read::Snapshot;
-use crate::recover::{self, Recovery, Standing};
+use crate::recover::{self, OpenedBy, Recovery};
 use crate::{Options, Result, Stats, TableInfo};
 use headwater_io::Env;
 use parking_lot::RwLock;
@@ -39,7 +39,7 @@ pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)
             env.clone(),
             options.clone(),
             meta,
-            Standing::Reader(&nothing_freed),
+            OpenedBy::Reader(&nothing_freed),
         )
     })
 }

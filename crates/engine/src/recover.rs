@@ -102,11 +102,11 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
         });
     }
     let (meta, owner) = open_meta(&env, &options, owner, &log_dir, &segment_dir)?;
-    load(env, options, meta, Standing::Owner(owner, reserve))
+    load(env, options, meta, OpenedBy::Owner(owner, reserve))
 }
 
 /// Who opens a database.
-pub(crate) enum Standing<'a> {
+pub(crate) enum OpenedBy<'a> {
     /// Who holds its lock and reserve, and puts files right.
     Owner(Owner, Option<Arc<Reserve>>),
     /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
@@ -118,14 +118,14 @@ pub(crate) fn load(
     env: Env,
     options: Options,
     meta: Meta,
-    standing: Standing<'_>,
+    standing: OpenedBy<'_>,
 ) -> Result<(Core, Recovery)> {
     let dir = options.dir.clone();
     let meta_path = dir.join("meta.redb");
     let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
     let (owner, reserve, access) = match standing {
-        Standing::Owner(owner, reserve) => (Some(owner), reserve, Access::Owner),
-        Standing::Reader(nothing_freed) => (None, None, Access::Reader(nothing_freed)),
+        OpenedBy::Owner(owner, reserve) => (Some(owner), reserve, Access::Owner),
+        OpenedBy::Reader(nothing_freed) => (None, None, Access::Reader(nothing_freed)),
     };
     let is_owner = owner.is_some();
     let guard = match &owner {

@@ -10,7 +10,7 @@ use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::memory::merge_equal_times;
 use crate::ranges::{holds, overlapping, swallows};
-use crate::segment::{Keep, LeafEntry, Store};
+use crate::segment::{LeafCaching, LeafEntry, Store};
 use headwater_types::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub(crate) struct Merge<'a> {
     table: &'a Table,
     range: ClosedRange,
     fields: Option<&'a [FieldId]>,
-    keep: Keep,
+    keep: LeafCaching,
     sources: Vec<Source>,
 }
 
@@ -117,13 +117,13 @@ impl<'a> Merge<'a> {
             table,
             range,
             fields,
-            keep: Keep::default(),
+            keep: LeafCaching::default(),
             sources,
         }
     }
 
     /// What becomes of the leaves that it decodes.
-    pub(crate) fn keeping(self, keep: Keep) -> Merge<'a> {
+    pub(crate) fn keeping(self, keep: LeafCaching) -> Merge<'a> {
         Merge { keep, ..self }
     }
 
@@ -243,7 +243,7 @@ fn read_leaf(
     segment: SegmentId,
     entry: &LeafEntry,
     range: &ClosedRange,
-    fields: Option<(&[FieldId], Keep)>,
+    fields: Option<(&[FieldId], LeafCaching)>,
     table: &Table,
 ) -> Result<Rows> {
     if let Some((fields, keep)) = fields {

@@ -52,7 +52,7 @@ pub struct Scan {
     read: Vec<FieldId>,
     conditions: Vec<Condition>,
     memory: Rows,
-    segments: VecDeque<Segment>,
+    segments: VecDeque<ScanStretch>,
     spans: VecDeque<ClosedRange>,
     partition: Option<(Arc<Partition>, Arc<StreamState>)>,
     current: Option<(Vec<Source>, ClosedRange)>,
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Scan {
     }
 }
 
-enum Segment {
+enum ScanStretch {
     /// Only memory can hold something here.
     Between(ClosedRange),
     Partition(Arc<Partition>, ClosedRange),
@@ -162,8 +162,8 @@ impl Scan {
             self.partition = None;
             match self.segments.pop_front() {
                 None => return Ok(false),
-                Some(Segment::Between(range)) => self.spans.push_back(range),
-                Some(Segment::Partition(partition, range)) => {
+                Some(ScanStretch::Between(range)) => self.spans.push_back(range),
+                Some(ScanStretch::Partition(partition, range)) => {
                     // Whatever is the matter with the partition, memory may hold something there.
                     self.spans.push_back(range);
                     let Some(state) = self.view.state(&partition)? else {
@@ -323,7 +323,7 @@ pub(super) fn wanted_field(table: &Table, name: &str) -> Result<FieldId> {
 }
 
 /// The range cut at the borders of partitions; empty when no partition meets it.
-fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
+fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<ScanStretch> {
     let mut out = VecDeque::new();
     let mut next = Some(range.first);
     let partitions = view.partitions_in(range);
@@ -336,9 +336,9 @@ fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
             && from < span.first
         {
             let before = Timestamp::from_nanos(span.first.as_nanos() - 1);
-            out.push_back(Segment::Between(ClosedRange::new(from, before)));
+            out.push_back(ScanStretch::Between(ClosedRange::new(from, before)));
         }
-        out.push_back(Segment::Partition(partition, span));
+        out.push_back(ScanStretch::Partition(partition, span));
         next = span
             .last
             .as_nanos()
@@ -348,7 +348,7 @@ fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
     if let Some(from) = next
         && from <= range.last
     {
-        out.push_back(Segment::Between(ClosedRange::new(from, range.last)));
+        out.push_back(ScanStretch::Between(ClosedRange::new(from, range.last)));
     }
     out
 }

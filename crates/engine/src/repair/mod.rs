@@ -21,7 +21,7 @@ use crate::log::FILE_HEADER_BYTES;
 use crate::meta::Meta;
 use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
-use plan::{Plan, PlannedMeta};
+use plan::{PlannedMeta, RepairPlan};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairRe
     require_database(&*env.files, dir)?;
     let lock = owner::take_lock(env, dir)?;
     let meta_lock = owner::lock_meta(env, dir)?;
-    let mut plan = Plan::make(env, options)?;
+    let mut plan = RepairPlan::make(env, options)?;
     let mut report = std::mem::take(&mut plan.report);
     if report.findings.is_empty() || mode == RepairMode::DryRun {
         return Ok(report);
@@ -110,7 +110,7 @@ fn require_database(files: &dyn Files, dir: &Path) -> Result<()> {
 }
 
 /// Puts a plan on the medium.
-fn act(env: &Env, options: &Options, plan: &Plan, quarantined: &[PathBuf]) -> Result<()> {
+fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf]) -> Result<()> {
     let files = &*env.files;
     let dir = options.dir.as_path();
     let quarantine = dir.join("quarantine");

@@ -4,7 +4,7 @@ use super::log::{Covers, LogScan, save};
 use super::mend::{Mended, mend, newest_is_readable};
 use super::overlay::{Overlay, Patch};
 use super::rebuild::{Rebuilt, rebuild};
-use super::scan::Segment;
+use super::scan::ScannedSegment;
 use super::{RepairFinding, RepairReport};
 use crate::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
 use crate::check::{CheckReport, check};
@@ -27,7 +27,7 @@ pub(super) enum PlannedMeta {
     New(Arc<dyn File>),
 }
 
-pub(super) struct Plan {
+pub(super) struct RepairPlan {
     pub(super) meta: PlannedMeta,
     pub(super) patches: BTreeMap<SegmentId, Patch>,
     /// Number and content of the new log file, if the log is written anew.
@@ -66,8 +66,8 @@ fn damage(
     }
 }
 
-impl Plan {
-    pub(super) fn make(env: &Env, options: &Options) -> Result<Plan> {
+impl RepairPlan {
+    pub(super) fn make(env: &Env, options: &Options) -> Result<RepairPlan> {
         let dir = options.dir.as_path();
         let meta_path = dir.join("meta.redb");
         let files = &*env.files;
@@ -129,7 +129,7 @@ impl Plan {
         } else {
             PlannedMeta::Changed(planning.change)
         };
-        Ok(Plan {
+        Ok(RepairPlan {
             meta,
             patches: planning.patches,
             log: planning.log,
@@ -227,7 +227,7 @@ impl Planning<'_> {
     ) -> Result<()> {
         let path = store.path(id);
         let held = format!("{} events of table `{}`", record.events, table.name);
-        let segment = Segment::open(&*self.env.files, self.dir, id, record.committed_bytes)?;
+        let segment = ScannedSegment::open(&*self.env.files, self.dir, id, record.committed_bytes)?;
         let Some(mut segment) = segment else {
             self.find(
                 damage(&path, 0, format!("a segment with {held}"), "no file"),
@@ -401,7 +401,7 @@ impl Planning<'_> {
         let files = &*self.env.files;
         let mut segments = Vec::new();
         for id in self.segment_ids()? {
-            segments.extend(Segment::open(files, self.dir, id, u64::MAX)?);
+            segments.extend(ScannedSegment::open(files, self.dir, id, u64::MAX)?);
         }
         self.next_segment = segments.iter().map(|s| s.id.0 + 1).max().unwrap_or(1);
         self.without_unfinished(&mut segments)?;
@@ -489,8 +489,8 @@ impl Planning<'_> {
 
     /// Without metadata nobody knows whether the newest step of a shard was committed. Where what it wrote cannot be read it was
     /// perhaps cut short, and the log has its events: such groups are left out. Any later step of the shard proves a commit.
-    fn without_unfinished(&mut self, segments: &mut [Segment]) -> Result<()> {
-        let sequence_of = |s: &Segment| Some(s.whole.as_ref()?.newest()?.sequence);
+    fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
+        let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);
         let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();
         for segment in segments.iter() {
             if let (Some(header), Some(sequence)) = (&segment.header, sequence_of(segment)) {
@@ -515,7 +515,7 @@ impl Planning<'_> {
             );
             self.quarantined.insert(segment.path.clone());
             let limit = whole.offset;
-            let before = Segment::open(&*self.env.files, self.dir, segment.id, limit)?;
+            let before = ScannedSegment::open(&*self.env.files, self.dir, segment.id, limit)?;
             segment.whole = before.and_then(|s| s.whole);
             self.find(
                 found,
@@ -605,7 +605,8 @@ impl Planning<'_> {
             if self.patches.contains_key(id) {
                 continue;
             }
-            let segment = Segment::open(&*self.env.files, self.dir, *id, record.committed_bytes)?;
+            let segment =
+                ScannedSegment::open(&*self.env.files, self.dir, *id, record.committed_bytes)?;
             let Some(segment) = segment else { continue };
             let table = tables.get(record.table.0 as usize);
             if let (Some(whole), Some(table)) = (&segment.whole, table) {

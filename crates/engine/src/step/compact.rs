@@ -14,7 +14,7 @@ use super::cutter::SharedLeaves;
 use super::rewriting::{Purpose, Rewriting};
 use super::stream_writer::GroupOutput;
 use super::write::{
-    RemoveUnlessKept, Written, attach_keys, attach_shared, discard, expiry, open_group, record,
+    RemoveUnlessKept, WrittenGroup, attach_keys, attach_shared, discard, expiry, open_group, record,
 };
 use crate::catalog::{Life, Table};
 use crate::core::Core;
@@ -188,7 +188,7 @@ fn rewrite(
             bucket: partition.record.bucket,
         }],
     };
-    let job = Job {
+    let job = PartitionRewrite {
         core,
         old: partition,
         table: &table,
@@ -327,22 +327,22 @@ fn target_spans(
 }
 
 /// What is rewritten, and for what.
-struct Job<'a> {
+struct PartitionRewrite<'a> {
     core: &'a Core,
     old: &'a Partition,
     table: &'a Arc<Table>,
     purpose: Purpose,
 }
 
-impl Job<'_> {
+impl PartitionRewrite<'_> {
     fn write_span(
         &self,
         index: ShardIndex,
         state: &SegmentState,
         (id, span): (SegmentId, Span),
         replaces: Replaces,
-    ) -> Result<Written> {
-        let Job {
+    ) -> Result<WrittenGroup> {
+        let PartitionRewrite {
             core,
             old,
             table,
@@ -457,7 +457,7 @@ impl Job<'_> {
         core.counters
             .bytes(0, group.bytes.leaf, group.bytes.index, 0);
         let partition = Arc::new(Partition::new(record, guard.keep()));
-        Ok(Written {
+        Ok(WrittenGroup {
             partition,
             state: Arc::new(next),
             pages: ChangedPages::default(),

@@ -3,7 +3,7 @@
 //! Invariants: a step touches at most [`PARTITIONS_MAX`] partitions; what falls into others, or into one that is being
 //! rewritten or cannot be read, stays in memory.
 
-use super::take::Taken;
+use super::take::TakenRows;
 use crate::Result;
 use crate::catalog::Table;
 use crate::core::Core;
@@ -20,20 +20,20 @@ const PARTITIONS_MAX: usize = 16;
 const PLACING_SAMPLES: usize = 8192;
 
 /// The part of a stream's rows that one partition stores.
-pub(super) struct Part {
+pub(super) struct StreamPart {
     pub(super) taken: usize,
     pub(super) rows: std::ops::Range<usize>,
 }
 
-pub(super) enum Place {
+pub(super) enum TargetPartition {
     Existing(Arc<Partition>),
     New(Span),
 }
 
-pub(super) struct Work {
-    pub(super) place: Place,
+pub(super) struct PartitionWork {
+    pub(super) place: TargetPartition,
     pub(super) table: Arc<Table>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<StreamPart>,
 }
 
 /// Divides what was taken over partitions, at most [`PARTITIONS_MAX`] of them, the oldest first.
@@ -41,9 +41,9 @@ pub(super) fn place(
     core: &Core,
     partitions: &PartitionSet,
     busy: &std::collections::HashSet<SegmentId>,
-    taken: &[Taken],
-) -> Result<Vec<Work>> {
-    let mut works: Vec<Work> = Vec::new();
+    taken: &[TakenRows],
+) -> Result<Vec<PartitionWork>> {
+    let mut works: Vec<PartitionWork> = Vec::new();
     let mut by_table: BTreeMap<TableId, Vec<usize>> = BTreeMap::new();
     for (index, one) in taken.iter().enumerate() {
         by_table.entry(one.table.id).or_default().push(index);
@@ -56,30 +56,30 @@ pub(super) fn place(
         else {
             continue;
         };
-        let mut spans: Vec<(ClosedRange, Place)> = partitions
+        let mut spans: Vec<(ClosedRange, TargetPartition)> = partitions
             .of(table_id)
             .iter()
-            .map(|p| (p.record.span(), Place::Existing(Arc::clone(p))))
+            .map(|p| (p.record.span(), TargetPartition::Existing(Arc::clone(p))))
             .collect();
         add_new_spans(core, partitions, &table, &members, taken, &mut spans);
         spans.sort_by_key(|(range, _)| range.first);
         for (range, place) in spans {
-            let parts: Vec<Part> = members
+            let parts: Vec<StreamPart> = members
                 .iter()
                 .filter_map(|m| {
                     let times = &taken.get(*m)?.rows.times;
                     let from = times.partition_point(|t| *t < range.first.as_nanos());
                     let to = times.partition_point(|t| *t <= range.last.as_nanos());
-                    (from < to).then_some(Part {
+                    (from < to).then_some(StreamPart {
                         taken: *m,
                         rows: from..to,
                     })
                 })
                 .collect();
-            let is_busy = matches!(&place, Place::Existing(p)
+            let is_busy = matches!(&place, TargetPartition::Existing(p)
                 if busy.contains(&p.id()) || p.unreadable.is_some());
             if !parts.is_empty() && !is_busy {
-                works.push(Work {
+                works.push(PartitionWork {
                     place,
                     table: Arc::clone(&table),
                     parts,
@@ -97,8 +97,8 @@ fn add_new_spans(
     partitions: &PartitionSet,
     table: &Table,
     members: &[usize],
-    taken: &[Taken],
-    spans: &mut Vec<(ClosedRange, Place)>,
+    taken: &[TakenRows],
+    spans: &mut Vec<(ClosedRange, TargetPartition)>,
 ) {
     let mut homeless: Vec<i64> = Vec::new();
     for one in members.iter().filter_map(|m| taken.get(*m)) {
@@ -156,6 +156,6 @@ fn add_new_spans(
         if times.len() == before {
             return;
         }
-        spans.push((range, Place::New(span)));
+        spans.push((range, TargetPartition::New(span)));
     }
 }

@@ -12,7 +12,7 @@ use super::cutter::SharedLeaves;
 use super::erase::{erase, is_touched};
 use super::pinning::bound_pins;
 use super::stream_writer::{GroupOutput, StoreContext};
-use super::write::{Written, attach_shared, expiry, open_group, record};
+use super::write::{WrittenGroup, attach_shared, expiry, open_group, record};
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::counters::Counters;
@@ -55,7 +55,7 @@ pub(super) fn sweep_up_to(
     }
     let mut progress = false;
     loop {
-        let plan = match Plan::make(core, shard, sequence) {
+        let plan = match SweepPlan::make(core, shard, sequence) {
             Err(error) if set_aside(core, shard, &error) => continue,
             other => other?,
         };
@@ -79,7 +79,7 @@ pub(super) fn sweep_up_to(
 }
 
 /// A partition, and the ranges to erase for a stream.
-struct Touched {
+struct TouchedPartition {
     partition: Arc<Partition>,
     table: Arc<Table>,
     state: Arc<SegmentState>,
@@ -87,14 +87,14 @@ struct Touched {
 }
 
 #[derive(Default)]
-struct Plan {
+struct SweepPlan {
     /// Partitions that hold nothing any more.
     gone: Vec<Arc<Partition>>,
-    touched: Vec<Touched>,
+    touched: Vec<TouchedPartition>,
 }
 
-impl Plan {
-    fn make(core: &Core, shard: &Shard, sequence: Sequence) -> Result<Plan> {
+impl SweepPlan {
+    fn make(core: &Core, shard: &Shard, sequence: Sequence) -> Result<SweepPlan> {
         let (swept, tombstones, partitions, busy) = {
             let state = shard.state.lock();
             (
@@ -107,7 +107,7 @@ impl Plan {
         // Replay reads nothing up to here, so that nobody needs the covers of what is empty.
         let replayed_from = core.log.sequence_before(core.commits.log_generation());
         let now = core.moment();
-        let mut plan = Plan::default();
+        let mut plan = SweepPlan::default();
         let waits = |p: &Partition| busy.contains(&p.id()) || p.unreadable.is_some();
         for partition in partitions.all().filter(|p| !waits(p)) {
             if plan.gone.len() + plan.touched.len() >= PARTITIONS_MAX {
@@ -157,7 +157,7 @@ impl Plan {
                 }
             }
             if !streams.is_empty() {
-                plan.touched.push(Touched {
+                plan.touched.push(TouchedPartition {
                     partition: Arc::clone(partition),
                     table,
                     state,
@@ -175,7 +175,7 @@ fn carry_out(
     shard: &Shard,
     scratch: &mut StepScratch,
     sequence: Sequence,
-    plan: Plan,
+    plan: SweepPlan,
 ) -> Result<()> {
     let mut gone = plan.gone;
     let mut written = Vec::with_capacity(plan.touched.len());
@@ -221,8 +221,8 @@ fn write(
     index: ShardIndex,
     scratch: &mut StepScratch,
     sequence: Sequence,
-    touched: &Touched,
-) -> Result<Written> {
+    touched: &TouchedPartition,
+) -> Result<WrittenGroup> {
     let old = &touched.partition;
     let header = SegmentHeader {
         replaces: None,
@@ -276,7 +276,7 @@ fn write(
     let (next, pages) = touched.state.after(&footer, index, &before)?;
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
-    Ok(Written {
+    Ok(WrittenGroup {
         partition: Arc::new(Partition::new(
             PartitionRecord {
                 groups: old.record.groups + 1,

@@ -3,9 +3,9 @@
 //! Invariants: nothing counts until the metadata names it; a file that is new is removed again unless it is kept.
 
 use super::cutter::{Destination, SharedLeaves};
-use super::place::{Place, Work};
+use super::place::{PartitionWork, TargetPartition};
 use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
-use super::take::Taken;
+use super::take::TakenRows;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -23,7 +23,7 @@ use headwater_types::ClosedRange;
 use std::sync::Arc;
 
 /// A written group, not yet committed.
-pub(super) struct Written {
+pub(super) struct WrittenGroup {
     pub(super) partition: Arc<Partition>,
     pub(super) state: Arc<SegmentState>,
     pub(super) pages: ChangedPages,
@@ -42,11 +42,11 @@ pub(super) fn write_group(
     scratch: &mut StepScratch,
     in_force: &InForce,
     sequence: Sequence,
-    taken: &[Taken],
-    work: Work,
-) -> Result<Written> {
+    taken: &[TakenRows],
+    work: PartitionWork,
+) -> Result<WrittenGroup> {
     let (old, state, span) = match &work.place {
-        Place::Existing(partition) => {
+        TargetPartition::Existing(partition) => {
             let state = core.store.state(partition)?;
             let span = Span {
                 level: partition.record.level,
@@ -54,7 +54,7 @@ pub(super) fn write_group(
             };
             (Some(Arc::clone(partition)), state, span)
         }
-        Place::New(span) => {
+        TargetPartition::New(span) => {
             let id = core.segment_ids.take();
             (None, Arc::new(core.store.new_state(id)), *span)
         }
@@ -170,7 +170,7 @@ pub(super) fn write_group(
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     core.counters.absorb(&counts);
     let rows = work.parts.iter().map(|p| p.rows.len()).sum();
-    Ok(Written {
+    Ok(WrittenGroup {
         partition,
         state: Arc::new(next),
         pages,
@@ -318,7 +318,7 @@ impl Drop for RemoveUnlessKept {
 }
 
 /// New files of a step that failed are not part of the database.
-pub(super) fn discard(written: &[Written]) {
+pub(super) fn discard(written: &[WrittenGroup]) {
     for one in written.iter().filter(|w| w.is_new) {
         one.partition.file.set_replaced();
     }

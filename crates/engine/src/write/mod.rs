@@ -18,7 +18,7 @@ use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused};
 use crate::shard::held_max;
 use crate::unreadable::refuse_unreadable;
 use crate::{Error, ErrorKind, Result};
-use accept::{Checked, check_entry};
+use accept::{CheckedEntry, check_entry};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
 use headwater_types::{Batch, ClosedRange, Rows, Values};
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a batch became.
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedBatch {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) refused: Vec<Refused>,
     pub(crate) accepted: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Submitted {
     pub(crate) repeated: bool,
 }
 
-struct Prepared {
+struct PreparedRows {
     stream: StreamId,
     table: TableId,
     shard: ShardIndex,
@@ -45,7 +45,7 @@ struct Prepared {
 }
 
 /// Rows of a stream that is not defined yet.
-struct Unresolved {
+struct RowsOfNewStream {
     table: Arc<Table>,
     key: Vec<u8>,
     rows: Rows,
@@ -55,13 +55,13 @@ struct Unresolved {
 }
 
 /// The rows of a batch by stream.
-struct Gathered<'a> {
+struct PreparedBatch<'a> {
     core: &'a Core,
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedRows>,
     by_stream: HashMap<StreamId, usize>,
 }
 
-impl Gathered<'_> {
+impl PreparedBatch<'_> {
     /// Rows of one stream may stand in several entries: they become one.
     fn add(&mut self, stream: StreamId, table: TableId, key: &[u8], rows: Rows) {
         if let Some(known) = self
@@ -74,7 +74,7 @@ impl Gathered<'_> {
             return;
         }
         self.by_stream.insert(stream, self.prepared.len());
-        self.prepared.push(Prepared {
+        self.prepared.push(PreparedRows {
             stream,
             table,
             shard: self.core.shards.of_key(key),
@@ -84,7 +84,7 @@ impl Gathered<'_> {
 }
 
 /// Takes a batch in: after this its events are in the log's hands and in memory, and are published when the log says so.
-pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
+pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
     core.log.check()?;
     let producer = batch.producer().cloned();
     if let Some(producer) = &producer {
@@ -100,7 +100,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     refused.sort_by_key(|r| (r.entry, r.row));
     let accepted: u64 = prepared.iter().map(|p| p.rows.len() as u64).sum();
     if accepted == 0 || (requires_all && !refused.is_empty()) {
-        return Ok(Submitted {
+        return Ok(SubmittedBatch {
             sequence: None,
             refused,
             accepted: 0,
@@ -159,7 +159,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     core.log.inserted(sequence);
     core.counters.accepted(accepted, raw_bytes as u64);
     wake_workers(core);
-    Ok(Submitted {
+    Ok(SubmittedBatch {
         sequence: Some(sequence),
         refused,
         accepted,
@@ -169,8 +169,8 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
 }
 
 /// A batch that had been taken in before: acknowledged when that is.
-fn repeated(sequence: Sequence) -> Submitted {
-    Submitted {
+fn repeated(sequence: Sequence) -> SubmittedBatch {
+    SubmittedBatch {
         sequence: Some(sequence),
         refused: Vec::new(),
         accepted: 0,
@@ -180,7 +180,7 @@ fn repeated(sequence: Sequence) -> Submitted {
 }
 
 /// What the batch was checked against may have been ended since: nothing of it is stored then, and the writer tries again.
-fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
+fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     let mut checked: Option<(TableId, crate::catalog::Life)> = None;
     for one in prepared {
         let life = match checked {
@@ -217,19 +217,19 @@ fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
 }
 
 /// Checks every entry and finds or defines its stream.
-fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<Prepared>> {
-    let mut gathered = Gathered {
+fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<PreparedRows>> {
+    let mut gathered = PreparedBatch {
         core,
         prepared: Vec::new(),
         by_stream: HashMap::new(),
     };
-    let mut unresolved: Vec<Unresolved> = Vec::new();
+    let mut unresolved: Vec<RowsOfNewStream> = Vec::new();
     let mut key = Vec::new();
     let mut table_cache: Option<Arc<Table>> = None;
     let expires_at = batch.expires_at();
     for (entry, rows) in batch.into_entries().into_iter().enumerate() {
         let checked = check_entry(core, entry, rows, refused, &mut table_cache)?;
-        let Some(Checked {
+        let Some(CheckedEntry {
             mut table,
             name,
             mut rows,
@@ -265,7 +265,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
                     gathered.add(stream, table.id, &key, rows);
                 }
             }
-            None => unresolved.push(Unresolved {
+            None => unresolved.push(RowsOfNewStream {
                 table,
                 key: key.clone(),
                 rows,
@@ -340,7 +340,7 @@ fn raw_bytes(rows: &Rows) -> usize {
 fn define_streams(
     core: &Core,
     refused: &mut Vec<Refused>,
-    unresolved: &mut Vec<Unresolved>,
+    unresolved: &mut Vec<RowsOfNewStream>,
 ) -> Result<()> {
     let mut by_table: HashMap<TableId, Vec<Box<[u8]>>> = HashMap::new();
     for new in unresolved.iter() {
@@ -388,8 +388,8 @@ fn define_streams(
 }
 
 /// The rows by shard.
-fn by_shard(core: &Core, prepared: Vec<Prepared>) -> Result<Vec<Vec<Prepared>>> {
-    let mut by_shard: Vec<Vec<Prepared>> = Vec::new();
+fn by_shard(core: &Core, prepared: Vec<PreparedRows>) -> Result<Vec<Vec<PreparedRows>>> {
+    let mut by_shard: Vec<Vec<PreparedRows>> = Vec::new();
     by_shard.resize_with(core.shards.len(), Vec::new);
     for one in prepared {
         let Some(list) = by_shard.get_mut(usize::from(one.shard.0)) else {
@@ -408,7 +408,7 @@ fn by_shard(core: &Core, prepared: Vec<Prepared>) -> Result<Vec<Vec<Prepared>>> 
 }
 
 /// Puts the events of a record into memory. Cannot fail: the record has its number.
-fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<Prepared>>) {
+fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
     let mut change = 0;
     let held_max = held_max(&core.options, core.shards.len());
     for (shard, list) in core
