@@ -25,6 +25,7 @@ mod guard;
 mod ids;
 pub mod late;
 mod late_policy;
+mod layout;
 mod log;
 mod maintain;
 mod memory;

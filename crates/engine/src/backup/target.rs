@@ -4,8 +4,9 @@
 //! Concurrency: one backup into a folder at a time, by a lock.
 
 use super::manifest::{self, Kind, Manifest};
+use crate::layout::meta_path;
 use crate::{Error, ErrorKind, Result};
-use headwater_io::{Files, Lock, LockError};
+use headwater_io::{Env, Files, Lock, LockError};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -19,13 +20,19 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn open(files: &'a dyn Files, dir: &'a Path) -> Result<Target<'a>> {
+    pub(super) fn open(env: &'a Env, dir: &'a Path) -> Result<Target<'a>> {
+        let files = &*env.files;
+        let index = env.index_files();
         let exists = |path: &Path| {
             files
                 .exists(path)
                 .map_err(|e| Error::io("look for", path, e))
         };
-        if exists(&dir.join("meta.redb"))? {
+        let meta = meta_path(dir);
+        let has_meta = index
+            .exists(&meta)
+            .map_err(|e| Error::io("look for", &meta, e))?;
+        if has_meta {
             return Err(Error::invalid(format!(
                 "{} holds a database, not a backup: name another folder",
                 dir.display()

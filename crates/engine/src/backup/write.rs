@@ -7,6 +7,7 @@ use super::source::SegmentSource;
 use super::target::Target;
 use crate::error::Damage;
 use crate::ids::SegmentId;
+use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::log::{Access, LogEnd, log_path, replay};
 use crate::meta::copy::look;
 use crate::meta::{Meta, PartitionRecord};
@@ -69,19 +70,18 @@ pub fn backup_with(
     how: &BackupOptions,
 ) -> Result<BackupReport> {
     options.validate()?;
-    let files = &*env.files;
-    let target = Target::open(files, to)?;
-    let path = options.dir.join("meta.redb");
+    let target = Target::open(env, to)?;
+    let path = meta_path(&options.dir);
     // Whatever does not fit together is copied again; what fitted is then found in the folder.
-    let mut writing = look(files, &options.dir, |meta, meta_copy| {
+    let mut writing = look(env, &options.dir, |meta, meta_copy| {
         let identity = meta.identity()?;
         target.check_identity(identity)?;
         let mut writing = Writing::new(&target, identity, *how);
         let segments = Segments::open(env, options, &meta)?;
-        let log_dir = options.dir.join("log");
-        let nothing_freed = || meta_copy.check_current(files, &path);
+        let log_dir = log_dir(&options.dir);
+        let nothing_freed = || meta_copy.check_current(&**env.index_files(), &path);
         let replayed = replay(
-            &env.files,
+            env.log_files(),
             &log_dir,
             options.log_file_size(),
             meta.log_needed()?,
@@ -122,8 +122,8 @@ impl Segments {
     fn open(env: &Env, options: &Options, meta: &Meta) -> Result<Segments> {
         let list = meta.partitions()?;
         let mut store = Store::new(
-            Arc::clone(&env.files),
-            options.dir.join("segment"),
+            Arc::clone(env.segment_files()),
+            segment_dir(&options.dir),
             CACHE_BYTES,
             options.open_files_max / 2,
             1,
