@@ -4,6 +4,7 @@
 //! Concurrency: a [`Database`] is shared freely between threads; see `core` for the order of locks.
 //! Failure: see [`Error`]; after a failed write or sync the database latches, reads go on.
 
+mod assured;
 mod backup;
 mod catalog;
 mod check;

@@ -436,6 +436,15 @@ impl Replayer<'_> {
         match RecordKind::from_number(kind) {
             Some(RecordKind::Table) => {
                 let table = Table::decode(&mut cursor).map_err(damaged)?;
+                let tables = self.catalog.table_count();
+                if table.id.0 as usize > tables {
+                    return Err(Error::damage(Damage {
+                        file: path.to_owned(),
+                        offset,
+                        expected: format!("a table with a number up to {tables}"),
+                        found: format!("table {}", table.id.0),
+                    }));
+                }
                 self.catalog
                     .replay(self.meta, sequence, Definition::Table(Arc::new(table)))
             }
@@ -458,6 +467,14 @@ impl Replayer<'_> {
                     .map_err(damaged)?;
                 for _ in 0..count {
                     let record = StreamRecord::decode(&mut cursor).map_err(damaged)?;
+                    if self.catalog.table(record.table).is_none() {
+                        return Err(Error::damage(Damage {
+                            file: path.to_owned(),
+                            offset,
+                            expected: "a stream of a table that is defined".into(),
+                            found: format!("stream {} of table {}", record.id.0, record.table.0),
+                        }));
+                    }
                     self.streams.insert(record.id, (record.table, record.shard));
                     self.catalog.replay(
                         self.meta,

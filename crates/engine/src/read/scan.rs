@@ -4,6 +4,7 @@ use super::filter::{Condition, Filter};
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
+use crate::assured::part_of;
 use crate::catalog::{Field, Table};
 use crate::segment::{Partition, StreamState};
 use crate::{Error, Result};
@@ -230,11 +231,8 @@ impl Scan {
         let mut by_field = rows.columns;
         for (position, id) in self.wanted.iter().enumerate() {
             // A field may be wanted twice: the column is moved out for its last mention only.
-            let again = self
-                .wanted
-                .get(position + 1..)
-                .unwrap_or_default()
-                .contains(id);
+            let later = part_of(&self.wanted, position + 1.., "fields wanted later");
+            let again = later.contains(id);
             let found = by_field.iter().position(|(f, _)| f == id);
             columns.push(match found {
                 Some(at) if again => by_field.get(at).map(|(_, c)| c.clone()),

@@ -1,6 +1,7 @@
 //! One stream as one snapshot sees it.
 
 use crate::Result;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -113,7 +114,7 @@ pub(crate) fn run_sources(
     let to = state
         .main
         .partition_point(|l| l.first <= range.last.as_nanos());
-    let main = state.main.get(from..to.max(from)).unwrap_or_default();
+    let main = part_of(&state.main, from..to.max(from), "leaves of a range");
     let mut sources = vec![Source::leaves(id, main.iter().copied()).without(hidden.clone())];
     for run in &state.late {
         let inside: Vec<_> = run

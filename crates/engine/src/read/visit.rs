@@ -12,6 +12,7 @@
 use super::scan::{ScanSpec, wanted_field, wanted_fields};
 use super::snapshot::{ResolvedStream, Snapshot};
 use crate::Result;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::ids::SegmentId;
@@ -266,7 +267,7 @@ impl RowsInPlace {
             }
             let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
             let from = state.main.partition_point(|leaf| leaf.last < first);
-            let inside = state.main.get(from..).unwrap_or_default().iter();
+            let inside = part_of(&state.main, from.., "leaves from an instant on").iter();
             let inside = inside.take_while(|leaf| leaf.first <= last);
             leaves.extend(inside.map(|leaf| (partition.id(), *leaf)));
         }

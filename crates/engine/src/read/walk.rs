@@ -9,6 +9,7 @@
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
 use super::view::{StreamView, run_sources};
+use crate::assured::part_of;
 use crate::expiry::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, BlockPart, Partition, StreamState};
@@ -239,7 +240,7 @@ impl<'a> Walk<'a> {
         let to = blocks.partition_point(|b| b.first_bucket <= last);
         let stale = self.stale_buckets(level, first, last);
         let (store, id) = (&self.view.core.store, self.partition.id());
-        let mut blocks_here = blocks.get(from..to.max(from)).unwrap_or_default();
+        let mut blocks_here = part_of(blocks, from..to.max(from), "blocks of a range");
         if let Some((entry, others)) = blocks_here.split_first()
             && let Some(block) = self.decoded_last(level, entry)
         {
@@ -443,10 +444,7 @@ fn mark(dirty: &mut BTreeSet<i64>, level: Level, times: &[i64], range: &ClosedRa
         let number = level.bucket_of(Timestamp::from_nanos(*time));
         dirty.insert(number);
         let last = level.bucket_span(number).last.as_nanos();
-        at += times
-            .get(at..)
-            .unwrap_or_default()
-            .partition_point(|t| *t <= last);
+        at += part_of(times, at.., "times of a bucket").partition_point(|t| *t <= last);
     }
 }
 

@@ -257,6 +257,11 @@ impl ShardState {
         }
         for stream in std::mem::take(&mut self.pinned_streams) {
             let Some(slot) = self.streams.get_mut(&stream) else {
+                assert!(
+                    self.streams.contains_key(&stream),
+                    "stream {} has pinned events and no place in memory",
+                    stream.0
+                );
                 continue;
             };
             let before = PinTotals::of(&slot.memory);

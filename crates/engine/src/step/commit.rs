@@ -64,6 +64,7 @@ pub(super) fn make_durable(
 ) -> Result<()> {
     // The log first: what a segment holds must not outlive the definitions and the numbers in the log. A table may have been
     // changed after the step's sequence, and rows have been stored in its new types.
+    // Without a definition on its way there is nothing more to sync.
     let changed = core.catalog.newest_pending_table().unwrap_or_default();
     core.log.sync_up_to(sequence.max(changed))?;
     for one in written {

@@ -112,6 +112,7 @@ fn rewrite_partition(
     id: SegmentId,
     purpose: Purpose,
 ) -> Result<bool> {
+    let _latch = core.log.latch_on_panic("rewrote a partition");
     let _alone = core.compaction.begin();
     let shard = core.shards.get(index)?;
     let partition = {

@@ -8,6 +8,7 @@ use super::cutter::{Destination, LeafCutter};
 use super::stream_writer::{GroupOutput, StoreContext};
 use crate::ErrorKind;
 use crate::Result;
+use crate::assured::part_of;
 use crate::counters::Cause;
 use crate::ids::StreamId;
 use crate::ranges::{holds, overlapping, swallows};
@@ -110,7 +111,7 @@ pub(super) fn erase(
 /// Leaves behind a cut one that hold a single instant, the same that is left of the cut one (`keep`). They are listed again
 /// behind it, since nothing but their place in the list says which events came first.
 fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
-    let behind = state.main.get(cut.index + 1..).unwrap_or_default();
+    let behind = part_of(&state.main, cut.index + 1.., "leaves behind a cut one");
     let (first, last) = (cut.kept.times.first(), cut.kept.times.last());
     let count = match (first, last) {
         (Some(first), Some(last)) if first == last => behind
@@ -119,7 +120,7 @@ fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
             .count(),
         _ => 0,
     };
-    behind.get(..count).unwrap_or_default()
+    part_of(behind, ..count, "leaves of one instant")
 }
 
 enum Remainder {

@@ -7,6 +7,7 @@
 use super::append::last_row;
 use super::cutter::LeafCutter;
 use super::stream_writer::{StoreContext, StreamWriter};
+use crate::assured::part_of;
 use crate::counters::Cause;
 use crate::late::MergeScope;
 use crate::read::merge::{Merge, Source};
@@ -57,7 +58,7 @@ pub(super) fn units(
                     _ => out.push(owner..owner + 1),
                 }
                 // On to the first event behind this leaf.
-                let rest = late.times.get(at..).unwrap_or_default();
+                let rest = part_of(&late.times, at.., "late events behind a leaf");
                 at += match state.main.get(owner + 1) {
                     Some(next) => rest.partition_point(|t| *t < next.first).max(1),
                     None => rest.len(),
@@ -181,18 +182,17 @@ impl StreamWriter<'_, '_> {
         let mut next_leaf = 0;
         for unit in units {
             if whole {
-                for leaf in self
-                    .state
-                    .main
-                    .get(next_leaf..unit.start)
-                    .unwrap_or_default()
-                {
+                for leaf in part_of(
+                    &self.state.main,
+                    next_leaf..unit.start,
+                    "leaves before a merge",
+                ) {
                     let rows = self.context.rows_of(leaf)?;
                     all.extend_from(&rows, 0..rows.len());
                 }
             }
             next_leaf = unit.end;
-            let leaves = self.state.main.get(unit.clone()).unwrap_or_default();
+            let leaves = part_of(&self.state.main, unit.clone(), "leaves to rewrite");
             // A unit owns the times from its first leaf (or the beginning of time) up to the next leaf behind it.
             let until = self
                 .state
@@ -234,13 +234,28 @@ impl StreamWriter<'_, '_> {
             }
         }
         if whole {
-            for leaf in self.state.main.get(next_leaf..).unwrap_or_default() {
+            for leaf in part_of(&self.state.main, next_leaf.., "leaves behind a merge") {
                 let rows = self.context.rows_of(leaf)?;
                 all.extend_from(&rows, 0..rows.len());
             }
         }
         if !overlay.iter().all(Source::is_exhausted) {
             return Err(crate::Error::internal("a merge left late events behind"));
+        }
+        let folded = self
+            .state
+            .late
+            .iter()
+            .flatten()
+            .filter(|_| cause == Cause::Fold);
+        let taken = units.iter();
+        let taken = taken.flat_map(|u| part_of(&self.state.main, u.clone(), "leaves to rewrite"));
+        let read = taken.chain(folded).map(|l| u64::from(l.count)).sum::<u64>() + late.len() as u64;
+        let keeps_all = self.context.table.keeps_duplicates();
+        if written > read || (keeps_all && written < read) {
+            return Err(crate::Error::internal(format!(
+                "a merge of {read} rows wrote {written}"
+            )));
         }
         self.delta.clear_late = cause == Cause::Fold;
         if let Some(base) = base {

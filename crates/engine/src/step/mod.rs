@@ -81,6 +81,7 @@ pub(crate) fn run_step(
     urgency: Urgency,
 ) -> Result<bool> {
     let shard = core.shards.get(index)?;
+    let _latch = core.log.latch_on_panic("stored events");
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();

@@ -4,12 +4,13 @@
 //! rewritten or cannot be read, stays in memory.
 
 use super::take::TakenRows;
-use crate::Result;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, TableId};
 use crate::partitions::{PartitionSet, Span, choose_span};
 use crate::segment::Partition;
+use crate::{Error, Result};
 use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,13 +50,10 @@ pub(super) fn place(
         by_table.entry(one.table.id).or_default().push(index);
     }
     for (table_id, members) in by_table {
-        let Some(table) = members
-            .first()
-            .and_then(|m| taken.get(*m))
+        let first = members.first().and_then(|m| taken.get(*m));
+        let table = first
             .map(|t| Arc::clone(&t.table))
-        else {
-            continue;
-        };
+            .ok_or_else(|| Error::internal(format!("nothing was taken of table {}", table_id.0)))?;
         let mut spans: Vec<(ClosedRange, TargetPartition)> = partitions
             .of(table_id)
             .iter()
@@ -64,18 +62,20 @@ pub(super) fn place(
         add_new_spans(core, partitions, &table, &members, taken, &mut spans);
         spans.sort_by_key(|(range, _)| range.first);
         for (range, place) in spans {
-            let parts: Vec<StreamPart> = members
-                .iter()
-                .filter_map(|m| {
-                    let times = &taken.get(*m)?.rows.times;
+            let mut parts: Vec<StreamPart> = Vec::new();
+            for member in &members {
+                for one in part_of(taken, *member..=*member, "what a step took") {
+                    let times = &one.rows.times;
                     let from = times.partition_point(|t| *t < range.first.as_nanos());
                     let to = times.partition_point(|t| *t <= range.last.as_nanos());
-                    (from < to).then_some(StreamPart {
-                        taken: *m,
-                        rows: from..to,
-                    })
-                })
-                .collect();
+                    if from < to {
+                        parts.push(StreamPart {
+                            taken: *member,
+                            rows: from..to,
+                        });
+                    }
+                }
+            }
             let is_busy = matches!(&place, TargetPartition::Existing(p)
                 if busy.contains(&p.id()) || p.unreadable.is_some());
             if !parts.is_empty() && !is_busy {
@@ -101,10 +101,11 @@ fn add_new_spans(
     spans: &mut Vec<(ClosedRange, TargetPartition)>,
 ) {
     let mut homeless: Vec<i64> = Vec::new();
-    for one in members.iter().filter_map(|m| taken.get(*m)) {
+    let members = members.iter();
+    for one in members.flat_map(|m| part_of(taken, *m..=*m, "what a step took")) {
         let mut from = 0;
         while let Some(time) = one.rows.times.get(from) {
-            let rest = one.rows.times.get(from..).unwrap_or_default();
+            let rest = part_of(&one.rows.times, from.., "rows behind a partition");
             match partitions.owner(table.id, *time) {
                 Some(owner) => {
                     let last = owner.record.span().last.as_nanos();

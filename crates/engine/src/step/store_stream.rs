@@ -10,6 +10,7 @@
 use super::carried;
 use super::late_merge::{RowsToMerge, fold_units, units};
 use super::stream_writer::{StoreContext, StreamWriter};
+use crate::assured::part_of;
 use crate::counters::Cause;
 use crate::read::merge::{Merge, Source};
 use crate::segment::StreamState;
@@ -123,7 +124,7 @@ fn plan_late(
     }
     let rewritten: u64 = units
         .iter()
-        .flat_map(|u| state.main.get(u.clone()).unwrap_or_default())
+        .flat_map(|u| part_of(&state.main, u.clone(), "leaves to rewrite"))
         .map(|l| u64::from(l.count))
         .sum();
     if rewritten as f64 <= context.rewrite_per_late * late.len() as f64 {

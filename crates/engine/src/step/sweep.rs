@@ -13,7 +13,7 @@ use super::erase::{erase, is_touched};
 use super::pinning::bound_pins;
 use super::stream_writer::{GroupOutput, StoreContext};
 use super::write::{WrittenGroup, attach_shared, expiry, open_group, record};
-use crate::catalog::Table;
+use crate::catalog::{Life, Table};
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -33,6 +33,7 @@ const PARTITIONS_MAX: usize = 16;
 /// Carries out what is due in a shard. True when anything was.
 pub(crate) fn sweep(core: &Core, index: ShardIndex) -> Result<bool> {
     let shard = core.shards.get(index)?;
+    let _latch = core.log.latch_on_panic("carried out deletes");
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
@@ -251,9 +252,12 @@ fn write(
     let mut deltas = Vec::with_capacity(touched.streams.len());
     let mut cursor = PageCursor::new(&core.store, &touched.state);
     for (stream, ranges) in &touched.streams {
-        let Some(state) = cursor.stream(*stream)? else {
-            continue;
-        };
+        let state = cursor.stream(*stream)?.ok_or_else(|| {
+            Error::internal(format!(
+                "a delete was to erase rows of stream {}, which its segment does not hold any more",
+                stream.0
+            ))
+        })?;
         let mut delta = StreamDelta {
             stream: *stream,
             ..StreamDelta::default()
@@ -316,9 +320,13 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     let active: Vec<(StreamId, TableId)> =
         state.active().map(|(s, slot)| (s, slot.table)).collect();
     for (stream, table_id) in active {
-        let Some(life) = core.catalog.table(table_id).map(|t| t.life) else {
-            continue;
-        };
+        let table = core.catalog.table(table_id);
+        assert!(
+            table.is_some(),
+            "memory holds events of table {}, which there never was",
+            table_id.0
+        );
+        let life = table.map_or(Life::FOREVER, |t| t.life);
         let concerned: Vec<&Tombstone> = due
             .iter()
             .filter(|t| t.concerns(table_id, stream))

@@ -5,6 +5,7 @@
 //! Concurrency: the shard is looked at for one stream at a time, so that writers never wait for a step.
 
 use super::plan::{self, Buffers, Urgency};
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -241,7 +242,7 @@ fn take_stream(
         return (all, rows);
     }
     let flank_from = watermark.map_or(0, |w| rows.times.partition_point(|t| *t <= w));
-    let flank = rows.times.get(flank_from..).unwrap_or_default();
+    let flank = part_of(&rows.times, flank_from.., "in-order events");
     let cut = plan::cut(
         flank,
         retain,

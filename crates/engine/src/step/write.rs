@@ -6,6 +6,7 @@ use super::cutter::{Destination, SharedLeaves};
 use super::place::{PartitionWork, TargetPartition};
 use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
 use super::take::TakenRows;
+use crate::assured::part_of;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -126,7 +127,7 @@ pub(super) fn write_group(
         };
         writer.store(rows.as_ref().unwrap_or(&one.rows))?;
         // No wider than what is stored here: that is all replay has to skip, and it takes fewer bytes.
-        let times = one.rows.times.get(part.rows.clone()).unwrap_or_default();
+        let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return Err(Error::internal("a part of a step without rows"));
         };

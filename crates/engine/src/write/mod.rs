@@ -14,7 +14,7 @@ use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::log::RecordKind;
 use crate::producers::check_producer;
 use crate::ranges::holds;
-use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused};
+use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused, place_in_entry};
 use crate::shard::held_max;
 use crate::unreadable::refuse_unreadable;
 use crate::{Error, ErrorKind, Result};
@@ -135,6 +135,8 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
         encode_rows(&one.rows, &mut payload);
     }
     let sequence = {
+        // From its number on, everybody waits until the record's events are in memory.
+        let _latch = core.log.latch_on_panic("put events into memory");
         let _door = core.door.enter();
         check_still_there(core, &prepared)?;
         // Before the record has its number: it is acknowledged only if all of it can be put into
@@ -303,7 +305,7 @@ fn without_aged(
         let row = row as usize;
         refused.push(Refused {
             entry,
-            row: kept.and_then(|k| k.get(row).copied()).unwrap_or(row),
+            row: place_in_entry(kept, row),
             code: REFUSED_ENDED,
             message: format!(
                 "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell which of them it would replace: write newer rows, or older data into another table"
@@ -365,17 +367,11 @@ fn define_streams(
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 unresolved.retain(|new| {
                     if new.table.id == table {
-                        refused.extend((0..new.rows.len()).map(|row| {
-                            Refused {
-                                entry: new.entry,
-                                row: new
-                                    .kept
-                                    .as_ref()
-                                    .and_then(|kept| kept.get(row).copied())
-                                    .unwrap_or(row),
-                                code: REFUSED_STREAMS,
-                                message: error.to_string(),
-                            }
+                        refused.extend((0..new.rows.len()).map(|row| Refused {
+                            entry: new.entry,
+                            row: place_in_entry(new.kept.as_deref(), row),
+                            code: REFUSED_STREAMS,
+                            message: error.to_string(),
                         }));
                     }
                     new.table.id != table
@@ -410,6 +406,11 @@ fn by_shard(core: &Core, prepared: Vec<PreparedRows>) -> Result<Vec<Vec<Prepared
 /// Puts the events of a record into memory. Cannot fail: the record has its number.
 fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
     let mut change = 0;
+    assert_eq!(
+        by_shard.len(),
+        core.shards.len(),
+        "the rows of a record were divided over another number of shards"
+    );
     let held_max = held_max(&core.options, core.shards.len());
     for (shard, list) in core
         .shards
