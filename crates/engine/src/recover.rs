@@ -103,13 +103,15 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     load(env, options, meta, opened_by)
 }
 
-/// Keeps space for a full disk on every medium with something that outlives the process.
+/// Keeps space for a full disk on every medium of the log, the metadata or segments.
 fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<Reserve>>> {
     if options.reserve_bytes == 0 {
         return Ok(Vec::new());
     }
     let mut reserved: Vec<(Arc<dyn Files>, Arc<Reserve>)> = Vec::new();
-    for files in durable_files(env) {
+    let parts = [env.log_files(), env.index_files(), env.segment_files()];
+    let is_used = |files: &Arc<dyn Files>| parts.iter().any(|part| Arc::ptr_eq(part, files));
+    for files in durable_files(env).into_iter().filter(|f| is_used(f)) {
         let reserve = Reserve::open(files, &env.clock, &options.dir, options.reserve_bytes)?;
         reserved.push((Arc::clone(files), reserve));
     }

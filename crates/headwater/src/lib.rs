@@ -75,7 +75,7 @@ pub use headwater_engine::late;
 /// # Errors
 /// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast. Damage is not an error but part of the report.
 pub fn check(options: Options) -> Result<CheckReport> {
-    headwater_engine::check(headwater_io::Env::system(), options)
+    headwater_engine::check(Env::system(), options)
 }
 
 /// Backs the database in `options.dir` up into a folder: one state of it, with everything acknowledged before this call. Works
@@ -99,7 +99,7 @@ pub fn check(options: Options) -> Result<CheckReport> {
 /// another backup into it runs, `busy` when the owner changes the database too fast, `corrupt`, `full`, `io`. The older backup is
 /// still good then.
 pub fn backup(options: &Options, to: &std::path::Path) -> Result<BackupReport> {
-    headwater_engine::backup(&headwater_io::Env::system(), options, to)
+    headwater_engine::backup(&Env::system(), options, to)
 }
 
 /// As [`backup`], in a way that is chosen.
@@ -111,7 +111,7 @@ pub fn backup_with(
     to: &std::path::Path,
     how: &BackupOptions,
 ) -> Result<BackupReport> {
-    headwater_engine::backup_with(&headwater_io::Env::system(), options, to, how)
+    headwater_engine::backup_with(&Env::system(), options, to, how)
 }
 
 /// Checks the backup in a folder: the checksum of every file, and all that [`check`] checks of a database.
@@ -119,7 +119,7 @@ pub fn backup_with(
 /// # Errors
 /// `not_found` without a backup, `io`. Damage is not an error but part of the report.
 pub fn verify_backup(dir: &std::path::Path) -> Result<CheckReport> {
-    headwater_engine::verify_backup(&headwater_io::Env::system(), dir)
+    headwater_engine::verify_backup(&Env::system(), dir)
 }
 
 /// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`, and checks all of it.
@@ -128,7 +128,7 @@ pub fn verify_backup(dir: &std::path::Path) -> Result<CheckReport> {
 /// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of the backup is not what was
 /// backed up, `full`, `io`. Damage found by the check is part of the report.
 pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport> {
-    headwater_engine::restore(&headwater_io::Env::system(), from, options)
+    headwater_engine::restore(&Env::system(), from, options)
 }
 
 /// Repairs the database in `options.dir`, which must not be open: damaged leaves and footers, torn or missing log records, missing
@@ -139,7 +139,7 @@ pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport>
 /// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was written by another version,
 /// `full`, `io`.
 pub fn repair(options: &Options, mode: RepairMode) -> Result<RepairReport> {
-    headwater_engine::repair(&headwater_io::Env::system(), options, mode)
+    headwater_engine::repair(&Env::system(), options, mode)
 }
 
 /// As [`check`], in another environment.

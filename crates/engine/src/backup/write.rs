@@ -13,7 +13,7 @@ use crate::meta::copy::look;
 use crate::meta::{Meta, PartitionRecord};
 use crate::segment::Store;
 use crate::{Error, Options, Result};
-use headwater_io::{Env, File, OpenMode};
+use headwater_io::{Env, File, Files, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub fn backup_with(
         // redb closes the copy, so that what is backed up needs no repair.
         drop(meta);
         for end in &replayed.ends {
-            writing.log(&log_dir, end)?;
+            writing.log(&**env.log_files(), &log_dir, end)?;
         }
         for (id, record) in &segments.list {
             let source = SegmentSource {
@@ -357,11 +357,9 @@ impl<'a> Writing<'a> {
     }
 
     /// The records of a log file, without what a torn tail left behind them.
-    fn log(&mut self, log_dir: &Path, end: &LogEnd) -> Result<()> {
+    fn log(&mut self, files: &dyn Files, log_dir: &Path, end: &LogEnd) -> Result<()> {
         let path = log_path(log_dir, end.number);
-        let file = self
-            .target
-            .files
+        let file = files
             .open(&path, OpenMode::Read)
             .map_err(|e| Error::io("open", &path, e))?;
         let id = end.generation;

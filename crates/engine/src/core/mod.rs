@@ -50,6 +50,7 @@ use crate::segment::Store;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};
+use headwater_types::Timestamp;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -150,7 +151,7 @@ impl Core {
     }
 
     /// The instant by which a table's data end.
-    pub(crate) fn now_for(&self, table: TableId) -> i64 {
+    pub(crate) fn now_for(&self, table: TableId) -> Timestamp {
         self.moment().of(table)
     }
 

@@ -358,18 +358,18 @@ fn remaining(
     deletes: &[(Sequence, ClosedRange)],
 ) -> Vec<Arc<Chunk>> {
     let cut = table.life.cut;
-    if deletes.is_empty() && cut == i64::MIN {
+    if deletes.is_empty() && !cut.is_set() {
         return chunks;
     }
     let gone = |time: i64, sequence: Sequence| {
-        time < cut
+        cut.ends(time)
             || deletes
                 .iter()
                 .any(|(s, range)| sequence < *s && range.contains(Timestamp::from_nanos(time)))
     };
     let concerned = |chunk: &Chunk| {
         let times = ClosedRange::nanos(chunk.first_time, chunk.last_time);
-        chunk.first_time < cut
+        cut.ends(chunk.first_time)
             || deletes
                 .iter()
                 .any(|(s, range)| chunk.first_sequence < *s && range.overlaps(&times))

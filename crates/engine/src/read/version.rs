@@ -14,7 +14,7 @@ use crate::ids::{Sequence, StreamId};
 use crate::partitions::PartitionSet;
 use crate::tombstone::Tombstone;
 use headwater_types::{ClosedRange, StreamName};
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 
 /// The version of a range of a stream: see [`Snapshot::version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ impl VersionInputs<'_> {
         }
         let mut hasher = self.core.catalog.keyed_hasher();
         hasher.write_u32(self.stream.0);
-        hasher.write_i64(life.cut);
+        life.cut.hash(&mut hasher);
         for field in &self.table.fields {
             // A widened field has other values.
             hasher.write_u8(field.field_type as u8);
@@ -75,7 +75,7 @@ impl VersionInputs<'_> {
         }
         Some(DataVersion {
             number: hasher.finish(),
-            is_closed: range.last.as_nanos() < life.floor(),
+            is_closed: life.floor().ends(range.last.as_nanos()),
         })
     }
 }

@@ -249,7 +249,7 @@ impl RowsInPlace {
     ) -> Result<Option<RowsInPlace>> {
         let (table, seen, range) = (found.table, found.seen, &spec.range);
         let life = &table.life;
-        if !spec.filters.is_empty() || life.expires || life.cut != i64::MIN {
+        if !spec.filters.is_empty() || life.expires || life.cut.is_set() {
             return Ok(None);
         }
         if snapshot.has_deletes(found) {

@@ -53,7 +53,7 @@ impl SeenBucket<'_> {
             let expiries = self.aggregate(expiry_of(field));
             expiries
                 .and_then(|a| first_expiry(a.extremes))
-                .is_some_and(|first| first <= now)
+                .is_some_and(|first| first <= now.as_nanos())
         })
     }
 

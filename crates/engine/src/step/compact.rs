@@ -93,7 +93,7 @@ fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
         Some(last) => first.saturating_add(last.saturating_sub(first) / 2),
         None => return false,
     };
-    due <= core.now_for(record.table)
+    due <= core.now_for(record.table).as_nanos()
 }
 
 /// Rewrites the partition with this segment, if it is still there, at the rate that is set.
@@ -151,7 +151,7 @@ fn rewrite_partition(
 /// rewritten.
 fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
     let span = partition.record.span();
-    span.last.as_nanos() < life.aged_to && !state.has_rows_in(partition.record.table, &span)
+    life.aged_to.ends(span.last.as_nanos()) && !state.has_rows_in(partition.record.table, &span)
 }
 
 fn rewrite(

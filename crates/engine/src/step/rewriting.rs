@@ -16,7 +16,7 @@ use crate::expiry::without_expired;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{GroupWriter, Partition, StreamDelta, StreamState};
-use headwater_types::{ClosedRange, Level, Rows};
+use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 
 /// What a rewriting is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Rewriting<'a> {
     pub(super) top: Level,
     pub(super) purpose: Purpose,
     /// What has expired by now is left out.
-    pub(super) now: Option<i64>,
+    pub(super) now: Option<Timestamp>,
 }
 
 impl Rewriting<'_> {
@@ -51,12 +51,12 @@ impl Rewriting<'_> {
 
     /// Rows without those that have ended.
     pub(super) fn living(&self, mut rows: Rows) -> Rows {
-        let gone = rows.times.partition_point(|t| *t < self.table.life.cut);
+        let gone = rows.times.partition_point(|t| self.table.life.cut.ends(*t));
         if gone > 0 {
             rows = rows.slice(gone..rows.len());
         }
         match self.now {
-            Some(now) => without_expired(rows, now),
+            Some(now) => without_expired(rows, now.as_nanos()),
             None => rows,
         }
     }

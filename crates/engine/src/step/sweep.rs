@@ -121,11 +121,11 @@ impl SweepPlan {
                 .ok_or_else(|| Error::internal("a partition of no table"))?;
             let empty = record.is_empty() && record.sequence <= replayed_from;
             let now = now.of(record.table);
-            let expired = record.expires_last.is_some_and(|end| end <= now);
+            let expired = record.expires_last.is_some_and(|end| end <= now.as_nanos());
             if empty
                 || expired
                 || table.life.dropped
-                || record.span().last.as_nanos() < table.life.cut
+                || table.life.cut.ends(record.span().last.as_nanos())
             {
                 plan.gone.push(Arc::clone(partition));
                 continue;
@@ -331,11 +331,11 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
             .iter()
             .filter(|t| t.concerns(table_id, stream))
             .collect();
-        if concerned.is_empty() && !life.dropped && life.cut == i64::MIN {
+        if concerned.is_empty() && !life.dropped && !life.cut.is_set() {
             continue;
         }
         let stays = |time: i64, s: Sequence| {
-            !life.dropped && time >= life.cut && !concerned.iter().any(|t| t.removes(time, s))
+            !life.dropped && !life.cut.ends(time) && !concerned.iter().any(|t| t.removes(time, s))
         };
         let (removed, _) = state.with_stream(stream, table_id, |memory| {
             memory.remove_deleted(&stays, version, &open)

@@ -236,8 +236,8 @@ fn check_ended(
     times: &[i64],
     accepting: &mut EntryCheck,
 ) -> Result<()> {
-    let is_before = |floor: i64| floor > i64::MIN && times.iter().any(|time| *time < floor);
-    if !is_before(table.life.floor()) {
+    let floor = table.life.floor();
+    if !floor.is_set() || !times.iter().any(|time| floor.ends(*time)) {
         return Ok(());
     }
     // The clock may have been put right, or the setting raised, since they were looked at.
@@ -247,15 +247,19 @@ fn check_ended(
         *table = reviewed;
     }
     let (life, floor) = (&table.life, table.life.floor());
-    for (row, time) in times.iter().enumerate().filter(|(_, t)| **t < floor) {
+    let Some(first) = floor.instant() else {
+        return Ok(());
+    };
+    for (row, time) in times.iter().enumerate().filter(|(_, t)| floor.ends(**t)) {
         accepting.refuse(row, REFUSED_ENDED, || {
-            let what = if *time < life.cut {
+            let what = if life.cut.ends(*time) {
                 "the retention of table"
             } else {
                 "the stretch of which only aggregates are kept in table"
             };
             format!(
-                "timestamp {time} lies before {floor}, where {what} `{}` ended: check the clock of the device, raise the setting, or write older data into another table",
+                "timestamp {time} lies before {}, where {what} `{}` ended: check the clock of the device, raise the setting, or write older data into another table",
+                first.as_nanos(),
                 table.name
             )
         });

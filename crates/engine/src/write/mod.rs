@@ -199,7 +199,7 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
         let floor = life.floor();
         let times = &one.rows.times;
         let ended = life.dropped
-            || (floor > i64::MIN && times.iter().any(|time| *time < floor))
+            || (floor.is_set() && times.iter().any(|time| floor.ends(*time)))
             || (life.aging_went_back()
                 && !aged_stretches(core, one.table, one.stream, times)?.is_empty());
         if ended {
