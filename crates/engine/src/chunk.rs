@@ -28,7 +28,11 @@ impl Sequences {
     pub(crate) fn get(&self, row: usize) -> Sequence {
         match self {
             Sequences::One(s) => *s,
-            Sequences::Many(v) => v.get(row).copied().unwrap_or_default(),
+            Sequences::Many(v) => {
+                let sequence = v.get(row);
+                assert!(sequence.is_some(), "row {row} of {} in a chunk", v.len());
+                sequence.copied().unwrap_or_default()
+            }
         }
     }
 }
@@ -54,6 +58,11 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// `None` for no rows.
     pub(crate) fn new(rows: Rows, sequences: Sequences, born: u64) -> Option<Arc<Chunk>> {
+        assert!(
+            rows.columns.iter().all(|(_, c)| c.len() == rows.len()),
+            "a column of other rows than the {} of its chunk",
+            rows.len()
+        );
         let rising = rows.times.is_sorted_by(|a, b| a < b);
         let (first_time, last_time, sorted) = if rising {
             (*rows.times.first()?, *rows.times.last()?, true)
@@ -63,7 +72,10 @@ impl Chunk {
         };
         let (first_sequence, last_sequence) = match &sequences {
             Sequences::One(s) => (*s, *s),
-            Sequences::Many(v) => (*v.iter().min()?, *v.iter().max()?),
+            Sequences::Many(v) => {
+                assert_eq!(v.len(), rows.len(), "a chunk has a sequence for each row");
+                (*v.iter().min()?, *v.iter().max()?)
+            }
         };
         let mut chunk = Chunk {
             rows,

@@ -126,11 +126,11 @@ pub(crate) struct Moment {
 
 impl Moment {
     /// The instant by which data of a table end.
-    pub(crate) fn of(&self, table: TableId) -> i64 {
-        match self.instead {
+    pub(crate) fn of(&self, table: TableId) -> Timestamp {
+        Timestamp::from_nanos(match self.instead {
             Some(instead) if !self.borne_out.contains(&table) => instead.min(self.clock),
             _ => self.clock,
-        }
+        })
     }
 
     /// True when the clock is not believed by itself.
@@ -425,7 +425,7 @@ mod tests {
     fn a_clock_that_jumps_is_not_believed_and_time_goes_on() {
         let clock = ManualClock::new(at(NOW));
         let guard = guard(Vec::new());
-        let now = || guard.look(&clock).of(TABLE);
+        let now = || guard.look(&clock).of(TABLE).as_nanos();
         assert_eq!(now(), NOW);
         clock.advance(DAY * 3);
         assert_eq!(now(), clock.now().as_nanos(), "time passed, nothing jumped");
@@ -448,12 +448,15 @@ mod tests {
         clock.set(at(LATER));
         for round in 0..5i64 {
             let guard = guard(kept);
-            assert_eq!(guard.look(&clock).of(TABLE), NOW + round * 1_000_000_000);
+            assert_eq!(
+                guard.look(&clock).of(TABLE).as_nanos(),
+                NOW + round * 1_000_000_000
+            );
             clock.advance(Duration::from_secs(1));
             kept = guard.to_keep(&clock);
         }
         clock.set(at(NOW));
-        assert_eq!(guard(kept).look(&clock).of(TABLE), NOW);
+        assert_eq!(guard(kept).look(&clock).of(TABLE).as_nanos(), NOW);
     }
 
     #[test]
@@ -472,13 +475,13 @@ mod tests {
                 }
                 let moment = guard.look(&clock);
                 assert!(!moment.is_borne_out(TABLE) || round > 90, "round {round}");
-                assert!(moment.of(TableId(9)) < LATER);
+                assert!(moment.of(TableId(9)).as_nanos() < LATER);
                 // The stretch is told only when the next has begun.
                 clock.advance(HOUR);
                 guard.hear(&clock, TABLE, StreamId(0), &[clock.now().as_nanos()]);
                 kept = guard.to_keep(&clock);
             }
-            let now = guard(kept).look(&clock).of(TABLE);
+            let now = guard(kept).look(&clock).of(TABLE).as_nanos();
             assert_eq!(now >= LATER, others < 2, "{others} others");
         }
     }
@@ -508,13 +511,13 @@ mod tests {
         let clock = ManualClock::new(at(1_000_000_000));
         let mut kept = guard(Vec::new()).to_keep(&clock);
         clock.set(at(NOW));
-        assert_eq!(guard(kept).look(&clock).of(TABLE), NOW);
+        assert_eq!(guard(kept).look(&clock).of(TABLE).as_nanos(), NOW);
         kept = guard(Vec::new()).to_keep(&clock);
         // Later the battery is flat.
         clock.set(at(0));
         let guard = guard(kept);
-        assert_eq!(guard.look(&clock).of(TABLE), 0);
+        assert_eq!(guard.look(&clock).of(TABLE).as_nanos(), 0);
         clock.set(at(NOW + 1_000_000_000));
-        assert_eq!(guard.look(&clock).of(TABLE), NOW + 1_000_000_000);
+        assert_eq!(guard.look(&clock).of(TABLE).as_nanos(), NOW + 1_000_000_000);
     }
 }

@@ -328,8 +328,8 @@ impl Database {
                     fields,
                     tags: Vec::new(),
                     life: Life {
-                        retention_ns: life_ns("retention", spec.retention)?,
-                        raw_ns: life_ns("raw_for", spec.raw_for)?,
+                        retention: life_span("retention", spec.retention)?,
+                        raw_for: life_span("raw_for", spec.raw_for)?,
                         ..Life::FOREVER
                     },
                 };
@@ -371,10 +371,10 @@ impl Database {
                 table.duplicates = duplicates;
             }
             if let Some(retention) = change.retention {
-                table.life.retention_ns = life_ns("retention", retention)?;
+                table.life.retention = life_span("retention", retention)?;
             }
             if let Some(raw_for) = change.raw_for {
-                table.life.raw_ns = life_ns("raw_for", raw_for)?;
+                table.life.raw_for = life_span("raw_for", raw_for)?;
             }
             for field in &change.add_fields {
                 check_name("field", &field.name)?;
@@ -590,12 +590,12 @@ fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {
 /// The shortest life that can be set.
 const LIFE_MIN: Duration = Duration::from_secs(1);
 
-fn life_ns(what: &str, wanted: Option<Duration>) -> Result<Option<i64>> {
+fn life_span(what: &str, wanted: Option<Duration>) -> Result<Option<Duration>> {
     let Some(wanted) = wanted else {
         return Ok(None);
     };
     match i64::try_from(wanted.as_nanos()) {
-        Ok(ns) if wanted >= LIFE_MIN => Ok(Some(ns)),
+        Ok(_) if wanted >= LIFE_MIN => Ok(Some(wanted)),
         _ => Err(Error::invalid(format!(
             "{what} must be 1 s to 292 years, found {wanted:?}"
         ))),

@@ -119,6 +119,7 @@ fn delete_from(
         drops_streams: false,
     };
     let sequence = {
+        let _latch = core.log.latch_on_panic("put a delete before the shards");
         let _door = core.door.shut();
         let sequence = core
             .log
@@ -150,6 +151,7 @@ pub(crate) fn drop_streams(core: &Core, table: &str, tags: &[(String, String)]) 
         drops_streams: true,
     };
     let sequence = {
+        let _latch = core.log.latch_on_panic("put a delete before the shards");
         let _door = core.door.shut();
         // Readers that come later must not find the streams before they know that they are gone, and the other way round.
         let sequence = core.catalog.drop_streams(found, || {

@@ -1,6 +1,6 @@
 //! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
 
-use crate::catalog::{AddedFields, Duplicates, Field, Life, StreamRecord, Table};
+use crate::catalog::{AddedFields, Duplicates, Field, Horizon, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
@@ -36,6 +36,10 @@ fn check(name: &str, bytes: &[u8]) {
     );
 }
 
+fn horizon(ns: i64) -> Horizon {
+    Horizon::at(headwater_types::Timestamp::from_nanos(ns))
+}
+
 fn table() -> Table {
     Table {
         id: TableId(3),
@@ -51,11 +55,11 @@ fn table() -> Table {
             .collect(),
         tags: Vec::new(),
         life: Life {
-            retention_ns: Some(86_400_000_000_000),
-            raw_ns: None,
-            cut: 1_700_000_000_000_000_000,
-            aged_to: i64::MIN,
-            aged_most: i64::MIN,
+            retention: Some(std::time::Duration::from_secs(86_400)),
+            raw_for: None,
+            cut: horizon(1_700_000_000_000_000_000),
+            aged_to: Horizon::NONE,
+            aged_most: Horizon::NONE,
             expires: true,
             dropped: false,
         },
@@ -155,9 +159,9 @@ fn a_definition_of_which_aging_went_back_keeps_how_far_it_was() {
     for tags in [Vec::new(), vec!["site".to_owned()]] {
         let back = Table {
             life: Life {
-                raw_ns: Some(86_400_000_000_000),
-                aged_to: 1_600_000_000_000_000_000,
-                aged_most: 1_900_000_000_000_000_000,
+                raw_for: Some(std::time::Duration::from_secs(86_400)),
+                aged_to: horizon(1_600_000_000_000_000_000),
+                aged_most: horizon(1_900_000_000_000_000_000),
                 ..table().life
             },
             tags,

@@ -4,6 +4,7 @@
 //! Concurrency: a [`Database`] is shared freely between threads; see `core` for the order of locks.
 //! Failure: see [`Error`]; after a failed write or sync the database latches, reads go on.
 
+mod assured;
 mod backup;
 mod catalog;
 mod check;
@@ -25,6 +26,7 @@ mod guard;
 mod ids;
 pub mod late;
 mod late_policy;
+mod layout;
 mod log;
 mod maintain;
 mod memory;

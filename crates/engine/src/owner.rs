@@ -6,6 +6,7 @@
 //! Failure: kind `locked`, which says whether it is this process or another one.
 
 use crate::guard::{Guard, GuardedFiles};
+use crate::layout::meta_path;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, Lock, LockError};
 use std::path::Path;
@@ -27,9 +28,11 @@ impl Owner {
         let lock = take_lock(env, dir)?;
         let meta_lock = lock_meta(env, dir)?;
         let guard = Guard::new(&env.threads);
-        env.files = Arc::new(GuardedFiles {
-            files: Arc::clone(&env.files),
-            guard: Arc::clone(&guard),
+        *env = env.map_files(|files| {
+            Arc::new(GuardedFiles {
+                files: Arc::clone(files),
+                guard: Arc::clone(&guard),
+            })
         });
         Ok(Owner {
             guard,
@@ -41,8 +44,8 @@ impl Owner {
 
 /// Locks the metadata's file, if there is one.
 pub(crate) fn lock_meta(env: &Env, dir: &Path) -> Result<Option<Box<dyn Lock>>> {
-    let path = dir.join("meta.redb");
-    match env.files.lock_file(&path) {
+    let path = meta_path(dir);
+    match env.index_files().lock_file(&path) {
         Ok(lock) => Ok(Some(lock)),
         Err(LockError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(not_locked(dir, &path, error)),

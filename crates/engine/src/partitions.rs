@@ -3,6 +3,7 @@
 //! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two either are apart or would
 //! contain one another; the lists are sorted by span.
 
+use crate::assured::part_of;
 use crate::ids::{NumberMap, SegmentId, StreamId, TableId};
 use crate::segment::{Partition, Store};
 use crate::{ErrorKind, Result};
@@ -147,7 +148,7 @@ pub(crate) fn choose_span(
         }
         let from = times.partition_point(|t| *t < range.first.as_nanos());
         let to = times.partition_point(|t| *t <= range.last.as_nanos());
-        let inside = times.get(from..to).unwrap_or_default();
+        let inside = part_of(times, from..to, "times in a span");
         let now = inside.len() as f64 * bytes_per_event;
         let expected = if inside.len() < DENSE_EVENTS || !has_instants(inside, DENSE_INSTANTS) {
             now
@@ -174,7 +175,7 @@ fn has_instants(times: &[i64], count: usize) -> bool {
             return false;
         };
         let next = rest.partition_point(|t| t <= first);
-        rest = rest.get(next..).unwrap_or_default();
+        rest = part_of(rest, next.., "times behind an instant");
         true
     })
 }

@@ -26,7 +26,7 @@ pub(crate) struct Producers {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    known: HashMap<String, Known>,
+    known: HashMap<String, KnownProducer>,
     /// By the sequence of their newest batch.
     by_age: BTreeSet<(Sequence, String)>,
     /// Forgotten, and still in the metadata.
@@ -34,7 +34,7 @@ pub(crate) struct State {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownProducer {
     number: u64,
     sequence: Sequence,
     /// Sequences and numbers that the metadata do not have, oldest first.
@@ -94,7 +94,7 @@ impl Producers {
         let mut state = self.state.lock();
         for (name, number, sequence) in saved {
             state.by_age.insert((sequence, name.clone()));
-            let known = Known {
+            let known = KnownProducer {
                 number,
                 sequence,
                 unsaved: VecDeque::new(),
@@ -132,7 +132,7 @@ impl Producers {
     /// The smallest sequence of a batch whose number the metadata do not have.
     pub(crate) fn first_unsaved(&self) -> Option<Sequence> {
         let state = self.state.lock();
-        let first = |known: &Known| known.unsaved.front().map(|(s, _)| *s);
+        let first = |known: &KnownProducer| known.unsaved.front().map(|(s, _)| *s);
         state.known.values().filter_map(first).min()
     }
 }

@@ -4,6 +4,7 @@
 //! the look-ups rely on that.
 //! Failure: none.
 
+use crate::assured::part_of;
 use headwater_types::ClosedRange;
 
 /// Sorts ranges and joins those that overlap or touch.
@@ -33,7 +34,7 @@ pub(crate) fn swallows(ranges: &[ClosedRange], inner: &ClosedRange) -> bool {
 pub(crate) fn overlapping<'a>(ranges: &'a [ClosedRange], other: &ClosedRange) -> &'a [ClosedRange] {
     let from = ranges.partition_point(|r| r.last < other.first);
     let to = ranges.partition_point(|r| r.first <= other.last);
-    ranges.get(from..to).unwrap_or_default()
+    part_of(ranges, from..to, "ranges that overlap another")
 }
 
 /// True when one of the ranges, which are sorted and apart, holds the instant.

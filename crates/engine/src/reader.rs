@@ -2,9 +2,10 @@
 
 use crate::core::Core;
 use crate::late_policy::late_report;
+use crate::layout::meta_path;
 use crate::meta::copy::look;
 use crate::read::Snapshot;
-use crate::recover::{self, Recovery, Standing};
+use crate::recover::{self, OpenedBy, Recovery};
 use crate::{Options, Result, Stats, TableInfo};
 use headwater_io::Env;
 use parking_lot::RwLock;
@@ -31,15 +32,15 @@ struct Inner {
 /// Opens a state of the database that may have an owner.
 pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)> {
     options.validate()?;
-    let path = options.dir.join("meta.redb");
-    look(&*env.files, &options.dir, |meta, copy| {
+    let path = meta_path(&options.dir);
+    look(env, &options.dir, |meta, copy| {
         // Log files are freed after a commit: without one in between, none that is needed has gone.
-        let nothing_freed = || copy.check_current(&*env.files, &path);
+        let nothing_freed = || copy.check_current(&**env.index_files(), &path);
         recover::load(
             env.clone(),
             options.clone(),
             meta,
-            Standing::Reader(&nothing_freed),
+            OpenedBy::Reader(&nothing_freed),
         )
     })
 }

@@ -23,6 +23,7 @@ use crate::error::Damage;
 use crate::guard::Guard;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late_policy::{first_analyzer, kept_analyzer};
+use crate::layout::{durable_files, folders, log_dir, meta_path, segment_dir};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::owner::{Owner, lock_meta};
@@ -38,7 +39,7 @@ use crate::unreadable::tell_unreadable;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
-use headwater_io::{Env, OpenMode};
+use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -67,9 +68,9 @@ pub struct Recovery {
 pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     options.validate()?;
     let dir = options.dir.clone();
-    let meta_path = dir.join("meta.redb");
+    let meta_path = meta_path(&dir);
     let exists = env
-        .files
+        .index_files()
         .exists(&meta_path)
         .map_err(|e| Error::io("look for", &meta_path, e))?;
     if options.must_exist && !exists {
@@ -78,39 +79,68 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             dir.display()
         )));
     }
-    let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
-    for part in [&dir, &log_dir, &segment_dir] {
-        env.files
-            .create_dir_all(part)
-            .map_err(|e| Error::io("create", part, e))?;
+    for (files, folder) in folders(&env, &dir) {
+        files
+            .create_dir_all(&folder)
+            .map_err(|e| Error::io("create", &folder, e))?;
     }
     let owner = Owner::of(&mut env, &dir)?;
-    for part in [&dir, &log_dir, &segment_dir] {
+    for (files, folder) in folders(&env, &dir) {
         // Names that a killed process left are perhaps not on the medium yet; what is built on them must not vanish with them.
-        env.files
-            .sync_dir(part)
-            .map_err(|e| Error::io("sync", part, e))?;
+        files
+            .sync_dir(&folder)
+            .map_err(|e| Error::io("sync", &folder, e))?;
     }
-    let reserve = match options.reserve_bytes {
-        0 => None,
-        bytes => Some(Reserve::open(&env.files, &env.clock, &dir, bytes)?),
-    };
-    if let Some(reserve) = &reserve {
-        env.files = Arc::new(ReservedFiles {
-            files: Arc::clone(&env.files),
-            reserve: Arc::clone(reserve),
-        });
+    // What snapshots keep must not take the space that is reserved for what was acknowledged.
+    let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), &dir);
+    let reserves = reserve_space(&mut env, &options)?;
+    let (meta, owner) = open_meta(&env, &options, owner)?;
+    let opened_by = OpenedBy::Owner(Ownership {
+        owner,
+        reserves,
+        pin_files,
+    });
+    load(env, options, meta, opened_by)
+}
+
+/// Keeps space for a full disk on every medium of the log, the metadata or segments.
+fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<Reserve>>> {
+    if options.reserve_bytes == 0 {
+        return Ok(Vec::new());
     }
-    let (meta, owner) = open_meta(&env, &options, owner, &log_dir, &segment_dir)?;
-    load(env, options, meta, Standing::Owner(owner, reserve))
+    let mut reserved: Vec<(Arc<dyn Files>, Arc<Reserve>)> = Vec::new();
+    let parts = [env.log_files(), env.index_files(), env.segment_files()];
+    let is_used = |files: &Arc<dyn Files>| parts.iter().any(|part| Arc::ptr_eq(part, files));
+    for files in durable_files(env).into_iter().filter(|f| is_used(f)) {
+        let reserve = Reserve::open(files, &env.clock, &options.dir, options.reserve_bytes)?;
+        reserved.push((Arc::clone(files), reserve));
+    }
+    *env = env.map_files(|files| {
+        let reserve = reserved.iter().find(|(known, _)| Arc::ptr_eq(known, files));
+        match reserve {
+            Some((files, reserve)) => Arc::new(ReservedFiles {
+                files: Arc::clone(files),
+                reserve: Arc::clone(reserve),
+            }),
+            None => Arc::clone(files),
+        }
+    });
+    Ok(reserved.into_iter().map(|(_, reserve)| reserve).collect())
 }
 
 /// Who opens a database.
-pub(crate) enum Standing<'a> {
+pub(crate) enum OpenedBy<'a> {
     /// Who holds its lock and reserve, and puts files right.
-    Owner(Owner, Option<Arc<Reserve>>),
+    Owner(Ownership),
     /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
     Reader(&'a dyn Fn() -> Result<()>),
+}
+
+/// What an owner has.
+pub(crate) struct Ownership {
+    owner: Owner,
+    reserves: Vec<Arc<Reserve>>,
+    pin_files: PinFiles,
 }
 
 /// Builds the database on its metadata.
@@ -118,14 +148,22 @@ pub(crate) fn load(
     env: Env,
     options: Options,
     meta: Meta,
-    standing: Standing<'_>,
+    opened_by: OpenedBy<'_>,
 ) -> Result<(Core, Recovery)> {
     let dir = options.dir.clone();
-    let meta_path = dir.join("meta.redb");
-    let (log_dir, segment_dir) = (dir.join("log"), dir.join("segment"));
-    let (owner, reserve, access) = match standing {
-        Standing::Owner(owner, reserve) => (Some(owner), reserve, Access::Owner),
-        Standing::Reader(nothing_freed) => (None, None, Access::Reader(nothing_freed)),
+    let meta_path = meta_path(&dir);
+    let (log_dir, segment_dir) = (log_dir(&dir), segment_dir(&dir));
+    let (owner, reserves, pin_files, access) = match opened_by {
+        OpenedBy::Owner(owned) => (
+            Some(owned.owner),
+            owned.reserves,
+            owned.pin_files,
+            Access::Owner,
+        ),
+        OpenedBy::Reader(nothing_freed) => {
+            let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), &dir);
+            (None, Vec::new(), pin_files, Access::Reader(nothing_freed))
+        }
     };
     let is_owner = owner.is_some();
     let guard = match &owner {
@@ -136,8 +174,8 @@ pub(crate) fn load(
     let shards = usize::from(meta.shards()?.max(1));
     let cache_bytes = options.memory_budget_bytes / 4;
     let mut store = Store::new(
-        Arc::clone(&env.files),
-        segment_dir.clone(),
+        Arc::clone(env.segment_files()),
+        segment_dir,
         cache_bytes,
         options.open_files_max,
         shards,
@@ -204,7 +242,7 @@ pub(crate) fn load(
         events: 0,
     };
     let replayed = replay(
-        &env.files,
+        env.log_files(),
         &log_dir,
         options.log_file_size(),
         needed,
@@ -217,12 +255,9 @@ pub(crate) fn load(
     let unreadable = files::unreadable(&shards);
     recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
-        files::settle(&env, &store, &partitions, &unreadable, &mut recovery)?;
-        remove_left_over(&*env.files, &dir)?;
+        files::settle(&store, &partitions, &unreadable, &mut recovery)?;
+        remove_left_over(&**env.buffer_files(), &dir)?;
     }
-    // What snapshots keep must not take the space that is reserved for what was acknowledged.
-    let unreserved = reserve.as_ref().map_or(&env.files, |r| r.files());
-    let pin_files = PinFiles::new(Arc::clone(unreserved), &dir);
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
@@ -254,7 +289,7 @@ pub(crate) fn load(
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
     let core = Core {
-        reserve,
+        reserves,
         producers,
         catalog,
         meta,
@@ -286,20 +321,18 @@ pub(crate) fn load(
 }
 
 /// Opens the metadata, or makes it. A database whose making was cut short holds no log and no segments: it is made again.
-fn open_meta(
-    env: &Env,
-    options: &Options,
-    mut owner: Owner,
-    log_dir: &Path,
-    segment_dir: &Path,
-) -> Result<(Meta, Owner)> {
+fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Owner)> {
     let dir = options.dir.as_path();
-    let path = &dir.join("meta.redb");
-    let list = |dir: &Path| env.files.list(dir).map_err(|e| Error::io("list", dir, e));
-    let empty = list(log_dir)?.is_empty() && list(segment_dir)?.is_empty();
+    let path = &meta_path(dir);
+    let files = env.index_files();
+    let is_empty = |files: &Arc<dyn Files>, dir: &Path| {
+        let names = files.list(dir).map_err(|e| Error::io("list", dir, e));
+        names.map(|names| names.is_empty())
+    };
+    let empty = is_empty(env.log_files(), &log_dir(dir))?
+        && is_empty(env.segment_files(), &segment_dir(dir))?;
     if let Some(lock) = owner.meta_lock.take() {
-        let file = env
-            .files
+        let file = files
             .open(path, OpenMode::Write)
             .map_err(|e| Error::io("open", path, e))?;
         if !lock
@@ -337,7 +370,7 @@ fn open_meta(
             }
             Ok(None) | Err(_) => {
                 tracing::info!(path = %path.display(), "the database was being made when power went: making it again");
-                env.files
+                files
                     .remove(path)
                     .map_err(|e| Error::io("remove", path, e))?;
             }
@@ -350,8 +383,7 @@ fn open_meta(
             found: "no file".into(),
         }));
     }
-    let file = env
-        .files
+    let file = files
         .open(path, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", path, e))?;
     let Some(lock) = lock_meta(env, dir)? else {
@@ -359,9 +391,7 @@ fn open_meta(
     };
     // The name first: a file that holds something has a name that stays. Should this sync fail, the next opening finds an empty
     // file, and makes it anew.
-    env.files
-        .sync_dir(dir)
-        .map_err(|e| Error::io("sync", dir, e))?;
+    files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
     Ok((meta.owned(lock), owner))
 }
@@ -408,6 +438,15 @@ impl Replayer<'_> {
         match RecordKind::from_number(kind) {
             Some(RecordKind::Table) => {
                 let table = Table::decode(&mut cursor).map_err(damaged)?;
+                let tables = self.catalog.table_count();
+                if table.id.0 as usize > tables {
+                    return Err(Error::damage(Damage {
+                        file: path.to_owned(),
+                        offset,
+                        expected: format!("a table with a number up to {tables}"),
+                        found: format!("table {}", table.id.0),
+                    }));
+                }
                 self.catalog
                     .replay(self.meta, sequence, Definition::Table(Arc::new(table)))
             }
@@ -430,6 +469,14 @@ impl Replayer<'_> {
                     .map_err(damaged)?;
                 for _ in 0..count {
                     let record = StreamRecord::decode(&mut cursor).map_err(damaged)?;
+                    if self.catalog.table(record.table).is_none() {
+                        return Err(Error::damage(Damage {
+                            file: path.to_owned(),
+                            offset,
+                            expected: "a stream of a table that is defined".into(),
+                            found: format!("stream {} of table {}", record.id.0, record.table.0),
+                        }));
+                    }
                     self.streams.insert(record.id, (record.table, record.shard));
                     self.catalog.replay(
                         self.meta,

@@ -34,3 +34,15 @@ pub const REFUSED_NAME: &str = "E_NAME";
 /// The partition of this time is damaged, and the log keeps as much for it as it may: repair the
 /// database.
 pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
+
+/// The place in its entry of a row that is left of it; `kept` are the places of all that are left, `None` = all rows are.
+pub(crate) fn place_in_entry(kept: Option<&[usize]>, row: usize) -> usize {
+    let Some(kept) = kept else { return row };
+    let place = kept.get(row);
+    assert!(
+        place.is_some(),
+        "row {row} of {} that are left of an entry",
+        kept.len()
+    );
+    place.copied().unwrap_or(row)
+}

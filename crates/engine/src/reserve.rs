@@ -109,11 +109,6 @@ impl Reserve {
         }
     }
 
-    /// The files without the reserve: for what is not worth its space.
-    pub(crate) fn files(&self) -> &Arc<dyn Files> {
-        &self.files
-    }
-
     /// Gives the space up, for who found none. `before` is what `freed` was when he began to look for it. False when it had
     /// been given up by then; true when somebody else gave space back meanwhile, who met the same full disk.
     fn release(&self, before: u64) -> bool {

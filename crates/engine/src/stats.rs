@@ -196,7 +196,7 @@ fn meta_file_bytes(core: &Core) -> Result<u64> {
     let path = core.meta.path();
     let io = |e| crate::Error::io("read", path, e);
     core.env
-        .files
+        .index_files()
         .open(path, headwater_io::OpenMode::Read)
         .map_err(io)?
         .len()

@@ -20,7 +20,7 @@
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, TableId};
 use crate::ranges::holds;
-use crate::refused::{REFUSED_UNREADABLE, Refused};
+use crate::refused::{REFUSED_UNREADABLE, Refused, place_in_entry};
 use crate::segment::Partition;
 use crate::shard::{Shard, held_max};
 use crate::{Error, ErrorKind, Result};
@@ -95,10 +95,7 @@ pub(crate) fn refuse_unreadable(
             good.push(row);
             continue;
         }
-        let place = match kept {
-            Some(kept) => kept.get(row as usize).copied().unwrap_or_default(),
-            None => row as usize,
-        };
+        let place = place_in_entry(kept.as_deref(), row as usize);
         let damaged = partitions.owner(table, *time);
         let file = damaged.map(|p| p.file.path().display().to_string());
         refused.push(Refused {
@@ -112,10 +109,11 @@ pub(crate) fn refuse_unreadable(
         });
     }
     if good.len() < rows.len() {
-        let all = (0..rows.len()).collect();
-        let before = kept.take().unwrap_or(all);
-        let places = good.iter().filter_map(|r| before.get(*r as usize).copied());
-        *kept = Some(places.collect());
+        let places = good
+            .iter()
+            .map(|row| place_in_entry(kept.as_deref(), *row as usize))
+            .collect();
+        *kept = Some(places);
         *rows = rows.gather(&good);
     }
     Ok(())

@@ -13,7 +13,8 @@ pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>
     let mut spawn = |name: String, body: Box<dyn FnOnce(&Core) + Send>| -> Result<()> {
         let shared = Arc::clone(core);
         let guarded = Box::new(move || {
-            let latch = LatchOnPanic(Arc::clone(&shared));
+            // A worker that panics must not leave writers waiting for it.
+            let latch = shared.log.latch_on_panic("did the work of a worker");
             body(&shared);
             drop(latch);
         });
@@ -36,17 +37,4 @@ pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>
     spawn("hw-log".into(), Box::new(log_worker))?;
     core.signals.set_threads(!threads.is_empty());
     Ok(())
-}
-
-/// A worker that panics must not leave writers waiting for it.
-struct LatchOnPanic(Arc<Core>);
-
-impl Drop for LatchOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0
-                .log
-                .latch(Error::internal("a worker thread panicked"));
-        }
-    }
 }

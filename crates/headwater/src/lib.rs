@@ -26,6 +26,7 @@ pub use headwater_engine::{
     ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage,
     SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
 };
+pub use headwater_io::{Env, Media};
 pub use headwater_types::{
     Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Ieee, Level, MixedTypes,
     Producer, StreamName, StreamRows, Sum, TILE_BUCKETS, Timestamp, Value, ValueRef, Values,
@@ -36,6 +37,35 @@ pub use headwater_types::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The world around a database: files, clock, randomness and threads, and what stands for them in tests or on other media.
+///
+/// ```
+/// use headwater::io::MemoryFiles;
+/// use headwater::{Batch, Database, Env, Options, Reader, StreamName};
+/// use std::sync::Arc;
+/// // The log on one medium, everything else on another.
+/// let mut env = Env::system();
+/// env.files = Arc::new(MemoryFiles::new());
+/// env.media.log = Some(Arc::new(MemoryFiles::new()));
+/// let pump = StreamName::new("pumps", [("id", "p1")]);
+/// let db = Database::open_in(env.clone(), Options::new("/db"))?;
+/// let mut batch = Batch::new();
+/// batch.stream(&pump).row(1_700_000_000_000_000_000, [("pressure", 4.2.into())]).unwrap();
+/// db.commit(batch)?;
+/// assert!(env.log_files().exists("/db/log/1.log".as_ref()).unwrap());
+/// assert!(!env.files.exists("/db/log/1.log".as_ref()).unwrap());
+/// let reader = Reader::open_in(env, Options::new("/db"))?;
+/// assert_eq!(reader.snapshot().last(&pump)?.len(), 1);
+/// # Ok::<(), headwater::Error>(())
+/// ```
+pub mod io {
+    pub use headwater_io::{
+        Chance, Clock, Completer, Completion, FaultKind, FaultyFiles, File, Files, Joiner, Lock,
+        LockError, ManualClock, MemoryFiles, NoThreads, OpenMode, SeededChance, SystemChance,
+        SystemClock, SystemFiles, SystemThreads, Threads, laws,
+    };
+}
 
 /// How late data are, what a policy for them would write, and what the shards of a database decide.
 pub use headwater_engine::late;
@@ -60,7 +90,7 @@ pub use headwater_engine::settings;
 /// # Errors
 /// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast. Damage is not an error but part of the report.
 pub fn check(options: Options) -> Result<CheckReport> {
-    headwater_engine::check(headwater_io::Env::system(), options)
+    headwater_engine::check(Env::system(), options)
 }
 
 /// Backs the database in `options.dir` up into a folder: one state of it, with everything acknowledged before this call. Works
@@ -84,7 +114,7 @@ pub fn check(options: Options) -> Result<CheckReport> {
 /// another backup into it runs, `busy` when the owner changes the database too fast, `corrupt`, `full`, `io`. The older backup is
 /// still good then.
 pub fn backup(options: &Options, to: &std::path::Path) -> Result<BackupReport> {
-    headwater_engine::backup(&headwater_io::Env::system(), options, to)
+    headwater_engine::backup(&Env::system(), options, to)
 }
 
 /// As [`backup`], in a way that is chosen.
@@ -96,7 +126,7 @@ pub fn backup_with(
     to: &std::path::Path,
     how: &BackupOptions,
 ) -> Result<BackupReport> {
-    headwater_engine::backup_with(&headwater_io::Env::system(), options, to, how)
+    headwater_engine::backup_with(&Env::system(), options, to, how)
 }
 
 /// Checks the backup in a folder: the checksum of every file, and all that [`check`] checks of a database.
@@ -104,7 +134,7 @@ pub fn backup_with(
 /// # Errors
 /// `not_found` without a backup, `io`. Damage is not an error but part of the report.
 pub fn verify_backup(dir: &std::path::Path) -> Result<CheckReport> {
-    headwater_engine::verify_backup(&headwater_io::Env::system(), dir)
+    headwater_engine::verify_backup(&Env::system(), dir)
 }
 
 /// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`, and checks all of it.
@@ -113,7 +143,7 @@ pub fn verify_backup(dir: &std::path::Path) -> Result<CheckReport> {
 /// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of the backup is not what was
 /// backed up, `full`, `io`. Damage found by the check is part of the report.
 pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport> {
-    headwater_engine::restore(&headwater_io::Env::system(), from, options)
+    headwater_engine::restore(&Env::system(), from, options)
 }
 
 /// Repairs the database in `options.dir`, which must not be open: damaged leaves and footers, torn or missing log records, missing
@@ -124,5 +154,50 @@ pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport>
 /// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was written by another version,
 /// `full`, `io`.
 pub fn repair(options: &Options, mode: RepairMode) -> Result<RepairReport> {
-    headwater_engine::repair(&headwater_io::Env::system(), options, mode)
+    headwater_engine::repair(&Env::system(), options, mode)
+}
+
+/// As [`check`], in another environment.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_in(env: &Env, options: Options) -> Result<CheckReport> {
+    headwater_engine::check(env.clone(), options)
+}
+
+/// As [`backup_with`], in another environment. The backup goes to [`Env::files`], whatever media the database has.
+///
+/// # Errors
+/// As [`backup`].
+pub fn backup_in(
+    env: &Env,
+    options: &Options,
+    to: &std::path::Path,
+    how: &BackupOptions,
+) -> Result<BackupReport> {
+    headwater_engine::backup_with(env, options, to, how)
+}
+
+/// As [`verify_backup`], in another environment.
+///
+/// # Errors
+/// As [`verify_backup`].
+pub fn verify_backup_in(env: &Env, dir: &std::path::Path) -> Result<CheckReport> {
+    headwater_engine::verify_backup(env, dir)
+}
+
+/// As [`restore`], in another environment: from a backup in [`Env::files`] to the media of the database.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_in(env: &Env, from: &std::path::Path, options: &Options) -> Result<CheckReport> {
+    headwater_engine::restore(env, from, options)
+}
+
+/// As [`repair`], in another environment. What is damaged is kept in `DIR/quarantine` in [`Env::files`].
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_in(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
+    headwater_engine::repair(env, options, mode)
 }

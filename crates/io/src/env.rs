@@ -1,6 +1,6 @@
 //! The outside world of one database, in one value.
 //!
-//! Invariants: everything the engine learns from or does to the outside goes through these four parts.
+//! Invariants: everything the engine learns from or does to the outside goes through these parts.
 //! Concurrency: cheap to clone; clones share the parts.
 //! Failure: none of its own.
 
@@ -11,6 +11,7 @@ use headwater_types::Timestamp;
 use crate::chance::{Chance, SeededChance, SystemChance};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::files::Files;
+use crate::media::Media;
 use crate::memory::MemoryFiles;
 use crate::system::SystemFiles;
 use crate::threads::{NoThreads, SystemThreads, Threads};
@@ -18,8 +19,10 @@ use crate::threads::{NoThreads, SystemThreads, Threads};
 /// Files, clock, randomness and threads.
 #[derive(Clone, Debug)]
 pub struct Env {
-    /// Where the data is.
+    /// Where the data is, but for the parts that have a medium of their own.
     pub files: Arc<dyn Files>,
+    /// Parts of the data that have a medium of their own; none by default.
+    pub media: Media,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Where identities come from.
@@ -42,6 +45,7 @@ impl Env {
     pub fn system() -> Env {
         Env {
             files: Arc::new(SystemFiles::new()),
+            media: Media::default(),
             clock: Arc::new(SystemClock::new()),
             chance: Arc::new(SystemChance::new()),
             threads: Arc::new(SystemThreads),
@@ -59,6 +63,7 @@ impl Env {
     pub fn memory() -> Env {
         Env {
             files: Arc::new(MemoryFiles::new()),
+            media: Media::default(),
             clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
             chance: Arc::new(SeededChance::new(0)),
             threads: Arc::new(NoThreads),

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::lock::{Lock, LockError};
+use crate::request::Completion;
 
 /// An open file, addressed by byte offset; there is no cursor.
 pub trait File: Send + Sync + fmt::Debug {
@@ -95,6 +96,26 @@ pub trait File: Send + Sync + fmt::Debug {
     /// # Errors
     /// Whatever the medium reports; the length is then the old or the new one.
     fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Begins to fill all of `buf` from `offset` on, as [`File::read_exact_at`] does; the buffer comes back with the answer.
+    ///
+    /// This and the other requests need not be carried out when they return, only when their [`Completion`] says so; several may be
+    /// on their way, and are completed in any order. A request sees what was completed before it was submitted, and perhaps what
+    /// was not. By default they are carried out at once, by the calls that wait: for media without a queue, and for whoever stands
+    /// before a medium and looks at its calls.
+    fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
+        Completion::done(self.read_exact_at(offset, &mut buf).map(|()| buf))
+    }
+
+    /// Begins to write all of `data` from `offset` on, as [`File::write_all_at`] does; the bytes come back with the answer.
+    fn submit_write(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
+        Completion::done(self.write_all_at(offset, &data).map(|()| data))
+    }
+
+    /// Begins to make the file durable, as [`File::sync_data`] does: every write that was completed before this call.
+    fn submit_sync(&self) -> Completion<()> {
+        Completion::done(self.sync_data())
+    }
 }
 
 /// How [`Files::open`] opens a file.

@@ -5,6 +5,8 @@
 //! Concurrency: the caller's thread only.
 //! Failure: the first broken law comes back as a [`LawViolation`]; nothing panics. Files of a broken law stay.
 
+mod requests;
+
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -90,6 +92,16 @@ const LAWS: &[(&str, &str, Law)] = &[
         "sync",
         "syncs succeed and change nothing that can be seen",
         sync,
+    ),
+    (
+        "requests",
+        "several requests on their way do what the calls that wait do, and give buffers back",
+        requests::several,
+    ),
+    (
+        "failed_requests",
+        "a request that cannot be carried out fails when it is waited for",
+        requests::failed,
     ),
     (
         "paths",

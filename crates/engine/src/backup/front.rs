@@ -2,8 +2,8 @@
 
 use super::each_part;
 use super::manifest::{Entry, Kind};
+use super::target::Target;
 use super::view::verify;
-use super::write::Target;
 use crate::error::Damage;
 use crate::{Error, Result};
 use headwater_io::{File, OpenMode};
@@ -16,16 +16,16 @@ const TAIL_BYTES: u64 = 64 << 10;
 const TRAILER_BYTES: u64 = 16;
 
 /// A copy that the newest manifest names.
-pub(super) struct Copied<'a> {
+pub(super) struct EarlierCopy<'a> {
     target: &'a Target<'a>,
     pub(super) entry: Entry,
 }
 
-impl<'a> Copied<'a> {
+impl<'a> EarlierCopy<'a> {
     /// The copy of a file of the database, if an older backup has one.
-    pub(super) fn find(target: &'a Target<'a>, kind: Kind, id: u64) -> Option<Copied<'a>> {
+    pub(super) fn find(target: &'a Target<'a>, kind: Kind, id: u64) -> Option<EarlierCopy<'a>> {
         let entry = target.before.as_ref()?.find(kind, id)?.clone();
-        Some(Copied { target, entry })
+        Some(EarlierCopy { target, entry })
     }
 
     fn open(&self) -> Result<Option<Arc<dyn File>>> {

@@ -14,6 +14,7 @@ mod front;
 mod manifest;
 mod restore;
 mod source;
+mod target;
 mod view;
 mod write;
 

@@ -4,9 +4,11 @@ use super::copy;
 use super::manifest::{Entry, Kind, Manifest};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
+use crate::layout::{durable_files, files_of, folders, log_dir, meta_path, segment_dir};
 use crate::{Error, Options, Result, owner};
 use headwater_io::{Env, Files, OpenMode};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`, and checks all of it. The
 /// metadata are written last: a restore that was cut short leaves what does not open.
@@ -16,34 +18,32 @@ use std::path::Path;
 /// backed up, `full`, `io`. Damage found by the check is part of the report.
 pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport> {
     options.validate()?;
-    let files = &*env.files;
     let dir = options.dir.as_path();
-    let manifest = Manifest::of(files, from)?;
-    require_empty(files, dir)?;
-    let folders = [dir.to_owned(), dir.join("log"), dir.join("segment")];
-    for folder in &folders {
+    let manifest = Manifest::of(&*env.files, from)?;
+    require_empty(env, dir)?;
+    for (files, folder) in folders(env, dir) {
         files
-            .create_dir_all(folder)
-            .map_err(|e| Error::io("create", folder, e))?;
+            .create_dir_all(&folder)
+            .map_err(|e| Error::io("create", &folder, e))?;
     }
     let lock = owner::take_lock(env, dir)?;
     // The metadata last, and only when the rest is on the medium.
     let part = |last: bool| {
         for entry in &manifest.entries {
             if (entry.kind == Kind::Meta) == last {
-                restore_file(files, from, dir, entry)?;
+                restore_file(env, from, dir, entry)?;
             }
         }
-        for folder in &folders {
+        for (files, folder) in folders(env, dir) {
             files
-                .sync_dir(folder)
-                .map_err(|e| Error::io("sync", folder, e))?;
+                .sync_dir(&folder)
+                .map_err(|e| Error::io("sync", &folder, e))?;
         }
         Ok(())
     };
     part(false)?;
     // What a failed sync leaves looks whole until the power goes: nobody may open it and build on it.
-    part(true).map_err(|error: Error| match remove_meta(files, dir) {
+    part(true).map_err(|error: Error| match remove_meta(env, dir) {
         Ok(()) => error,
         Err(left) => Error::new(
             error.kind(),
@@ -54,9 +54,9 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
     check(env.clone(), options.clone())
 }
 
-fn remove_meta(files: &dyn Files, dir: &Path) -> Result<()> {
-    let path = dir.join("meta.redb");
-    match files.remove(&path) {
+fn remove_meta(env: &Env, dir: &Path) -> Result<()> {
+    let path = meta_path(dir);
+    match env.index_files().remove(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::io("remove", &path, error))
         }
@@ -64,18 +64,23 @@ fn remove_meta(files: &dyn Files, dir: &Path) -> Result<()> {
     }
 }
 
-fn require_empty(files: &dyn Files, dir: &Path) -> Result<()> {
-    let mut found = match files.list(dir) {
-        Ok(names) => names.into_iter().find(|n| n != "lock"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(Error::io("list", dir, error)),
+fn require_empty(env: &Env, dir: &Path) -> Result<()> {
+    let list = |files: &Arc<dyn Files>, dir: &Path| match files.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(|e| Error::io("list", dir, e)),
     };
-    for name in ["log", "segment"] {
-        match files.list(&dir.join(name)) {
-            Ok(names) if names.is_empty() => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Ok(_) => found = Some(name.to_owned()),
-            Err(error) => return Err(Error::io("list", &dir.join(name), error)),
+    let mut found = None;
+    for files in durable_files(env) {
+        let names = list(files, dir)?.into_iter();
+        found = found.or_else(|| names.into_iter().find(|n| n != "lock"));
+    }
+    let parts = [
+        ("log", env.log_files(), log_dir(dir)),
+        ("segment", env.segment_files(), segment_dir(dir)),
+    ];
+    for (name, files, folder) in parts {
+        if !list(files, &folder)?.is_empty() {
+            found = Some(name.to_owned());
         }
     }
     match found {
@@ -87,13 +92,14 @@ fn require_empty(files: &dyn Files, dir: &Path) -> Result<()> {
     }
 }
 
-fn restore_file(files: &dyn Files, from: &Path, dir: &Path, entry: &Entry) -> Result<()> {
+fn restore_file(env: &Env, from: &Path, dir: &Path, entry: &Entry) -> Result<()> {
     let source_path = entry.path(from);
     let target_path = dir.join(entry.restored_path());
-    let source = files
+    let source = env
+        .files
         .open(&source_path, OpenMode::Read)
         .map_err(|e| Error::io("open", &source_path, e))?;
-    let target = files
+    let target = files_of(env, dir, &target_path)
         .open(&target_path, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", &target_path, e))?;
     let crc = copy(

@@ -10,7 +10,7 @@ use crate::segment::{Partition, Store};
 use crate::{Error, ErrorKind, Result};
 
 /// A segment as the metadata name it.
-pub(super) struct Source<'a> {
+pub(super) struct SegmentSource<'a> {
     pub(super) store: &'a Store,
     pub(super) id: SegmentId,
     pub(super) record: &'a PartitionRecord,
@@ -28,7 +28,7 @@ fn damage_of(result: Result<()>) -> Result<Option<Damage>> {
     }
 }
 
-impl Source<'_> {
+impl SegmentSource<'_> {
     /// Bytes of the file that count; fewer than committed if it is cut short, `None` = there is no
     /// file.
     pub(super) fn bytes(&self) -> Result<Option<u64>> {

@@ -5,7 +5,7 @@ use super::manifest::{Entry, Kind, Manifest};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::{Error, Options, Result};
-use headwater_io::{Env, File, Files, Lock, LockError, OpenMode};
+use headwater_io::{Env, File, Files, Lock, LockError, Media, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ pub fn verify_backup(env: &Env, dir: &Path) -> Result<CheckReport> {
     };
     let env = Env {
         files: Arc::new(view),
+        media: Media::default(),
         ..env.clone()
     };
     let mut report = check(env, Options::new("/"))?;

@@ -1,18 +1,19 @@
 //! Takes a backup.
 
 use super::copy;
-use super::front::Copied;
+use super::front::EarlierCopy;
 use super::manifest::{self, Entry, Kind, Manifest};
-use super::source::Source;
+use super::source::SegmentSource;
+use super::target::Target;
 use crate::error::Damage;
 use crate::ids::SegmentId;
+use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::log::{Access, LogEnd, log_path, replay};
 use crate::meta::copy::look;
 use crate::meta::{Meta, PartitionRecord};
 use crate::segment::Store;
-use crate::{Error, ErrorKind, Options, Result};
-use headwater_io::{Env, File, Files, Lock, LockError, OpenMode};
-use std::collections::HashSet;
+use crate::{Error, Options, Result};
+use headwater_io::{Env, File, Files, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,19 +70,18 @@ pub fn backup_with(
     how: &BackupOptions,
 ) -> Result<BackupReport> {
     options.validate()?;
-    let files = &*env.files;
-    let target = Target::open(files, to)?;
-    let path = options.dir.join("meta.redb");
+    let target = Target::open(env, to)?;
+    let path = meta_path(&options.dir);
     // Whatever does not fit together is copied again; what fitted is then found in the folder.
-    let mut writing = look(files, &options.dir, |meta, meta_copy| {
+    let mut writing = look(env, &options.dir, |meta, meta_copy| {
         let identity = meta.identity()?;
         target.check_identity(identity)?;
         let mut writing = Writing::new(&target, identity, *how);
         let segments = Segments::open(env, options, &meta)?;
-        let log_dir = options.dir.join("log");
-        let nothing_freed = || meta_copy.check_current(files, &path);
+        let log_dir = log_dir(&options.dir);
+        let nothing_freed = || meta_copy.check_current(&**env.index_files(), &path);
         let replayed = replay(
-            &env.files,
+            env.log_files(),
             &log_dir,
             options.log_file_size(),
             meta.log_needed()?,
@@ -92,10 +92,10 @@ pub fn backup_with(
         // redb closes the copy, so that what is backed up needs no repair.
         drop(meta);
         for end in &replayed.ends {
-            writing.log(&log_dir, end)?;
+            writing.log(&**env.log_files(), &log_dir, end)?;
         }
         for (id, record) in &segments.list {
-            let source = Source {
+            let source = SegmentSource {
                 store: &segments.store,
                 id: *id,
                 record,
@@ -122,8 +122,8 @@ impl Segments {
     fn open(env: &Env, options: &Options, meta: &Meta) -> Result<Segments> {
         let list = meta.partitions()?;
         let mut store = Store::new(
-            Arc::clone(&env.files),
-            options.dir.join("segment"),
+            Arc::clone(env.segment_files()),
+            segment_dir(&options.dir),
             CACHE_BYTES,
             options.open_files_max / 2,
             1,
@@ -135,140 +135,6 @@ impl Segments {
 
 /// Of a backup: leaves are read once, if at all.
 const CACHE_BYTES: usize = 1 << 20;
-
-/// The folder that backups go to.
-pub(super) struct Target<'a> {
-    pub(super) files: &'a dyn Files,
-    pub(super) dir: &'a Path,
-    pub(super) before: Option<Manifest>,
-    pub(super) number: u64,
-    _lock: Box<dyn Lock>,
-}
-
-impl<'a> Target<'a> {
-    fn open(files: &'a dyn Files, dir: &'a Path) -> Result<Target<'a>> {
-        let exists = |path: &Path| {
-            files
-                .exists(path)
-                .map_err(|e| Error::io("look for", path, e))
-        };
-        if exists(&dir.join("meta.redb"))? {
-            return Err(Error::invalid(format!(
-                "{} holds a database, not a backup: name another folder",
-                dir.display()
-            )));
-        }
-        if !exists(&manifest::folder(dir))? && exists(dir)? {
-            let names = files.list(dir).map_err(|e| Error::io("list", dir, e))?;
-            if names.iter().any(|n| n != "lock") {
-                return Err(Error::invalid(format!(
-                    "{} holds files that are no backup: name an empty folder or an older backup",
-                    dir.display()
-                )));
-            }
-        }
-        let create = |path: &Path| {
-            files
-                .create_dir_all(path)
-                .map_err(|e| Error::io("create", path, e))
-        };
-        create(dir)?;
-        let lock = take_lock(files, dir)?;
-        create(&manifest::folder(dir))?;
-        for folder in Kind::folders() {
-            create(&dir.join(folder))?;
-        }
-        let before = Manifest::newest(files, dir)?;
-        let target = Target {
-            files,
-            dir,
-            number: before.as_ref().map_or(1, |b| b.number + 1),
-            before,
-            _lock: lock,
-        };
-        target.remove_unnamed(target.before.as_ref())?;
-        Ok(target)
-    }
-
-    fn check_identity(&self, identity: u64) -> Result<()> {
-        match &self.before {
-            Some(before) if before.identity != identity => Err(Error::invalid(format!(
-                "{} holds backups of another database: name another folder",
-                self.dir.display()
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes what `manifest` does not name: left over from a backup that was cut short, or part of an older one.
-    fn remove_unnamed(&self, manifest: Option<&Manifest>) -> Result<()> {
-        let number = manifest.map(|m| m.number);
-        let folder = manifest::folder(self.dir);
-        // Older manifests go before their files: no valid one ever names what is gone.
-        self.remove_from(&folder, |name| {
-            name.strip_suffix(".manifest").and_then(|n| n.parse().ok()) == number
-                && number.is_some()
-        })?;
-        for kind in [Kind::Meta, Kind::Segment, Kind::Log] {
-            let named: HashSet<&str> = manifest
-                .iter()
-                .flat_map(|m| &m.entries)
-                .filter(|e| e.kind == kind)
-                .map(|e| e.name.as_str())
-                .collect();
-            self.remove_from(&self.dir.join(kind.folder()), |name| named.contains(name))?;
-        }
-        Ok(())
-    }
-
-    fn remove_from(&self, folder: &Path, keep: impl Fn(&str) -> bool) -> Result<()> {
-        let mut removed = false;
-        for name in self
-            .files
-            .list(folder)
-            .map_err(|e| Error::io("list", folder, e))?
-        {
-            if !keep(&name) {
-                let path = folder.join(&name);
-                self.files
-                    .remove(&path)
-                    .map_err(|e| Error::io("remove", &path, e))?;
-                removed = true;
-            }
-        }
-        if removed {
-            self.sync_dir(folder)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn sync_dir(&self, folder: &Path) -> Result<()> {
-        self.files
-            .sync_dir(folder)
-            .map_err(|e| Error::io("sync", folder, e))
-    }
-}
-
-fn take_lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn Lock>> {
-    let path = dir.join("lock");
-    files
-        .lock(&path, &format!("pid {}", std::process::id()))
-        .map_err(|error| match error {
-            LockError::Held { owner_text } | LockError::HeldHere { owner_text } => Error::new(
-                ErrorKind::Locked,
-                format!(
-                    "another backup into {} runs ({owner_text}): wait for it",
-                    dir.display()
-                ),
-            ),
-            LockError::Io(error) => Error::io("lock", &path, error),
-            other => Error::new(
-                ErrorKind::Io,
-                format!("cannot lock {}: {other}", path.display()),
-            ),
-        })
-}
 
 /// A backup being written: everything but its manifest.
 struct Writing<'a> {
@@ -306,7 +172,7 @@ impl<'a> Writing<'a> {
         source: (&dyn File, &Path),
         bytes: u64,
     ) -> Result<Option<Entry>> {
-        let Some(copied) = Copied::find(self.target, kind, id) else {
+        let Some(copied) = EarlierCopy::find(self.target, kind, id) else {
             return Ok(None);
         };
         let fits = copied.entry.bytes <= bytes && copied.is_front_of(source)?;
@@ -322,7 +188,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Compares the checksum of a copy that was taken before.
-    fn verified(&mut self, copied: &Copied<'_>) -> Result<bool> {
+    fn verified(&mut self, copied: &EarlierCopy<'_>) -> Result<bool> {
         self.files_verified += 1;
         let damage = copied.damage()?;
         if let Some(damage) = &damage {
@@ -407,7 +273,7 @@ impl<'a> Writing<'a> {
 
     /// A segment. Where it is damaged, and the folder has a good copy of an earlier state of it,
     /// that stays.
-    fn segment(&mut self, source: &Source<'_>) -> Result<()> {
+    fn segment(&mut self, source: &SegmentSource<'_>) -> Result<()> {
         let path = source.store.path(source.id);
         let Some(bytes) = source.bytes()? else {
             return self.damaged_segment(source, None);
@@ -416,7 +282,7 @@ impl<'a> Writing<'a> {
         if source.damage_at_front()?.is_some() {
             return self.damaged_segment(source, Some(&*file));
         }
-        if let Some(copied) = Copied::find(self.target, Kind::Segment, source.id.0) {
+        if let Some(copied) = EarlierCopy::find(self.target, Kind::Segment, source.id.0) {
             let goes_on = copied.entry.bytes <= bytes && copied.is_front_of((&*file, &path))?;
             // Other bytes than before: of another history, or damaged since.
             let found = match goes_on {
@@ -442,7 +308,11 @@ impl<'a> Writing<'a> {
     }
 
     /// A segment with damage: the good copy of an earlier state, or what is there of it.
-    fn damaged_segment(&mut self, source: &Source<'_>, file: Option<&dyn File>) -> Result<()> {
+    fn damaged_segment(
+        &mut self,
+        source: &SegmentSource<'_>,
+        file: Option<&dyn File>,
+    ) -> Result<()> {
         let mut all = source.damage_at_front()?;
         if all.is_none() {
             all = source.damage_in_footers()?;
@@ -455,7 +325,7 @@ impl<'a> Writing<'a> {
         let path = source.store.path(source.id);
         let bytes = source.bytes()?.unwrap_or_default();
         let mut front = None;
-        if let Some(copied) = Copied::find(self.target, Kind::Segment, source.id.0)
+        if let Some(copied) = EarlierCopy::find(self.target, Kind::Segment, source.id.0)
             && copied.entry.bytes <= source.record.committed_bytes
             && self.verified(&copied)?
         {
@@ -487,11 +357,9 @@ impl<'a> Writing<'a> {
     }
 
     /// The records of a log file, without what a torn tail left behind them.
-    fn log(&mut self, log_dir: &Path, end: &LogEnd) -> Result<()> {
+    fn log(&mut self, files: &dyn Files, log_dir: &Path, end: &LogEnd) -> Result<()> {
         let path = log_path(log_dir, end.number);
-        let file = self
-            .target
-            .files
+        let file = files
             .open(&path, OpenMode::Read)
             .map_err(|e| Error::io("open", &path, e))?;
         let id = end.generation;

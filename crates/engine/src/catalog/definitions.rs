@@ -156,6 +156,7 @@ impl Catalog {
         self.has_dropped
             .store(!state.dropped_ids.is_empty(), Ordering::Release);
         for (table, count) in saved.stream_counts {
+            // Of a table that is not there, metadata say nothing that anybody asks for.
             if let Some(slot) = state.stream_counts.get_mut(table.0 as usize) {
                 *slot = count;
             }
@@ -203,6 +204,11 @@ impl Catalog {
     /// How often a definition was made, changed or dropped since opening: where it is the same, the definitions are.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
+    }
+
+    /// How many tables there are or were: the next one gets this number.
+    pub(crate) fn table_count(&self) -> usize {
+        self.state.read().tables.len()
     }
 
     /// All tables there are.
@@ -642,11 +648,10 @@ impl State {
         } else if self.table_ids.get(&table.name) == Some(&table.id) {
             self.table_ids.remove(&table.name);
         }
-        if at < self.tables.len() {
-            if let Some(slot) = self.tables.get_mut(at) {
-                *slot = table;
-            }
+        if let Some(slot) = self.tables.get_mut(at) {
+            *slot = table;
         } else {
+            assert_eq!(at, self.tables.len(), "tables are numbered without gaps");
             self.tables.push(table);
             self.tag_keys.push(BTreeSet::new());
             self.stream_counts.push(0);
@@ -658,6 +663,12 @@ impl State {
         self.known.insert(hash, record.id);
         self.next_stream = self.next_stream.max(record.id.0.saturating_add(1));
         let at = record.table.0 as usize;
+        assert!(
+            at < self.tables.len(),
+            "stream {} of table {at}, and there are {}",
+            record.id.0,
+            self.tables.len()
+        );
         if let Some(count) = self.stream_counts.get_mut(at) {
             *count += 1;
         }

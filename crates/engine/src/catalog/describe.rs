@@ -1,8 +1,6 @@
 //! A table as users see it.
 
 use super::{Catalog, Table, TableInfo};
-use headwater_types::Timestamp;
-use std::time::Duration;
 
 impl Catalog {
     /// A table's definition, with what is known of its streams.
@@ -20,18 +18,10 @@ impl Catalog {
             tags,
             fields: table.fields.clone(),
             streams: self.stream_count(table.id),
-            retention: table.life.retention_ns.map(duration),
-            raw_for: table.life.raw_ns.map(duration),
-            cut: horizon(table.life.cut),
-            aged_to: horizon(table.life.aged_to),
+            retention: table.life.retention,
+            raw_for: table.life.raw_for,
+            cut: table.life.cut.instant(),
+            aged_to: table.life.aged_to.instant(),
         }
     }
-}
-
-fn duration(ns: i64) -> Duration {
-    Duration::from_nanos(ns.unsigned_abs())
-}
-
-fn horizon(at: i64) -> Option<Timestamp> {
-    (at > i64::MIN).then(|| Timestamp::from_nanos(at))
 }

@@ -8,6 +8,7 @@
 
 mod definitions;
 mod describe;
+mod horizon;
 mod index;
 mod limits;
 mod pending;
@@ -15,6 +16,7 @@ mod streams;
 mod table;
 
 pub(crate) use definitions::{Catalog, Tables};
+pub(crate) use horizon::Horizon;
 pub(crate) use index::{SavedDefinitions, StreamIndex};
 pub(crate) use limits::{Beyond, Defined, TableLimits};
 pub(crate) use pending::Definition;

@@ -1,5 +1,6 @@
 //! A table's definition and its bytes.
 
+use super::horizon::Horizon;
 use crate::Error;
 use crate::ids::TableId;
 use crate::log::RecordKind;
@@ -54,16 +55,16 @@ pub(crate) struct Table {
 /// How long a table's rows live, and how far that has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
-    /// Rows older than this go, ns.
-    pub(crate) retention_ns: Option<i64>,
-    /// Rows older than this go and leave their aggregates, ns.
-    pub(crate) raw_ns: Option<i64>,
+    /// Rows older than this go; less than 2^63 ns.
+    pub(crate) retention: Option<Duration>,
+    /// Rows older than this go and leave their aggregates; less than 2^63 ns.
+    pub(crate) raw_for: Option<Duration>,
     /// Nothing before this instant exists any more.
-    pub(crate) cut: i64,
+    pub(crate) cut: Horizon,
     /// Rows before this instant are or will be only aggregates; no more come there.
-    pub(crate) aged_to: i64,
+    pub(crate) aged_to: Horizon,
     /// The furthest that "aged to" ever was: what lies before it may be aged, even where rows may come again.
-    pub(crate) aged_most: i64,
+    pub(crate) aged_most: Horizon,
     /// Some write carried an expiry.
     pub(crate) expires: bool,
     /// The table is gone; only its number is still taken.
@@ -73,17 +74,17 @@ pub(crate) struct Life {
 impl Life {
     /// For ever.
     pub(crate) const FOREVER: Life = Life {
-        retention_ns: None,
-        raw_ns: None,
-        cut: i64::MIN,
-        aged_to: i64::MIN,
-        aged_most: i64::MIN,
+        retention: None,
+        raw_for: None,
+        cut: Horizon::NONE,
+        aged_to: Horizon::NONE,
+        aged_most: Horizon::NONE,
         expires: false,
         dropped: false,
     };
 
     /// The earliest instant at which a row may be written.
-    pub(crate) fn floor(&self) -> i64 {
+    pub(crate) fn floor(&self) -> Horizon {
         self.cut.max(self.aged_to)
     }
 
@@ -94,12 +95,12 @@ impl Life {
 
     /// Rows of the table are aged, or were.
     pub(crate) fn ages(&self) -> bool {
-        self.raw_ns.is_some() || self.aged_most > i64::MIN
+        self.raw_for.is_some() || self.aged_most.is_set()
     }
 
     /// The largest level of a partition: at most an eighth of the shortest life, so that whole partitions can go.
     pub(crate) fn level_max(&self) -> Option<i32> {
-        let shortest = match (self.retention_ns, self.raw_ns) {
+        let shortest = match (self.retention, self.raw_for) {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b)?,
         };
@@ -108,10 +109,12 @@ impl Life {
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(u8::from(self.expires) | u8::from(self.dropped) << 1);
-        out.put_varint(self.retention_ns.unwrap_or(0).unsigned_abs());
-        out.put_varint(self.raw_ns.unwrap_or(0).unsigned_abs());
-        out.put_i64(self.cut);
-        out.put_i64(self.aged_to);
+        for span in [self.retention, self.raw_for] {
+            let ns = span.map_or(0, |span| span.as_nanos());
+            out.put_varint(u64::try_from(ns).unwrap_or(i64::MAX.unsigned_abs()));
+        }
+        out.put_i64(self.cut.as_nanos());
+        out.put_i64(self.aged_to.as_nanos());
     }
 
     fn decode(cursor: &mut Cursor<'_>) -> Result<Life, DecodeError> {
@@ -119,17 +122,19 @@ impl Life {
         if flags > 3 {
             return Err(cursor.fail("table flags 0 to 3"));
         }
-        let mut duration = |what| -> Result<Option<i64>, DecodeError> {
+        let mut duration = |what| -> Result<Option<Duration>, DecodeError> {
             let ns = cursor.varint(what)?;
-            let ns = i64::try_from(ns).map_err(|_| cursor.fail("a duration below 2^63 ns"))?;
-            Ok(Some(ns).filter(|n| *n > 0))
+            if i64::try_from(ns).is_err() {
+                return Err(cursor.fail("a duration below 2^63 ns"));
+            }
+            Ok(Some(Duration::from_nanos(ns)).filter(|d| !d.is_zero()))
         };
-        let (retention_ns, raw_ns) = (duration("retention")?, duration("raw life")?);
-        let cut = cursor.i64("retention cut")?;
-        let aged_to = cursor.i64("aged to")?;
+        let (retention, raw_for) = (duration("retention")?, duration("raw life")?);
+        let cut = Horizon::from_nanos(cursor.i64("retention cut")?);
+        let aged_to = Horizon::from_nanos(cursor.i64("aged to")?);
         Ok(Life {
-            retention_ns,
-            raw_ns,
+            retention,
+            raw_for,
             cut,
             aged_to,
             aged_most: aged_to,
@@ -139,13 +144,12 @@ impl Life {
     }
 }
 
-/// The largest level whose buckets are not wider than `ns`.
-pub(crate) fn level_below(ns: i64) -> i32 {
+/// The largest level whose buckets are not wider than this.
+pub(crate) fn level_below(span: Duration) -> i32 {
+    let ns = i128::try_from(span.as_nanos()).unwrap_or(i128::MAX);
     (-20..=34)
         .rev()
-        .find(|level| {
-            headwater_types::Level::clamped(*level).bucket_start_wide(1) <= i128::from(ns)
-        })
+        .find(|level| headwater_types::Level::clamped(*level).bucket_start_wide(1) <= ns)
         .unwrap_or(-20)
 }
 
@@ -260,7 +264,7 @@ impl Table {
             }
         }
         if went_back {
-            out.put_i64(self.life.aged_most);
+            out.put_i64(self.life.aged_most.as_nanos());
         }
     }
 
@@ -336,7 +340,8 @@ impl Table {
             }
         }
         if version == VERSION_AGED_BACK {
-            life.aged_most = cursor.i64("furthest aged to")?.max(life.aged_to);
+            let aged_most = Horizon::from_nanos(cursor.i64("furthest aged to")?);
+            life.aged_most = aged_most.max(life.aged_to);
         }
         Ok(Table {
             id: TableId(id as u32),

@@ -50,6 +50,7 @@ use crate::segment::Store;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};
+use headwater_types::Timestamp;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -63,8 +64,8 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) shards: Shards,
     pub(crate) counters: Counters,
-    /// Space for a full disk, if it is set.
-    pub(crate) reserve: Option<Arc<Reserve>>,
+    /// Space for a full disk, on every medium, if it is set.
+    pub(crate) reserves: Vec<Arc<Reserve>>,
     /// Who numbers batches.
     pub(crate) producers: Producers,
     pub(crate) memory: MemoryUse,
@@ -131,9 +132,9 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// Fails with `full` while the disk is full and the reserve given up.
+    /// Fails with `full` while a disk is full and its reserve given up.
     pub(crate) fn check_space(&self) -> Result<()> {
-        self.reserve.as_ref().map_or(Ok(()), |r| r.check())
+        self.reserves.iter().try_for_each(|r| r.check())
     }
 
     /// Adds to the bytes of memory in use; wakes writers when they become fewer.
@@ -150,7 +151,7 @@ impl Core {
     }
 
     /// The instant by which a table's data end.
-    pub(crate) fn now_for(&self, table: TableId) -> i64 {
+    pub(crate) fn now_for(&self, table: TableId) -> Timestamp {
         self.moment().of(table)
     }
 

@@ -5,6 +5,7 @@
 //! sorted row by row (the idea of patience sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The
 //! piles are merged then, and whole stretches are copied.
 
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::{Chunk, Sequences};
 use crate::expiry::owner_of;
@@ -93,7 +94,7 @@ pub(super) fn rows_within(
         Sequences::Many(all) if all.is_sorted() => all.partition_point(|s| *s <= sequence),
         _ => return None,
     };
-    let times = chunk.rows.times.get(..seen).unwrap_or_default();
+    let times = part_of(&chunk.rows.times, ..seen, "rows of a chunk that are seen");
     if first <= chunk.first_time && chunk.last_time <= last {
         return Some(0..times.len());
     }
@@ -143,7 +144,7 @@ pub(crate) fn search(times: &[i64], guess: usize, before: impl Fn(i64) -> bool) 
             step *= 4;
         }
     }
-    let between = times.get(low..high).unwrap_or_default();
+    let between = part_of(times, low..high, "times between two guesses");
     low + between.partition_point(|t| before(*t))
 }
 
@@ -349,9 +350,11 @@ fn assembled(
     let mut times = Vec::with_capacity(count);
     let rows = |s: &Stretch| s.rows.start as usize..s.rows.end as usize;
     for stretch in stretches {
-        let chunk = chunks.get(stretch.chunk as usize);
-        let theirs = chunk.and_then(|c| c.rows.times.get(rows(stretch)));
-        times.extend_from_slice(theirs.unwrap_or_default());
+        let at = stretch.chunk as usize;
+        for chunk in part_of(chunks, at..=at, "the chunk of a stretch") {
+            let theirs = part_of(&chunk.rows.times, rows(stretch), "the rows of a stretch");
+            times.extend_from_slice(theirs);
+        }
     }
     let mut wanted: Vec<(FieldId, FieldType)> = Vec::new();
     for (field, column) in chunks.iter().flat_map(|c| &c.rows.columns) {
@@ -377,7 +380,11 @@ fn assembled(
         column.simplify();
         (field, column)
     });
-    let columns = columns.collect();
+    let columns: Vec<(FieldId, Column)> = columns.collect();
+    assert!(
+        times.len() == count && columns.iter().all(|(_, c)| c.len() == count),
+        "a row was lost or doubled when {count} were put in order"
+    );
     Rows { times, columns }
 }
 
@@ -388,19 +395,15 @@ fn one_stretch(
     table: &Table,
     fields: Option<&[FieldId]>,
 ) -> Rows {
-    let Some(chunk) = chunks.get(stretch.chunk as usize) else {
+    let at = stretch.chunk as usize;
+    let [chunk] = part_of(chunks, at..=at, "the chunk of a stretch") else {
         return Rows::default();
     };
     let range = stretch.rows.start as usize..stretch.rows.end as usize;
     let columns = chunk.rows.columns.iter();
     let wanted = columns.filter(|(f, _)| fields.is_none_or(|w| w.contains(f)));
     Rows {
-        times: chunk
-            .rows
-            .times
-            .get(range.clone())
-            .unwrap_or_default()
-            .to_vec(),
+        times: part_of(&chunk.rows.times, range.clone(), "the rows of a stretch").to_vec(),
         columns: wanted
             .map(|(f, c)| (*f, in_table_type(c.slice(range.clone()), table, *f)))
             .collect(),

@@ -2,7 +2,7 @@
 
 use crate::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
-use crate::pins::{Held, OpenSnapshots, PinFile, Pinned, Place, Seen};
+use crate::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, SnapshotPoint};
 use headwater_types::{ClosedRange, Rows};
 use std::sync::Arc;
 
@@ -157,10 +157,10 @@ impl StreamMemory {
     }
 
     /// The chunks a reader with this version of the shard sees that may hold something in a range.
-    pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<Held> {
+    pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<PinnedRows> {
         let live = self.live(range).filter(|c| c.born <= version);
         let pinned = self.pinned.iter().filter_map(|p| p.seen_by(version, range));
-        live.map(|c| Held::Memory(Arc::clone(c)))
+        live.map(|c| PinnedRows::Memory(Arc::clone(c)))
             .chain(pinned.cloned())
             .collect()
     }
@@ -285,7 +285,7 @@ impl StreamMemory {
     pub(crate) fn unpin(
         &mut self,
         open: &OpenSnapshots,
-        closed: Seen,
+        closed: SnapshotPoint,
         files: &mut Vec<Arc<PinFile>>,
     ) {
         let gone = self.pinned.extract_if(.., |p| !p.keep(open, closed));
@@ -309,7 +309,7 @@ impl StreamMemory {
     }
 
     /// The rows of a pinned chunk are in a file now.
-    pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &Place) {
+    pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &PinLocation) {
         for pinned in &mut self.pinned {
             let bytes = pinned.bytes();
             pinned.moved(chunk, place);

@@ -9,9 +9,10 @@
 //! times in a row is damage.
 
 use crate::error::Damage;
+use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::meta::Meta;
 use crate::{Error, ErrorKind, Result};
-use headwater_io::{File, Files, MemoryFiles, OpenMode};
+use headwater_io::{Env, File, Files, MemoryFiles, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -137,11 +138,12 @@ fn may_pass(error: &Error) -> bool {
 
 /// Hands a copy of the metadata in `dir` to `build` until what it builds on it fits together.
 pub(crate) fn look<T>(
-    files: &dyn Files,
+    env: &Env,
     dir: &Path,
     mut build: impl FnMut(Meta, &MetaCopy) -> Result<T>,
 ) -> Result<T> {
-    let path = dir.join("meta.redb");
+    let path = meta_path(dir);
+    let files = &**env.index_files();
     let mut before = String::new();
     let mut same = 0;
     let mut looks = 0;
@@ -152,8 +154,8 @@ pub(crate) fn look<T>(
                 Ok(Some(meta)) => build(meta, &copy),
                 Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
                 // While a database is made it has neither log nor segments.
-                _ if is_empty(files, &dir.join("log"))?
-                    && is_empty(files, &dir.join("segment"))? =>
+                _ if is_empty(&**env.log_files(), &log_dir(dir))?
+                    && is_empty(&**env.segment_files(), &segment_dir(dir))? =>
                 {
                     Err(Error::not_found(format!(
                         "{}: no database here yet (its meta.redb holds nothing)",

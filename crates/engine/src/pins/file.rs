@@ -73,7 +73,7 @@ impl PinFiles {
     pub(crate) fn write<'a>(
         &mut self,
         chunks: impl Iterator<Item = &'a Chunk>,
-    ) -> Result<Vec<Option<Place>>> {
+    ) -> Result<Vec<Option<PinLocation>>> {
         if self.next == 0 {
             self.files
                 .create_dir_all(&self.folder)
@@ -102,7 +102,7 @@ impl PinFiles {
             let start = buffer.len();
             encode(chunk, &mut buffer);
             let content = buffer.get(start..).unwrap_or_default();
-            places.push(Some(Place {
+            places.push(Some(PinLocation {
                 file: Arc::clone(&owner),
                 offset: written + start as u64,
                 bytes: content.len(),
@@ -153,7 +153,7 @@ impl Drop for PinFile {
 
 /// Where the rows of a chunk are.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PinLocation {
     file: Arc<PinFile>,
     offset: u64,
     bytes: usize,
@@ -161,7 +161,7 @@ pub(crate) struct Place {
     born: u64,
 }
 
-impl Place {
+impl PinLocation {
     pub(super) fn into_file(self) -> Arc<PinFile> {
         self.file
     }

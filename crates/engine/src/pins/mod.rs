@@ -14,7 +14,7 @@
 
 mod file;
 
-pub(crate) use file::{PinFile, PinFiles, Place, remove_left_over};
+pub(crate) use file::{PinFile, PinFiles, PinLocation, remove_left_over};
 
 use crate::Result;
 use crate::chunk::Chunk;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// What a snapshot sees of a shard: a version of it, and records up to a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SnapshotPoint {
     pub(crate) version: u64,
     pub(crate) sequence: Sequence,
 }
@@ -34,7 +34,7 @@ const UNTOLD: Sequence = Sequence(u64::MAX);
 
 /// The open snapshots of a shard, by version.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenSnapshots(Vec<Seen>);
+pub(crate) struct OpenSnapshots(Vec<SnapshotPoint>);
 
 impl OpenSnapshots {
     pub(crate) fn is_empty(&self) -> bool {
@@ -43,7 +43,7 @@ impl OpenSnapshots {
 
     /// One more, of the newest version. Its sequence is told later.
     pub(crate) fn open(&mut self, version: u64) {
-        self.0.push(Seen {
+        self.0.push(SnapshotPoint {
             version,
             sequence: UNTOLD,
         });
@@ -51,19 +51,19 @@ impl OpenSnapshots {
 
     /// The sequence of one that was opened with this version.
     pub(crate) fn tell(&mut self, version: u64, sequence: Sequence) {
-        let untold = Seen {
+        let untold = SnapshotPoint {
             version,
             sequence: UNTOLD,
         };
         self.replace(untold, Some(sequence));
     }
 
-    pub(crate) fn close(&mut self, closed: Seen) {
+    pub(crate) fn close(&mut self, closed: SnapshotPoint) {
         self.replace(closed, None);
     }
 
     /// Of those that are alike, any one.
-    fn replace(&mut self, wanted: Seen, by: Option<Sequence>) {
+    fn replace(&mut self, wanted: SnapshotPoint, by: Option<Sequence>) {
         let Some(at) = self.0.iter().rposition(|o| *o == wanted) else {
             debug_assert!(false, "a snapshot that is not open");
             return;
@@ -86,17 +86,17 @@ impl OpenSnapshots {
 
 /// The rows of a chunk, where they are.
 #[derive(Clone, Debug)]
-pub(crate) enum Held {
+pub(crate) enum PinnedRows {
     Memory(Arc<Chunk>),
-    File(Place),
+    File(PinLocation),
 }
 
-impl Held {
+impl PinnedRows {
     /// The chunk, read back if need be. Not to be called with a lock held.
     pub(crate) fn chunk(self) -> Result<Arc<Chunk>> {
         match self {
-            Held::Memory(chunk) => Ok(chunk),
-            Held::File(place) => place.read(),
+            PinnedRows::Memory(chunk) => Ok(chunk),
+            PinnedRows::File(place) => place.read(),
         }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) struct Pinned {
     first_time: i64,
     last_time: i64,
     first_sequence: Sequence,
-    held: Held,
+    held: PinnedRows,
 }
 
 /// What stays in memory of a pinned chunk, wherever its rows are.
@@ -129,20 +129,20 @@ impl Pinned {
             first_time: chunk.first_time,
             last_time: chunk.last_time,
             first_sequence: chunk.first_sequence,
-            held: Held::Memory(chunk),
+            held: PinnedRows::Memory(chunk),
         })
     }
 
     /// Bytes of rows in memory.
     pub(crate) fn bytes(&self) -> usize {
         match &self.held {
-            Held::Memory(chunk) => chunk.bytes,
-            Held::File(_) => 0,
+            PinnedRows::Memory(chunk) => chunk.bytes,
+            PinnedRows::File(_) => 0,
         }
     }
 
     /// Where its rows are, if a reader of this version sees any that may lie in a range.
-    pub(crate) fn seen_by(&self, version: u64, range: &ClosedRange) -> Option<&Held> {
+    pub(crate) fn seen_by(&self, version: u64, range: &ClosedRange) -> Option<&PinnedRows> {
         let meets =
             self.first_time <= range.last.as_nanos() && self.last_time >= range.first.as_nanos();
         (meets && self.born <= version && version < self.gone).then_some(&self.held)
@@ -150,7 +150,7 @@ impl Pinned {
 
     /// Lets go of what no open snapshot sees any more, after `closed` was closed. False when that
     /// is all of it.
-    pub(crate) fn keep(&mut self, open: &OpenSnapshots, closed: Seen) -> bool {
+    pub(crate) fn keep(&mut self, open: &OpenSnapshots, closed: SnapshotPoint) -> bool {
         let saw = self.born <= closed.version
             && closed.version < self.gone
             && self.first_sequence <= closed.sequence;
@@ -160,7 +160,7 @@ impl Pinned {
         let Some(newest) = open.newest(self.born, self.gone, self.first_sequence) else {
             return false;
         };
-        if let Held::Memory(chunk) = &mut self.held
+        if let PinnedRows::Memory(chunk) = &mut self.held
             && let Some(part) = seen_part(chunk, newest)
         {
             *chunk = part;
@@ -171,22 +171,22 @@ impl Pinned {
     /// The file that holds its rows, if one does: to be let go of without a lock.
     pub(crate) fn into_file(self) -> Option<Arc<PinFile>> {
         match self.held {
-            Held::Memory(_) => None,
-            Held::File(place) => Some(place.into_file()),
+            PinnedRows::Memory(_) => None,
+            PinnedRows::File(place) => Some(place.into_file()),
         }
     }
 
     pub(crate) fn in_memory(&self) -> Option<&Arc<Chunk>> {
         match &self.held {
-            Held::Memory(chunk) => Some(chunk),
-            Held::File(_) => None,
+            PinnedRows::Memory(chunk) => Some(chunk),
+            PinnedRows::File(_) => None,
         }
     }
 
     /// The rows of `chunk` are in a file now.
-    pub(crate) fn moved(&mut self, chunk: &Arc<Chunk>, place: &Place) {
-        if matches!(&self.held, Held::Memory(mine) if Arc::ptr_eq(mine, chunk)) {
-            self.held = Held::File(place.clone());
+    pub(crate) fn moved(&mut self, chunk: &Arc<Chunk>, place: &PinLocation) {
+        if matches!(&self.held, PinnedRows::Memory(mine) if Arc::ptr_eq(mine, chunk)) {
+            self.held = PinnedRows::File(place.clone());
         }
     }
 }
@@ -254,7 +254,7 @@ mod tests {
         let mut snapshots = open(&[(1, 3), (6, 9)]);
         let mut pinned = Pinned::new(&chunk(&[3, 4, 9], 0), 7, &snapshots).unwrap();
         let mut close = |version, sequence| {
-            let closed = Seen {
+            let closed = SnapshotPoint {
                 version,
                 sequence: Sequence(sequence),
             };

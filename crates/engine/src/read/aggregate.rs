@@ -5,7 +5,7 @@
 use super::bins::Bins;
 use super::gather::{self, Sink};
 use super::view::StreamView;
-use super::walk::{Seen, Visit, Walk};
+use super::walk::{SeenBucket, Visit, Walk};
 use crate::Result;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ impl Collector {
     }
 
     /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
-    fn add_final(&mut self, seen: &Seen<'_>) {
+    fn add_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(aggregate) = seen.aggregate(self.field)
             && let Some(time) = aggregate.mean_time()
             && seen.counts_at(time)
@@ -163,7 +163,7 @@ impl Collector {
 
 impl Sink for Collector {
     /// Takes a bucket that lies in one bin and of which nothing has expired; others must be looked into.
-    fn visit(&mut self, seen: &Seen<'_>) -> Visit {
+    fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit {
         if seen.is_final {
             self.add_final(seen);
             return Visit::Done;

@@ -5,15 +5,15 @@
 
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
-use super::walk::{Seen, Visit, Walk};
+use super::walk::{SeenBucket, Visit, Walk};
 use crate::Result;
-use crate::segment::Keep;
+use crate::segment::LeafCaching;
 use headwater_types::{ClosedRange, FieldId, Rows};
 
 /// Takes buckets and rows.
 pub(super) trait Sink {
     /// A bucket: taken, or to be looked into.
-    fn visit(&mut self, seen: &Seen<'_>) -> Visit;
+    fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit;
 
     /// Rows, by time.
     fn add(&mut self, rows: &Rows);
@@ -61,7 +61,7 @@ fn merged(
     view: &StreamView,
     read: &[FieldId],
     span: ClosedRange,
-    (mut sources, keep): (Vec<Source>, Keep),
+    (mut sources, keep): (Vec<Source>, LeafCaching),
     memory: &Rows,
     each: &mut impl FnMut(&Rows),
 ) -> Result<()> {
@@ -94,7 +94,14 @@ pub(super) fn rows(
             Some(state) => run_sources(view, &partition, &state, &span),
             None => Vec::new(),
         };
-        merged(view, read, span, (sources, Keep::ReadAgain), &memory, each)?;
+        merged(
+            view,
+            read,
+            span,
+            (sources, LeafCaching::ReadAgain),
+            &memory,
+            each,
+        )?;
     }
     outside.memory_before(&memory, None, &mut |rows| each(&view.settled(rows)));
     Ok(())
@@ -116,7 +123,7 @@ pub(super) fn buckets_and_rows(
             sink.add(&view.settled(rows))
         });
         let Some(state) = view.state(&partition)? else {
-            let nothing = (Vec::new(), Keep::ReadAgain);
+            let nothing = (Vec::new(), LeafCaching::ReadAgain);
             merged(view, read, span, nothing, &memory, &mut |rows| {
                 sink.add(rows)
             })?;
@@ -134,7 +141,7 @@ pub(super) fn buckets_and_rows(
         for part in to_read {
             let sources = run_sources(view, &partition, &state, &part);
             // Mostly buckets that a bin cuts: some rows of a leaf.
-            let sources = (sources, Keep::UnlessSmall);
+            let sources = (sources, LeafCaching::UnlessSmall);
             merged(view, read, part, sources, &memory, &mut |rows| {
                 sink.add(rows)
             })?;

@@ -7,12 +7,12 @@
 use super::aggregate::{AggregateSpec, Bin};
 use super::last::LastValue;
 use super::scan::{Scan, ScanSpec};
-use super::snapshot::{Found, Snapshot};
+use super::snapshot::{ResolvedStream, Snapshot};
 use super::summary::{SummaryBin, SummarySpec};
 use super::visit::{self, RowBlock};
-use crate::Result;
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
+use crate::{Error, Result};
 use headwater_types::{Aggregate, Level, StreamName};
 use std::sync::{Arc, Weak};
 
@@ -28,8 +28,45 @@ pub struct StreamHandle {
     pub(super) shard: ShardIndex,
 }
 
+impl Snapshot {
+    /// Looks a stream up, to read it many times, in this snapshot and in others.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream.
+    pub fn handle(&self, stream: &StreamName) -> Result<StreamHandle> {
+        let found = self.find(stream)?;
+        Ok(StreamHandle::new(stream.clone(), &self.core, &found))
+    }
+
+    /// As [`Snapshot::find`], for a stream that was looked up before.
+    pub(super) fn find_again(&self, handle: &StreamHandle) -> Result<ResolvedStream<'_>> {
+        let table = self.tables.get(handle.table);
+        let (Some(table), true) = (table, handle.is_of(&self.core)) else {
+            return self.find(handle.name());
+        };
+        // One that was dropped is still there for older snapshots, and may have a successor for newer ones.
+        if self.core.catalog.any_dropped([handle.stream].into_iter()) {
+            return self.find(handle.name());
+        }
+        let Some(seen) = self.shards.get(usize::from(handle.shard.0)) else {
+            return Err(Error::internal("a snapshot without one of the shards"));
+        };
+        Ok(ResolvedStream {
+            table,
+            stream: handle.stream,
+            shard_index: handle.shard,
+            shard: self.core.shards.get(handle.shard)?,
+            seen,
+        })
+    }
+}
+
 impl StreamHandle {
-    pub(super) fn new(name: StreamName, core: &Arc<Core>, found: &Found<'_>) -> StreamHandle {
+    pub(super) fn new(
+        name: StreamName,
+        core: &Arc<Core>,
+        found: &ResolvedStream<'_>,
+    ) -> StreamHandle {
         StreamHandle {
             name,
             database: Arc::downgrade(core),

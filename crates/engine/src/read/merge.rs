@@ -6,11 +6,12 @@
 //! It copies whole ranges of rows while one source is alone in time, and goes row by row only where sources meet.
 
 use crate::Result;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::memory::merge_equal_times;
 use crate::ranges::{holds, overlapping, swallows};
-use crate::segment::{Keep, LeafEntry, Store};
+use crate::segment::{LeafCaching, LeafEntry, Store};
 use headwater_types::{ClosedRange, FieldId, Rows};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ pub(crate) struct Merge<'a> {
     table: &'a Table,
     range: ClosedRange,
     fields: Option<&'a [FieldId]>,
-    keep: Keep,
+    keep: LeafCaching,
     sources: Vec<Source>,
 }
 
@@ -117,13 +118,13 @@ impl<'a> Merge<'a> {
             table,
             range,
             fields,
-            keep: Keep::default(),
+            keep: LeafCaching::default(),
             sources,
         }
     }
 
     /// What becomes of the leaves that it decodes.
-    pub(crate) fn keeping(self, keep: Keep) -> Merge<'a> {
+    pub(crate) fn keeping(self, keep: LeafCaching) -> Merge<'a> {
         Merge { keep, ..self }
     }
 
@@ -198,10 +199,12 @@ impl<'a> Merge<'a> {
 
     /// Rows of one source up to the next source's first time.
     fn take_until(&mut self, index: usize, bound: Option<i64>, out: &mut Rows) {
+        let sources = self.sources.len();
         let Some(source) = self.sources.get_mut(index) else {
+            assert!(index < sources, "source {index} of a merge of {sources}");
             return;
         };
-        let rest = source.rows.times.get(source.at..).unwrap_or_default();
+        let rest = part_of(&source.rows.times, source.at.., "rows left of a source");
         let count = bound.map_or(rest.len(), |b| rest.partition_point(|t| *t < b));
         if source.at == 0 && count == source.rows.len() && out.is_empty() {
             *out = std::mem::take(&mut source.rows);
@@ -216,10 +219,12 @@ impl<'a> Merge<'a> {
     fn take_equal(&mut self, time: i64, heads: &[(i64, usize)], out: &mut Rows) {
         let mut same = Rows::default();
         for (_, index) in heads.iter().take_while(|(t, _)| *t == time) {
+            let sources = self.sources.len();
             let Some(source) = self.sources.get_mut(*index) else {
+                assert!(*index < sources, "source {index} of a merge of {sources}");
                 continue;
             };
-            let rest = source.rows.times.get(source.at..).unwrap_or_default();
+            let rest = part_of(&source.rows.times, source.at.., "rows left of a source");
             let count = rest.partition_point(|t| *t == time);
             same.extend_from(&source.rows, source.at..source.at + count);
             source.at += count;
@@ -243,7 +248,7 @@ fn read_leaf(
     segment: SegmentId,
     entry: &LeafEntry,
     range: &ClosedRange,
-    fields: Option<(&[FieldId], Keep)>,
+    fields: Option<(&[FieldId], LeafCaching)>,
     table: &Table,
 ) -> Result<Rows> {
     if let Some((fields, keep)) = fields {

@@ -4,6 +4,7 @@ use super::filter::{Condition, Filter};
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
+use crate::assured::part_of;
 use crate::catalog::{Field, Table};
 use crate::segment::{Partition, StreamState};
 use crate::{Error, Result};
@@ -52,7 +53,7 @@ pub struct Scan {
     read: Vec<FieldId>,
     conditions: Vec<Condition>,
     memory: Rows,
-    segments: VecDeque<Segment>,
+    segments: VecDeque<ScanStretch>,
     spans: VecDeque<ClosedRange>,
     partition: Option<(Arc<Partition>, Arc<StreamState>)>,
     current: Option<(Vec<Source>, ClosedRange)>,
@@ -69,7 +70,7 @@ impl std::fmt::Debug for Scan {
     }
 }
 
-enum Segment {
+enum ScanStretch {
     /// Only memory can hold something here.
     Between(ClosedRange),
     Partition(Arc<Partition>, ClosedRange),
@@ -162,8 +163,8 @@ impl Scan {
             self.partition = None;
             match self.segments.pop_front() {
                 None => return Ok(false),
-                Some(Segment::Between(range)) => self.spans.push_back(range),
-                Some(Segment::Partition(partition, range)) => {
+                Some(ScanStretch::Between(range)) => self.spans.push_back(range),
+                Some(ScanStretch::Partition(partition, range)) => {
                     // Whatever is the matter with the partition, memory may hold something there.
                     self.spans.push_back(range);
                     let Some(state) = self.view.state(&partition)? else {
@@ -230,11 +231,8 @@ impl Scan {
         let mut by_field = rows.columns;
         for (position, id) in self.wanted.iter().enumerate() {
             // A field may be wanted twice: the column is moved out for its last mention only.
-            let again = self
-                .wanted
-                .get(position + 1..)
-                .unwrap_or_default()
-                .contains(id);
+            let later = part_of(&self.wanted, position + 1.., "fields wanted later");
+            let again = later.contains(id);
             let found = by_field.iter().position(|(f, _)| f == id);
             columns.push(match found {
                 Some(at) if again => by_field.get(at).map(|(_, c)| c.clone()),
@@ -323,7 +321,7 @@ pub(super) fn wanted_field(table: &Table, name: &str) -> Result<FieldId> {
 }
 
 /// The range cut at the borders of partitions; empty when no partition meets it.
-fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
+fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<ScanStretch> {
     let mut out = VecDeque::new();
     let mut next = Some(range.first);
     let partitions = view.partitions_in(range);
@@ -336,9 +334,9 @@ fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
             && from < span.first
         {
             let before = Timestamp::from_nanos(span.first.as_nanos() - 1);
-            out.push_back(Segment::Between(ClosedRange::new(from, before)));
+            out.push_back(ScanStretch::Between(ClosedRange::new(from, before)));
         }
-        out.push_back(Segment::Partition(partition, span));
+        out.push_back(ScanStretch::Partition(partition, span));
         next = span
             .last
             .as_nanos()
@@ -348,7 +346,7 @@ fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<Segment> {
     if let Some(from) = next
         && from <= range.last
     {
-        out.push_back(Segment::Between(ClosedRange::new(from, range.last)));
+        out.push_back(ScanStretch::Between(ClosedRange::new(from, range.last)));
     }
     out
 }

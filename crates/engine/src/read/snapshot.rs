@@ -2,17 +2,15 @@
 
 use super::aggregate::{self, AggregateSpec, Bin};
 use super::bins::Bins;
-use super::handle::StreamHandle;
 use super::last::{self, LastValue};
 use super::scan::{Scan, ScanSpec};
 use super::view::StreamView;
-use super::visit::{self, RowBlock};
 use crate::catalog::{Table, Tables, decode_stream_key, stream_key};
 use crate::chunk::Chunk;
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId};
-use crate::pins::{Held, Seen};
+use crate::pins::{PinnedRows, SnapshotPoint};
 use crate::shard::{Shard, ShardSnapshot};
 use crate::{Error, Result};
 use headwater_types::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
@@ -23,10 +21,10 @@ use std::sync::Arc;
 /// files where snapshots together keep much: it costs space on the disk, and writers nothing.
 #[derive(Debug)]
 pub struct Snapshot {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     sequence: Sequence,
-    shards: Vec<ShardSnapshot>,
-    tables: Arc<Tables>,
+    pub(super) shards: Vec<ShardSnapshot>,
+    pub(super) tables: Arc<Tables>,
     /// When values of tables expire: which have. `None` = none does.
     now: Option<Moment>,
     /// The number of changes to definitions that it sees; `None` when there was one while it was opened.
@@ -36,7 +34,7 @@ pub struct Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         for (shard, seen) in self.core.shards.iter().zip(&self.shards) {
-            let closed = Seen {
+            let closed = SnapshotPoint {
                 version: seen.version,
                 sequence: self.sequence,
             };
@@ -158,7 +156,7 @@ impl Snapshot {
     }
 
     /// Where a stream is.
-    pub(super) fn find(&self, name: &StreamName) -> Result<Found<'_>> {
+    pub(super) fn find(&self, name: &StreamName) -> Result<ResolvedStream<'_>> {
         let table = self.table(name.table())?;
         let mut key = Vec::with_capacity(64);
         stream_key(table.id, name.tags(), &mut key);
@@ -172,7 +170,7 @@ impl Snapshot {
         let Some(seen) = self.shards.get(usize::from(shard_index.0)) else {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
-        Ok(Found {
+        Ok(ResolvedStream {
             table,
             stream,
             shard_index,
@@ -181,44 +179,17 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::find`], for a stream that was looked up before.
-    pub(super) fn find_again(&self, handle: &StreamHandle) -> Result<Found<'_>> {
-        let table = self.tables.get(handle.table);
-        let (Some(table), true) = (table, handle.is_of(&self.core)) else {
-            return self.find(handle.name());
-        };
-        // One that was dropped is still there for older snapshots, and may have a successor for newer ones.
-        if self.core.catalog.any_dropped([handle.stream].into_iter()) {
-            return self.find(handle.name());
-        }
-        let Some(seen) = self.shards.get(usize::from(handle.shard.0)) else {
-            return Err(Error::internal("a snapshot without one of the shards"));
-        };
-        Ok(Found {
-            table,
-            stream: handle.stream,
-            shard_index: handle.shard,
-            shard: self.core.shards.get(handle.shard)?,
-            seen,
-        })
-    }
-
-    /// Looks a stream up, to read it many times, in this snapshot and in others.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream.
-    pub fn handle(&self, stream: &StreamName) -> Result<StreamHandle> {
-        let found = self.find(stream)?;
-        Ok(StreamHandle::new(stream.clone(), &self.core, &found))
-    }
-
     /// The stream; of its events in memory, those that may lie in `range`.
     ///
     /// # Errors
     /// When events that were stored since were moved to a file, and it cannot be read.
-    pub(super) fn view(&self, found: Found<'_>, range: &ClosedRange) -> Result<StreamView> {
+    pub(super) fn view(
+        &self,
+        found: ResolvedStream<'_>,
+        range: &ClosedRange,
+    ) -> Result<StreamView> {
         let chunks = found.chunks(range)?;
-        let Found {
+        let ResolvedStream {
             table,
             stream,
             seen,
@@ -255,7 +226,7 @@ impl Snapshot {
     }
 
     /// True when something of a stream is deleted and perhaps still there.
-    pub(super) fn has_deletes(&self, found: &Found<'_>) -> bool {
+    pub(super) fn has_deletes(&self, found: &ResolvedStream<'_>) -> bool {
         let mut deletes = found.seen.tombstones.iter();
         deletes.any(|t| t.sequence <= self.sequence && t.concerns(found.table.id, found.stream))
     }
@@ -282,40 +253,8 @@ impl Snapshot {
         self.scan_found(self.find(stream)?, spec)
     }
 
-    pub(super) fn scan_found(&self, found: Found<'_>, spec: &ScanSpec) -> Result<Scan> {
+    pub(super) fn scan_found(&self, found: ResolvedStream<'_>, spec: &ScanSpec) -> Result<Scan> {
         Scan::new(self.view(found, &spec.range)?, spec)
-    }
-
-    /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in memory or decoded already is not
-    /// copied, and what has to be put together first is. For programs that put rows into memory of their own.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options, ScanSpec};
-    /// use headwater_types::{Batch, StreamName};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let pump = StreamName::new("pump", [("id", "7")]);
-    /// let mut batch = Batch::new();
-    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into())]).unwrap();
-    /// db.commit(batch)?;
-    /// let (mut times, mut values) = (Vec::new(), Vec::new());
-    /// db.snapshot()?.visit(&pump, &ScanSpec::default(), |rows| {
-    ///     times.extend_from_slice(rows.times());
-    ///     values.extend_from_slice(rows.column(0).and_then(|c| c.f64s()).unwrap_or_default());
-    /// })?;
-    /// assert_eq!((times, values), (vec![5], vec![2150.0]));
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Snapshot::scan`]; the first error ends it, `corrupt` too.
-    pub fn visit(
-        &self,
-        stream: &StreamName,
-        spec: &ScanSpec,
-        each: impl FnMut(RowBlock<'_>),
-    ) -> Result<()> {
-        visit::visit(self, self.find(stream)?, spec, each)
     }
 
     /// For each field its newest present value; fields without any are left out.
@@ -326,7 +265,7 @@ impl Snapshot {
         self.last_found(self.find(stream)?)
     }
 
-    pub(super) fn last_found(&self, found: Found<'_>) -> Result<Vec<LastValue>> {
+    pub(super) fn last_found(&self, found: ResolvedStream<'_>) -> Result<Vec<LastValue>> {
         last::last(&self.view(found, &ClosedRange::ALL)?)
     }
 
@@ -345,7 +284,7 @@ impl Snapshot {
 
     pub(super) fn aggregate_found(
         &self,
-        found: Found<'_>,
+        found: ResolvedStream<'_>,
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
@@ -370,7 +309,7 @@ impl Snapshot {
 
     pub(super) fn tile_found(
         &self,
-        found: Found<'_>,
+        found: ResolvedStream<'_>,
         field: &str,
         level: Level,
         offset: i64,
@@ -393,7 +332,7 @@ impl Snapshot {
 }
 
 /// A stream as a snapshot finds it.
-pub(super) struct Found<'a> {
+pub(super) struct ResolvedStream<'a> {
     pub(super) table: &'a Arc<Table>,
     pub(super) stream: StreamId,
     pub(super) shard_index: ShardIndex,
@@ -401,14 +340,14 @@ pub(super) struct Found<'a> {
     pub(super) seen: &'a ShardSnapshot,
 }
 
-impl Found<'_> {
+impl ResolvedStream<'_> {
     /// The chunks of the stream that the snapshot sees and that may hold something in a range.
     pub(super) fn chunks(&self, range: &ClosedRange) -> Result<Vec<Arc<Chunk>>> {
         let held = {
             let state = self.shard.state.lock();
             state.visible(self.stream, self.seen.version, range)
         };
-        held.into_iter().map(Held::chunk).collect()
+        held.into_iter().map(PinnedRows::chunk).collect()
     }
 }
 
@@ -419,18 +358,18 @@ fn remaining(
     deletes: &[(Sequence, ClosedRange)],
 ) -> Vec<Arc<Chunk>> {
     let cut = table.life.cut;
-    if deletes.is_empty() && cut == i64::MIN {
+    if deletes.is_empty() && !cut.is_set() {
         return chunks;
     }
     let gone = |time: i64, sequence: Sequence| {
-        time < cut
+        cut.ends(time)
             || deletes
                 .iter()
                 .any(|(s, range)| sequence < *s && range.contains(Timestamp::from_nanos(time)))
     };
     let concerned = |chunk: &Chunk| {
         let times = ClosedRange::nanos(chunk.first_time, chunk.last_time);
-        chunk.first_time < cut
+        cut.ends(chunk.first_time)
             || deletes
                 .iter()
                 .any(|(s, range)| chunk.first_sequence < *s && range.overlaps(&times))

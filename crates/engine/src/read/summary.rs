@@ -8,7 +8,7 @@ use super::gather::{Sink, buckets_and_rows};
 use super::merge::{Merge, Source};
 use super::snapshot::Snapshot;
 use super::view::StreamView;
-use super::walk::{Seen, Visit};
+use super::walk::{SeenBucket, Visit};
 use crate::Result;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName};
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl Collector<'_> {
         all
     }
 
-    fn take(&mut self, number: i128, seen: &Seen<'_>) {
+    fn take(&mut self, number: i128, seen: &SeenBucket<'_>) {
         let fields = self.fields;
         let bin = self.bin(number);
         bin.rows += seen.rows();
@@ -91,7 +91,7 @@ impl Collector<'_> {
 
     /// Takes a bucket whose rows have gone: all that is known is when its values came on average. Its rows count where those of
     /// its first field do.
-    fn take_final(&mut self, seen: &Seen<'_>) {
+    fn take_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(time) = seen.mean_time()
             && seen.counts_at(time)
         {
@@ -114,7 +114,7 @@ impl Collector<'_> {
 }
 
 impl Sink for Collector<'_> {
-    fn visit(&mut self, seen: &Seen<'_>) -> Visit {
+    fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit {
         if seen.is_final {
             self.take_final(seen);
             return Visit::Done;
@@ -260,7 +260,7 @@ impl Snapshot {
 
     pub(super) fn summary_found(
         &self,
-        found: super::snapshot::Found<'_>,
+        found: super::snapshot::ResolvedStream<'_>,
         spec: &SummarySpec,
     ) -> Result<Vec<SummaryBin>> {
         let view = self.view(found, &spec.range)?;

@@ -14,7 +14,7 @@ use crate::ids::{Sequence, StreamId};
 use crate::partitions::PartitionSet;
 use crate::tombstone::Tombstone;
 use headwater_types::{ClosedRange, StreamName};
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 
 /// The version of a range of a stream: see [`Snapshot::version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub struct DataVersion {
 }
 
 /// What a version is made of.
-pub(super) struct Seen<'a> {
+pub(super) struct VersionInputs<'a> {
     pub(super) core: &'a Core,
     pub(super) table: &'a Table,
     pub(super) stream: StreamId,
@@ -38,7 +38,7 @@ pub(super) struct Seen<'a> {
     pub(super) chunks: Vec<&'a Chunk>,
 }
 
-impl Seen<'_> {
+impl VersionInputs<'_> {
     /// `None` where time alone changes what is there: a table in which values expire.
     pub(super) fn version(&self, range: &ClosedRange) -> Option<DataVersion> {
         let life = &self.table.life;
@@ -47,7 +47,7 @@ impl Seen<'_> {
         }
         let mut hasher = self.core.catalog.keyed_hasher();
         hasher.write_u32(self.stream.0);
-        hasher.write_i64(life.cut);
+        life.cut.hash(&mut hasher);
         for field in &self.table.fields {
             // A widened field has other values.
             hasher.write_u8(field.field_type as u8);
@@ -75,7 +75,7 @@ impl Seen<'_> {
         }
         Some(DataVersion {
             number: hasher.finish(),
-            is_closed: range.last.as_nanos() < life.floor(),
+            is_closed: life.floor().ends(range.last.as_nanos()),
         })
     }
 }
@@ -153,7 +153,7 @@ impl Snapshot {
     pub fn version(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<DataVersion>> {
         let found = self.find(stream)?;
         let chunks = found.chunks(range)?;
-        let seen = Seen {
+        let seen = VersionInputs {
             core: self.core(),
             table: found.table,
             stream: found.stream,
@@ -178,7 +178,7 @@ pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Opti
         let shard = core.shards.get(core.shards.of_key(&key)).ok()?;
         let state = shard.state.lock();
         // As for a snapshot: the shard first, the sequence after.
-        let seen = Seen {
+        let seen = VersionInputs {
             core,
             table: &table,
             stream,

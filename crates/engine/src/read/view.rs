@@ -1,6 +1,7 @@
 //! One stream as one snapshot sees it.
 
 use crate::Result;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -11,7 +12,7 @@ use crate::partitions::PartitionSet;
 use crate::ranges::union;
 use crate::read::merge::{Hidden, Source};
 use crate::segment::{Partition, StreamState};
-use headwater_types::{ClosedRange, FieldId, Rows};
+use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub(crate) struct StreamView {
     /// What is deleted and perhaps still in a partition.
     pub(crate) deletes: Vec<(Sequence, ClosedRange)>,
     /// Values that expire up to this instant are gone; `None` = no value of the table expires.
-    pub(crate) now: Option<i64>,
+    pub(crate) now: Option<Timestamp>,
 }
 
 impl StreamView {
@@ -48,7 +49,10 @@ impl StreamView {
     pub(crate) fn settled<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         match self.now {
             None => Cow::Borrowed(rows),
-            Some(now) => Cow::Owned(without_companions(without_expired(rows.clone(), now))),
+            Some(now) => Cow::Owned(without_companions(without_expired(
+                rows.clone(),
+                now.as_nanos(),
+            ))),
         }
     }
 
@@ -56,7 +60,7 @@ impl StreamView {
     pub(crate) fn settled_rows(&self, rows: Rows) -> Rows {
         match self.now {
             None => rows,
-            Some(now) => without_companions(without_expired(rows, now)),
+            Some(now) => without_companions(without_expired(rows, now.as_nanos())),
         }
     }
 
@@ -76,7 +80,7 @@ impl StreamView {
     /// Stretches of a partition whose stored events do not exist any more; sorted, apart.
     pub(crate) fn hidden(&self, partition: &Partition) -> Hidden {
         let cut = self.table.life.cut;
-        if self.deletes.is_empty() && cut == i64::MIN {
+        if self.deletes.is_empty() && !cut.is_set() {
             return Hidden::default();
         }
         let span = partition.record.span();
@@ -86,8 +90,8 @@ impl StreamView {
             .filter(|(sequence, _)| *sequence > partition.record.sequence)
             .map(|(_, range)| range.intersect(&span));
         let before_cut = cut
-            .checked_sub(1)
-            .map(|last| ClosedRange::nanos(i64::MIN, last).intersect(&span));
+            .last_before()
+            .map(|last| ClosedRange::new(Timestamp::MIN, last).intersect(&span));
         Hidden(union(since.chain(before_cut).collect()).into())
     }
 
@@ -113,7 +117,7 @@ pub(crate) fn run_sources(
     let to = state
         .main
         .partition_point(|l| l.first <= range.last.as_nanos());
-    let main = state.main.get(from..to.max(from)).unwrap_or_default();
+    let main = part_of(&state.main, from..to.max(from), "leaves of a range");
     let mut sources = vec![Source::leaves(id, main.iter().copied()).without(hidden.clone())];
     for run in &state.late {
         let inside: Vec<_> = run

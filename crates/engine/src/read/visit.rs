@@ -10,14 +10,17 @@
 //! Failure: the first error ends the read.
 
 use super::scan::{ScanSpec, wanted_field, wanted_fields};
-use super::snapshot::{Found, Snapshot};
+use super::snapshot::{ResolvedStream, Snapshot};
 use crate::Result;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::ids::SegmentId;
 use crate::memory::{lie_in_order, rows_in};
-use crate::segment::{Keep, LeafColumns, LeafEntry};
-use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
+use crate::segment::{LeafCaching, LeafColumns, LeafEntry};
+use headwater_types::{
+    ClosedRange, Column, FieldId, FieldType, Rows, StreamName, ValueRef, Values,
+};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -164,7 +167,7 @@ impl<'a> ColumnSlice<'a> {
 /// See [`Snapshot::visit`].
 pub(super) fn visit(
     snapshot: &Snapshot,
-    found: Found<'_>,
+    found: ResolvedStream<'_>,
     spec: &ScanSpec,
     mut each: impl FnMut(RowBlock<'_>),
 ) -> Result<()> {
@@ -181,7 +184,7 @@ pub(super) fn visit(
             &many
         }
     };
-    if let Some(lying) = Lying::find(snapshot, &found, spec, fields)? {
+    if let Some(lying) = RowsInPlace::find(snapshot, &found, spec, fields)? {
         return lying.hand_out(snapshot, Wanted { fields, table }, &spec.range, &mut each);
     }
     for chunk in snapshot.scan_found(found, spec)? {
@@ -195,24 +198,58 @@ pub(super) fn visit(
     Ok(())
 }
 
+impl Snapshot {
+    /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in memory or decoded already is not
+    /// copied, and what has to be put together first is. For programs that put rows into memory of their own.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options, ScanSpec};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// let mut batch = Batch::new();
+    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// let (mut times, mut values) = (Vec::new(), Vec::new());
+    /// db.snapshot()?.visit(&pump, &ScanSpec::default(), |rows| {
+    ///     times.extend_from_slice(rows.times());
+    ///     values.extend_from_slice(rows.column(0).and_then(|c| c.f64s()).unwrap_or_default());
+    /// })?;
+    /// assert_eq!((times, values), (vec![5], vec![2150.0]));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan`]; the first error ends it, `corrupt` too.
+    pub fn visit(
+        &self,
+        stream: &StreamName,
+        spec: &ScanSpec,
+        each: impl FnMut(RowBlock<'_>),
+    ) -> Result<()> {
+        visit(self, self.find(stream)?, spec, each)
+    }
+}
+
 /// Rows that only have to be put one behind the other.
-struct Lying {
+struct RowsInPlace {
     /// Before the chunks, in order.
     leaves: Vec<(SegmentId, LeafEntry)>,
     chunks: Vec<Arc<Chunk>>,
 }
 
-impl Lying {
+impl RowsInPlace {
     /// `None` when the rows of the stream have to be scanned.
     fn find(
         snapshot: &Snapshot,
-        found: &Found<'_>,
+        found: &ResolvedStream<'_>,
         spec: &ScanSpec,
         fields: &[FieldId],
-    ) -> Result<Option<Lying>> {
+    ) -> Result<Option<RowsInPlace>> {
         let (table, seen, range) = (found.table, found.seen, &spec.range);
         let life = &table.life;
-        if !spec.filters.is_empty() || life.expires || life.cut != i64::MIN {
+        if !spec.filters.is_empty() || life.expires || life.cut.is_set() {
             return Ok(None);
         }
         if snapshot.has_deletes(found) {
@@ -230,7 +267,7 @@ impl Lying {
             }
             let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
             let from = state.main.partition_point(|leaf| leaf.last < first);
-            let inside = state.main.get(from..).unwrap_or_default().iter();
+            let inside = part_of(&state.main, from.., "leaves from an instant on").iter();
             let inside = inside.take_while(|leaf| leaf.first <= last);
             leaves.extend(inside.map(|leaf| (partition.id(), *leaf)));
         }
@@ -243,7 +280,7 @@ impl Lying {
         {
             return Ok(None);
         }
-        Ok(Some(Lying { leaves, chunks }))
+        Ok(Some(RowsInPlace { leaves, chunks }))
     }
 
     fn hand_out(
@@ -262,7 +299,8 @@ impl Lying {
         }
         let store = &snapshot.core().store;
         for (segment, leaf) in &self.leaves {
-            let columns = store.leaf_columns_in(*segment, leaf, range, &read, Keep::ReadAgain)?;
+            let columns =
+                store.leaf_columns_in(*segment, leaf, range, &read, LeafCaching::ReadAgain)?;
             if columns.times().is_empty() {
                 continue;
             }

@@ -9,6 +9,7 @@
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
 use super::view::{StreamView, run_sources};
+use crate::assured::part_of;
 use crate::expiry::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, BlockPart, Partition, StreamState};
@@ -33,7 +34,7 @@ pub(crate) enum Visit {
 }
 
 /// One bucket shown to the visitor.
-pub(crate) struct Seen<'a> {
+pub(crate) struct SeenBucket<'a> {
     pub(crate) span: ClosedRange,
     /// There are no rows behind it any more: what to do with it must be decided now.
     pub(crate) is_final: bool,
@@ -44,14 +45,14 @@ pub(crate) struct Seen<'a> {
     view: &'a StreamView,
 }
 
-impl Seen<'_> {
+impl SeenBucket<'_> {
     /// True when a value of the field in the bucket has expired.
     pub(crate) fn has_expired(&self, field: FieldId) -> bool {
         self.view.now.is_some_and(|now| {
             let expiries = self.aggregate(expiry_of(field));
             expiries
                 .and_then(|a| first_expiry(a.extremes))
-                .is_some_and(|first| first <= now)
+                .is_some_and(|first| first <= now.as_nanos())
         })
     }
 
@@ -102,7 +103,7 @@ impl Seen<'_> {
 }
 
 /// A block decoded last at its level, by its offset: of buckets that are looked into many follow each other in one block.
-struct Decoded {
+struct DecodedBlock {
     level: Level,
     offset: u64,
     /// `None` = only a part was.
@@ -132,7 +133,7 @@ pub(crate) struct Walk<'a> {
     /// Ranges to read whole, where a block is damaged.
     damaged: Vec<ClosedRange>,
     /// The block decoded last at each level.
-    decoded: Vec<Decoded>,
+    decoded: Vec<DecodedBlock>,
 }
 
 impl<'a> Walk<'a> {
@@ -197,7 +198,7 @@ impl<'a> Walk<'a> {
     /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and apart.
     pub(crate) fn run(
         mut self,
-        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
     ) -> Result<Vec<ClosedRange>> {
         let (top, range) = (self.top, self.range);
         self.level(top, range, visit)?;
@@ -226,7 +227,7 @@ impl<'a> Walk<'a> {
         &mut self,
         level: Level,
         range: ClosedRange,
-        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
     ) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -239,7 +240,7 @@ impl<'a> Walk<'a> {
         let to = blocks.partition_point(|b| b.first_bucket <= last);
         let stale = self.stale_buckets(level, first, last);
         let (store, id) = (&self.view.core.store, self.partition.id());
-        let mut blocks_here = blocks.get(from..to.max(from)).unwrap_or_default();
+        let mut blocks_here = part_of(blocks, from..to.max(from), "blocks of a range");
         if let Some((entry, others)) = blocks_here.split_first()
             && let Some(block) = self.decoded_last(level, entry)
         {
@@ -311,7 +312,7 @@ impl<'a> Walk<'a> {
         let wanted = first.max(*all.start())..=last.min(*all.end());
         let width = |r: &RangeInclusive<i64>| r.end().abs_diff(*r.start()).saturating_add(1);
         let is_known =
-            |d: &Decoded| d.level == level && d.offset == entry.offset && d.whole.is_none();
+            |d: &DecodedBlock| d.level == level && d.offset == entry.offset && d.whole.is_none();
         if width(&wanted) > width(&all) / PART || self.decoded.iter().any(is_known) {
             return (i64::MIN..=i64::MAX, true);
         }
@@ -319,7 +320,7 @@ impl<'a> Walk<'a> {
     }
 
     fn remember(&mut self, level: Level, entry: &BlockEntry, whole: Option<Rc<BucketBlock>>) {
-        let newest = Decoded {
+        let newest = DecodedBlock {
             level,
             offset: entry.offset,
             whole,
@@ -339,7 +340,7 @@ impl<'a> Walk<'a> {
         level: Level,
         entry: &BlockEntry,
         range: ClosedRange,
-        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
     ) -> Result<()> {
         let span = level
             .span(entry.first_bucket, entry.last_bucket)
@@ -357,7 +358,7 @@ impl<'a> Walk<'a> {
         block: &BucketBlock,
         range: &ClosedRange,
         stale: &[(i64, i64)],
-        visit: &mut impl FnMut(&Seen<'_>) -> Visit,
+        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
     ) -> Result<()> {
         let first = block
             .buckets
@@ -382,7 +383,7 @@ impl<'a> Walk<'a> {
             let whole = self.range.first <= span.first && span.last <= self.range.last;
             let known = whole && !self.is_dirty(&span) && !self.hidden.touches(&span);
             let is_final = self.aged && level == self.base;
-            let seen = Seen {
+            let seen = SeenBucket {
                 span,
                 is_final,
                 range: &self.range,
@@ -442,10 +443,7 @@ fn mark(dirty: &mut BTreeSet<i64>, level: Level, times: &[i64], range: &ClosedRa
         let number = level.bucket_of(Timestamp::from_nanos(*time));
         dirty.insert(number);
         let last = level.bucket_span(number).last.as_nanos();
-        at += times
-            .get(at..)
-            .unwrap_or_default()
-            .partition_point(|t| *t <= last);
+        at += part_of(times, at.., "times of a bucket").partition_point(|t| *t <= last);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::meta::PartitionRecord;
 use crate::segment::Store;
 use crate::shard::Shard;
 use crate::{Error, ErrorKind, Result};
-use headwater_io::{Env, OpenMode};
+use headwater_io::OpenMode;
 use std::collections::{HashMap, HashSet};
 
 /// Partitions as the metadata name them.
@@ -73,7 +73,6 @@ pub(super) fn unreadable(shards: &[Shard]) -> HashSet<SegmentId> {
 
 /// Removes segment files no commit names, and cuts the others back to what is committed.
 pub(super) fn settle(
-    env: &Env,
     store: &Store,
     partitions: &Named,
     unreadable: &HashSet<SegmentId>,
@@ -83,12 +82,12 @@ pub(super) fn settle(
         .iter()
         .map(|(id, _)| format!("{}.seg", id.0))
         .collect();
-    let dir = store.dir();
-    let present = env.files.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let (files, dir) = (store.files(), store.dir());
+    let present = files.list(dir).map_err(|e| Error::io("list", dir, e))?;
     for name in &present {
         if !named.contains(name) && name.ends_with(".seg") {
             let path = dir.join(name);
-            env.files
+            files
                 .remove(&path)
                 .map_err(|e| Error::io("remove", &path, e))?;
             tracing::info!(path = %path.display(), "removed a segment file that no commit names");
@@ -97,8 +96,7 @@ pub(super) fn settle(
     }
     for (id, record) in partitions.iter().filter(|(id, _)| !unreadable.contains(id)) {
         let path = store.path(*id);
-        let file = env
-            .files
+        let file = files
             .open(&path, OpenMode::Write)
             .map_err(|e| Error::io("open", &path, e))?;
         let len = file.len().map_err(|e| Error::io("read", &path, e))?;

@@ -26,7 +26,7 @@ pub(super) type Covers = HashMap<StreamId, Vec<Cover>>;
 
 /// A record as it was found.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct FoundRecord {
     generation: u64,
     pub(super) kind: u8,
     pub(super) payload: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) struct Found {
 /// Everything that can be read of the log files.
 #[derive(Default)]
 pub(super) struct LogScan {
-    pub(super) records: BTreeMap<Sequence, Found>,
+    pub(super) records: BTreeMap<Sequence, FoundRecord>,
     pub(super) files: Vec<PathBuf>,
     /// Where the oldest file needed begins, if its header can be read.
     begins_after: Option<Sequence>,
@@ -180,7 +180,7 @@ impl LogScan {
             // Written after everything up to there was on the medium.
             self.proven = self.proven.max(header.synced);
             if whole {
-                let found = Found {
+                let found = FoundRecord {
                     generation,
                     kind: header.kind,
                     payload: payload.to_vec(),
@@ -256,7 +256,7 @@ pub(super) fn save(
     covers: &Covers,
 ) -> Result<SavedLog> {
     let mut lost = Vec::new();
-    let mut known = Known::of(meta, covers, scan)?;
+    let mut known = KnownDefinitions::of(meta, covers, scan)?;
     let mut kept: BTreeMap<Sequence, (RecordKind, Vec<u8>)> = BTreeMap::new();
     let proven = scan.proven.max(step_sequence);
     let newest = scan.newest_generation;
@@ -357,7 +357,7 @@ fn missing(lost: &mut Vec<String>, from: u64, to: u64) {
 }
 
 /// Definitions as they are when a record is read.
-struct Known<'a> {
+struct KnownDefinitions<'a> {
     meta: &'a Meta,
     /// Fields by table.
     tables: Vec<usize>,
@@ -367,8 +367,8 @@ struct Known<'a> {
     ended: HashMap<StreamId, Sequence>,
 }
 
-impl<'a> Known<'a> {
-    fn of(meta: &'a Meta, covers: &'a Covers, scan: &LogScan) -> Result<Known<'a>> {
+impl<'a> KnownDefinitions<'a> {
+    fn of(meta: &'a Meta, covers: &'a Covers, scan: &LogScan) -> Result<KnownDefinitions<'a>> {
         let tables = meta.tables()?.iter().map(|t| t.fields.len()).collect();
         let mut streams = HashMap::new();
         for (_, record) in meta.dropped()? {
@@ -386,7 +386,7 @@ impl<'a> Known<'a> {
                 ended.extend(list.iter().map(|stream| (*stream, *sequence)));
             }
         }
-        Ok(Known {
+        Ok(KnownDefinitions {
             meta,
             tables,
             streams,

@@ -17,11 +17,12 @@ mod scan;
 
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
+use crate::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::Meta;
 use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
-use plan::{Plan, PlannedMeta};
+use plan::{PlannedMeta, RepairPlan};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,10 +74,10 @@ pub struct RepairReport {
 pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
     options.validate()?;
     let dir = options.dir.as_path();
-    require_database(&*env.files, dir)?;
+    require_database(env, dir)?;
     let lock = owner::take_lock(env, dir)?;
     let meta_lock = owner::lock_meta(env, dir)?;
-    let mut plan = Plan::make(env, options)?;
+    let mut plan = RepairPlan::make(env, options)?;
     let mut report = std::mem::take(&mut plan.report);
     if report.findings.is_empty() || mode == RepairMode::DryRun {
         return Ok(report);
@@ -93,9 +94,13 @@ pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairRe
     Ok(report)
 }
 
-fn require_database(files: &dyn Files, dir: &Path) -> Result<()> {
-    for part in ["meta.redb", "segment", "log"] {
-        let path = dir.join(part);
+fn require_database(env: &Env, dir: &Path) -> Result<()> {
+    let parts = [
+        (env.index_files(), meta_path(dir)),
+        (env.segment_files(), segment_dir(dir)),
+        (env.log_files(), log_dir(dir)),
+    ];
+    for (files, path) in parts {
         if files
             .exists(&path)
             .map_err(|e| Error::io("look for", &path, e))?
@@ -110,27 +115,33 @@ fn require_database(files: &dyn Files, dir: &Path) -> Result<()> {
 }
 
 /// Puts a plan on the medium.
-fn act(env: &Env, options: &Options, plan: &Plan, quarantined: &[PathBuf]) -> Result<()> {
-    let files = &*env.files;
+fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf]) -> Result<()> {
     let dir = options.dir.as_path();
+    let (log_dir, segment_dir) = (log_dir(dir), segment_dir(dir));
     let quarantine = dir.join("quarantine");
-    for folder in [&quarantine, &dir.join("log"), &dir.join("segment")] {
+    let folders = [
+        (&env.files, &quarantine),
+        (env.log_files(), &log_dir),
+        (env.segment_files(), &segment_dir),
+    ];
+    for (files, folder) in folders {
         files
             .create_dir_all(folder)
             .map_err(|e| Error::io("create", folder, e))?;
     }
     for path in quarantined {
-        keep(files, path, &quarantine)?;
+        keep(&**files_of(env, dir, path), path, &*env.files, &quarantine)?;
     }
-    sync_dir(files, &quarantine)?;
+    sync_dir(&*env.files, &quarantine)?;
+    let files = &**env.segment_files();
     for (id, patch) in &plan.patches {
-        let path = dir.join("segment").join(format!("{}.seg", id.0));
+        let path = segment_dir.join(format!("{}.seg", id.0));
         let io = |e| Error::io("write", &path, e);
         let file = match patch.copy_of {
             None => files.open(&path, OpenMode::Write).map_err(io)?,
             Some(old) => {
-                let old = dir.join("segment").join(format!("{}.seg", old.0));
-                fresh_copy(files, &old, &path)?
+                let old = segment_dir.join(format!("{}.seg", old.0));
+                fresh_copy((files, &old), (files, &path))?
             }
         };
         if let Some(header) = &patch.header {
@@ -142,9 +153,10 @@ fn act(env: &Env, options: &Options, plan: &Plan, quarantined: &[PathBuf]) -> Re
         }
         file.sync_data().map_err(io)?;
     }
-    sync_dir(files, &dir.join("segment"))?;
+    sync_dir(files, &segment_dir)?;
     if let Some((number, content)) = &plan.log {
-        let path = dir.join("log").join(format!("{number}.log"));
+        let files = &**env.log_files();
+        let path = log_dir.join(format!("{number}.log"));
         let io = |e| Error::io("write", &path, e);
         let file = files.open(&path, OpenMode::CreateNew).map_err(io)?;
         // The header last: it says that what stands behind it takes the place of the older files, and that the name stays.
@@ -153,11 +165,12 @@ fn act(env: &Env, options: &Options, plan: &Plan, quarantined: &[PathBuf]) -> Re
             .ok_or_else(|| Error::internal("repair: a log file without a header"))?;
         file.write_all_at(FILE_HEADER_BYTES, records).map_err(io)?;
         file.sync_data().map_err(io)?;
-        sync_dir(files, &dir.join("log"))?;
+        sync_dir(files, &log_dir)?;
         file.write_all_at(0, header).map_err(io)?;
         file.sync_data().map_err(io)?;
     }
-    let path = dir.join("meta.redb");
+    let files = &**env.index_files();
+    let path = meta_path(dir);
     match &plan.meta {
         PlannedMeta::Changed(change) => {
             let file = files
@@ -202,13 +215,16 @@ fn remove_if_there(files: &dyn Files, path: &Path) -> Result<()> {
     }
 }
 
-fn fresh_copy(files: &dyn Files, from: &Path, to: &Path) -> Result<Arc<dyn File>> {
+fn fresh_copy(
+    (from_files, from): (&dyn Files, &Path),
+    (to_files, to): (&dyn Files, &Path),
+) -> Result<Arc<dyn File>> {
     // Left by a repair that was cut short.
-    remove_if_there(files, to)?;
-    let source = files
+    remove_if_there(to_files, to)?;
+    let source = from_files
         .open(from, OpenMode::Read)
         .map_err(|e| Error::io("open", from, e))?;
-    let target = files
+    let target = to_files
         .open(to, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", to, e))?;
     copy(&*source, from, &*target, to)?;
@@ -236,18 +252,23 @@ fn copy(source: &dyn File, from: &Path, target: &dyn File, to: &Path) -> Result<
 }
 
 /// Copies a file into quarantine under a name that is free.
-fn keep(files: &dyn Files, path: &Path, quarantine: &Path) -> Result<()> {
+fn keep(
+    files: &dyn Files,
+    path: &Path,
+    quarantine_files: &dyn Files,
+    quarantine: &Path,
+) -> Result<()> {
     let Some(name) = path.file_name().and_then(|n| n.to_str()) else {
         return Ok(());
     };
     let mut to = quarantine.join(name);
     let mut number = 1;
-    while files
+    while quarantine_files
         .exists(&to)
         .map_err(|e| Error::io("look for", &to, e))?
     {
         number += 1;
         to = quarantine.join(format!("{name}.{number}"));
     }
-    fresh_copy(files, path, &to).map(drop)
+    fresh_copy((files, path), (quarantine_files, &to)).map(drop)
 }

@@ -4,12 +4,13 @@ use super::log::{Covers, LogScan, save};
 use super::mend::{Mended, mend, newest_is_readable};
 use super::overlay::{Overlay, Patch};
 use super::rebuild::{Rebuilt, rebuild};
-use super::scan::Segment;
+use super::scan::ScannedSegment;
 use super::{RepairFinding, RepairReport};
 use crate::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId};
+use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::meta::copy::MetaCopy;
 use crate::meta::{Meta, MetaChange, PartitionRecord};
 use crate::segment::{LeafEntry, SegmentHeader, Store};
@@ -27,7 +28,7 @@ pub(super) enum PlannedMeta {
     New(Arc<dyn File>),
 }
 
-pub(super) struct Plan {
+pub(super) struct RepairPlan {
     pub(super) meta: PlannedMeta,
     pub(super) patches: BTreeMap<SegmentId, Patch>,
     /// Number and content of the new log file, if the log is written anew.
@@ -66,11 +67,11 @@ fn damage(
     }
 }
 
-impl Plan {
-    pub(super) fn make(env: &Env, options: &Options) -> Result<Plan> {
+impl RepairPlan {
+    pub(super) fn make(env: &Env, options: &Options) -> Result<RepairPlan> {
         let dir = options.dir.as_path();
-        let meta_path = dir.join("meta.redb");
-        let files = &*env.files;
+        let meta_path = meta_path(dir);
+        let files = &**env.index_files();
         let sound = MetaCopy::take(files, &meta_path).and_then(|copy| {
             let meta = Meta::open(&meta_path, Arc::clone(copy.file()))?;
             let meta = meta.ok_or_else(|| {
@@ -129,7 +130,7 @@ impl Plan {
         } else {
             PlannedMeta::Changed(planning.change)
         };
-        Ok(Plan {
+        Ok(RepairPlan {
             meta,
             patches: planning.patches,
             log: planning.log,
@@ -175,8 +176,8 @@ impl Planning<'_> {
 
     fn store(&self) -> Store {
         Store::new(
-            Arc::clone(&self.env.files),
-            self.dir.join("segment"),
+            Arc::clone(self.env.segment_files()),
+            segment_dir(self.dir),
             self.options.memory_budget_bytes / 4,
             self.options.open_files_max,
             1,
@@ -184,8 +185,8 @@ impl Planning<'_> {
     }
 
     fn segment_ids(&self) -> Result<Vec<SegmentId>> {
-        let dir = self.dir.join("segment");
-        let names = match self.env.files.list(&dir) {
+        let dir = segment_dir(self.dir);
+        let names = match self.env.segment_files().list(&dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             other => other.map_err(|e| Error::io("list", &dir, e))?,
         };
@@ -227,7 +228,12 @@ impl Planning<'_> {
     ) -> Result<()> {
         let path = store.path(id);
         let held = format!("{} events of table `{}`", record.events, table.name);
-        let segment = Segment::open(&*self.env.files, self.dir, id, record.committed_bytes)?;
+        let segment = ScannedSegment::open(
+            &**self.env.segment_files(),
+            self.dir,
+            id,
+            record.committed_bytes,
+        )?;
         let Some(mut segment) = segment else {
             self.find(
                 damage(&path, 0, format!("a segment with {held}"), "no file"),
@@ -391,17 +397,17 @@ impl Planning<'_> {
         );
         let there = |path: &Path| {
             self.env
-                .files
+                .index_files()
                 .exists(path)
                 .map_err(|e| Error::io("look for", path, e))
         };
         if there(&self.meta_path)? {
             self.quarantined.insert(self.meta_path.clone());
         }
-        let files = &*self.env.files;
+        let files = &**self.env.segment_files();
         let mut segments = Vec::new();
         for id in self.segment_ids()? {
-            segments.extend(Segment::open(files, self.dir, id, u64::MAX)?);
+            segments.extend(ScannedSegment::open(files, self.dir, id, u64::MAX)?);
         }
         self.next_segment = segments.iter().map(|s| s.id.0 + 1).max().unwrap_or(1);
         self.without_unfinished(&mut segments)?;
@@ -429,7 +435,7 @@ impl Planning<'_> {
                     .push(format!("what segment {} held", segment.id.0));
             }
         }
-        let log = LogScan::read(files, self.dir, (0, 0))?;
+        let log = LogScan::read(&**self.env.log_files(), self.dir, (0, 0))?;
         let Rebuilt {
             file,
             floor,
@@ -489,8 +495,8 @@ impl Planning<'_> {
 
     /// Without metadata nobody knows whether the newest step of a shard was committed. Where what it wrote cannot be read it was
     /// perhaps cut short, and the log has its events: such groups are left out. Any later step of the shard proves a commit.
-    fn without_unfinished(&mut self, segments: &mut [Segment]) -> Result<()> {
-        let sequence_of = |s: &Segment| Some(s.whole.as_ref()?.newest()?.sequence);
+    fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
+        let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);
         let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();
         for segment in segments.iter() {
             if let (Some(header), Some(sequence)) = (&segment.header, sequence_of(segment)) {
@@ -515,7 +521,8 @@ impl Planning<'_> {
             );
             self.quarantined.insert(segment.path.clone());
             let limit = whole.offset;
-            let before = Segment::open(&*self.env.files, self.dir, segment.id, limit)?;
+            let before =
+                ScannedSegment::open(&**self.env.segment_files(), self.dir, segment.id, limit)?;
             segment.whole = before.and_then(|s| s.whole);
             self.find(
                 found,
@@ -532,7 +539,7 @@ impl Planning<'_> {
         begun: (u64, u64),
         covers: &Covers,
     ) -> Result<()> {
-        let scan = LogScan::read(&*self.env.files, self.dir, begun)?;
+        let scan = LogScan::read(&**self.env.log_files(), self.dir, begun)?;
         let saved = {
             let meta = self.open_meta()?;
             save(&scan, &meta, (floor, step_sequence), covers)?
@@ -548,22 +555,21 @@ impl Planning<'_> {
     }
 
     fn overlay(&self) -> Env {
-        Env {
-            files: Arc::new(Overlay {
-                files: Arc::clone(&self.env.files),
+        self.env.map_files(|files| {
+            Arc::new(Overlay {
+                files: Arc::clone(files),
                 dir: self.dir.to_owned(),
                 meta: Arc::clone(&self.file),
                 patches: self.patches.clone(),
                 log: self.log.clone(),
-            }),
-            ..self.env.clone()
-        }
+            })
+        })
     }
 
     /// Checks the database as planned, and deals with what that finds: the log, and aggregates that do not fit their rows.
     fn log_and_check(&mut self, is_new: bool) -> Result<CheckReport> {
         let mut report = check(self.overlay(), self.options.clone())?;
-        let log_dir = self.dir.join("log");
+        let log_dir = log_dir(self.dir);
         let in_log = |d: &Damage| d.file.starts_with(&log_dir);
         if let Some(found) = report.damages.iter().find(|d| in_log(d)).cloned()
             && self.log.is_none()
@@ -605,7 +611,12 @@ impl Planning<'_> {
             if self.patches.contains_key(id) {
                 continue;
             }
-            let segment = Segment::open(&*self.env.files, self.dir, *id, record.committed_bytes)?;
+            let segment = ScannedSegment::open(
+                &**self.env.segment_files(),
+                self.dir,
+                *id,
+                record.committed_bytes,
+            )?;
             let Some(segment) = segment else { continue };
             let table = tables.get(record.table.0 as usize);
             if let (Some(whole), Some(table)) = (&segment.whole, table) {

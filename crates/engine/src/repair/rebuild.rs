@@ -5,7 +5,7 @@
 //! which others; from that follows which are in force.
 
 use super::log::LogScan;
-use super::scan::Segment;
+use super::scan::ScannedSegment;
 use crate::catalog::{Definition, Duplicates, Life, StreamRecord, Table};
 use crate::core::shard_number;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
@@ -32,7 +32,7 @@ pub(super) struct Rebuilt {
 
 /// What is known of a segment that can be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct ReadableSegment {
     pub(super) header: SegmentHeader,
     pub(super) footer_offset: u64,
     /// The rewriting that made it was finished.
@@ -42,12 +42,13 @@ pub(super) struct Found {
 }
 
 /// Which segments are not in force, and why.
-pub(super) fn in_force(segments: &[Found]) -> BTreeMap<SegmentId, String> {
+pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, String> {
     let mut superseded: BTreeMap<SegmentId, String> = BTreeMap::new();
-    let known: HashMap<SegmentId, &Found> = segments.iter().map(|f| (f.header.id, f)).collect();
+    let known: HashMap<SegmentId, &ReadableSegment> =
+        segments.iter().map(|f| (f.header.id, f)).collect();
     // Those written together, by the first of their ids.
     let mut together: BTreeMap<SegmentId, (Replaces, Vec<SegmentId>)> = BTreeMap::new();
-    for Found { header, .. } in segments {
+    for ReadableSegment { header, .. } in segments {
         if let Some(replaces) = header.replaces {
             let first = SegmentId(header.id.0.saturating_sub(u64::from(replaces.part)));
             let slot = together.entry(first).or_insert((replaces, Vec::new()));
@@ -91,7 +92,7 @@ pub(super) fn in_force(segments: &[Found]) -> BTreeMap<SegmentId, String> {
 }
 
 /// The number of shards with which every stream is in the shard where it was found.
-fn shards(streams: &BTreeMap<StreamId, StreamRecord>, segments: &[&Segment]) -> Result<u16> {
+fn shards(streams: &BTreeMap<StreamId, StreamRecord>, segments: &[&ScannedSegment]) -> Result<u16> {
     let least = segments
         .iter()
         .filter_map(|s| Some(s.header?.shard.0))
@@ -113,16 +114,16 @@ fn shards(streams: &BTreeMap<StreamId, StreamRecord>, segments: &[&Segment]) -> 
 /// Makes metadata that name the segments in force.
 pub(super) fn rebuild(
     path: &Path,
-    all: &[Segment],
+    all: &[ScannedSegment],
     log: &LogScan,
     identity: u64,
 ) -> Result<Rebuilt> {
-    let readable: Vec<Found> = all
+    let readable: Vec<ReadableSegment> = all
         .iter()
         .filter_map(|s| {
             let whole = s.whole.as_ref()?;
             let (is_whole, went_on) = whole.rewriting();
-            Some(Found {
+            Some(ReadableSegment {
                 header: s.header?,
                 footer_offset: whole.offset,
                 is_whole,
@@ -131,8 +132,8 @@ pub(super) fn rebuild(
         })
         .collect();
     let mut superseded = in_force(&readable);
-    let mut chosen: Vec<&Segment> = Vec::new();
-    let mut candidates: Vec<&Segment> = all
+    let mut chosen: Vec<&ScannedSegment> = Vec::new();
+    let mut candidates: Vec<&ScannedSegment> = all
         .iter()
         .filter(|s| s.header.is_some() && s.whole.is_some() && !superseded.contains_key(&s.id))
         .collect();
@@ -224,7 +225,7 @@ pub(super) fn rebuild(
 
 /// Tables and streams as segments and log know them. Table ids are dense: a table that left no trace gets a name that says so.
 fn definitions(
-    all: &[Segment],
+    all: &[ScannedSegment],
     log: &LogScan,
 ) -> (BTreeMap<TableId, Table>, BTreeMap<StreamId, StreamRecord>) {
     let logged = log.definitions();

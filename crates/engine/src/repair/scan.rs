@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const WINDOW_BYTES: u64 = 1 << 20;
 
 /// A segment file as far as it can be read.
-pub(super) struct Segment {
+pub(super) struct ScannedSegment {
     pub(super) id: SegmentId,
     pub(super) path: PathBuf,
     pub(super) header: Option<SegmentHeader>,
@@ -163,14 +163,14 @@ fn footers_backwards(
     Ok(())
 }
 
-impl Segment {
+impl ScannedSegment {
     /// Looks at the file of a segment; `None` = there is none. Nothing above `limit` is looked at.
     pub(super) fn open(
         files: &dyn Files,
         dir: &Path,
         id: SegmentId,
         limit: u64,
-    ) -> Result<Option<Segment>> {
+    ) -> Result<Option<ScannedSegment>> {
         let path = dir.join("segment").join(format!("{}.seg", id.0));
         let file = match files.open(&path, OpenMode::Read) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -190,7 +190,7 @@ impl Segment {
             }
             Ok(whole.is_none())
         })?;
-        Ok(Some(Segment {
+        Ok(Some(ScannedSegment {
             id,
             path,
             header,

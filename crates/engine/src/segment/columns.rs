@@ -1,6 +1,7 @@
 //! Rows of a leaf, shared with the cache of decoded leaves where they stand in it.
 
 use super::format::LeafEntry;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::memory::{in_table_type, rows_between};
 use headwater_types::{ClosedRange, Column, FieldId, Rows};
@@ -54,7 +55,7 @@ impl LeafColumns {
     }
 
     pub(crate) fn times(&self) -> &[i64] {
-        self.times.get(self.rows.clone()).unwrap_or_default()
+        part_of(&self.times, self.rows.clone(), "rows of a leaf")
     }
 
     /// A column of which [`LeafColumns::rows`] count.
@@ -85,7 +86,7 @@ impl LeafColumns {
         let columns = columns.collect();
         let times = match all {
             true => Arc::unwrap_or_clone(self.times),
-            false => self.times.get(rows).unwrap_or_default().to_vec(),
+            false => part_of(&self.times, rows, "rows of a leaf").to_vec(),
         };
         in_table_types(Rows { times, columns }, table)
     }

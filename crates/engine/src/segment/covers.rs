@@ -4,6 +4,7 @@
 //! Concurrency: plain data. One list for all streams: a list for each of many would take several times the memory.
 
 use super::format::Cover;
+use crate::assured::part_of;
 use crate::ids::StreamId;
 
 /// Covers of many streams.
@@ -21,7 +22,7 @@ impl Covers {
     /// Those of a stream.
     pub(crate) fn of_stream(&self, stream: StreamId) -> impl Iterator<Item = &Cover> {
         let from = self.0.partition_point(|(s, _)| *s < stream);
-        let behind = self.0.get(from..).unwrap_or_default().iter();
+        let behind = part_of(&self.0, from.., "covers of a stream").iter();
         let own = behind.take_while(move |(s, _)| *s == stream);
         own.map(|(_, cover)| cover)
     }

@@ -306,6 +306,7 @@ impl SegmentState {
         let same_page =
             |a: &StreamDelta, b: &StreamDelta| self.page_of(a.stream) == self.page_of(b.stream);
         for deltas in footer.streams.chunk_by(same_page) {
+            // Parts of a list that is divided hold at least one each.
             let Some(number) = deltas.first().map(|d| self.page_of(d.stream)) else {
                 continue;
             };

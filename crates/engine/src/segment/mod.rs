@@ -26,4 +26,4 @@ pub(crate) use group::{FinishedGroup, GroupWriter};
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};
 pub(crate) use state::{Fold, StreamState, Sums};
-pub(crate) use store::{BlockPart, Keep, PageCursor, Partition, SegmentFile, Store};
+pub(crate) use store::{BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store};

@@ -18,11 +18,11 @@ pub(super) struct Recent<V> {
 }
 
 /// A segment and, of pages, the number.
-type Place = (SegmentId, u32);
+type PageKey = (SegmentId, u32);
 
 #[derive(Debug)]
 struct Inner<V> {
-    places: HashMap<Place, Vec<Kept<V>>>,
+    places: HashMap<PageKey, Vec<RecentEntry<V>>>,
     bytes: usize,
     /// Counts uses.
     clock: u64,
@@ -31,7 +31,7 @@ struct Inner<V> {
 }
 
 #[derive(Debug)]
-struct Kept<V> {
+struct RecentEntry<V> {
     /// The offset of the newest footer folded.
     version: u64,
     value: Arc<V>,
@@ -58,7 +58,7 @@ impl<V> Recent<V> {
         }
     }
 
-    pub(super) fn get(&self, place: Place, version: u64) -> Option<Arc<V>> {
+    pub(super) fn get(&self, place: PageKey, version: u64) -> Option<Arc<V>> {
         let mut inner = self.inner.lock();
         inner.clock += 1;
         let now = inner.clock;
@@ -86,7 +86,7 @@ impl<V> Recent<V> {
     }
 
     /// Takes in a version. Older ones of its place are the next to go.
-    pub(super) fn put(&self, place: Place, version: u64, value: Arc<V>, bytes: usize) {
+    pub(super) fn put(&self, place: PageKey, version: u64, value: Arc<V>, bytes: usize) {
         let bytes = bytes + OWN_BYTES;
         let mut inner = self.inner.lock();
         inner.clock += 1;
@@ -101,7 +101,7 @@ impl<V> Recent<V> {
             }
             kept.version != version
         });
-        versions.push(Kept {
+        versions.push(RecentEntry {
             version,
             value,
             bytes,
@@ -129,7 +129,7 @@ impl<V> Recent<V> {
         if inner.bytes <= self.bytes_max {
             return;
         }
-        let mut all: Vec<(u64, Place, u64)> = inner
+        let mut all: Vec<(u64, PageKey, u64)> = inner
             .places
             .iter()
             .flat_map(|(place, versions)| versions.iter().map(|k| (k.used, *place, k.version)))

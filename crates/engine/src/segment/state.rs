@@ -5,6 +5,7 @@
 //! Concurrency: plain data.
 
 use super::format::{BlockEntry, Footer, LeafEntry, StreamDelta};
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::StreamId;
 use crate::meta::PartitionRecord;
@@ -60,7 +61,7 @@ impl StreamState {
     pub(crate) fn blocks_of(&self, level: Level) -> &[BlockEntry] {
         let from = self.blocks.partition_point(|b| b.level < level);
         let to = self.blocks.partition_point(|b| b.level <= level);
-        self.blocks.get(from..to).unwrap_or_default()
+        part_of(&self.blocks, from..to, "blocks of a level")
     }
 
     /// The leaf of the main run an event of this time belongs to: the last one that begins at or before it, else the first.

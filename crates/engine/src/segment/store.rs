@@ -10,8 +10,8 @@ mod blocks;
 mod leaves;
 mod pages;
 
-pub(crate) use blocks::Part as BlockPart;
-pub(crate) use leaves::Keep;
+pub(crate) use blocks::BlockPart;
+pub(crate) use leaves::LeafCaching;
 pub(crate) use pages::PageCursor;
 
 use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, SegmentHeader};
@@ -102,37 +102,37 @@ pub(crate) struct ReadCounters {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Place(SegmentId, u64);
+struct FileOffset(SegmentId, u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct ColumnKey(Place, Option<FieldId>);
+struct ColumnKey(FileOffset, Option<FieldId>);
 
 #[derive(Clone)]
-enum Decoded {
+enum DecodedColumn {
     Times(Arc<Vec<i64>>),
     Column(Arc<Column>),
     Missing,
 }
 
 #[derive(Clone)]
-struct Weigh;
+struct CacheWeight;
 
-impl Weighter<Place, (Leaf, usize)> for Weigh {
-    fn weight(&self, _: &Place, leaf: &(Leaf, usize)) -> u64 {
+impl Weighter<FileOffset, (Leaf, usize)> for CacheWeight {
+    fn weight(&self, _: &FileOffset, leaf: &(Leaf, usize)) -> u64 {
         leaf.1 as u64 + 256
     }
 }
-impl Weighter<Place, Arc<[u8]>> for Weigh {
-    fn weight(&self, _: &Place, block: &Arc<[u8]>) -> u64 {
+impl Weighter<FileOffset, Arc<[u8]>> for CacheWeight {
+    fn weight(&self, _: &FileOffset, block: &Arc<[u8]>) -> u64 {
         block.len() as u64 + 128
     }
 }
-impl Weighter<ColumnKey, Decoded> for Weigh {
-    fn weight(&self, _: &ColumnKey, decoded: &Decoded) -> u64 {
+impl Weighter<ColumnKey, DecodedColumn> for CacheWeight {
+    fn weight(&self, _: &ColumnKey, decoded: &DecodedColumn) -> u64 {
         64 + match decoded {
-            Decoded::Times(times) => times.len() as u64 * 8,
-            Decoded::Column(column) => column.heap_bytes() as u64,
-            Decoded::Missing => 0,
+            DecodedColumn::Times(times) => times.len() as u64 * 8,
+            DecodedColumn::Column(column) => column.heap_bytes() as u64,
+            DecodedColumn::Missing => 0,
         }
     }
 }
@@ -154,12 +154,12 @@ pub(crate) struct Store {
     /// Pages put together last, unpacked; each goes on to `pages` when it has to make room.
     fresh: FreshPages,
     pages: Recent<Page>,
-    leaves: Cache<Place, (Leaf, usize), Weigh>,
-    columns: Cache<ColumnKey, Decoded, Weigh>,
+    leaves: Cache<FileOffset, (Leaf, usize), CacheWeight>,
+    columns: Cache<ColumnKey, DecodedColumn, CacheWeight>,
     /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to find the others, and decoded
     /// ones would take ten times the room.
-    blocks: Cache<Place, Arc<[u8]>, Weigh>,
-    damaged: Mutex<HashSet<Place>>,
+    blocks: Cache<FileOffset, Arc<[u8]>, CacheWeight>,
+    damaged: Mutex<HashSet<FileOffset>>,
     pub(crate) counters: ReadCounters,
 }
 
@@ -192,9 +192,9 @@ impl Store {
             states: Recent::new(cache_bytes / 8, 2 * shards.max(1)),
             fresh: FreshPages::new(2 * shards.max(1)),
             pages: Recent::new(cache_bytes / 4, 2 * shards.max(1)),
-            leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, Weigh),
-            columns: Cache::with_weighter(items(bytes / 2), bytes / 2, Weigh),
-            blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, Weigh),
+            leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, CacheWeight),
+            columns: Cache::with_weighter(items(bytes / 2), bytes / 2, CacheWeight),
+            blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, CacheWeight),
             damaged: Mutex::new(HashSet::new()),
             counters: ReadCounters::default(),
         }
@@ -457,7 +457,7 @@ impl Store {
         Ok(out)
     }
 
-    fn note_damage(&self, place: Place, error: &Error) {
+    fn note_damage(&self, place: FileOffset, error: &Error) {
         if self.damaged.lock().insert(place) {
             self.counters.damaged.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, "a part is damaged: reads that need it fail, everything else stays readable");

@@ -16,7 +16,7 @@ use crate::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
 use crate::late::{Analyzer, Split};
 use crate::memory::StreamMemory;
 use crate::partitions::PartitionSet;
-use crate::pins::{Held, OpenSnapshots, PIN_BYTES, PinFile, Place, Seen};
+use crate::pins::{OpenSnapshots, PIN_BYTES, PinFile, PinLocation, PinnedRows, SnapshotPoint};
 use crate::tombstone::Tombstone;
 use headwater_codec::leaf::EncodeHints;
 use headwater_types::{ClosedRange, Timestamp};
@@ -62,7 +62,7 @@ pub(crate) struct ShardState {
     pub(crate) snapshots: OpenSnapshots,
     /// Streams of which older snapshots see events in memory that were stored since.
     pinned_streams: BTreeSet<StreamId>,
-    pinned: Pins,
+    pinned: PinTotals,
     /// Partitions a compaction is rewriting: they take no groups.
     pub(crate) busy: HashSet<SegmentId>,
     /// What is known of late events, and the policy in force.
@@ -97,22 +97,22 @@ pub(crate) struct ShardStream {
 
 /// How much is pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Pins {
+struct PinTotals {
     /// Bytes of chunks in memory.
     rows: usize,
     /// Chunks, in memory or in files.
     count: usize,
 }
 
-impl Pins {
-    fn of(memory: &StreamMemory) -> Pins {
-        Pins {
+impl PinTotals {
+    fn of(memory: &StreamMemory) -> PinTotals {
+        PinTotals {
             rows: memory.pinned_bytes(),
             count: memory.pinned_count(),
         }
     }
 
-    fn change(&mut self, before: Pins, after: Pins) {
+    fn change(&mut self, before: PinTotals, after: PinTotals) {
         self.rows = self.rows + after.rows - before.rows;
         self.count = self.count + after.count - before.count;
     }
@@ -157,13 +157,13 @@ impl ShardState {
         });
         let memory = &mut slot.memory;
         let (bytes, flank, late) = (bytes_of(memory), memory.flank_rows, memory.late_rows);
-        let pinned = Pins::of(memory);
+        let pinned = PinTotals::of(memory);
         let result = change(memory);
         let bytes_now = bytes_of(memory);
         self.bytes = self.bytes + bytes_now - bytes;
         self.flank_events = self.flank_events + memory.flank_rows - flank;
         self.late_events = self.late_events + memory.late_rows - late;
-        let pinned_now = Pins::of(memory);
+        let pinned_now = PinTotals::of(memory);
         self.pinned.change(pinned, pinned_now);
         if pinned_now.count > 0 {
             self.pinned_streams.insert(stream);
@@ -248,7 +248,7 @@ impl ShardState {
 
     /// Forgets a snapshot, and what nobody else sees. Gives the files of that, to be let go of
     /// without the lock.
-    pub(crate) fn close_snapshot(&mut self, closed: Seen) -> Vec<Arc<PinFile>> {
+    pub(crate) fn close_snapshot(&mut self, closed: SnapshotPoint) -> Vec<Arc<PinFile>> {
         self.snapshots.close(closed);
         let mut files = Vec::new();
         // Only a step that was published while it was open can have pinned anything for it.
@@ -257,11 +257,16 @@ impl ShardState {
         }
         for stream in std::mem::take(&mut self.pinned_streams) {
             let Some(slot) = self.streams.get_mut(&stream) else {
+                assert!(
+                    self.streams.contains_key(&stream),
+                    "stream {} has pinned events and no place in memory",
+                    stream.0
+                );
                 continue;
             };
-            let before = Pins::of(&slot.memory);
+            let before = PinTotals::of(&slot.memory);
             slot.memory.unpin(&self.snapshots, closed, &mut files);
-            let left = Pins::of(&slot.memory);
+            let left = PinTotals::of(&slot.memory);
             self.pinned.change(before, left);
             if left.count > 0 {
                 self.pinned_streams.insert(stream);
@@ -300,17 +305,22 @@ impl ShardState {
     }
 
     /// The rows of a pinned chunk are in a file now.
-    pub(crate) fn pin_moved(&mut self, stream: StreamId, chunk: &Arc<Chunk>, place: &Place) {
+    pub(crate) fn pin_moved(&mut self, stream: StreamId, chunk: &Arc<Chunk>, place: &PinLocation) {
         if let Some(slot) = self.streams.get_mut(&stream) {
-            let before = Pins::of(&slot.memory);
+            let before = PinTotals::of(&slot.memory);
             slot.memory.pin_moved(chunk, place);
-            self.pinned.change(before, Pins::of(&slot.memory));
+            self.pinned.change(before, PinTotals::of(&slot.memory));
         }
     }
 
     /// The chunks of a stream that a snapshot of this version sees and that may hold something in a
     /// range.
-    pub(crate) fn visible(&self, stream: StreamId, version: u64, range: &ClosedRange) -> Vec<Held> {
+    pub(crate) fn visible(
+        &self,
+        stream: StreamId,
+        version: u64,
+        range: &ClosedRange,
+    ) -> Vec<PinnedRows> {
         let memory = self.memory(stream);
         memory.map_or_else(Vec::new, |m| m.visible(version, range))
     }

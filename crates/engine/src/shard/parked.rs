@@ -37,7 +37,7 @@ impl Parked {
 }
 
 /// What became of rows that stand in the log.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedRows {
     /// Those that go into memory.
     pub(crate) rows: Rows,
     /// How many do not.
@@ -60,14 +60,14 @@ impl ShardState {
         rows: Rows,
         sequence: Sequence,
         held_max: usize,
-    ) -> Admitted {
+    ) -> AdmittedRows {
         let spans = self.partitions.unreadable_spans(table);
         let inside = match &*spans {
             [] => 0,
             spans => rows.times.iter().filter(|t| holds(spans, **t)).count(),
         };
         if inside == 0 {
-            return Admitted {
+            return AdmittedRows {
                 rows,
                 parked: 0,
                 parked_bytes: 0,
@@ -76,7 +76,7 @@ impl ShardState {
         let bytes = rows.heap_bytes() / rows.len().max(1) * inside;
         if self.parked.held_bytes + bytes <= held_max {
             self.parked.held_bytes += bytes;
-            return Admitted {
+            return AdmittedRows {
                 rows,
                 parked: 0,
                 parked_bytes: 0,
@@ -88,7 +88,7 @@ impl ShardState {
             .filter(|(_, t)| !holds(&spans, **t))
             .map(|(row, _)| row)
             .collect();
-        Admitted {
+        AdmittedRows {
             rows: rows.gather(&outside),
             parked: inside,
             parked_bytes: bytes,
@@ -96,7 +96,7 @@ impl ShardState {
     }
 
     /// Counts events that were accepted just now and stand in the log only.
-    pub(crate) fn count_parked(&mut self, admitted: &Admitted) {
+    pub(crate) fn count_parked(&mut self, admitted: &AdmittedRows) {
         self.parked.events += admitted.parked as u64;
         self.parked.bytes += admitted.parked_bytes;
     }

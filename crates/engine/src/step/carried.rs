@@ -5,13 +5,13 @@
 //! Earlier versions stored rows among such buckets, which then count both: what the rows do not account for is what has gone.
 //! Failure: a damaged block ends the rewriting: the partition stays as it is.
 
-use super::compact::{Purpose, Rewriting};
 use super::cutter::{Destination, LeafCutter};
-use super::late_merge::{OpContext, OpOutput, write_late_run};
+use super::rewriting::{Purpose, Rewriting};
+use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
 use super::throttle::note_compacted;
 use crate::catalog::Table;
 use crate::core::Core;
-use crate::ids::{SegmentId, StreamId};
+use crate::ids::SegmentId;
 use crate::read::merge::{Merge, Source};
 use crate::segment::pyramid::{Buckets, PyramidWriter, add_rows, from_block};
 use crate::segment::{Partition, SegmentState, Store, StreamDelta, StreamState};
@@ -103,7 +103,7 @@ pub(super) fn is_wider_than(
 
 /// The buckets of rows that have gone, where an earlier version stored rows among them; `None` elsewhere, and where damage hides
 /// it.
-pub(super) fn mixed(context: &OpContext<'_>, state: &StreamState) -> Result<Option<Buckets>> {
+pub(super) fn mixed(context: &StoreContext<'_>, state: &StreamState) -> Result<Option<Buckets>> {
     match gone(context.store, context.table, context.segment, state) {
         Ok(buckets) => Ok(Some(buckets).filter(|b| !b.is_empty())),
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
@@ -113,25 +113,23 @@ pub(super) fn mixed(context: &OpContext<'_>, state: &StreamState) -> Result<Opti
 
 /// Sets a stream's rows and the buckets of those that have gone apart, and stores more rows: all rows are in late runs from then on.
 pub(super) fn set_apart(
-    context: &OpContext<'_>,
-    out: &mut OpOutput<'_>,
-    (stream, state): (StreamId, &StreamState),
+    writer: &mut StreamWriter<'_, '_>,
     rows: &Rows,
     buckets: Buckets,
-    delta: &mut StreamDelta,
 ) -> Result<()> {
+    let (state, top) = (writer.state, writer.context.top);
     let leaves = state.main.iter();
-    delta.removed = leaves.map(|l| (l.offset, l.row_start)).collect();
-    delta.last_row = Some(Box::default());
-    delta.clear_late = true;
-    delta.late_runs.push(state.main.clone());
-    delta.late_runs.extend(state.late.iter().cloned());
-    write_late_run(context, out, stream, rows, delta)?;
-    delta.removed_blocks = state.blocks.iter().map(|b| b.offset).collect();
-    delta.stale = Some(Vec::new());
-    let mut pyramid = PyramidWriter::new(state.base.unwrap_or(context.top), context.top);
-    pyramid.push_buckets(buckets, out.group, delta)?;
-    pyramid.finish(out.group, delta)
+    writer.delta.removed = leaves.map(|l| (l.offset, l.row_start)).collect();
+    writer.delta.last_row = Some(Box::default());
+    writer.delta.clear_late = true;
+    writer.delta.late_runs.push(state.main.clone());
+    writer.delta.late_runs.extend(state.late.iter().cloned());
+    writer.write_late_run(rows)?;
+    writer.delta.removed_blocks = state.blocks.iter().map(|b| b.offset).collect();
+    writer.delta.stale = Some(Vec::new());
+    let mut pyramid = PyramidWriter::new(state.base.unwrap_or(top), top);
+    pyramid.push_buckets(buckets, writer.out.group, writer.delta)?;
+    pyramid.finish(writer.out.group, writer.delta)
 }
 
 impl Rewriting<'_> {
@@ -149,7 +147,7 @@ impl Rewriting<'_> {
         &self,
         state: &StreamState,
         mut buckets: Buckets,
-        out: &mut OpOutput<'_>,
+        out: &mut GroupOutput<'_>,
         delta: &mut StreamDelta,
     ) -> Result<u64> {
         let base = state.base.unwrap_or(self.top);

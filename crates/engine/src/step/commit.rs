@@ -4,7 +4,7 @@
 //! events in memory at one instant.
 //! Failure: see the module above; a failed transaction latches.
 
-use super::write::Written;
+use super::write::WrittenGroup;
 use crate::core::Core;
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
@@ -31,7 +31,7 @@ fn unsaved_analyzers(core: &Core) -> Vec<(u16, Vec<u8>)> {
 }
 
 /// The counters as of a step: events still in memory are counted again when the log is replayed.
-fn saved_counters(core: &Core, written: &[Written]) -> Vec<(String, u64)> {
+fn saved_counters(core: &Core, written: &[WrittenGroup]) -> Vec<(String, u64)> {
     let in_log_only: usize = core
         .shards
         .iter()
@@ -57,9 +57,14 @@ fn saved_counters(core: &Core, written: &[Written]) -> Vec<(String, u64)> {
 }
 
 /// Step 2 of the protocol.
-pub(super) fn make_durable(core: &Core, sequence: Sequence, written: &[Written]) -> Result<()> {
+pub(super) fn make_durable(
+    core: &Core,
+    sequence: Sequence,
+    written: &[WrittenGroup],
+) -> Result<()> {
     // The log first: what a segment holds must not outlive the definitions and the numbers in the log. A table may have been
     // changed after the step's sequence, and rows have been stored in its new types.
+    // Without a definition on its way there is nothing more to sync.
     let changed = core.catalog.newest_pending_table().unwrap_or_default();
     core.log.sync_up_to(sequence.max(changed))?;
     for one in written {
@@ -79,7 +84,7 @@ pub(super) fn make_durable(core: &Core, sequence: Sequence, written: &[Written])
 pub(super) fn commit(
     core: &Core,
     sequence: Sequence,
-    written: &[Written],
+    written: &[WrittenGroup],
     removed: &[SegmentId],
 ) -> Result<()> {
     let mut commit = core.commits.begin();
@@ -126,7 +131,7 @@ pub(super) fn commit(
 }
 
 /// Step 4: readers see the new partitions and no longer the events in memory, at one instant.
-pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &[Written]) {
+pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &[WrittenGroup]) {
     let mut state = shard.state.lock();
     let separate = state.separates();
     let open = state.snapshots.clone();

@@ -10,30 +10,27 @@
 
 use super::carried;
 use super::commit::{commit, free_log, make_durable};
-use super::cutter::{Destination, LeafCutter, SharedLeaves};
-use super::late_merge::{OpOutput, last_row};
-use super::throttle::note_compacted;
+use super::cutter::SharedLeaves;
+use super::rewriting::{Purpose, Rewriting};
+use super::stream_writer::GroupOutput;
 use super::write::{
-    RemoveUnlessKept, Written, attach_keys, attach_shared, discard, expiry, open_group, record,
+    RemoveUnlessKept, WrittenGroup, attach_keys, attach_shared, discard, expiry, open_group, record,
 };
 use crate::catalog::{Life, Table};
 use crate::core::Core;
 use crate::counters::{Cause, Counters};
-use crate::expiry::without_expired;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
-use crate::read::merge::{Merge, Source};
-use crate::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::segment::{
     ChangedPages, Cover, Covers, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces,
-    SegmentHeader, SegmentState, StreamDelta, StreamState,
+    SegmentHeader, SegmentState, StreamDelta,
 };
 use crate::shard::{Shard, ShardState};
 use crate::unreadable::set_aside;
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
-use headwater_types::{ClosedRange, Level, Rows};
+use headwater_types::{ClosedRange, Level};
 use std::sync::Arc;
 
 /// Partitions smaller than this are not worth rewriting for their dead bytes.
@@ -96,15 +93,7 @@ fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
         Some(last) => first.saturating_add(last.saturating_sub(first) / 2),
         None => return false,
     };
-    due <= core.now_for(record.table)
-}
-
-/// What a rewriting is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
-    Compaction,
-    /// The rows go, their buckets stay.
-    Aging,
+    due <= core.now_for(record.table).as_nanos()
 }
 
 /// Rewrites the partition with this segment, if it is still there, at the rate that is set.
@@ -123,6 +112,7 @@ fn rewrite_partition(
     id: SegmentId,
     purpose: Purpose,
 ) -> Result<bool> {
+    let _latch = core.log.latch_on_panic("rewrote a partition");
     let _alone = core.compaction.begin();
     let shard = core.shards.get(index)?;
     let partition = {
@@ -161,7 +151,7 @@ fn rewrite_partition(
 /// rewritten.
 fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
     let span = partition.record.span();
-    span.last.as_nanos() < life.aged_to && !state.has_rows_in(partition.record.table, &span)
+    life.aged_to.ends(span.last.as_nanos()) && !state.has_rows_in(partition.record.table, &span)
 }
 
 fn rewrite(
@@ -199,7 +189,7 @@ fn rewrite(
             bucket: partition.record.bucket,
         }],
     };
-    let job = Job {
+    let job = PartitionRewrite {
         core,
         old: partition,
         table: &table,
@@ -338,22 +328,22 @@ fn target_spans(
 }
 
 /// What is rewritten, and for what.
-struct Job<'a> {
+struct PartitionRewrite<'a> {
     core: &'a Core,
     old: &'a Partition,
     table: &'a Arc<Table>,
     purpose: Purpose,
 }
 
-impl Job<'_> {
+impl PartitionRewrite<'_> {
     fn write_span(
         &self,
         index: ShardIndex,
         state: &SegmentState,
         (id, span): (SegmentId, Span),
         replaces: Replaces,
-    ) -> Result<Written> {
-        let Job {
+    ) -> Result<WrittenGroup> {
+        let PartitionRewrite {
             core,
             old,
             table,
@@ -414,7 +404,7 @@ impl Job<'_> {
                     purpose,
                     now,
                 };
-                let mut out = OpOutput {
+                let mut out = GroupOutput {
                     group: &mut group,
                     hints: &mut hints,
                     shared: &mut shared,
@@ -468,7 +458,7 @@ impl Job<'_> {
         core.counters
             .bytes(0, group.bytes.leaf, group.bytes.index, 0);
         let partition = Arc::new(Partition::new(record, guard.keep()));
-        Ok(Written {
+        Ok(WrittenGroup {
             partition,
             state: Arc::new(next),
             pages: ChangedPages::default(),
@@ -478,148 +468,5 @@ impl Job<'_> {
             counts: Counters::default(),
             streams: Vec::new(),
         })
-    }
-}
-
-/// The rewriting of a partition, or of a part of it, stream by stream.
-pub(super) struct Rewriting<'a> {
-    pub(super) core: &'a Core,
-    pub(super) old: &'a Partition,
-    pub(super) table: &'a Table,
-    pub(super) range: ClosedRange,
-    pub(super) top: Level,
-    pub(super) purpose: Purpose,
-    /// What has expired by now is left out.
-    now: Option<i64>,
-}
-
-impl Rewriting<'_> {
-    /// A stream's rows in the range, by time.
-    pub(super) fn merged(&self, state: &StreamState) -> Merge<'_> {
-        let segment = self.old.id();
-        let runs = std::iter::once(&state.main).chain(&state.late);
-        let sources = runs
-            .map(|run| Source::leaves(segment, run.iter().copied()))
-            .collect();
-        Merge::new(&self.core.store, self.table, self.range, None, sources)
-    }
-
-    /// Rows without those that have ended.
-    pub(super) fn living(&self, mut rows: Rows) -> Rows {
-        let gone = rows.times.partition_point(|t| *t < self.table.life.cut);
-        if gone > 0 {
-            rows = rows.slice(gone..rows.len());
-        }
-        match self.now {
-            Some(now) => without_expired(rows, now),
-            None => rows,
-        }
-    }
-
-    /// Writes one stream's rows; returns how many.
-    fn stream(
-        &self,
-        state: &StreamState,
-        out: &mut OpOutput<'_>,
-        delta: &mut StreamDelta,
-    ) -> Result<u64> {
-        let OpOutput {
-            group,
-            hints,
-            shared,
-        } = out;
-        let mut merge = self.merged(state);
-        let mut count = 0u64;
-        let mut pyramid: Option<PyramidWriter> = None;
-        let mut held = Rows::default();
-        let mut cutter = LeafCutter::new(self.table.leaf_events as usize);
-        let ages = self.purpose == Purpose::Aging;
-        while let Some(rows) = merge.next_rows()? {
-            let rows = self.living(rows);
-            if rows.is_empty() {
-                continue;
-            }
-            count += rows.len() as u64;
-            if !ages {
-                delta.last_row = last_row(&rows);
-            }
-            let before = group.bytes.leaf;
-            match &mut pyramid {
-                Some(pyramid) => {
-                    pyramid.push_rows(&rows, group, delta)?;
-                    if !ages {
-                        cutter.push(&rows, group, hints)?;
-                    }
-                }
-                None => {
-                    held.extend_from(&rows, 0..rows.len());
-                    if held.len() as u64 >= self.rows_min().max(shared.rows_max() as u64 + 1) {
-                        let mut begun = PyramidWriter::new(self.base(state, &held), self.top);
-                        let rows = std::mem::take(&mut held);
-                        begun.push_rows(&rows, group, delta)?;
-                        if !ages {
-                            cutter.push(&rows, group, hints)?;
-                        }
-                        pyramid = Some(begun);
-                    }
-                }
-            }
-            note_compacted(self.core, group.bytes.leaf - before);
-        }
-        match pyramid {
-            Some(pyramid) => pyramid.finish(group, delta)?,
-            None if held.is_empty() => {}
-            None if ages => self.small_pyramid(state, &held, group, delta)?,
-            None if held.len() <= shared.rows_max() => {
-                delta.last_row = None;
-                if held.len() as u64 >= self.rows_min() {
-                    self.small_pyramid(state, &held, group, delta)?;
-                }
-                shared.push(delta.stream, Destination::Main, &held, group, hints)?;
-            }
-            None => {
-                if held.len() as u64 >= self.rows_min() {
-                    self.small_pyramid(state, &held, group, delta)?;
-                }
-                cutter.push(&held, group, hints)?;
-            }
-        }
-        delta.added.extend(cutter.finish(group, hints)?);
-        Ok(count)
-    }
-
-    fn rows_min(&self) -> u64 {
-        rows_min(self.core.options.bucket_events)
-    }
-
-    fn small_pyramid(
-        &self,
-        state: &StreamState,
-        rows: &Rows,
-        group: &mut GroupWriter,
-        delta: &mut StreamDelta,
-    ) -> Result<()> {
-        let mut writer = PyramidWriter::new(self.base(state, rows), self.top);
-        writer.push_rows(rows, group, delta)?;
-        writer.finish(group, delta)
-    }
-
-    /// The base level that suits the rows as they are now.
-    fn base(&self, state: &StreamState, first_rows: &Rows) -> Level {
-        let old = state.base.filter(|b| *b != Level::MAX);
-        let buckets: u64 = old.map_or(0, |b| {
-            state.blocks_of(b).iter().map(|e| u64::from(e.count)).sum()
-        });
-        match old {
-            Some(base) if buckets > 0 => {
-                let per_bucket = state.main_rows() as f64 / buckets as f64;
-                let finer = (per_bucket / f64::from(self.core.options.bucket_events))
-                    .log2()
-                    .round()
-                    .clamp(-20.0, 20.0) as i32;
-                Level::clamped((base.get() - finer).min(self.top.get()))
-            }
-            _ => choose_base(&first_rows.times, self.top, self.core.options.bucket_events),
-        }
     }
 }

@@ -75,7 +75,7 @@ pub(crate) enum Destination {
     LateRun,
 }
 
-struct Part {
+struct SharedPart {
     stream: StreamId,
     destination: Destination,
     first: i64,
@@ -88,7 +88,7 @@ struct Part {
 pub(crate) struct SharedLeaves {
     size: usize,
     rows: Rows,
-    parts: Vec<Part>,
+    parts: Vec<SharedPart>,
     pub(crate) entries: Vec<(StreamId, Destination, LeafEntry)>,
 }
 
@@ -122,7 +122,7 @@ impl SharedLeaves {
         if self.rows.len() + rows.len() > self.size {
             self.write(group, hints)?;
         }
-        self.parts.push(Part {
+        self.parts.push(SharedPart {
             stream,
             destination,
             first: *first,

@@ -5,9 +5,10 @@
 //! Failure: a damaged leaf at an edge stays as it is, with a warning: none of its rows can be read any more.
 
 use super::cutter::{Destination, LeafCutter};
-use super::late_merge::{OpContext, OpOutput};
+use super::stream_writer::{GroupOutput, StoreContext};
 use crate::ErrorKind;
 use crate::Result;
+use crate::assured::part_of;
 use crate::counters::Cause;
 use crate::ids::StreamId;
 use crate::ranges::{holds, overlapping, swallows};
@@ -38,8 +39,8 @@ struct Cut {
 
 /// Erases the ranges (sorted, apart) from a stream.
 pub(super) fn erase(
-    context: &OpContext<'_>,
-    out: &mut OpOutput<'_>,
+    context: &StoreContext<'_>,
+    out: &mut GroupOutput<'_>,
     stream: StreamId,
     state: &StreamState,
     ranges: &[ClosedRange],
@@ -110,7 +111,7 @@ pub(super) fn erase(
 /// Leaves behind a cut one that hold a single instant, the same that is left of the cut one (`keep`). They are listed again
 /// behind it, since nothing but their place in the list says which events came first.
 fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
-    let behind = state.main.get(cut.index + 1..).unwrap_or_default();
+    let behind = part_of(&state.main, cut.index + 1.., "leaves behind a cut one");
     let (first, last) = (cut.kept.times.first(), cut.kept.times.last());
     let count = match (first, last) {
         (Some(first), Some(last)) if first == last => behind
@@ -119,7 +120,7 @@ fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
             .count(),
         _ => 0,
     };
-    behind.get(..count).unwrap_or_default()
+    part_of(behind, ..count, "leaves of one instant")
 }
 
 enum Remainder {
@@ -130,7 +131,7 @@ enum Remainder {
 
 /// What a leaf keeps.
 fn remainder(
-    context: &OpContext<'_>,
+    context: &StoreContext<'_>,
     leaf: &LeafEntry,
     ranges: &[ClosedRange],
 ) -> Result<Remainder> {
@@ -172,8 +173,8 @@ pub(super) fn without(rows: Rows, ranges: &[ClosedRange]) -> (Rows, usize) {
 
 /// Late runs are listed again, without the events, when any of their leaves is touched.
 fn erase_late(
-    context: &OpContext<'_>,
-    out: &mut OpOutput<'_>,
+    context: &StoreContext<'_>,
+    out: &mut GroupOutput<'_>,
     state: &StreamState,
     ranges: &[ClosedRange],
     delta: &mut StreamDelta,
@@ -208,7 +209,7 @@ fn erase_late(
 
 /// What is left of the base buckets that the ranges cover in part.
 fn edges(
-    context: &OpContext<'_>,
+    context: &StoreContext<'_>,
     state: &StreamState,
     base: Level,
     ranges: &[ClosedRange],

@@ -12,6 +12,7 @@
 //! knows. A partition whose header or footers turn out to be damaged is set aside
 //! ([`crate::unreadable`]), and the step begins anew without it.
 
+mod append;
 mod carried;
 mod commit;
 mod compact;
@@ -21,6 +22,9 @@ mod late_merge;
 mod pinning;
 mod place;
 mod plan;
+mod rewriting;
+mod store_stream;
+mod stream_writer;
 mod sweep;
 mod take;
 mod throttle;
@@ -44,26 +48,26 @@ use pinning::bound_pins;
 use place::place;
 use std::sync::Arc;
 use take::take;
-use write::{Written, discard, write_group};
+use write::{WrittenGroup, discard, write_group};
 
 /// What a step holds of a stream until it is committed, besides the rows: changes, covers, its share of two pages, small vectors.
 const STREAM_BYTES: usize = 1024;
 
 /// Counts what a step holds as memory in use, so that writers wait for it.
-struct Held<'a> {
+struct StepMemory<'a> {
     core: &'a Core,
     bytes: usize,
 }
 
-impl<'a> Held<'a> {
-    fn of(core: &'a Core, streams: usize) -> Held<'a> {
+impl<'a> StepMemory<'a> {
+    fn of(core: &'a Core, streams: usize) -> StepMemory<'a> {
         let bytes = streams * STREAM_BYTES;
         core.memory_changed(bytes as isize);
-        Held { core, bytes }
+        StepMemory { core, bytes }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for StepMemory<'_> {
     fn drop(&mut self) {
         self.core.memory_changed(-(self.bytes as isize));
     }
@@ -77,6 +81,7 @@ pub(crate) fn run_step(
     urgency: Urgency,
 ) -> Result<bool> {
     let shard = core.shards.get(index)?;
+    let _latch = core.log.latch_on_panic("stored events");
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
@@ -87,7 +92,7 @@ pub(crate) fn run_step(
     if taken.is_empty() {
         return Ok(false);
     }
-    let _held = Held::of(core, taken.len());
+    let _held = StepMemory::of(core, taken.len());
     let partitions = Arc::clone(&shard.state.lock().partitions);
     let busy = shard.state.lock().busy.clone();
     let works = place(core, &partitions, &busy, &taken)?;
@@ -155,7 +160,7 @@ fn divide_anew(core: &Core, shard: &Shard) -> InForce {
 }
 
 /// Tells the shard's analyzer, and the counters, what a step stored and wrote.
-fn measure(core: &Core, shard: &Shard, written: &[Written]) {
+fn measure(core: &Core, shard: &Shard, written: &[WrittenGroup]) {
     let stored: usize = written.iter().map(|w| w.rows).sum();
     let events: u64 = written
         .iter()

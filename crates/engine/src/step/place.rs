@@ -3,13 +3,14 @@
 //! Invariants: a step touches at most [`PARTITIONS_MAX`] partitions; what falls into others, or into one that is being
 //! rewritten or cannot be read, stays in memory.
 
-use super::take::Taken;
-use crate::Result;
+use super::take::TakenRows;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, TableId};
 use crate::partitions::{PartitionSet, Span, choose_span};
 use crate::segment::Partition;
+use crate::{Error, Result};
 use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,20 +21,20 @@ const PARTITIONS_MAX: usize = 16;
 const PLACING_SAMPLES: usize = 8192;
 
 /// The part of a stream's rows that one partition stores.
-pub(super) struct Part {
+pub(super) struct StreamPart {
     pub(super) taken: usize,
     pub(super) rows: std::ops::Range<usize>,
 }
 
-pub(super) enum Place {
+pub(super) enum TargetPartition {
     Existing(Arc<Partition>),
     New(Span),
 }
 
-pub(super) struct Work {
-    pub(super) place: Place,
+pub(super) struct PartitionWork {
+    pub(super) place: TargetPartition,
     pub(super) table: Arc<Table>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<StreamPart>,
 }
 
 /// Divides what was taken over partitions, at most [`PARTITIONS_MAX`] of them, the oldest first.
@@ -41,45 +42,44 @@ pub(super) fn place(
     core: &Core,
     partitions: &PartitionSet,
     busy: &std::collections::HashSet<SegmentId>,
-    taken: &[Taken],
-) -> Result<Vec<Work>> {
-    let mut works: Vec<Work> = Vec::new();
+    taken: &[TakenRows],
+) -> Result<Vec<PartitionWork>> {
+    let mut works: Vec<PartitionWork> = Vec::new();
     let mut by_table: BTreeMap<TableId, Vec<usize>> = BTreeMap::new();
     for (index, one) in taken.iter().enumerate() {
         by_table.entry(one.table.id).or_default().push(index);
     }
     for (table_id, members) in by_table {
-        let Some(table) = members
-            .first()
-            .and_then(|m| taken.get(*m))
+        let first = members.first().and_then(|m| taken.get(*m));
+        let table = first
             .map(|t| Arc::clone(&t.table))
-        else {
-            continue;
-        };
-        let mut spans: Vec<(ClosedRange, Place)> = partitions
+            .ok_or_else(|| Error::internal(format!("nothing was taken of table {}", table_id.0)))?;
+        let mut spans: Vec<(ClosedRange, TargetPartition)> = partitions
             .of(table_id)
             .iter()
-            .map(|p| (p.record.span(), Place::Existing(Arc::clone(p))))
+            .map(|p| (p.record.span(), TargetPartition::Existing(Arc::clone(p))))
             .collect();
         add_new_spans(core, partitions, &table, &members, taken, &mut spans);
         spans.sort_by_key(|(range, _)| range.first);
         for (range, place) in spans {
-            let parts: Vec<Part> = members
-                .iter()
-                .filter_map(|m| {
-                    let times = &taken.get(*m)?.rows.times;
+            let mut parts: Vec<StreamPart> = Vec::new();
+            for member in &members {
+                for one in part_of(taken, *member..=*member, "what a step took") {
+                    let times = &one.rows.times;
                     let from = times.partition_point(|t| *t < range.first.as_nanos());
                     let to = times.partition_point(|t| *t <= range.last.as_nanos());
-                    (from < to).then_some(Part {
-                        taken: *m,
-                        rows: from..to,
-                    })
-                })
-                .collect();
-            let is_busy = matches!(&place, Place::Existing(p)
+                    if from < to {
+                        parts.push(StreamPart {
+                            taken: *member,
+                            rows: from..to,
+                        });
+                    }
+                }
+            }
+            let is_busy = matches!(&place, TargetPartition::Existing(p)
                 if busy.contains(&p.id()) || p.unreadable.is_some());
             if !parts.is_empty() && !is_busy {
-                works.push(Work {
+                works.push(PartitionWork {
                     place,
                     table: Arc::clone(&table),
                     parts,
@@ -97,14 +97,15 @@ fn add_new_spans(
     partitions: &PartitionSet,
     table: &Table,
     members: &[usize],
-    taken: &[Taken],
-    spans: &mut Vec<(ClosedRange, Place)>,
+    taken: &[TakenRows],
+    spans: &mut Vec<(ClosedRange, TargetPartition)>,
 ) {
     let mut homeless: Vec<i64> = Vec::new();
-    for one in members.iter().filter_map(|m| taken.get(*m)) {
+    let members = members.iter();
+    for one in members.flat_map(|m| part_of(taken, *m..=*m, "what a step took")) {
         let mut from = 0;
         while let Some(time) = one.rows.times.get(from) {
-            let rest = one.rows.times.get(from..).unwrap_or_default();
+            let rest = part_of(&one.rows.times, from.., "rows behind a partition");
             match partitions.owner(table.id, *time) {
                 Some(owner) => {
                     let last = owner.record.span().last.as_nanos();
@@ -156,6 +157,6 @@ fn add_new_spans(
         if times.len() == before {
             return;
         }
-        spans.push((range, Place::New(span)));
+        spans.push((range, TargetPartition::New(span)));
     }
 }

@@ -10,10 +10,10 @@
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::SharedLeaves;
 use super::erase::{erase, is_touched};
-use super::late_merge::{OpContext, OpOutput};
 use super::pinning::bound_pins;
-use super::write::{Written, attach_shared, expiry, open_group, record};
-use crate::catalog::Table;
+use super::stream_writer::{GroupOutput, StoreContext};
+use super::write::{WrittenGroup, attach_shared, expiry, open_group, record};
+use crate::catalog::{Life, Table};
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -33,6 +33,7 @@ const PARTITIONS_MAX: usize = 16;
 /// Carries out what is due in a shard. True when anything was.
 pub(crate) fn sweep(core: &Core, index: ShardIndex) -> Result<bool> {
     let shard = core.shards.get(index)?;
+    let _latch = core.log.latch_on_panic("carried out deletes");
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
@@ -55,7 +56,7 @@ pub(super) fn sweep_up_to(
     }
     let mut progress = false;
     loop {
-        let plan = match Plan::make(core, shard, sequence) {
+        let plan = match SweepPlan::make(core, shard, sequence) {
             Err(error) if set_aside(core, shard, &error) => continue,
             other => other?,
         };
@@ -79,7 +80,7 @@ pub(super) fn sweep_up_to(
 }
 
 /// A partition, and the ranges to erase for a stream.
-struct Touched {
+struct TouchedPartition {
     partition: Arc<Partition>,
     table: Arc<Table>,
     state: Arc<SegmentState>,
@@ -87,14 +88,14 @@ struct Touched {
 }
 
 #[derive(Default)]
-struct Plan {
+struct SweepPlan {
     /// Partitions that hold nothing any more.
     gone: Vec<Arc<Partition>>,
-    touched: Vec<Touched>,
+    touched: Vec<TouchedPartition>,
 }
 
-impl Plan {
-    fn make(core: &Core, shard: &Shard, sequence: Sequence) -> Result<Plan> {
+impl SweepPlan {
+    fn make(core: &Core, shard: &Shard, sequence: Sequence) -> Result<SweepPlan> {
         let (swept, tombstones, partitions, busy) = {
             let state = shard.state.lock();
             (
@@ -107,7 +108,7 @@ impl Plan {
         // Replay reads nothing up to here, so that nobody needs the covers of what is empty.
         let replayed_from = core.log.sequence_before(core.commits.log_generation());
         let now = core.moment();
-        let mut plan = Plan::default();
+        let mut plan = SweepPlan::default();
         let waits = |p: &Partition| busy.contains(&p.id()) || p.unreadable.is_some();
         for partition in partitions.all().filter(|p| !waits(p)) {
             if plan.gone.len() + plan.touched.len() >= PARTITIONS_MAX {
@@ -120,11 +121,11 @@ impl Plan {
                 .ok_or_else(|| Error::internal("a partition of no table"))?;
             let empty = record.is_empty() && record.sequence <= replayed_from;
             let now = now.of(record.table);
-            let expired = record.expires_last.is_some_and(|end| end <= now);
+            let expired = record.expires_last.is_some_and(|end| end <= now.as_nanos());
             if empty
                 || expired
                 || table.life.dropped
-                || record.span().last.as_nanos() < table.life.cut
+                || table.life.cut.ends(record.span().last.as_nanos())
             {
                 plan.gone.push(Arc::clone(partition));
                 continue;
@@ -157,7 +158,7 @@ impl Plan {
                 }
             }
             if !streams.is_empty() {
-                plan.touched.push(Touched {
+                plan.touched.push(TouchedPartition {
                     partition: Arc::clone(partition),
                     table,
                     state,
@@ -175,7 +176,7 @@ fn carry_out(
     shard: &Shard,
     scratch: &mut StepScratch,
     sequence: Sequence,
-    plan: Plan,
+    plan: SweepPlan,
 ) -> Result<()> {
     let mut gone = plan.gone;
     let mut written = Vec::with_capacity(plan.touched.len());
@@ -221,8 +222,8 @@ fn write(
     index: ShardIndex,
     scratch: &mut StepScratch,
     sequence: Sequence,
-    touched: &Touched,
-) -> Result<Written> {
+    touched: &TouchedPartition,
+) -> Result<WrittenGroup> {
     let old = &touched.partition;
     let header = SegmentHeader {
         replaces: None,
@@ -233,7 +234,7 @@ fn write(
         bucket: old.record.bucket,
     };
     let (mut group, file) = open_group(core, old.id(), Some(old), &header)?;
-    let context = OpContext {
+    let context = StoreContext {
         store: &core.store,
         segment: old.id(),
         table: &touched.table,
@@ -251,14 +252,17 @@ fn write(
     let mut deltas = Vec::with_capacity(touched.streams.len());
     let mut cursor = PageCursor::new(&core.store, &touched.state);
     for (stream, ranges) in &touched.streams {
-        let Some(state) = cursor.stream(*stream)? else {
-            continue;
-        };
+        let state = cursor.stream(*stream)?.ok_or_else(|| {
+            Error::internal(format!(
+                "a delete was to erase rows of stream {}, which its segment does not hold any more",
+                stream.0
+            ))
+        })?;
         let mut delta = StreamDelta {
             stream: *stream,
             ..StreamDelta::default()
         };
-        let mut out = OpOutput {
+        let mut out = GroupOutput {
             group: &mut group,
             hints,
             shared: &mut shared,
@@ -276,7 +280,7 @@ fn write(
     let (next, pages) = touched.state.after(&footer, index, &before)?;
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
-    Ok(Written {
+    Ok(WrittenGroup {
         partition: Arc::new(Partition::new(
             PartitionRecord {
                 groups: old.record.groups + 1,
@@ -316,18 +320,22 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     let active: Vec<(StreamId, TableId)> =
         state.active().map(|(s, slot)| (s, slot.table)).collect();
     for (stream, table_id) in active {
-        let Some(life) = core.catalog.table(table_id).map(|t| t.life) else {
-            continue;
-        };
+        let table = core.catalog.table(table_id);
+        assert!(
+            table.is_some(),
+            "memory holds events of table {}, which there never was",
+            table_id.0
+        );
+        let life = table.map_or(Life::FOREVER, |t| t.life);
         let concerned: Vec<&Tombstone> = due
             .iter()
             .filter(|t| t.concerns(table_id, stream))
             .collect();
-        if concerned.is_empty() && !life.dropped && life.cut == i64::MIN {
+        if concerned.is_empty() && !life.dropped && !life.cut.is_set() {
             continue;
         }
         let stays = |time: i64, s: Sequence| {
-            !life.dropped && time >= life.cut && !concerned.iter().any(|t| t.removes(time, s))
+            !life.dropped && !life.cut.ends(time) && !concerned.iter().any(|t| t.removes(time, s))
         };
         let (removed, _) = state.with_stream(stream, table_id, |memory| {
             memory.remove_deleted(&stays, version, &open)

@@ -5,6 +5,7 @@
 //! Concurrency: the shard is looked at for one stream at a time, so that writers never wait for a step.
 
 use super::plan::{self, Buffers, Urgency};
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -26,7 +27,7 @@ const STREAMS_LEAST: usize = 1024;
 const BUDGET_PER_STREAM: usize = 4096;
 
 /// What was taken of one stream.
-pub(super) struct Taken {
+pub(super) struct TakenRows {
     pub(super) stream: StreamId,
     pub(super) table: Arc<Table>,
     pub(super) range: ClosedRange,
@@ -41,7 +42,7 @@ pub(super) fn take(
     buffers: Buffers,
     urgency: Urgency,
     sequence: Sequence,
-) -> Result<Vec<Taken>> {
+) -> Result<Vec<TakenRows>> {
     struct Candidate {
         stream: StreamId,
         table: TableId,
@@ -98,7 +99,7 @@ pub(super) fn take(
     };
     let streams_max =
         (core.options.memory_budget_bytes / BUDGET_PER_STREAM).clamp(STREAMS_LEAST, STREAMS_MAX);
-    let mut out: Vec<Taken> = Vec::new();
+    let mut out: Vec<TakenRows> = Vec::new();
     let mut freed = 0;
     let rounds: &[bool] = if urgency == Urgency::Memory && !exact {
         &[true, false]
@@ -130,7 +131,7 @@ pub(super) fn take(
                 &chunks,
                 candidate.watermark,
                 buffers,
-                Keep {
+                KeptBack {
                     retain: match urgency {
                         Urgency::Memory if exact => retain,
                         Urgency::Memory => retain.min(candidate.flank_rows / 4 * 3),
@@ -151,7 +152,7 @@ pub(super) fn take(
             *done = true;
             freed +=
                 candidate.bytes * rows.len() / (candidate.flank_rows + candidate.late_rows).max(1);
-            out.push(Taken {
+            out.push(TakenRows {
                 stream: candidate.stream,
                 table,
                 range,
@@ -165,7 +166,7 @@ pub(super) fn take(
 
 /// What a step leaves of a stream's in-order events.
 #[derive(Clone, Copy)]
-struct Keep {
+struct KeptBack {
     /// The newest so many; a part of what is there at most, so that every step frees memory.
     retain: usize,
     /// Take whole leaves of this size only.
@@ -174,12 +175,17 @@ struct Keep {
     exact: bool,
 }
 
-impl Keep {
+impl KeptBack {
     /// Where the in-order events end that are not kept back, if that is to be found out before anything is put in order: what is kept
     /// would be sorted again by every step until it is stored.
-    fn bound(&self, chunks: &[Arc<Chunk>], watermark: Option<i64>, sequence: Sequence) -> Bound {
+    fn bound(
+        &self,
+        chunks: &[Arc<Chunk>],
+        watermark: Option<i64>,
+        sequence: Sequence,
+    ) -> FlankBound {
         if self.exact || self.retain == 0 {
-            return Bound::None;
+            return FlankBound::None;
         }
         let in_order = |time: i64| watermark.is_none_or(|w| time > w);
         let mut times: Vec<i64> = Vec::new();
@@ -194,14 +200,14 @@ impl Keep {
             times.extend(counted.map(|(_, time)| *time));
         }
         match times.len().saturating_sub(self.retain).checked_sub(1) {
-            Some(last) => Bound::Upto(*times.select_nth_unstable(last).1),
-            None => Bound::Nothing,
+            Some(last) => FlankBound::Upto(*times.select_nth_unstable(last).1),
+            None => FlankBound::Nothing,
         }
     }
 }
 
 /// What is taken of in-order events at most.
-enum Bound {
+enum FlankBound {
     /// It is not known yet.
     None,
     /// All are kept back.
@@ -214,18 +220,18 @@ fn take_stream(
     chunks: &[Arc<Chunk>],
     watermark: Option<i64>,
     buffers: Buffers,
-    keep: Keep,
+    keep: KeptBack,
     sequence: Sequence,
     table: &Table,
 ) -> (ClosedRange, Rows) {
     let bound = match buffers {
-        Buffers::Late => Bound::None,
+        Buffers::Late => FlankBound::None,
         Buffers::Flank | Buffers::Both => keep.bound(chunks, watermark, sequence),
     };
     let (upto, retain) = match bound {
-        Bound::None => (Some(i64::MAX), keep.retain),
-        Bound::Nothing => (None, 0),
-        Bound::Upto(last) => (Some(last), 0),
+        FlankBound::None => (Some(i64::MAX), keep.retain),
+        FlankBound::Nothing => (None, 0),
+        FlankBound::Upto(last) => (Some(last), 0),
     };
     let all = plan::take_range(buffers, watermark, upto);
     if all.is_empty() {
@@ -236,7 +242,7 @@ fn take_stream(
         return (all, rows);
     }
     let flank_from = watermark.map_or(0, |w| rows.times.partition_point(|t| *t <= w));
-    let flank = rows.times.get(flank_from..).unwrap_or_default();
+    let flank = part_of(&rows.times, flank_from.., "in-order events");
     let cut = plan::cut(
         flank,
         retain,
@@ -297,7 +303,7 @@ mod tests {
                 })
                 .collect();
             let taken = |exact: bool| {
-                let keep = Keep { retain, whole_leaves_of: leaf, exact };
+                let keep = KeptBack { retain, whole_leaves_of: leaf, exact };
                 take_stream(&chunks, watermark, buffers, keep, Sequence(seen), &table())
             };
             let ((range, rows), (range_exact, rows_exact)) = (taken(false), taken(true));

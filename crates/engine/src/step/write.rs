@@ -3,9 +3,10 @@
 //! Invariants: nothing counts until the metadata names it; a file that is new is removed again unless it is kept.
 
 use super::cutter::{Destination, SharedLeaves};
-use super::late_merge::{OpContext, OpOutput, store_rows};
-use super::place::{Place, Work};
-use super::take::Taken;
+use super::place::{PartitionWork, TargetPartition};
+use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
+use super::take::TakenRows;
+use crate::assured::part_of;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -23,7 +24,7 @@ use headwater_types::ClosedRange;
 use std::sync::Arc;
 
 /// A written group, not yet committed.
-pub(super) struct Written {
+pub(super) struct WrittenGroup {
     pub(super) partition: Arc<Partition>,
     pub(super) state: Arc<SegmentState>,
     pub(super) pages: ChangedPages,
@@ -42,11 +43,11 @@ pub(super) fn write_group(
     scratch: &mut StepScratch,
     in_force: &InForce,
     sequence: Sequence,
-    taken: &[Taken],
-    work: Work,
-) -> Result<Written> {
+    taken: &[TakenRows],
+    work: PartitionWork,
+) -> Result<WrittenGroup> {
     let (old, state, span) = match &work.place {
-        Place::Existing(partition) => {
+        TargetPartition::Existing(partition) => {
             let state = core.store.state(partition)?;
             let span = Span {
                 level: partition.record.level,
@@ -54,7 +55,7 @@ pub(super) fn write_group(
             };
             (Some(Arc::clone(partition)), state, span)
         }
-        Place::New(span) => {
+        TargetPartition::New(span) => {
             let id = core.segment_ids.take();
             (None, Arc::new(core.store.new_state(id)), *span)
         }
@@ -71,7 +72,7 @@ pub(super) fn write_group(
     let (mut group, segment_file) = open_group(core, id, old.as_deref(), &header)?;
     let guard = RemoveUnlessKept::new(&segment_file, old.is_none());
     let counts = Counters::default();
-    let context = OpContext {
+    let context = StoreContext {
         store: &core.store,
         segment: id,
         table: &work.table,
@@ -114,21 +115,19 @@ pub(super) fn write_group(
         } else {
             Some(one.rows.slice(part.rows.clone()))
         };
-        let mut out = OpOutput {
-            group: &mut group,
-            hints,
-            shared: &mut shared,
+        let mut writer = StreamWriter {
+            context: &context,
+            out: GroupOutput {
+                group: &mut group,
+                hints,
+                shared: &mut shared,
+            },
+            state: stream_state,
+            delta: &mut delta,
         };
-        store_rows(
-            &context,
-            &mut out,
-            one.stream,
-            stream_state,
-            rows.as_ref().unwrap_or(&one.rows),
-            &mut delta,
-        )?;
+        writer.store(rows.as_ref().unwrap_or(&one.rows))?;
         // No wider than what is stored here: that is all replay has to skip, and it takes fewer bytes.
-        let times = one.rows.times.get(part.rows.clone()).unwrap_or_default();
+        let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return Err(Error::internal("a part of a step without rows"));
         };
@@ -172,7 +171,7 @@ pub(super) fn write_group(
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     core.counters.absorb(&counts);
     let rows = work.parts.iter().map(|p| p.rows.len()).sum();
-    Ok(Written {
+    Ok(WrittenGroup {
         partition,
         state: Arc::new(next),
         pages,
@@ -320,7 +319,7 @@ impl Drop for RemoveUnlessKept {
 }
 
 /// New files of a step that failed are not part of the database.
-pub(super) fn discard(written: &[Written]) {
+pub(super) fn discard(written: &[WrittenGroup]) {
     for one in written.iter().filter(|w| w.is_new) {
         one.partition.file.set_replaced();
     }

@@ -15,7 +15,7 @@ use headwater_types::{Column, FieldId, FieldType, Rows, StreamName, StreamRows, 
 use std::sync::Arc;
 
 /// Rows of an entry that are still good.
-struct Accepting {
+struct EntryCheck {
     entry: usize,
     rows: usize,
     /// One per row; empty as long as all are good.
@@ -23,7 +23,7 @@ struct Accepting {
     refused: Vec<Refused>,
 }
 
-impl Accepting {
+impl EntryCheck {
     fn is_good(&self, row: usize) -> bool {
         self.good.get(row).is_none_or(|good| *good)
     }
@@ -64,7 +64,7 @@ impl Accepting {
 }
 
 /// What is good of an entry.
-pub(super) struct Checked {
+pub(super) struct CheckedEntry {
     pub(super) table: Arc<Table>,
     pub(super) name: StreamName,
     pub(super) rows: Rows,
@@ -79,13 +79,13 @@ pub(super) fn check_entry(
     entry: StreamRows,
     refused: &mut Vec<Refused>,
     cache: &mut Option<Arc<Table>>,
-) -> Result<Option<Checked>> {
+) -> Result<Option<CheckedEntry>> {
     let StreamRows {
         name,
         times,
         fields,
     } = entry;
-    let mut accepting = Accepting {
+    let mut accepting = EntryCheck {
         entry: index,
         rows: times.len(),
         good: Vec::new(),
@@ -161,7 +161,7 @@ pub(super) fn check_entry(
         rows = rows.gather(&picked);
     }
     rows.columns.retain(|(_, c)| c.present_count() > 0);
-    Ok(Some(Checked {
+    Ok(Some(CheckedEntry {
         table,
         name,
         rows,
@@ -186,7 +186,7 @@ fn fits(table: &Table, fields: &[(String, Column)]) -> bool {
     })
 }
 
-fn check_tags(name: &StreamName, accepting: &mut Accepting) {
+fn check_tags(name: &StreamName, accepting: &mut EntryCheck) {
     let mut problem = None;
     for (key, value) in name.tags() {
         problem = problem.or(check_name("tag", key).err());
@@ -203,7 +203,7 @@ fn check_tags(name: &StreamName, accepting: &mut Accepting) {
     }
 }
 
-fn check_names(name: &StreamName, fields: &[(String, Column)], accepting: &mut Accepting) {
+fn check_names(name: &StreamName, fields: &[(String, Column)], accepting: &mut EntryCheck) {
     if let Err(problem) = check_name("table", name.table()) {
         for row in 0..accepting.rows {
             accepting.refuse(row, REFUSED_NAME, || problem.to_string());
@@ -216,7 +216,7 @@ fn check_names(name: &StreamName, fields: &[(String, Column)], accepting: &mut A
     }
 }
 
-fn check_times(core: &Core, times: &[i64], accepting: &mut Accepting) {
+fn check_times(core: &Core, times: &[i64], accepting: &mut EntryCheck) {
     let Some(ahead) = core.options.max_future else {
         return;
     };
@@ -234,10 +234,10 @@ fn check_ended(
     core: &Core,
     table: &mut Arc<Table>,
     times: &[i64],
-    accepting: &mut Accepting,
+    accepting: &mut EntryCheck,
 ) -> Result<()> {
-    let is_before = |floor: i64| floor > i64::MIN && times.iter().any(|time| *time < floor);
-    if !is_before(table.life.floor()) {
+    let floor = table.life.floor();
+    if !floor.is_set() || !times.iter().any(|time| floor.ends(*time)) {
         return Ok(());
     }
     // The clock may have been put right, or the setting raised, since they were looked at.
@@ -247,15 +247,19 @@ fn check_ended(
         *table = reviewed;
     }
     let (life, floor) = (&table.life, table.life.floor());
-    for (row, time) in times.iter().enumerate().filter(|(_, t)| **t < floor) {
+    let Some(first) = floor.instant() else {
+        return Ok(());
+    };
+    for (row, time) in times.iter().enumerate().filter(|(_, t)| floor.ends(**t)) {
         accepting.refuse(row, REFUSED_ENDED, || {
-            let what = if *time < life.cut {
+            let what = if life.cut.ends(*time) {
                 "the retention of table"
             } else {
                 "the stretch of which only aggregates are kept in table"
             };
             format!(
-                "timestamp {time} lies before {floor}, where {what} `{}` ended: check the clock of the device, raise the setting, or write older data into another table",
+                "timestamp {time} lies before {}, where {what} `{}` ended: check the clock of the device, raise the setting, or write older data into another table",
+                first.as_nanos(),
                 table.name
             )
         });
@@ -263,7 +267,7 @@ fn check_ended(
     Ok(())
 }
 
-fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Accepting) {
+fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut EntryCheck) {
     let max = core.options.string_bytes_max;
     for (field, column) in fields {
         if let Values::String(text) | Values::Bytes(text) = column.values() {
@@ -287,7 +291,7 @@ fn define_fields(
     core: &Core,
     name: &str,
     fields: &[(String, Column)],
-    accepting: &Accepting,
+    accepting: &EntryCheck,
 ) -> Result<std::result::Result<Arc<Table>, Beyond>> {
     let wanted: Vec<(&String, FieldType)> = fields
         .iter()
@@ -353,7 +357,7 @@ fn fit_column(
     place: Option<FieldId>,
     name: &str,
     column: Column,
-    accepting: &mut Accepting,
+    accepting: &mut EntryCheck,
 ) -> Option<(FieldId, Column)> {
     let Some((id, field)) = place.and_then(|id| Some((id, table.field(id)?))) else {
         accepting.refuse_present(&column, REFUSED_FIELDS, || {

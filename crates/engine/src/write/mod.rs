@@ -14,11 +14,11 @@ use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::log::RecordKind;
 use crate::producers::check_producer;
 use crate::ranges::holds;
-use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused};
+use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused, place_in_entry};
 use crate::shard::held_max;
 use crate::unreadable::refuse_unreadable;
 use crate::{Error, ErrorKind, Result};
-use accept::{Checked, check_entry};
+use accept::{CheckedEntry, check_entry};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
 use headwater_types::{Batch, ClosedRange, Rows, Values};
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a batch became.
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedBatch {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) refused: Vec<Refused>,
     pub(crate) accepted: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Submitted {
     pub(crate) repeated: bool,
 }
 
-struct Prepared {
+struct PreparedRows {
     stream: StreamId,
     table: TableId,
     shard: ShardIndex,
@@ -45,7 +45,7 @@ struct Prepared {
 }
 
 /// Rows of a stream that is not defined yet.
-struct Unresolved {
+struct RowsOfNewStream {
     table: Arc<Table>,
     key: Vec<u8>,
     rows: Rows,
@@ -55,13 +55,13 @@ struct Unresolved {
 }
 
 /// The rows of a batch by stream.
-struct Gathered<'a> {
+struct PreparedBatch<'a> {
     core: &'a Core,
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedRows>,
     by_stream: HashMap<StreamId, usize>,
 }
 
-impl Gathered<'_> {
+impl PreparedBatch<'_> {
     /// Rows of one stream may stand in several entries: they become one.
     fn add(&mut self, stream: StreamId, table: TableId, key: &[u8], rows: Rows) {
         if let Some(known) = self
@@ -74,7 +74,7 @@ impl Gathered<'_> {
             return;
         }
         self.by_stream.insert(stream, self.prepared.len());
-        self.prepared.push(Prepared {
+        self.prepared.push(PreparedRows {
             stream,
             table,
             shard: self.core.shards.of_key(key),
@@ -84,7 +84,7 @@ impl Gathered<'_> {
 }
 
 /// Takes a batch in: after this its events are in the log's hands and in memory, and are published when the log says so.
-pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
+pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
     core.log.check()?;
     let producer = batch.producer().cloned();
     if let Some(producer) = &producer {
@@ -100,7 +100,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     refused.sort_by_key(|r| (r.entry, r.row));
     let accepted: u64 = prepared.iter().map(|p| p.rows.len() as u64).sum();
     if accepted == 0 || (requires_all && !refused.is_empty()) {
-        return Ok(Submitted {
+        return Ok(SubmittedBatch {
             sequence: None,
             refused,
             accepted: 0,
@@ -135,6 +135,8 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
         encode_rows(&one.rows, &mut payload);
     }
     let sequence = {
+        // From its number on, everybody waits until the record's events are in memory.
+        let _latch = core.log.latch_on_panic("put events into memory");
         let _door = core.door.enter();
         check_still_there(core, &prepared)?;
         // Before the record has its number: it is acknowledged only if all of it can be put into
@@ -159,7 +161,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
     core.log.inserted(sequence);
     core.counters.accepted(accepted, raw_bytes as u64);
     wake_workers(core);
-    Ok(Submitted {
+    Ok(SubmittedBatch {
         sequence: Some(sequence),
         refused,
         accepted,
@@ -169,8 +171,8 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<Submitted> {
 }
 
 /// A batch that had been taken in before: acknowledged when that is.
-fn repeated(sequence: Sequence) -> Submitted {
-    Submitted {
+fn repeated(sequence: Sequence) -> SubmittedBatch {
+    SubmittedBatch {
         sequence: Some(sequence),
         refused: Vec::new(),
         accepted: 0,
@@ -180,7 +182,7 @@ fn repeated(sequence: Sequence) -> Submitted {
 }
 
 /// What the batch was checked against may have been ended since: nothing of it is stored then, and the writer tries again.
-fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
+fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     let mut checked: Option<(TableId, crate::catalog::Life)> = None;
     for one in prepared {
         let life = match checked {
@@ -197,7 +199,7 @@ fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
         let floor = life.floor();
         let times = &one.rows.times;
         let ended = life.dropped
-            || (floor > i64::MIN && times.iter().any(|time| *time < floor))
+            || (floor.is_set() && times.iter().any(|time| floor.ends(*time)))
             || (life.aging_went_back()
                 && !aged_stretches(core, one.table, one.stream, times)?.is_empty());
         if ended {
@@ -217,19 +219,19 @@ fn check_still_there(core: &Core, prepared: &[Prepared]) -> Result<()> {
 }
 
 /// Checks every entry and finds or defines its stream.
-fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<Prepared>> {
-    let mut gathered = Gathered {
+fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<PreparedRows>> {
+    let mut gathered = PreparedBatch {
         core,
         prepared: Vec::new(),
         by_stream: HashMap::new(),
     };
-    let mut unresolved: Vec<Unresolved> = Vec::new();
+    let mut unresolved: Vec<RowsOfNewStream> = Vec::new();
     let mut key = Vec::new();
     let mut table_cache: Option<Arc<Table>> = None;
     let expires_at = batch.expires_at();
     for (entry, rows) in batch.into_entries().into_iter().enumerate() {
         let checked = check_entry(core, entry, rows, refused, &mut table_cache)?;
-        let Some(Checked {
+        let Some(CheckedEntry {
             mut table,
             name,
             mut rows,
@@ -265,7 +267,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
                     gathered.add(stream, table.id, &key, rows);
                 }
             }
-            None => unresolved.push(Unresolved {
+            None => unresolved.push(RowsOfNewStream {
                 table,
                 key: key.clone(),
                 rows,
@@ -303,7 +305,7 @@ fn without_aged(
         let row = row as usize;
         refused.push(Refused {
             entry,
-            row: kept.and_then(|k| k.get(row).copied()).unwrap_or(row),
+            row: place_in_entry(kept, row),
             code: REFUSED_ENDED,
             message: format!(
                 "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell which of them it would replace: write newer rows, or older data into another table"
@@ -340,7 +342,7 @@ fn raw_bytes(rows: &Rows) -> usize {
 fn define_streams(
     core: &Core,
     refused: &mut Vec<Refused>,
-    unresolved: &mut Vec<Unresolved>,
+    unresolved: &mut Vec<RowsOfNewStream>,
 ) -> Result<()> {
     let mut by_table: HashMap<TableId, Vec<Box<[u8]>>> = HashMap::new();
     for new in unresolved.iter() {
@@ -365,17 +367,11 @@ fn define_streams(
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 unresolved.retain(|new| {
                     if new.table.id == table {
-                        refused.extend((0..new.rows.len()).map(|row| {
-                            Refused {
-                                entry: new.entry,
-                                row: new
-                                    .kept
-                                    .as_ref()
-                                    .and_then(|kept| kept.get(row).copied())
-                                    .unwrap_or(row),
-                                code: REFUSED_STREAMS,
-                                message: error.to_string(),
-                            }
+                        refused.extend((0..new.rows.len()).map(|row| Refused {
+                            entry: new.entry,
+                            row: place_in_entry(new.kept.as_deref(), row),
+                            code: REFUSED_STREAMS,
+                            message: error.to_string(),
                         }));
                     }
                     new.table.id != table
@@ -388,8 +384,8 @@ fn define_streams(
 }
 
 /// The rows by shard.
-fn by_shard(core: &Core, prepared: Vec<Prepared>) -> Result<Vec<Vec<Prepared>>> {
-    let mut by_shard: Vec<Vec<Prepared>> = Vec::new();
+fn by_shard(core: &Core, prepared: Vec<PreparedRows>) -> Result<Vec<Vec<PreparedRows>>> {
+    let mut by_shard: Vec<Vec<PreparedRows>> = Vec::new();
     by_shard.resize_with(core.shards.len(), Vec::new);
     for one in prepared {
         let Some(list) = by_shard.get_mut(usize::from(one.shard.0)) else {
@@ -408,8 +404,13 @@ fn by_shard(core: &Core, prepared: Vec<Prepared>) -> Result<Vec<Vec<Prepared>>> 
 }
 
 /// Puts the events of a record into memory. Cannot fail: the record has its number.
-fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<Prepared>>) {
+fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
     let mut change = 0;
+    assert_eq!(
+        by_shard.len(),
+        core.shards.len(),
+        "the rows of a record were divided over another number of shards"
+    );
     let held_max = held_max(&core.options, core.shards.len());
     for (shard, list) in core
         .shards

@@ -106,7 +106,10 @@ pub(super) fn aged_stretches(
     let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else {
         return Ok(Vec::new());
     };
-    let range = ClosedRange::nanos(*first, (*last).min(life.aged_most.saturating_sub(1)));
+    let Some(aged_last) = life.aged_most.last_before() else {
+        return Ok(Vec::new());
+    };
+    let range = ClosedRange::nanos(*first, (*last).min(aged_last.as_nanos()));
     if range.is_empty() {
         return Ok(Vec::new());
     }

@@ -620,6 +620,7 @@ fn concurrent_life(seed: u64, options: &Options) {
     let disk = FaultyFiles::new(seed);
     let env = Env {
         files: Arc::new(disk.clone()),
+        media: headwater_io::Media::default(),
         clock: Arc::new(SystemClock::new()),
         chance: Arc::new(SeededChance::new(seed)),
         threads: Arc::new(SystemThreads),
@@ -826,6 +827,7 @@ fn no_row_is_stored_in_a_type_whose_definition_may_still_be_lost() {
     let disk = FaultyFiles::new(1);
     let gate = Arc::new(Gate::default());
     let env = Env {
+        media: headwater_io::Media::default(),
         files: Arc::new(Gated {
             disk: disk.clone(),
             gate: Arc::clone(&gate),

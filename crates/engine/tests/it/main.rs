@@ -22,6 +22,7 @@ mod leaf_cache;
 mod life;
 mod limits;
 mod log_files;
+mod media;
 mod model;
 mod owners;
 mod papers;

@@ -186,6 +186,7 @@ fn a_forked_child_is_refused_and_writes_nothing() {
         });
         let env = Env {
             files: Arc::new(disk.clone()),
+            media: headwater_io::Media::default(),
             clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
             chance: Arc::new(SeededChance::new(7)),
             threads: Arc::clone(&process) as _,
@@ -264,6 +265,7 @@ fn the_end_of_a_forked_child_changes_nothing() {
     });
     let env = Env {
         files: Arc::new(disk.clone()),
+        media: headwater_io::Media::default(),
         clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
         chance: Arc::new(SeededChance::new(7)),
         threads: Arc::clone(&process) as _,

@@ -115,6 +115,7 @@ impl<'a> Run<'a> {
         let clock = Arc::new(ManualClock::new(Env::MEMORY_START));
         let env = Env {
             files,
+            media: headwater_io::Media::default(),
             clock: Arc::clone(&clock) as _,
             chance: Arc::new(SeededChance::new(7)),
             threads: Arc::new(NoThreads),

@@ -8,6 +8,7 @@
 
 mod crash;
 mod faults;
+mod later;
 mod laws;
 mod model;
 mod system;

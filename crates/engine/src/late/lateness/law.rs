@@ -15,14 +15,14 @@ const BLOCKS_MIN: f64 = 8.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatenessLaw {
     /// One for each bucket but the last.
-    pieces: Vec<Piece>,
+    pieces: Vec<LawPiece>,
     /// At the first place of each bucket.
     extremal: Vec<f64>,
 }
 
 /// The law from one place to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Piece {
+struct LawPiece {
     /// The next place.
     end: f64,
     /// Survival and tail there.
@@ -32,7 +32,7 @@ struct Piece {
     half_slope: f64,
 }
 
-const NOTHING: Piece = Piece {
+const NOTHING: LawPiece = LawPiece {
     end: 0.0,
     survival: 0.0,
     tail: 0.0,
@@ -127,7 +127,7 @@ impl LatenessLaw {
             let end = place(bucket + 1);
             let width = end - place(bucket);
             let (a, b) = (survival(bucket), survival(bucket + 1));
-            *piece = Piece {
+            *piece = LawPiece {
                 end,
                 survival: b,
                 tail,
@@ -139,13 +139,13 @@ impl LatenessLaw {
     }
 
     #[inline]
-    fn piece(&self, bucket: usize) -> &Piece {
+    fn piece(&self, bucket: usize) -> &LawPiece {
         self.pieces.get(bucket).unwrap_or(&NOTHING)
     }
 
     /// The piece that a place of at least 0 lies in, and how far from its end.
     #[inline]
-    fn at(&self, x: f64) -> (&Piece, f64) {
+    fn at(&self, x: f64) -> (&LawPiece, f64) {
         let piece = self.piece(bucket_at(x));
         (piece, (piece.end - x).max(0.0))
     }

@@ -1,5 +1,6 @@
 //! Buckets in memory, row by row, and their way into and out of blocks.
 
+use crate::assured::part_of;
 use crate::catalog::Table;
 use headwater_codec::block::{BLOCK_BUCKETS, BucketBlock};
 use headwater_types::{Aggregate, Extremes, FieldId, FieldType, Level, Rows, Timestamp};
@@ -99,7 +100,7 @@ pub(crate) fn add_rows(buckets: &mut Buckets, level: Level, rows: &Rows) {
     while let Some(first) = rows.times.get(start) {
         let number = level.bucket_of(Timestamp::from_nanos(*first));
         let last = level.bucket_span(number).last.as_nanos();
-        let rest = rows.times.get(start..).unwrap_or_default();
+        let rest = part_of(&rows.times, start.., "rows behind a bucket");
         let end = start + rest.partition_point(|t| *t <= last);
         buckets
             .entry(number)
@@ -162,6 +163,7 @@ pub(crate) fn to_blocks(level: Level, buckets: &Buckets, balanced: bool) -> Vec<
                     let slot = fields
                         .entry(*field)
                         .or_insert_with(|| (*field_type, vec![Aggregate::EMPTY; part.len()]));
+                    // As many as there are buckets in this part.
                     if let Some(place) = slot.1.get_mut(index) {
                         *place = *aggregate;
                     }

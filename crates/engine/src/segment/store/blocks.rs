@@ -4,7 +4,7 @@
 //! says which fields are to be decoded.
 //! Concurrency, failure: as in [`super`].
 
-use super::{Place, Store};
+use super::{FileOffset, Store};
 use crate::ids::SegmentId;
 use crate::segment::BlockEntry;
 use crate::{Error, Result};
@@ -21,14 +21,14 @@ pub(crate) enum RawBlock {
 }
 
 /// What is wanted of a block.
-pub(crate) struct Part<'a> {
+pub(crate) struct BlockPart<'a> {
     /// `None` = all.
     pub(crate) fields: Option<&'a [FieldId]>,
     pub(crate) buckets: RangeInclusive<i64>,
 }
 
-impl Part<'_> {
-    const ALL: Part<'static> = Part {
+impl BlockPart<'_> {
+    const ALL: BlockPart<'static> = BlockPart {
         fields: None,
         buckets: i64::MIN..=i64::MAX,
     };
@@ -38,11 +38,11 @@ impl Store {
     /// The block at an entry.
     pub(crate) fn block(&self, id: SegmentId, entry: &BlockEntry) -> Result<BucketBlock> {
         let raw = self.raw_block(id, entry);
-        self.decode_block(id, entry, raw, &Part::ALL)
+        self.decode_block(id, entry, raw, &BlockPart::ALL)
     }
 
     fn raw_block(&self, id: SegmentId, entry: &BlockEntry) -> Result<RawBlock> {
-        if let Some(bytes) = self.blocks.get(&Place(id, entry.offset)) {
+        if let Some(bytes) = self.blocks.get(&FileOffset(id, entry.offset)) {
             return Ok(RawBlock::Cached(bytes));
         }
         let bytes = self.read_shared(id, entry.offset, entry.bytes)?;
@@ -59,7 +59,7 @@ impl Store {
         let mut out = Vec::with_capacity(entries.len());
         let mut rest = entries;
         while let Some((entry, behind)) = rest.split_first() {
-            if let Some(bytes) = self.blocks.get(&Place(id, entry.offset)) {
+            if let Some(bytes) = self.blocks.get(&FileOffset(id, entry.offset)) {
                 out.push(Ok(RawBlock::Cached(bytes)));
                 rest = behind;
                 continue;
@@ -67,7 +67,7 @@ impl Store {
             let mut together = 1;
             let mut end = entry.offset.saturating_add(u64::from(entry.bytes));
             for next in behind {
-                if next.offset != end || self.blocks.peek(&Place(id, next.offset)).is_some() {
+                if next.offset != end || self.blocks.peek(&FileOffset(id, next.offset)).is_some() {
                     break;
                 }
                 end = end.saturating_add(u64::from(next.bytes));
@@ -100,11 +100,11 @@ impl Store {
         id: SegmentId,
         entry: &BlockEntry,
         raw: Result<RawBlock>,
-        part: &Part<'_>,
+        part: &BlockPart<'_>,
     ) -> Result<BucketBlock> {
         let raw = raw?;
         let (RawBlock::Cached(bytes) | RawBlock::Read(bytes)) = &raw;
-        let place = Place(id, entry.offset);
+        let place = FileOffset(id, entry.offset);
         let block = BucketBlock::decode_part(bytes, part.fields, part.buckets.clone())
             .map_err(|e| Error::decode(&self.path(id), entry.offset, e))
             .inspect_err(|error| self.note_damage(place, error))?;

@@ -1,14 +1,14 @@
 //! Reading leaves, and keeping their decoded columns.
 //!
 //! A leaf that is read for the first time is decoded as far as it is asked for, and only its bytes are kept; one that is read again
-//! is decoded whole, and its columns are kept ([`Keep::ReadAgain`]). So a read of more than the cache holds neither copies its
-//! columns nor drives others out. Who reads small parts of many leaves decodes their pages each time ([`Keep::UnlessSmall`]): to
+//! is decoded whole, and its columns are kept ([`LeafCaching::ReadAgain`]). So a read of more than the cache holds neither copies its
+//! columns nor drives others out. Who reads small parts of many leaves decodes their pages each time ([`LeafCaching::UnlessSmall`]): to
 //! decode whole leaves takes several times as long, and there would be no room for them.
 //!
 //! Invariants: a decoded column in the cache is that of a whole leaf, as it was written.
 //! Concurrency, failure: as in [`super`].
 
-use super::{ColumnKey, Decoded, Place, Store};
+use super::{ColumnKey, DecodedColumn, FileOffset, Store};
 use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::segment::LeafEntry;
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 /// What becomes of what is decoded of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum LeafCaching {
     /// A leaf that is read again is decoded whole, and kept.
     #[default]
     ReadAgain,
@@ -39,7 +39,7 @@ impl Store {
 
     /// The leaf, and whether its bytes had been read already.
     fn leaf_again(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, bool)> {
-        let place = Place(id, entry.offset);
+        let place = FileOffset(id, entry.offset);
         if let Some((leaf, _)) = self.leaves.get(&place) {
             return Ok((leaf, true));
         }
@@ -115,7 +115,7 @@ impl Store {
         entry: &LeafEntry,
         range: &ClosedRange,
         fields: &[FieldId],
-        keep: Keep,
+        keep: LeafCaching,
     ) -> Result<LeafColumns> {
         let all = rows_in_leaf(entry, &(0..entry.count as usize));
         if let Some(decoded) = self.decoded(id, entry, all, fields) {
@@ -125,7 +125,7 @@ impl Store {
         }
         let (leaf, again) = self.leaf_again(id, entry)?;
         let rows = rows_in_leaf(entry, &rows_about(&leaf, entry, range));
-        let again = again && (keep == Keep::ReadAgain || rows.len() * 2 >= leaf.rows());
+        let again = again && (keep == LeafCaching::ReadAgain || rows.len() * 2 >= leaf.rows());
         let columns = self.read_columns(id, entry, &leaf, again, rows, fields)?;
         Ok(columns.within(range))
     }
@@ -162,7 +162,7 @@ impl Store {
         self.counters.pages.fetch_add(pages, Ordering::Relaxed);
         let decoded = leaf.read(to_decode, Some(fields));
         let decoded = decoded.map(|decoded| match again {
-            true => self.keep(Place(id, entry.offset), decoded, fields, rows),
+            true => self.keep(FileOffset(id, entry.offset), decoded, fields, rows),
             false => LeafColumns::of(decoded),
         });
         decoded.map_err(|e| self.damaged_leaf(id, entry, e))
@@ -175,7 +175,7 @@ impl Store {
         error: headwater_codec::DecodeError,
     ) -> Error {
         let error = Error::decode(&self.path(id), entry.offset, error);
-        self.note_damage(Place(id, entry.offset), &error);
+        self.note_damage(FileOffset(id, entry.offset), &error);
         error
     }
 
@@ -187,16 +187,16 @@ impl Store {
         rows: Range<usize>,
         fields: &[FieldId],
     ) -> Option<LeafColumns> {
-        let place = Place(id, entry.offset);
-        let Decoded::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
+        let place = FileOffset(id, entry.offset);
+        let DecodedColumn::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
             return None;
         };
         let mut columns = Vec::with_capacity(fields.len());
         for field in fields {
             match self.columns.get(&ColumnKey(place, Some(*field)))? {
-                Decoded::Column(column) => columns.push((*field, column)),
-                Decoded::Missing => {}
-                Decoded::Times(_) => return None,
+                DecodedColumn::Column(column) => columns.push((*field, column)),
+                DecodedColumn::Missing => {}
+                DecodedColumn::Times(_) => return None,
             }
         }
         Some(LeafColumns::new(times, columns, rows))
@@ -205,14 +205,15 @@ impl Store {
     /// Keeps the decoded rows of a whole leaf.
     fn keep(
         &self,
-        place: Place,
+        place: FileOffset,
         all: Rows,
         fields: &[FieldId],
         range: Range<usize>,
     ) -> LeafColumns {
         let times = Arc::new(all.times);
         let key = ColumnKey(place, None);
-        self.columns.insert(key, Decoded::Times(Arc::clone(&times)));
+        self.columns
+            .insert(key, DecodedColumn::Times(Arc::clone(&times)));
         let mut columns = Vec::with_capacity(all.columns.len());
         let mut decoded = all.columns;
         for field in fields {
@@ -220,9 +221,9 @@ impl Store {
                 Some(at) => {
                     let column = Arc::new(decoded.swap_remove(at).1);
                     columns.push((*field, Arc::clone(&column)));
-                    Decoded::Column(column)
+                    DecodedColumn::Column(column)
                 }
-                None => Decoded::Missing,
+                None => DecodedColumn::Missing,
             };
             self.columns.insert(ColumnKey(place, Some(*field)), kept);
         }

@@ -150,9 +150,9 @@ impl Store {
     ) -> Result<()> {
         let id = state.segment();
         for group in state.groups_of(page) {
-            let Some((offset, bytes)) = group.place(page) else {
-                continue;
-            };
+            let (offset, bytes) = group.place(page).ok_or_else(|| {
+                Error::internal(format!("a group without page {} that it changed", page))
+            })?;
             let raw = self.read(id, offset, bytes)?;
             group
                 .each_change(page, &raw, parts, &mut each)

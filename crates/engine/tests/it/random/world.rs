@@ -173,6 +173,7 @@ impl World {
     fn env(&self) -> Env {
         Env {
             files: Arc::new(self.process.clone()),
+            media: headwater_io::Media::default(),
             clock: Arc::clone(&self.time.clock) as Arc<dyn Clock>,
             chance: Arc::new(SeededChance::new(7 + self.step)),
             threads: Arc::new(NoThreads),

@@ -1,0 +1,41 @@
+//! Looks at parts of lists that must be there.
+//!
+//! Invariants: a part that is not there is a broken own invariant: rows would be left out of what is written or read, and nobody
+//! would be told. So the thread panics, also in release, and whoever writes the database has it latched: see
+//! [`crate::log::Log::latch_on_panic`]. Bytes from a medium are never looked at through this.
+
+use std::fmt::Debug;
+use std::slice::SliceIndex;
+
+/// The part of a list at `range`; `what` says of what.
+#[track_caller]
+#[inline]
+pub(crate) fn part_of<'a, T, R>(list: &'a [T], range: R, what: &str) -> &'a [T]
+where
+    R: SliceIndex<[T], Output = [T]> + Clone + Debug,
+{
+    let part = list.get(range.clone());
+    assert!(
+        part.is_some(),
+        "{what}: {range:?} of {} are asked for",
+        list.len()
+    );
+    part.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part_of;
+
+    #[test]
+    fn a_part_is_given_as_it_is() {
+        assert_eq!(part_of(&[1, 2, 3], 1..3, "numbers"), [2, 3]);
+        assert!(part_of(&[1, 2, 3], 3.., "numbers").is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "numbers: 2..4 of 3 are asked for")]
+    fn a_part_that_is_not_there_is_no_empty_one() {
+        part_of(&[1, 2, 3], 2..4, "numbers");
+    }
+}

@@ -1,0 +1,82 @@
+//! Instants before which something of a table has ended.
+
+use headwater_types::Timestamp;
+use std::time::Duration;
+
+/// An instant before which something has ended. It moves ahead as time goes by, and back when the clock or a setting does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Horizon(Timestamp);
+
+impl Horizon {
+    /// Nothing has ended. It lies before all others.
+    pub(crate) const NONE: Horizon = Horizon(Timestamp::MIN);
+
+    /// Everything before this instant has ended.
+    pub(crate) fn at(instant: Timestamp) -> Horizon {
+        Horizon(instant)
+    }
+
+    /// The horizon of what lives so long, at an instant; none for what lives for ever.
+    pub(crate) fn behind(now: Timestamp, life: Option<Duration>) -> Horizon {
+        life.map_or(Horizon::NONE, |life| {
+            let life = i64::try_from(life.as_nanos()).unwrap_or(i64::MAX);
+            Horizon(Timestamp::from_nanos(now.as_nanos().saturating_sub(life)))
+        })
+    }
+
+    /// Something may have ended.
+    pub(crate) fn is_set(self) -> bool {
+        self != Horizon::NONE
+    }
+
+    /// The instant; none when nothing has ended.
+    pub(crate) fn instant(self) -> Option<Timestamp> {
+        self.is_set().then_some(self.0)
+    }
+
+    /// The last instant before it; none when nothing has ended.
+    pub(crate) fn last_before(self) -> Option<Timestamp> {
+        let last = self.0.as_nanos().checked_sub(1);
+        last.map(Timestamp::from_nanos)
+    }
+
+    /// What stands at this time, in ns since 1970 as in rows, has ended.
+    pub(crate) fn ends(self, time: i64) -> bool {
+        time < self.0.as_nanos()
+    }
+
+    /// As it is written: ns since 1970, the smallest number for none.
+    pub(super) fn as_nanos(self) -> i64 {
+        self.0.as_nanos()
+    }
+
+    pub(super) fn from_nanos(nanos: i64) -> Horizon {
+        Horizon(Timestamp::from_nanos(nanos))
+    }
+}
+
+impl std::hash::Hash for Horizon {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_i64(self.0.as_nanos());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_horizon_ends_what_lies_before_it_and_none_ends_nothing() {
+        let at = |ns| Horizon::at(Timestamp::from_nanos(ns));
+        assert!(at(5).ends(4) && !at(5).ends(5));
+        assert!(!Horizon::NONE.ends(i64::MIN) && !Horizon::NONE.is_set());
+        assert_eq!(Horizon::NONE.last_before(), None);
+        assert_eq!(at(5).last_before(), Some(Timestamp::from_nanos(4)));
+        assert!(Horizon::NONE < at(-7) && at(-7) < at(0));
+        let now = Timestamp::from_nanos(100);
+        assert_eq!(Horizon::behind(now, Some(Duration::from_nanos(30))), at(70));
+        assert_eq!(Horizon::behind(now, None), Horizon::NONE);
+        let ever = Some(Duration::from_secs(u64::MAX));
+        assert_eq!(Horizon::behind(Timestamp::MIN, ever), Horizon::NONE);
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the parts of a database lie: paths below its directory, and the medium of each.
+//!
+//! Invariants: the same paths on every medium; by default all media are one.
+
+use headwater_io::{Env, Files};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The metadata, on [`Env::index_files`].
+pub(crate) fn meta_path(dir: &Path) -> PathBuf {
+    dir.join("meta.redb")
+}
+
+/// The folder of the commit log, on [`Env::log_files`].
+pub(crate) fn log_dir(dir: &Path) -> PathBuf {
+    dir.join("log")
+}
+
+/// The folder of segments, on [`Env::segment_files`].
+pub(crate) fn segment_dir(dir: &Path) -> PathBuf {
+    dir.join("segment")
+}
+
+/// Every folder that a database needs to be there, those above others first.
+pub(crate) fn folders<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, PathBuf)> {
+    let mut folders: Vec<(&Arc<dyn Files>, PathBuf)> = durable_files(env)
+        .into_iter()
+        .map(|files| (files, dir.to_owned()))
+        .collect();
+    folders.push((env.log_files(), log_dir(dir)));
+    folders.push((env.segment_files(), segment_dir(dir)));
+    folders
+}
+
+/// Every medium on which something lies that outlives the process, once; [`Env::files`] first.
+pub(crate) fn durable_files(env: &Env) -> Vec<&Arc<dyn Files>> {
+    let mut all = vec![&env.files];
+    for files in [env.index_files(), env.log_files(), env.segment_files()] {
+        if !all.iter().any(|known| Arc::ptr_eq(known, files)) {
+            all.push(files);
+        }
+    }
+    all
+}
+
+/// The medium of a file of the database.
+pub(crate) fn files_of<'e>(env: &'e Env, dir: &Path, path: &Path) -> &'e Arc<dyn Files> {
+    if path.starts_with(log_dir(dir)) {
+        env.log_files()
+    } else if path.starts_with(segment_dir(dir)) {
+        env.segment_files()
+    } else if path == meta_path(dir) {
+        env.index_files()
+    } else {
+        &env.files
+    }
+}
