@@ -11,6 +11,7 @@
 //! Where only aggregates are left there is neither.
 //! Failure: `corrupt` for damage that is met before the value is.
 
+use super::last;
 use super::merge::{Merge, Source};
 use super::scan::{Segment, segments};
 use super::snapshot::{Found, Snapshot};
@@ -165,7 +166,12 @@ impl Search<'_> {
     }
 
     /// A range within which the stream lies in one partition, or in memory only.
-    fn segment(&mut self, held: Held<'_>, range: ClosedRange, target: &mut impl Target) -> Result<()> {
+    fn segment(
+        &mut self,
+        held: Held<'_>,
+        range: ClosedRange,
+        target: &mut impl Target,
+    ) -> Result<()> {
         let cuts = self.cuts(held, &range);
         let mut cuts = cuts.as_slice();
         let mut rest = Some(range);
@@ -332,6 +338,32 @@ pub(super) fn values(
     Ok(target.found)
 }
 
+/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which is known without a leaf.
+fn end_of(
+    view: &StreamView,
+    field: FieldId,
+    range: &ClosedRange,
+    side: Side,
+) -> Result<Option<End>> {
+    let fields = [field];
+    if side == Side::Last && view.now.is_none() && reaches_all_that_is_stored(view, range) {
+        let newest = last::newest(view, &fields)?.pop().flatten();
+        match newest {
+            Some((time, _)) if Timestamp::from_nanos(time) > range.last => {}
+            newest => return Ok(newest.filter(|(t, _)| range.contains(Timestamp::from_nanos(*t)))),
+        }
+    }
+    Ok(values(view, &fields, range, side)?.pop().flatten())
+}
+
+fn reaches_all_that_is_stored(view: &StreamView, range: &ClosedRange) -> bool {
+    let behind = range.last.as_nanos().checked_add(1);
+    behind.is_none_or(|behind| {
+        let behind = ClosedRange::nanos(behind, i64::MAX);
+        view.partitions_in(&behind).is_empty()
+    })
+}
+
 /// The instant of the row at one end of a range.
 fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<i64>> {
     let read = match view.now {
@@ -435,7 +467,7 @@ impl Snapshot {
     ) -> Result<Option<(Timestamp, Value)>> {
         let view = self.view(found, &range)?;
         let field = Self::field(&view.table, field)?;
-        let end = values(&view, &[field], &range, side)?.pop().flatten();
+        let end = end_of(&view, field, &range, side)?;
         Ok(end.map(|(time, value)| (Timestamp::from_nanos(time), value)))
     }
 

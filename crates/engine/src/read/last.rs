@@ -5,6 +5,7 @@ use super::merge::{Merge, Source};
 use super::view::StreamView;
 use super::walk::{Visit, Walk};
 use crate::Result;
+use crate::catalog::Field;
 use crate::segment::{LeafEntry, Partition, StreamState};
 use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
@@ -66,8 +67,14 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
     if view.now.is_some() {
         return last_of_expiring(view, &fields);
     }
+    let newest = newest(view, &fields)?;
+    Ok(named_values(view.table.fields.iter().zip(newest)))
+}
+
+/// The newest value of each of the fields, where nothing of the table expires.
+pub(super) fn newest(view: &StreamView, fields: &[FieldId]) -> Result<Vec<Option<(i64, Value)>>> {
     let mut stored = vec![Best::default(); fields.len()];
-    let memory = newest_in_memory(view, &fields);
+    let memory = newest_in_memory(view, fields);
     let partitions = view.partitions_in(&ClosedRange::ALL);
     for partition in partitions.iter().rev() {
         let last = partition.record.span().last.as_nanos();
@@ -90,37 +97,35 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
             }
         }
     }
-    let mut out = Vec::new();
-    for ((field, stored), memory) in view.table.fields.iter().zip(stored).zip(memory) {
-        let mut best = stored;
-        if let Some((time, value)) = memory.0 {
-            best.offer(time, || value);
-        }
-        if let Some((time, value)) = best.0 {
-            out.push(LastValue {
-                field: field.name.clone(),
-                time: Timestamp::from_nanos(time),
-                value,
-            });
-        }
-    }
-    Ok(out)
+    let both = stored.into_iter().zip(memory);
+    Ok(both
+        .map(|(mut best, memory)| {
+            if let Some((time, value)) = memory.0 {
+                best.offer(time, || value);
+            }
+            best.0
+        })
+        .collect())
 }
 
 /// The newest values that have not expired.
 fn last_of_expiring(view: &StreamView, fields: &[FieldId]) -> Result<Vec<LastValue>> {
     let newest = ends::values(view, fields, &ClosedRange::ALL, Side::Last)?;
-    let named = view.table.fields.iter().zip(newest);
-    Ok(named
-        .filter_map(|(field, newest)| {
-            let (time, value) = newest?;
-            Some(LastValue {
-                field: field.name.clone(),
-                time: Timestamp::from_nanos(time),
-                value,
-            })
+    Ok(named_values(view.table.fields.iter().zip(newest)))
+}
+
+fn named_values<'a>(
+    values: impl Iterator<Item = (&'a Field, Option<(i64, Value)>)>,
+) -> Vec<LastValue> {
+    let named = values.filter_map(|(field, newest)| {
+        let (time, value) = newest?;
+        Some(LastValue {
+            field: field.name.clone(),
+            time: Timestamp::from_nanos(time),
+            value,
         })
-        .collect())
+    });
+    named.collect()
 }
 
 fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
