@@ -123,6 +123,16 @@ impl Budget {
         }
     }
 
+    /// Whether so many values would fit, without counting them.
+    ///
+    /// # Errors
+    /// When there are more than an answer may hold.
+    pub(crate) fn has_room_for(&self, count: usize) -> Result<()> {
+        self.take_values(count)?;
+        self.give_values(count);
+        Ok(())
+    }
+
     /// Gives back what is not kept any more.
     pub fn give_values(&self, count: usize) {
         self.values.set(self.values.get().saturating_add(count));

@@ -33,9 +33,9 @@
 //! docs/http/opentsdb.md, docs/aggregates.md.
 
 mod access;
-mod buckets;
 mod budget;
 mod error;
+mod fold;
 pub mod influxql;
 pub mod opentsdb;
 mod streams;
@@ -44,3 +44,5 @@ mod windows;
 pub use access::{Access, Unrestricted};
 pub use budget::{Budget, CancelGuard, CancelToken, Deadline, STREAMS_MAX, VALUES_MAX};
 pub use error::{Error, Kind, Result};
+pub use fold::{Bucket, Buckets, End, EndOf, Fold, Found, Meter};
+pub use windows::Windows;

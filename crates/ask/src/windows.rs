@@ -22,27 +22,42 @@ struct Piece {
 
 /// How a range is divided.
 #[derive(Clone, Debug)]
-pub(crate) struct Windows {
+pub struct Windows {
+    /// The whole of it.
     pub(crate) range: ClosedRange,
     /// Width and offset; `None` = one interval.
     every: Option<(i64, i64)>,
     pieces: Vec<Piece>,
     zone: Option<TimeZone>,
+    /// The engine's own bins: they are asked for as they are, and keep their numbers.
+    own: Option<Bins>,
 }
 
 impl Windows {
+    /// A range in bins of the engine, under its numbers.
+    #[must_use]
+    pub fn of_bins(range: ClosedRange, bins: Bins) -> Windows {
+        Windows {
+            own: Some(bins),
+            ..Windows::whole(range)
+        }
+    }
+
     /// The whole range at once.
-    pub(crate) fn whole(range: ClosedRange) -> Windows {
+    #[must_use]
+    pub fn whole(range: ClosedRange) -> Windows {
         Windows {
             range,
             every: None,
             pieces: vec![Piece { range, ahead_ns: 0 }],
             zone: None,
+            own: None,
         }
     }
 
     /// Intervals of `width_ns`, above 0.
-    pub(crate) fn every(
+    #[must_use]
+    pub fn every(
         range: ClosedRange,
         width_ns: i64,
         offset_ns: i64,
@@ -57,6 +72,7 @@ impl Windows {
             every: Some((width_ns, offset_ns)),
             pieces,
             zone,
+            own: None,
         }
     }
 
@@ -82,6 +98,7 @@ impl Windows {
                 .filter(|p| !p.range.is_empty())
                 .collect(),
             zone: self.zone.clone(),
+            own: self.own,
         }
     }
 
@@ -89,7 +106,7 @@ impl Windows {
     pub(crate) fn bins(&self) -> impl Iterator<Item = (ClosedRange, Bins)> + '_ {
         self.pieces.iter().map(|piece| {
             let bins = match self.every {
-                None => Bins::Whole,
+                None => self.own.unwrap_or(Bins::Whole),
                 Some((width_ns, offset_ns)) => Bins::Every {
                     width_ns,
                     // Any beginning will do, so the one nearest to 1970 cannot be out of range.
@@ -120,6 +137,14 @@ impl Windows {
         narrow(local.div_euclid(i128::from(width)))
     }
 
+    /// The number of a bin that the engine found, and that begins at an instant.
+    pub(crate) fn number_of(&self, bin: i128, begins: Timestamp) -> i128 {
+        match self.own {
+            Some(_) => bin,
+            None => self.number(begins.as_nanos()).into(),
+        }
+    }
+
     /// When an interval begins.
     pub(crate) fn start(&self, number: i64) -> i64 {
         let Some((width, offset)) = self.every else {
@@ -138,6 +163,13 @@ impl Windows {
         narrow(instant.map_or(local, |instant| instant.as_nanosecond()))
     }
 
+    /// # Errors
+    /// When there are more intervals than [`WINDOWS_MAX`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let (first, last) = (self.range.first.as_nanos(), self.range.last.as_nanos());
+        self.numbers(first, last).map(drop)
+    }
+
     /// The numbers of the first and the last interval between two instants of the range.
     ///
     /// # Errors
@@ -154,7 +186,7 @@ impl Windows {
     }
 }
 
-fn narrow(value: i128) -> i64 {
+pub(crate) fn narrow(value: i128) -> i64 {
     value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 

@@ -12,9 +12,9 @@ use super::plan::{Call, Node, Plan};
 use super::raw::{self, Wanted};
 use super::rows::chosen;
 use super::{Asker, Cell};
-use crate::buckets::{Bucket, Buckets, Reading, take_rows};
 use crate::error::Error;
-use crate::windows::Windows;
+use crate::fold::{BUCKET_VALUES, Bucket, Buckets, Fold, first, first_and_last, last};
+use crate::windows::{Windows, narrow};
 use headwater::{ClosedRange, Column, Comparison, FieldType, Filter, Timestamp, Value, ValueRef};
 use headwater_wire::influxql::Fill;
 use std::collections::BTreeMap;
@@ -181,20 +181,31 @@ impl Asker<'_> {
         let Some((name, _)) = plan.read.get(source.field) else {
             return Ok(());
         };
+        let ends = match needs.contains(&Need::Ends) {
+            true => first_and_last(name),
+            false => Vec::new(),
+        };
+        let fold = Fold {
+            fields: vec![name.clone()],
+            ends,
+            ..Fold::default()
+        };
         let mut buckets_by_rows = needs_buckets;
         if needs_buckets && member.takes_all_rows() && !source.as_numbers {
-            let reading = Reading {
-                snapshot: self.snapshot,
+            let stream = (&member.stream, member.extent);
+            fold.add_named(
+                self.snapshot,
+                stream,
                 windows,
-                budget: self.budget,
-            };
-            let ends = needs.contains(&Need::Ends);
-            reading.take(&member.stream, name, member.extent, ends, &mut read.buckets)?;
+                self.budget,
+                &mut read.buckets,
+            )?;
             buckets_by_rows = false;
         }
         if !needs_values && !buckets_by_rows {
             return Ok(());
         }
+        let mut pieces = Buckets::default();
         self.each_chunk(
             member,
             &plan.read,
@@ -206,7 +217,8 @@ impl Asker<'_> {
                     column = numbers(&column);
                 }
                 if buckets_by_rows {
-                    take_rows(&times, &column, windows, self.budget, &mut read.buckets)?;
+                    fold.fold_rows(&times, &column, windows, &mut pieces);
+                    self.budget.has_room_for(pieces.len() * BUCKET_VALUES)?;
                 }
                 if needs_values {
                     for (row, time) in times.iter().enumerate() {
@@ -219,7 +231,8 @@ impl Asker<'_> {
                 }
                 Ok(true)
             },
-        )
+        )?;
+        fold.take(pieces, self.budget, &mut read.buckets)
     }
 
     /// What a call gives for the intervals of the grid.
@@ -503,16 +516,13 @@ fn values(
         return out;
     }
     let time = |bucket: &Bucket| match function {
-        Function::First => bucket.first.as_ref().map(|e| e.time),
-        Function::Last => bucket.last.as_ref().map(|e| e.time),
+        Function::First => first(bucket).map(|e| e.time),
+        Function::Last => last(bucket).map(|e| e.time),
         _ => None,
     };
-    let of = |(place, bucket): (&i64, &Bucket)| {
-        Some((
-            *place,
-            time(bucket),
-            function.of_bucket(bucket, field_type)?,
-        ))
+    let of = |(place, bucket): (i128, &Bucket)| {
+        let value = function.of_bucket(bucket, field_type)?;
+        Some((narrow(place), time(bucket), value))
     };
     read.buckets.iter().filter_map(of).collect()
 }
@@ -524,7 +534,7 @@ fn grid(grouping: &Grouping<'_>, reads: &BTreeMap<Source, Read>) -> Result<(i64,
         return Ok((0, 0));
     }
     let first_of = |read: &Read| {
-        let first = read.buckets.keys().next().copied();
+        let first = read.buckets.first().map(narrow);
         first
             .into_iter()
             .chain(read.values.keys().next().copied())

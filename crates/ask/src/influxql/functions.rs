@@ -1,7 +1,7 @@
 //! The functions: what they are called, what they need to be read, and what they give.
 
 use super::arithmetic::{compare, finite, from_wide, number};
-use crate::buckets::Bucket;
+use crate::fold::{Bucket, first, last};
 use headwater::{FieldType, Sum, Value, ValueRef};
 use std::cmp::Ordering;
 
@@ -100,7 +100,7 @@ impl Function {
 
     /// What it gives for an interval, from its aggregate or ends.
     pub(super) fn of_bucket(self, bucket: &Bucket, field_type: FieldType) -> Option<Value> {
-        let a = &bucket.aggregate;
+        let a = bucket.aggregate(0);
         let is_bool = field_type == FieldType::Bool;
         let as_field = |v: Value| match v {
             Value::I64(v) if is_bool => Value::Bool(v != 0),
@@ -115,8 +115,8 @@ impl Function {
             Function::Spread => a.spread().and_then(from_sum),
             // Of a sample, as InfluxDB has it: one value has none.
             Function::Stddev => a.sample_stddev().and_then(finite),
-            Function::First => bucket.first.as_ref().map(|end| end.value.clone()),
-            Function::Last => bucket.last.as_ref().map(|end| end.value.clone()),
+            Function::First => first(bucket).and_then(|end| end.value.clone()),
+            Function::Last => last(bucket).and_then(|end| end.value.clone()),
             _ => None,
         }
     }

@@ -2,9 +2,9 @@
 
 use super::combine::Number;
 use super::{Asker, Member};
-use crate::buckets::{Bucket, Buckets, Reading};
 use crate::error::{Error, found};
-use crate::windows::Windows;
+use crate::fold::{Bucket, Buckets, Fold, first, first_and_last, last};
+use crate::windows::{Windows, narrow};
 use headwater::{ClosedRange, ScanSpec, Sum, Value, ValueRef};
 use headwater_wire::opentsdb::{Aggregator, Downsample, DownsampleFill, Rate, SubQuestion, VALUE};
 
@@ -65,18 +65,23 @@ impl Asker<'_> {
             None => Windows::whole(range),
             Some(every_ns) => Windows::every(range, every_ns, 0, None),
         };
-        let reading = Reading {
-            snapshot: self.snapshot,
-            windows: &windows,
-            budget: self.budget,
-        };
         let ends = matches!(downsample.function, Aggregator::First | Aggregator::Last);
-        let mut buckets = Buckets::new();
-        reading.take(&member.stream, VALUE, member.extent, ends, &mut buckets)?;
+        let fold = Fold {
+            fields: vec![VALUE.to_owned()],
+            ends: if ends {
+                first_and_last(VALUE)
+            } else {
+                Vec::new()
+            },
+            ..Fold::default()
+        };
+        let mut buckets = Buckets::default();
+        let stream = (&member.stream, member.extent);
+        fold.add_named(self.snapshot, stream, &windows, self.budget, &mut buckets)?;
         // What buckets take is counted by reading them; points take less.
         let there = buckets
             .iter()
-            .filter_map(|(n, bucket)| Some((*n, of_bucket(downsample.function, bucket)?)));
+            .filter_map(|(n, bucket)| Some((narrow(n), of_bucket(downsample.function, bucket)?)));
         let empty = match downsample.fill {
             DownsampleFill::None => {
                 return Ok(there.map(|(n, v)| (windows.start(n), v)).collect());
@@ -112,7 +117,7 @@ fn number(value: ValueRef<'_>) -> Option<Number> {
 }
 
 fn of_bucket(function: Aggregator, bucket: &Bucket) -> Option<Number> {
-    let a = &bucket.aggregate;
+    let a = bucket.aggregate(0);
     let value = |value: &Value| number(value.as_ref());
     match function {
         Aggregator::Avg => a.mean().map(Number::Float),
@@ -124,8 +129,8 @@ fn of_bucket(function: Aggregator, bucket: &Bucket) -> Option<Number> {
         }),
         Aggregator::Min | Aggregator::MimMin => a.extremes.min().as_ref().and_then(value),
         Aggregator::Max | Aggregator::MimMax => a.extremes.max().as_ref().and_then(value),
-        Aggregator::First => bucket.first.as_ref().and_then(|e| value(&e.value)),
-        Aggregator::Last => bucket.last.as_ref().and_then(|e| value(&e.value)),
+        Aggregator::First => first(bucket).and_then(|e| value(e.value.as_ref()?)),
+        Aggregator::Last => last(bucket).and_then(|e| value(e.value.as_ref()?)),
         Aggregator::None => None,
     }
 }

@@ -3,9 +3,10 @@
 //! Source: EVENT paper, section 2 (temporal aggregation on the TAB+-tree); RESPAWN paper, section III-A (tiles).
 
 use super::bins::Bins;
+use super::ends::{self, Side};
 use super::gather::{self, Sink};
 use super::view::StreamView;
-use super::walk::{SeenBucket, Visit, Walk};
+use super::walk::{SeenBucket, Visit};
 use crate::Result;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -20,8 +21,8 @@ pub struct AggregateSpec {
     pub range: ClosedRange,
     /// The bins.
     pub bins: Bins,
-    /// Give the first and the last value of each bin too; this reads every row of the range. Where only aggregates are kept there
-    /// is neither.
+    /// Give the first and the last value of each bin too. For bins of a few leaves or less this reads every row of the range. Where
+    /// only aggregates are kept there is neither.
     pub first_last: bool,
 }
 
@@ -44,18 +45,10 @@ pub(crate) fn aggregate(
     spec: &AggregateSpec,
 ) -> Result<Vec<Bin>> {
     spec.bins.check()?;
-    let mut ends = Ends::default();
-    let bins = if spec.first_last {
-        let mut collector = Collector::new(field, spec.bins);
-        let read = view.fields_to_read(&[field]);
-        gather::rows(view, &read, &spec.range, &mut |rows| {
-            collector.add(rows);
-            ends.add(rows, field, &spec.bins);
-        })?;
-        add_aged(view, spec, &mut collector)?;
-        collector.bins.sorted()
-    } else {
-        by_bin(view, field, spec)?
+    let bins = by_bin(view, field, spec)?;
+    let mut ends = match spec.first_last {
+        true => Ends::find(view, field, spec, &bins)?,
+        false => Ends::default(),
     };
     Ok(bins
         .into_iter()
@@ -68,6 +61,9 @@ pub(crate) fn aggregate(
         .collect())
 }
 
+/// Values that a bin must have on average for its ends to be looked for one by one: below, it is quicker to read all rows once.
+const SEARCHED: u64 = 8_192;
+
 #[derive(Default)]
 struct Ends {
     first: BTreeMap<i128, (Timestamp, Value)>,
@@ -75,6 +71,37 @@ struct Ends {
 }
 
 impl Ends {
+    fn find(
+        view: &StreamView,
+        field: FieldId,
+        spec: &AggregateSpec,
+        bins: &[(i128, Aggregate)],
+    ) -> Result<Ends> {
+        let mut ends = Ends::default();
+        let values: u64 = bins.iter().map(|(_, aggregate)| aggregate.count).sum();
+        if values / SEARCHED < bins.len() as u64 {
+            let read = view.fields_to_read(&[field]);
+            gather::rows(view, &read, &spec.range, &mut |rows| {
+                ends.add(rows, field, &spec.bins);
+            })?;
+            return Ok(ends);
+        }
+        for (number, _) in bins {
+            let first = spec.bins.start(*number, &spec.range).as_nanos();
+            let range = ClosedRange::nanos(first, spec.bins.end(*number)).intersect(&spec.range);
+            let end = |side| -> Result<Option<(Timestamp, Value)>> {
+                let end = ends::values(view, &[field], &range, side)?.pop().flatten();
+                Ok(end.map(|(time, value)| (Timestamp::from_nanos(time), value)))
+            };
+            if let Some(first) = end(Side::First)? {
+                ends.first.insert(*number, first);
+                ends.last
+                    .extend(end(Side::Last)?.map(|last| (*number, last)));
+            }
+        }
+        Ok(ends)
+    }
+
     fn add(&mut self, rows: &Rows, field: FieldId, bins: &Bins) {
         let Some(column) = rows.column(field) else {
             return;
@@ -191,21 +218,6 @@ impl Sink for Collector {
             }
         }
     }
-}
-
-/// Adds the buckets of what has been aged, for which there are no rows.
-fn add_aged(view: &StreamView, spec: &AggregateSpec, collector: &mut Collector) -> Result<()> {
-    for partition in view.partitions_in(&spec.range) {
-        let Some(state) = view.state(&partition)?.filter(|s| s.is_aged()) else {
-            continue;
-        };
-        let span = partition.record.span().intersect(&spec.range);
-        let Some(walk) = Walk::new(view, &partition, &state, span, &[])? else {
-            continue;
-        };
-        walk.run(&mut |seen| collector.visit(seen))?;
-    }
-    Ok(())
 }
 
 /// The aggregates of a field by bin number, rising.

@@ -5,6 +5,7 @@
 //! Concurrency: immutable.
 
 use super::aggregate::{AggregateSpec, Bin};
+use super::ends::Side;
 use super::last::LastValue;
 use super::scan::{Scan, ScanSpec};
 use super::snapshot::{ResolvedStream, Snapshot};
@@ -13,7 +14,7 @@ use super::visit::{self, RowBlock};
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::{Error, Result};
-use headwater_types::{Aggregate, Level, StreamName};
+use headwater_types::{Aggregate, ClosedRange, Level, StreamName, Timestamp, Value};
 use std::sync::{Arc, Weak};
 
 /// A stream that was looked up once ([`Snapshot::handle`]), for programs that read the same streams again and again: with it a read
@@ -114,6 +115,56 @@ impl StreamHandle {
     /// As there.
     pub fn last(&self, snapshot: &Snapshot) -> Result<Vec<LastValue>> {
         snapshot.last_found(snapshot.find_again(self)?)
+    }
+
+    /// As [`Snapshot::first_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn first_in(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        range: ClosedRange,
+    ) -> Result<Option<(Timestamp, Value)>> {
+        snapshot.end_found(snapshot.find_again(self)?, field, range, Side::First)
+    }
+
+    /// As [`Snapshot::last_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn last_in(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        range: ClosedRange,
+    ) -> Result<Option<(Timestamp, Value)>> {
+        snapshot.end_found(snapshot.find_again(self)?, field, range, Side::Last)
+    }
+
+    /// As [`Snapshot::first_row_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn first_row_in(
+        &self,
+        snapshot: &Snapshot,
+        range: ClosedRange,
+    ) -> Result<Option<Timestamp>> {
+        snapshot.row_found(snapshot.find_again(self)?, range, Side::First)
+    }
+
+    /// As [`Snapshot::last_row_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn last_row_in(
+        &self,
+        snapshot: &Snapshot,
+        range: ClosedRange,
+    ) -> Result<Option<Timestamp>> {
+        snapshot.row_found(snapshot.find_again(self)?, range, Side::Last)
     }
 
     /// As [`Snapshot::aggregate`].

@@ -1,9 +1,11 @@
 //! The newest value of each field.
 
+use super::ends::{self, Side};
 use super::merge::{Merge, Source};
-use super::view::{StreamView, run_sources};
+use super::view::StreamView;
 use super::walk::{Visit, Walk};
 use crate::Result;
+use crate::catalog::Field;
 use crate::segment::{LeafEntry, Partition, StreamState};
 use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
@@ -65,8 +67,14 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
     if view.now.is_some() {
         return last_of_expiring(view, &fields);
     }
+    let newest = newest(view, &fields)?;
+    Ok(named_values(view.table.fields.iter().zip(newest)))
+}
+
+/// The newest value of each of the fields, where nothing of the table expires.
+pub(super) fn newest(view: &StreamView, fields: &[FieldId]) -> Result<Vec<Option<(i64, Value)>>> {
     let mut stored = vec![Best::default(); fields.len()];
-    let memory = newest_in_memory(view, &fields);
+    let memory = newest_in_memory(view, fields);
     let partitions = view.partitions_in(&ClosedRange::ALL);
     for partition in partitions.iter().rev() {
         let last = partition.record.span().last.as_nanos();
@@ -89,107 +97,35 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
             }
         }
     }
-    let mut out = Vec::new();
-    for ((field, stored), memory) in view.table.fields.iter().zip(stored).zip(memory) {
-        let mut best = stored;
-        if let Some((time, value)) = memory.0 {
-            best.offer(time, || value);
-        }
-        if let Some((time, value)) = best.0 {
-            out.push(LastValue {
-                field: field.name.clone(),
-                time: Timestamp::from_nanos(time),
-                value,
-            });
-        }
-    }
-    Ok(out)
-}
-
-/// The newest values that have not expired: rows are read backwards, a leaf and what lies over it at a time, until every field
-/// has one.
-fn last_of_expiring(view: &StreamView, fields: &[FieldId]) -> Result<Vec<LastValue>> {
-    let mut best = vec![Best::default(); fields.len()];
-    let read = view.fields_to_read(fields);
-    let memory = view.memory_rows(&ClosedRange::ALL, Some(&read));
-    let mut upper = Some(i64::MAX);
-    let mut offer = |range: ClosedRange, mut sources: Vec<Source>| -> Result<bool> {
-        let from = memory
-            .times
-            .partition_point(|t| *t < range.first.as_nanos());
-        let to = memory
-            .times
-            .partition_point(|t| *t <= range.last.as_nanos());
-        if from < to {
-            sources.push(Source::rows(memory.slice(from..to)));
-        }
-        let mut found: Vec<Best> = vec![Best::default(); fields.len()];
-        let mut merge = Merge::new(&view.core.store, &view.table, range, Some(&read), sources);
-        while let Some(rows) = merge.next_rows()? {
-            let rows = view.settled(&rows);
-            for (field, best) in fields.iter().zip(&mut found) {
-                best.offer_rows(&rows, *field);
+    let both = stored.into_iter().zip(memory);
+    Ok(both
+        .map(|(mut best, memory)| {
+            if let Some((time, value)) = memory.0 {
+                best.offer(time, || value);
             }
-        }
-        for (best, found) in best.iter_mut().zip(found) {
-            if best.0.is_none() {
-                *best = found;
-            }
-        }
-        Ok(best.iter().all(|b| b.0.is_some()))
-    };
-    let mut done = false;
-    'partitions: for partition in view.partitions_in(&ClosedRange::ALL).iter().rev() {
-        let span = partition.record.span();
-        if let (Some(last), Some(behind)) = (upper, span.last.as_nanos().checked_add(1))
-            && offer(ClosedRange::nanos(behind, last), Vec::new())?
-        {
-            done = true;
-            break;
-        }
-        upper = Some(span.last.as_nanos());
-        if let Some(state) = view.state(partition)? {
-            for leaf in state.main.iter().rev() {
-                let Some(last) = upper.filter(|last| leaf.first <= *last) else {
-                    // Leaves that share an instant were read together.
-                    continue;
-                };
-                let range = ClosedRange::nanos(leaf.first, last);
-                if offer(range, run_sources(view, partition, &state, &range))? {
-                    done = true;
-                    break 'partitions;
-                }
-                upper = leaf.first.checked_sub(1);
-            }
-            if let Some(last) = upper.filter(|last| span.first.as_nanos() <= *last) {
-                let range = ClosedRange::nanos(span.first.as_nanos(), last);
-                if offer(range, run_sources(view, partition, &state, &range))? {
-                    done = true;
-                    break;
-                }
-            }
-        } else if let Some(last) = upper
-            && offer(ClosedRange::nanos(span.first.as_nanos(), last), Vec::new())?
-        {
-            done = true;
-            break;
-        }
-        upper = span.first.as_nanos().checked_sub(1);
-    }
-    if let Some(last) = upper.filter(|_| !done) {
-        offer(ClosedRange::nanos(i64::MIN, last), Vec::new())?;
-    }
-    let named = view.table.fields.iter().zip(best);
-    Ok(named
-        .filter_map(|(field, best)| {
-            let (time, value) = best.0?;
-            Some(LastValue {
-                field: field.name.clone(),
-                time: Timestamp::from_nanos(time),
-                value,
-            })
+            best.0
         })
         .collect())
+}
+
+/// The newest values that have not expired.
+fn last_of_expiring(view: &StreamView, fields: &[FieldId]) -> Result<Vec<LastValue>> {
+    let newest = ends::values(view, fields, &ClosedRange::ALL, Side::Last)?;
+    Ok(named_values(view.table.fields.iter().zip(newest)))
+}
+
+fn named_values<'a>(
+    values: impl Iterator<Item = (&'a Field, Option<(i64, Value)>)>,
+) -> Vec<LastValue> {
+    let named = values.filter_map(|(field, newest)| {
+        let (time, value) = newest?;
+        Some(LastValue {
+            field: field.name.clone(),
+            time: Timestamp::from_nanos(time),
+            value,
+        })
+    });
+    named.collect()
 }
 
 fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {

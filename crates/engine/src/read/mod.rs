@@ -9,6 +9,7 @@
 mod aggregate;
 mod bins;
 pub(crate) mod describe;
+mod ends;
 mod filter;
 mod gather;
 mod handle;

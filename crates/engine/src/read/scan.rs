@@ -70,7 +70,7 @@ impl std::fmt::Debug for Scan {
     }
 }
 
-enum ScanStretch {
+pub(super) enum ScanStretch {
     /// Only memory can hold something here.
     Between(ClosedRange),
     Partition(Arc<Partition>, ClosedRange),
@@ -320,8 +320,8 @@ pub(super) fn wanted_field(table: &Table, name: &str) -> Result<FieldId> {
         .ok_or_else(|| Error::not_found(format!("table `{}` has no field `{name}`", table.name)))
 }
 
-/// The range cut at the borders of partitions; empty when no partition meets it.
-fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<ScanStretch> {
+/// The range cut at the borders of partitions, by time; empty when no partition meets it.
+pub(super) fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<ScanStretch> {
     let mut out = VecDeque::new();
     let mut next = Some(range.first);
     let partitions = view.partitions_in(range);

@@ -71,7 +71,7 @@ impl SeenBucket<'_> {
     /// asked for and exists. It lies on one side of the cut as a whole; deletes take it only where
     /// they swallow it, and such a bucket is not shown.
     pub(crate) fn counts_at(&self, time: i64) -> bool {
-        self.range.overlaps(&ClosedRange::nanos(time, time)) && time >= self.view.table.life.cut
+        self.range.overlaps(&ClosedRange::nanos(time, time)) && !self.view.table.life.cut.ends(time)
     }
 
     /// Rows of the bucket, also those without a value of some field.

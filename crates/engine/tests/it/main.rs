@@ -14,6 +14,7 @@ mod cuts;
 mod damage;
 mod decay;
 mod definitions;
+mod ends;
 mod faults;
 mod handles;
 mod late;

@@ -4,9 +4,8 @@
 //! statement that runs; what is held is reserved from the statement's memory before it grows beyond a stream's bins.
 //! Concurrency: the streams are divided among threads for blocking work; they stop at their next stream when the answer is dropped.
 
-use super::ends::{Ends, Found};
-use super::finish::{Folded, beginnings, column};
-use super::plan::{Computed, End, Function, Grouped, Key, Of};
+use super::finish::{beginnings, column};
+use super::plan::{Grouped, Key, Of};
 use crate::columns::TIME;
 use crate::error::{Error, external};
 use crate::table::{ReadMetrics, view_of};
@@ -16,7 +15,7 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -30,11 +29,11 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures_util::StreamExt;
-use headwater::{Bins, ClosedRange, Ieee, ScanSpec, SummaryBin, SummarySpec, Values};
+use headwater::{Bins, ClosedRange};
+use headwater_ask::{Bucket, Buckets, CancelGuard, CancelToken, Fold, Meter, Windows};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
@@ -246,23 +245,29 @@ impl ExecutionPlan for PyramidExec {
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let view = view_of(context.session_config())?;
-        let stop = Stop(Arc::new(AtomicBool::new(false)));
+        let stop = CancelGuard::default();
+        let fold = Arc::new(self.grouped.fold());
         let mut parts = Vec::new();
         for part in 0..self.parallel.min(self.groups.of.len()) {
             parts.push(Part {
                 view: Arc::clone(&view),
                 grouped: Arc::clone(&self.grouped),
+                fold: Arc::clone(&fold),
                 groups: Arc::clone(&self.groups),
-                range: self.range,
+                windows: Windows::of_bins(self.range, self.grouped.bins),
                 part,
                 parts: self.parallel.min(self.groups.of.len()),
-                stop: Arc::clone(&stop.0),
                 metrics: ReadMetrics::new(&self.metrics, part),
-                reserved: MemoryConsumer::new("pyramid").register(context.memory_pool()),
+                room: Room {
+                    reserved: MemoryConsumer::new("pyramid").register(context.memory_pool()),
+                    bucket_bytes: fold.bucket_bytes(),
+                    cancel: stop.token(),
+                },
             });
         }
         let output = Output {
             grouped: Arc::clone(&self.grouped),
+            fold,
             groups: Arc::clone(&self.groups),
             projection: self.projection.clone(),
             schema: Arc::clone(&schema),
@@ -283,19 +288,10 @@ impl ExecutionPlan for PyramidExec {
     }
 }
 
-/// Ends the parts when the answer is dropped.
-struct Stop(Arc<AtomicBool>);
+/// Bins of groups, by group.
+type ByGroup = HashMap<u32, Buckets>;
 
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Bins of groups, by group; those of a group rise.
-type ByGroup = HashMap<u32, Vec<Folded>>;
-
-async fn run(parts: Vec<Part>, output: Output, stop: Stop) -> Result<Vec<RecordBatch>> {
+async fn run(parts: Vec<Part>, output: Output, stop: CancelGuard) -> Result<Vec<RecordBatch>> {
     let mut tasks = Vec::new();
     for part in parts {
         tasks.push(tokio::task::spawn_blocking(move || part.run()));
@@ -309,7 +305,7 @@ async fn run(parts: Vec<Part>, output: Output, stop: Stop) -> Result<Vec<RecordB
             .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))??;
         reserved.push(memory);
         for (group, bins) in groups {
-            merge(all.entry(group).or_default(), bins, &output.grouped.ends);
+            all.entry(group).or_default().merge(bins, &output.fold.ends);
         }
     }
     let batches = output.batches(all);
@@ -317,39 +313,45 @@ async fn run(parts: Vec<Part>, output: Output, stop: Stop) -> Result<Vec<RecordB
     batches
 }
 
-/// Brings rising bins together.
-fn merge(into: &mut Vec<Folded>, more: Vec<Folded>, ends: &[End]) {
-    if into.is_empty() {
-        *into = more;
-        return;
+/// The memory of a part, and whether anybody waits for it.
+struct Room {
+    reserved: MemoryReservation,
+    bucket_bytes: usize,
+    cancel: CancelToken,
+}
+
+impl Meter for Room {
+    type Error = DataFusionError;
+
+    fn goes_on(&self) -> Result<bool> {
+        Ok(!self.cancel.is_cancelled())
     }
-    let mut merged: Vec<Folded> = Vec::with_capacity(into.len().max(more.len()));
-    let mut theirs = more.into_iter().peekable();
-    for mine in std::mem::take(into) {
-        while let Some(other) = theirs.next_if(|t| t.bin.number < mine.bin.number) {
-            merged.push(other);
-        }
-        let mut mine = mine;
-        if let Some(other) = theirs.next_if(|t| t.bin.number == mine.bin.number) {
-            mine.merge(other, ends);
-        }
-        merged.push(mine);
+
+    fn reserve(&self, buckets: usize) -> Result<()> {
+        self.reserved.try_grow(buckets * self.bucket_bytes)
     }
-    merged.extend(theirs);
-    *into = merged;
+
+    fn settle(&self, reserved: usize, kept: usize) -> Result<()> {
+        self.reserved.shrink((reserved - kept) * self.bucket_bytes);
+        Ok(())
+    }
+
+    fn refused(error: headwater::Error) -> DataFusionError {
+        external(error)
+    }
 }
 
 /// Some of the streams.
 struct Part {
     view: Arc<View>,
     grouped: Arc<Grouped>,
+    fold: Arc<Fold>,
     groups: Arc<Groups>,
-    range: ClosedRange,
+    windows: Windows,
     part: usize,
     parts: usize,
-    stop: Arc<AtomicBool>,
     metrics: ReadMetrics,
-    reserved: MemoryReservation,
+    room: Room,
 }
 
 impl Part {
@@ -357,129 +359,30 @@ impl Part {
         let mut all = ByGroup::new();
         let count = self.groups.of.len();
         let own = count * self.part / self.parts..count * (self.part + 1) / self.parts;
-        let spec = SummarySpec {
-            range: self.range,
-            bins: self.grouped.bins,
-            fields: self.grouped.fields.clone(),
-        };
-        let per_bin = size_of::<Folded>()
-            + spec.fields.len() * size_of::<headwater::Aggregate>()
-            + self.grouped.ends.len() * size_of::<Option<Found>>();
+        let snapshot = self.view.snapshot();
         for (stream, group) in self.groups.of.get(own).unwrap_or_default() {
-            if self.stop.load(Ordering::Relaxed) {
+            let into = all.entry(*group).or_default();
+            let goes_on = self.metrics.measure(|| {
+                match self.grouped.table.streams.handle(*stream, snapshot)? {
+                    Some(handle) => {
+                        self.fold
+                            .add(snapshot, handle, &self.windows, &self.room, into)
+                    }
+                    None => self.room.goes_on(),
+                }
+            })?;
+            if !goes_on {
                 break;
             }
-            let bins = self.metrics.measure(|| self.stream(*stream, &spec))?;
-            self.reserved.try_grow(bins.len() * per_bin)?;
-            let into = all.entry(*group).or_default();
-            let (before, more) = (into.len(), bins.len());
-            merge(into, bins, &self.grouped.ends);
-            self.reserved.shrink((before + more - into.len()) * per_bin);
         }
-        Ok((all, self.reserved))
-    }
-
-    fn stream(&self, stream: u32, spec: &SummarySpec) -> Result<Vec<Folded>> {
-        let snapshot = self.view.snapshot();
-        let Some(handle) = self.grouped.table.streams.handle(stream, snapshot)? else {
-            return Ok(Vec::new());
-        };
-        if !self.grouped.needs_aggregates() {
-            return self.ends_alone(handle);
-        }
-        let bins = match handle.summary(snapshot, spec) {
-            Err(error) if error.kind() == headwater::ErrorKind::NotFound => Vec::new(),
-            other => other.map_err(external)?,
-        };
-        let mut out = Vec::with_capacity(bins.len());
-        for bin in bins {
-            let nan = self.nan(handle, &bin)?;
-            let ends = if self.grouped.ends.is_empty() {
-                Vec::new()
-            } else {
-                self.ends(handle).find(&self.grouped.ends)?
-            };
-            out.push(Folded { bin, nan, ends });
-        }
-        Ok(out)
-    }
-
-    fn ends<'a>(&'a self, handle: &'a headwater::StreamHandle) -> Ends<'a> {
-        Ends {
-            table: &self.grouped.table,
-            handle,
-            snapshot: self.view.snapshot(),
-            range: self.range,
-            stop: &self.stop,
-        }
-    }
-
-    /// What is found at the ends; nothing where there is no row.
-    fn ends_alone(&self, handle: &headwater::StreamHandle) -> Result<Vec<Folded>> {
-        let ends = self.ends(handle);
-        let found = ends.find(&self.grouped.ends)?;
-        if found.iter().all(Option::is_none) && !ends.has_rows()? {
-            return Ok(Vec::new());
-        }
-        Ok(vec![Folded {
-            ends: found,
-            ..Folded::empty(&self.grouped)
-        }])
-    }
-
-    /// The extremes of NaN values by total order, where some are asked for: an aggregate only counts them, and what sign they
-    /// have decides on which side of all numbers they are.
-    fn nan(
-        &self,
-        handle: &headwater::StreamHandle,
-        bin: &SummaryBin,
-    ) -> Result<Vec<(usize, f64, f64)>> {
-        let mut out = Vec::new();
-        for (field, aggregate) in bin.aggregates.iter().enumerate() {
-            let of = |c: &Computed| matches!(c, Computed::Of(Function::Min | Function::Max, f) if *f == field);
-            if aggregate.nan == 0 || !self.grouped.computed.iter().any(of) {
-                continue;
-            }
-            let bins = &self.grouped.bins;
-            let clamp = |at: i128| at.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
-            let range = match bins {
-                Bins::Whole => self.range,
-                _ => ClosedRange::nanos(
-                    clamp(bins.begin(bin.number)),
-                    clamp(bins.begin(bin.number + 1) - 1),
-                )
-                .intersect(&self.range),
-            };
-            let spec = ScanSpec {
-                range,
-                fields: self.grouped.fields.get(field).map(|f| vec![f.clone()]),
-                filters: Vec::new(),
-            };
-            let mut ends: Option<(f64, f64)> = None;
-            for chunk in handle.scan(self.view.snapshot(), &spec).map_err(external)? {
-                let chunk = chunk.map_err(external)?;
-                let Some(column) = chunk.columns.first() else {
-                    continue;
-                };
-                let Values::F64(values) = column.values() else {
-                    continue;
-                };
-                for (row, value) in values.iter().enumerate() {
-                    if value.is_nan() && column.is_present(row) {
-                        let (low, high) = ends.unwrap_or((*value, *value));
-                        ends = Some((Ieee::least(low, *value), Ieee::greatest(high, *value)));
-                    }
-                }
-            }
-            out.extend(ends.map(|(low, high)| (field, low, high)));
-        }
-        Ok(out)
+        Ok((all, self.room.reserved))
     }
 }
 
 /// Makes batches of the bins.
 struct Output {
     grouped: Arc<Grouped>,
+    fold: Arc<Fold>,
     groups: Arc<Groups>,
     projection: Vec<usize>,
     schema: SchemaRef,
@@ -487,19 +390,12 @@ struct Output {
 }
 
 impl Output {
-    fn batches(&self, mut all: ByGroup) -> Result<Vec<RecordBatch>> {
-        if self.grouped.keys.is_empty() {
-            // Without groups there is one row, whatever there is.
-            let bins = all.entry(0).or_default();
-            if bins.is_empty() {
-                bins.push(Folded::empty(&self.grouped));
-            }
-        }
-        let mut groups: Vec<(u32, Vec<Folded>)> = all.into_iter().collect();
+    fn batches(&self, all: ByGroup) -> Result<Vec<RecordBatch>> {
+        let mut groups: Vec<(u32, Buckets)> = all.into_iter().collect();
         groups.sort_unstable_by_key(|(group, _)| *group);
         let mut out = Vec::new();
         let mut numbers: Vec<u32> = Vec::new();
-        let mut bins: Vec<Folded> = Vec::new();
+        let mut bins: Vec<(i128, Bucket)> = Vec::new();
         for (group, more) in groups {
             for bin in more {
                 numbers.push(group);
@@ -511,13 +407,18 @@ impl Output {
                 }
             }
         }
+        if self.grouped.keys.is_empty() && bins.is_empty() && out.is_empty() {
+            // Without groups there is one row, whatever there is.
+            numbers.push(0);
+            bins.push((0, self.fold.nothing()));
+        }
         if !bins.is_empty() {
             out.push(self.batch(&numbers, &bins)?);
         }
         Ok(out)
     }
 
-    fn batch(&self, groups: &[u32], bins: &[Folded]) -> Result<RecordBatch> {
+    fn batch(&self, groups: &[u32], bins: &[(i128, Bucket)]) -> Result<RecordBatch> {
         let keys = self.grouped.keys.len();
         let groups = UInt32Array::from(groups.to_vec());
         let mut arrays = Vec::with_capacity(self.projection.len());

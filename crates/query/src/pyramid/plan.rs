@@ -10,6 +10,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use headwater::Bins;
+use headwater_ask::{EndOf, Fold};
 use std::sync::Arc;
 
 /// A column by which rows are grouped.
@@ -84,6 +85,29 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
+    /// What is folded of each stream.
+    pub(super) fn fold(&self) -> Fold {
+        let name = |at: &usize| self.table.fields.get(*at).map(|(name, _)| name.clone());
+        let ends = self.ends.iter().map(|end| headwater_ask::End {
+            last: end.last,
+            of: match &end.of {
+                Of::Time => EndOf::Time,
+                // A field that is not there has no end.
+                Of::Field(at) => EndOf::Field(name(at).unwrap_or_default()),
+            },
+        });
+        let with_order = |field: &usize| {
+            let of = |c: &Computed| matches!(c, Computed::Of(Function::Min | Function::Max, f) if f == field);
+            self.computed.iter().any(of)
+        };
+        Fold {
+            fields: self.fields.clone(),
+            rows: self.needs_aggregates(),
+            ends: ends.collect(),
+            nan: (0..self.fields.len()).filter(with_order).collect(),
+        }
+    }
+
     /// Whether the pyramid is asked at all.
     pub(super) fn needs_aggregates(&self) -> bool {
         self.ends.is_empty() || self.computed.iter().any(|c| !matches!(c, Computed::End(_)))

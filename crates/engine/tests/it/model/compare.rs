@@ -3,6 +3,7 @@
 use super::plain::{
     FIELDS, Fields, ModelStream, Random, inside, random_range, random_value, values_of,
 };
+use crate::ends::check_ends;
 use headwater_engine::{
     AggregateSpec, Bins, Comparison, Filter, RowBlock, ScanSpec, Snapshot, SummarySpec,
 };
@@ -402,6 +403,7 @@ fn check_aggregates(
             expected.entry(bin).or_default().push((time, value));
         }
         check_summary(snapshot, name, stream, field, &spec);
+        check_ends(snapshot, name, field, range).unwrap();
         let what = format!("aggregate {name}.{field} {spec:?}");
         assert_eq!(found.len(), expected.len(), "{what}: bins");
         for (bin, rows) in found.iter().zip(expected.values()) {

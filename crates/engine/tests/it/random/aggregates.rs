@@ -2,6 +2,7 @@
 
 use super::compare::{Compared, Expected, ensure, same_value};
 use super::view::Presence;
+use crate::ends::check_ends;
 use crate::model::{Random, reference, same_aggregate};
 use headwater_engine::{AggregateSpec, Bins, Snapshot, SummarySpec};
 use headwater_types::{Aggregate, ClosedRange, FieldType, Level, Timestamp, Value};
@@ -117,6 +118,7 @@ pub(super) fn check_aggregates(
                 continue;
             }
             check_summary(snapshot, stream, field, &spec)?;
+            check_ends(snapshot, name, field, range)?;
             let expected = by_bin(values, bins);
             ensure!(
                 found.len() == expected.len(),

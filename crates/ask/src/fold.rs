@@ -1,0 +1,621 @@
+//! The fold: what the engine knows of one stream after another, brought together by intervals.
+//!
+//! Every language that asks about many streams in bins of time ends here: InfluxQL and OpenTSDB with
+//! windows on the clock of a place, SQL's grouped queries with the engine's own bins.
+//!
+//! Invariants: what comes from the pyramid and what comes from rows gives the same numbers, as the
+//! engine's law 3 says of tiles and scans; buckets rise by number; of equal instants the one of the
+//! first stream stays first, and that of the last one last; what is kept is told to a [`Meter`].
+//! Concurrency: a [`Fold`] is plain data; threads that share the streams of a question merge their
+//! buckets in the end.
+
+use crate::budget::Budget;
+use crate::error::{Error, Result, found};
+use crate::windows::Windows;
+use headwater::{
+    Aggregate, AggregateSpec, Bins, ClosedRange, Column, Ieee, ScanSpec, Snapshot, StreamHandle,
+    StreamName, SummarySpec, Value, Values,
+};
+
+/// Values that a bucket stands for when a [`Budget`] counts.
+pub(crate) const BUCKET_VALUES: usize = 6;
+
+/// What is wanted of an end of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndOf {
+    /// The instant of a row.
+    Time,
+    /// A present value of a field.
+    Field(String),
+}
+
+/// The earliest or the latest row, or present value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The latest.
+    pub last: bool,
+    /// Of what.
+    pub of: EndOf,
+}
+
+/// What stands at an end of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// When, ns since 1970.
+    pub time: i64,
+    /// What; `None` where only the instant was asked for.
+    pub value: Option<Value>,
+}
+
+/// The ends that languages with first and last values of one field ask for.
+pub(crate) fn first_and_last(field: &str) -> Vec<End> {
+    let end = |last| End {
+        last,
+        of: EndOf::Field(field.to_owned()),
+    };
+    vec![end(false), end(true)]
+}
+
+/// The first of [`first_and_last`].
+pub(crate) fn first(bucket: &Bucket) -> Option<&Found> {
+    bucket.ends.first()?.as_ref()
+}
+
+/// The last of [`first_and_last`].
+pub(crate) fn last(bucket: &Bucket) -> Option<&Found> {
+    bucket.ends.get(1)?.as_ref()
+}
+
+/// What is known of an interval.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    /// Its rows, if they were asked for.
+    pub rows: u64,
+    /// One per field.
+    pub aggregates: Vec<Aggregate>,
+    /// (field, lowest, highest), by total order, of NaN values, where they were asked for.
+    pub nan: Vec<(usize, f64, f64)>,
+    /// What was found at the ends that are asked for, in their order.
+    pub ends: Vec<Option<Found>>,
+}
+
+impl Bucket {
+    /// The aggregate of a field.
+    #[must_use]
+    pub fn aggregate(&self, field: usize) -> Aggregate {
+        let found = self.aggregates.get(field).copied();
+        found.unwrap_or(Aggregate::EMPTY)
+    }
+
+    /// Adds what a later stream has.
+    fn merge(&mut self, other: Bucket, ends: &[End]) {
+        let found = self.ends.iter_mut().zip(other.ends).zip(ends);
+        for ((mine, theirs), end) in found {
+            let better = match (&*mine, &theirs) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some(mine), Some(theirs)) if end.last => theirs.time >= mine.time,
+                (Some(mine), Some(theirs)) => theirs.time < mine.time,
+            };
+            if better {
+                *mine = theirs;
+            }
+        }
+        self.rows += other.rows;
+        for (mine, theirs) in self.aggregates.iter_mut().zip(&other.aggregates) {
+            mine.merge(theirs);
+        }
+        for (field, low, high) in other.nan {
+            match self.nan.iter_mut().find(|(f, ..)| *f == field) {
+                Some((_, l, h)) => {
+                    *l = Ieee::least(*l, low);
+                    *h = Ieee::greatest(*h, high);
+                }
+                None => self.nan.push((field, low, high)),
+            }
+        }
+    }
+}
+
+/// Intervals that hold something, by number, rising.
+#[derive(Clone, Debug, Default)]
+pub struct Buckets(Vec<(i128, Bucket)>);
+
+impl Buckets {
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Numbers and buckets.
+    pub fn iter(&self) -> impl Iterator<Item = (i128, &Bucket)> {
+        self.0.iter().map(|(number, bucket)| (*number, bucket))
+    }
+
+    /// The number of the first one.
+    #[must_use]
+    pub fn first(&self) -> Option<i128> {
+        self.0.first().map(|(number, _)| *number)
+    }
+
+    /// Adds a bucket, which mostly lies behind the others.
+    fn add(&mut self, number: i128, bucket: Bucket, ends: &[End]) {
+        if self.0.last().is_none_or(|(last, _)| *last < number) {
+            self.0.push((number, bucket));
+            return;
+        }
+        match self.0.binary_search_by_key(&number, |(n, _)| *n) {
+            Ok(at) => {
+                if let Some((_, mine)) = self.0.get_mut(at) {
+                    mine.merge(bucket, ends);
+                }
+            }
+            Err(at) => self.0.insert(at, (number, bucket)),
+        }
+    }
+
+    /// Brings in the buckets of a later stream, or of a later part of the streams.
+    pub fn merge(&mut self, more: Buckets, ends: &[End]) {
+        if self.0.is_empty() {
+            *self = more;
+            return;
+        }
+        let mut merged = Vec::with_capacity(self.0.len().max(more.0.len()));
+        let mut theirs = more.0.into_iter().peekable();
+        for (number, mut mine) in std::mem::take(&mut self.0) {
+            while let Some(other) = theirs.next_if(|(n, _)| *n < number) {
+                merged.push(other);
+            }
+            if let Some((_, other)) = theirs.next_if(|(n, _)| *n == number) {
+                mine.merge(other, ends);
+            }
+            merged.push((number, mine));
+        }
+        merged.extend(theirs);
+        self.0 = merged;
+    }
+}
+
+impl IntoIterator for Buckets {
+    type Item = (i128, Bucket);
+    type IntoIter = std::vec::IntoIter<(i128, Bucket)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// What a fold may take, and whether it is to go on.
+pub trait Meter {
+    /// Why it ends.
+    type Error;
+
+    /// Asked before each stream: false ends the fold without an error, since nobody waits for it.
+    ///
+    /// # Errors
+    /// When there is no time left.
+    fn goes_on(&self) -> std::result::Result<bool, Self::Error>;
+
+    /// Room for so many buckets of one stream, before they are brought together with the others.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn reserve(&self, buckets: usize) -> std::result::Result<(), Self::Error>;
+
+    /// Of the buckets that room was made for last, so many are new and stay.
+    ///
+    /// # Errors
+    /// When there is no room for them.
+    fn settle(&self, reserved: usize, kept: usize) -> std::result::Result<(), Self::Error>;
+
+    /// What the engine says.
+    fn refused(error: headwater::Error) -> Self::Error;
+}
+
+impl Meter for Budget {
+    type Error = Error;
+
+    fn goes_on(&self) -> Result<bool> {
+        self.check().map(|()| true)
+    }
+
+    fn reserve(&self, _: usize) -> Result<()> {
+        // Intervals of one stream are bounded by [`Windows::numbers`].
+        Ok(())
+    }
+
+    fn settle(&self, _: usize, kept: usize) -> Result<()> {
+        self.take_values(kept.saturating_mul(BUCKET_VALUES))
+    }
+
+    fn refused(error: headwater::Error) -> Error {
+        error.into()
+    }
+}
+
+/// What is wanted of each stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fold {
+    /// Fields that are aggregated.
+    pub fields: Vec<String>,
+    /// Rows are counted too, and intervals of rows without any of the fields are there.
+    pub rows: bool,
+    /// First and last values and rows. Where intervals are divided, of the one field only.
+    pub ends: Vec<End>,
+    /// Places among the fields of those whose NaN are looked at, since their order matters.
+    pub nan: Vec<usize>,
+}
+
+impl Fold {
+    /// A bucket without anything.
+    #[must_use]
+    pub fn nothing(&self) -> Bucket {
+        Bucket {
+            rows: 0,
+            aggregates: vec![Aggregate::EMPTY; self.fields.len()],
+            nan: Vec::new(),
+            ends: vec![None; self.ends.len()],
+        }
+    }
+
+    /// Bytes of a bucket, about.
+    #[must_use]
+    pub fn bucket_bytes(&self) -> usize {
+        size_of::<(i128, Bucket)>()
+            + self.fields.len() * size_of::<Aggregate>()
+            + self.ends.len() * size_of::<Option<Found>>()
+    }
+
+    /// Adds a stream; false when nobody waits any more. A stream or a field that is not there adds nothing.
+    ///
+    /// # Errors
+    /// What the meter and the engine say.
+    pub fn add<M: Meter>(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        windows: &Windows,
+        meter: &M,
+        into: &mut Buckets,
+    ) -> std::result::Result<bool, M::Error> {
+        if !meter.goes_on()? {
+            return Ok(false);
+        }
+        let more = self.of_stream(snapshot, stream, windows);
+        let more = found(more).map_err(M::refused)?.unwrap_or_default();
+        self.take(more, meter, into)?;
+        Ok(true)
+    }
+
+    /// Adds a stream of that name where it has events.
+    ///
+    /// # Errors
+    /// When there are too many intervals, and what the budget and the engine say.
+    pub(crate) fn add_named(
+        &self,
+        snapshot: &Snapshot,
+        (stream, extent): (&StreamName, ClosedRange),
+        windows: &Windows,
+        budget: &Budget,
+        into: &mut Buckets,
+    ) -> Result<()> {
+        let windows = windows.within(extent);
+        if windows.range.is_empty() {
+            return Ok(());
+        }
+        windows.check()?;
+        if let Some(handle) = found(snapshot.handle(stream))? {
+            self.add(snapshot, &handle, &windows, budget, into)?;
+        }
+        Ok(())
+    }
+
+    /// Brings one stream's buckets in. Also for rows that were read already and folded by [`Fold::fold_rows`].
+    ///
+    /// # Errors
+    /// What the meter says.
+    pub(crate) fn take<M: Meter>(
+        &self,
+        more: Buckets,
+        meter: &M,
+        into: &mut Buckets,
+    ) -> std::result::Result<(), M::Error> {
+        let (before, count) = (into.len(), more.len());
+        meter.reserve(count)?;
+        into.merge(more, &self.ends);
+        meter.settle(count, into.len() - before)
+    }
+
+    /// Takes a piece of the rows of a stream into its buckets; the fold is of one field.
+    pub(crate) fn fold_rows(
+        &self,
+        times: &[i64],
+        column: &Column,
+        windows: &Windows,
+        into: &mut Buckets,
+    ) {
+        let mut from = 0;
+        while let Some(start) = times.get(from) {
+            let number = windows.number(*start);
+            let rest = times.get(from..).unwrap_or_default();
+            let same = rest.iter().take_while(|t| windows.number(**t) == number);
+            let rows = from..from + same.count();
+            let mut present = rows.clone().filter(|row| column.is_present(*row));
+            let first = present.next();
+            let last = present.next_back().or(first);
+            if let (Some(first), Some(last)) = (first, last) {
+                let end = |end: &End| {
+                    let row = if end.last { last } else { first };
+                    Some(Found {
+                        time: *times.get(row)?,
+                        value: Some(column.get(row)?.to_owned()),
+                    })
+                };
+                let bucket = Bucket {
+                    rows: 0,
+                    aggregates: vec![Aggregate::of(times, column, rows.clone())],
+                    nan: Vec::new(),
+                    ends: self.ends.iter().map(end).collect(),
+                };
+                into.add(number.into(), bucket, &self.ends);
+            }
+            from = rows.end;
+        }
+    }
+
+    fn of_stream(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        windows: &Windows,
+    ) -> headwater::Result<Buckets> {
+        match self.fields.as_slice() {
+            [field] if !self.rows => self.one_field(snapshot, stream, field, windows),
+            [] if !self.rows => self.ends_alone(snapshot, stream, windows.range),
+            _ => self.rows_and_fields(snapshot, stream, windows),
+        }
+    }
+
+    /// One field, as the doors of time series ask for it.
+    fn one_field(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        field: &str,
+        windows: &Windows,
+    ) -> headwater::Result<Buckets> {
+        let mut out = Buckets::default();
+        for (range, bins) in windows.bins() {
+            let spec = AggregateSpec {
+                range,
+                bins,
+                first_last: !self.ends.is_empty(),
+            };
+            for bin in stream.aggregate(snapshot, field, &spec)? {
+                let (first, last) = (bin.first, bin.last);
+                let end = |end: &End| {
+                    let found = if end.last { &last } else { &first };
+                    found.as_ref().map(|(time, value)| Found {
+                        time: time.as_nanos(),
+                        value: Some(value.clone()),
+                    })
+                };
+                let bucket = Bucket {
+                    rows: 0,
+                    aggregates: vec![bin.aggregate],
+                    nan: Vec::new(),
+                    ends: self.ends.iter().map(end).collect(),
+                };
+                out.add(
+                    windows.number(bin.start.as_nanos()).into(),
+                    bucket,
+                    &self.ends,
+                );
+            }
+        }
+        Ok(out)
+    }
+
+    /// Rows and several fields in one walk, as SQL asks for them.
+    fn rows_and_fields(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        windows: &Windows,
+    ) -> headwater::Result<Buckets> {
+        let mut out = Buckets::default();
+        for (range, bins) in windows.bins() {
+            let spec = SummarySpec {
+                range,
+                bins,
+                fields: self.fields.clone(),
+            };
+            for bin in stream.summary(snapshot, &spec)? {
+                let span = span(&bins, bin.number, &range);
+                let nan = self.nan_extremes(snapshot, stream, &bin.aggregates, span)?;
+                let ends = self.ends_in(snapshot, stream, span)?;
+                let bucket = Bucket {
+                    rows: bin.rows,
+                    aggregates: bin.aggregates,
+                    nan,
+                    ends,
+                };
+                let number = windows.number_of(bin.number, span.first);
+                out.add(number, bucket, &self.ends);
+            }
+        }
+        Ok(out)
+    }
+
+    /// What is found at the ends; nothing where there is no row.
+    fn ends_alone(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        range: ClosedRange,
+    ) -> headwater::Result<Buckets> {
+        let ends = self.ends_in(snapshot, stream, range)?;
+        let mut out = Buckets::default();
+        let is_there = ends.iter().any(Option::is_some)
+            || found(stream.last_row_in(snapshot, range))?
+                .flatten()
+                .is_some();
+        if is_there {
+            let bucket = Bucket {
+                ends,
+                ..self.nothing()
+            };
+            out.add(0, bucket, &self.ends);
+        }
+        Ok(out)
+    }
+
+    fn ends_in(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        range: ClosedRange,
+    ) -> headwater::Result<Vec<Option<Found>>> {
+        let one = |end: &End| {
+            let time = match (&end.of, end.last) {
+                (EndOf::Field(field), last) => {
+                    let end = match last {
+                        true => stream.last_in(snapshot, field, range),
+                        false => stream.first_in(snapshot, field, range),
+                    };
+                    return Ok(found(end)?.flatten().map(|(time, value)| Found {
+                        time: time.as_nanos(),
+                        value: Some(value),
+                    }));
+                }
+                (EndOf::Time, true) => stream.last_row_in(snapshot, range),
+                (EndOf::Time, false) => stream.first_row_in(snapshot, range),
+            };
+            Ok(found(time)?.flatten().map(|time| Found {
+                time: time.as_nanos(),
+                value: None,
+            }))
+        };
+        self.ends.iter().map(one).collect()
+    }
+
+    /// The extremes of NaN values by total order, where they are asked for: an aggregate only counts them, and what sign they
+    /// have decides on which side of all numbers they are.
+    fn nan_extremes(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        aggregates: &[Aggregate],
+        range: ClosedRange,
+    ) -> headwater::Result<Vec<(usize, f64, f64)>> {
+        let mut out = Vec::new();
+        for (field, aggregate) in aggregates.iter().enumerate() {
+            if aggregate.nan == 0 || !self.nan.contains(&field) {
+                continue;
+            }
+            let spec = ScanSpec {
+                range,
+                fields: self.fields.get(field).map(|f| vec![f.clone()]),
+                filters: Vec::new(),
+            };
+            let mut ends: Option<(f64, f64)> = None;
+            for chunk in stream.scan(snapshot, &spec)? {
+                let chunk = chunk?;
+                let Some(column) = chunk.columns.first() else {
+                    continue;
+                };
+                let Values::F64(values) = column.values() else {
+                    continue;
+                };
+                for (row, value) in values.iter().enumerate() {
+                    if value.is_nan() && column.is_present(row) {
+                        let (low, high) = ends.unwrap_or((*value, *value));
+                        ends = Some((Ieee::least(low, *value), Ieee::greatest(high, *value)));
+                    }
+                }
+            }
+            out.extend(ends.map(|(low, high)| (field, low, high)));
+        }
+        Ok(out)
+    }
+}
+
+/// Where a bin lies, as far as it is asked for.
+fn span(bins: &Bins, number: i128, range: &ClosedRange) -> ClosedRange {
+    if *bins == Bins::Whole {
+        return *range;
+    }
+    let clamp = |at: i128| at.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+    let (first, next) = (bins.begin(number), bins.begin(number + 1));
+    ClosedRange::nanos(clamp(first), clamp(next - 1)).intersect(range)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn bucket(time: i64) -> Bucket {
+        let found = Some(Found {
+            time,
+            value: Some(Value::I64(time)),
+        });
+        Bucket {
+            rows: 1,
+            aggregates: Vec::new(),
+            nan: Vec::new(),
+            ends: vec![found.clone(), found],
+        }
+    }
+
+    fn ends() -> Vec<End> {
+        let end = |last| End {
+            last,
+            of: EndOf::Field("v".to_owned()),
+        };
+        vec![end(false), end(true)]
+    }
+
+    #[test]
+    fn buckets_rise_however_they_come() {
+        let mut all = Buckets::default();
+        for number in [3, 5, 1, 5, 3, 4] {
+            all.add(number, bucket(number as i64), &ends());
+        }
+        let mut more = Buckets::default();
+        for number in [0, 4, 9] {
+            more.add(number, bucket(number as i64), &ends());
+        }
+        all.merge(more, &ends());
+        let found: Vec<(i128, u64)> = all.iter().map(|(n, b)| (n, b.rows)).collect();
+        assert_eq!(found, [(0, 1), (1, 1), (3, 2), (4, 2), (5, 2), (9, 1)]);
+    }
+
+    #[test]
+    fn of_one_instant_the_first_stream_is_first_and_the_last_one_last() {
+        let named = |name: i64| {
+            let mut bucket = bucket(7);
+            for end in bucket.ends.iter_mut().flatten() {
+                end.value = Some(Value::I64(name));
+            }
+            bucket
+        };
+        let mut all = named(1);
+        all.merge(named(2), &ends());
+        all.merge(named(3), &ends());
+        let values: Vec<Value> = all
+            .ends
+            .into_iter()
+            .flatten()
+            .filter_map(|e| e.value)
+            .collect();
+        assert_eq!(values, [Value::I64(1), Value::I64(3)]);
+    }
+}

@@ -1,0 +1,483 @@
+//! The first and the last value of fields in a range, and the first and the last row, without
+//! reading what lies between.
+//!
+//! From the side that is asked for the range is read in stretches that begin and end where leaves
+//! and chunks in memory do. Each stretch holds twice as many of them as the one before. Behind
+//! [`WALKED`] of them the field is obviously rare, and the pyramid says which parts to pass over.
+//!
+//! Invariants: what is found is what a scan of the range gives first or last, so of several rows of
+//! one instant the one that comes first or last there; late rows, what has been deleted, what has
+//! expired and absent values are treated as a scan treats them. No instant lies in two stretches.
+//! Where only aggregates are left there is neither.
+//! Failure: `corrupt` for damage that is met before the value is.
+
+use super::last;
+use super::merge::{Merge, Source};
+use super::scan::{ScanStretch, segments};
+use super::snapshot::{ResolvedStream, Snapshot};
+use super::view::{StreamView, run_sources};
+use super::walk::{Visit, Walk};
+use crate::Result;
+use crate::segment::{Partition, StreamState};
+use headwater_types::{ClosedRange, FieldId, Rows, StreamName, Timestamp, Value};
+use std::sync::Arc;
+
+/// Leaves and chunks that are read before the pyramid is asked what to pass over.
+const WALKED: usize = 16;
+
+/// Which end of a range is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The earliest.
+    First,
+    /// The latest.
+    Last,
+}
+
+/// An instant and the value there.
+pub(super) type End = (i64, Value);
+
+/// What is looked for, and what was found of it.
+trait Target {
+    /// Takes a stretch's next rows, which come by time.
+    fn take(&mut self, rows: &Rows, side: Side);
+
+    /// The stretch is over: what was found is further to the side than all that follows.
+    fn settle(&mut self);
+
+    /// Whether nothing more is looked for.
+    fn is_done(&self) -> bool;
+
+    /// The fields of which a value is still looked for; `None` where any row will do.
+    fn missing(&self) -> Option<Vec<FieldId>>;
+}
+
+/// Values of fields.
+struct Values<'a> {
+    fields: &'a [FieldId],
+    found: Vec<Option<End>>,
+    /// Of the stretch that is being read.
+    fresh: Vec<Option<End>>,
+}
+
+impl Target for Values<'_> {
+    fn take(&mut self, rows: &Rows, side: Side) {
+        let places = self.found.iter().zip(&mut self.fresh).zip(self.fields);
+        for ((found, fresh), field) in places {
+            if found.is_some() || (side == Side::First && fresh.is_some()) {
+                continue;
+            }
+            let Some(column) = rows.column(*field) else {
+                continue;
+            };
+            let mut present = (0..rows.len()).filter(|row| column.is_present(*row));
+            let row = match side {
+                Side::First => present.next(),
+                Side::Last => present.next_back(),
+            };
+            let end =
+                row.and_then(|row| Some((*rows.times.get(row)?, column.get(row)?.to_owned())));
+            if end.is_some() {
+                *fresh = end;
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        for (found, fresh) in self.found.iter_mut().zip(&mut self.fresh) {
+            if found.is_none() {
+                *found = fresh.take();
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let mut known = self.found.iter().zip(&self.fresh);
+        known.all(|(found, fresh)| found.is_some() || fresh.is_some())
+    }
+
+    fn missing(&self) -> Option<Vec<FieldId>> {
+        let open = self.fields.iter().zip(&self.found);
+        Some(
+            open.filter(|(_, found)| found.is_none())
+                .map(|(field, _)| *field)
+                .collect(),
+        )
+    }
+}
+
+/// Any row.
+#[derive(Default)]
+struct AnyRow(Option<i64>);
+
+impl Target for AnyRow {
+    fn take(&mut self, rows: &Rows, side: Side) {
+        match side {
+            Side::First => self.0 = self.0.or(rows.times.first().copied()),
+            Side::Last => self.0 = rows.times.last().copied().or(self.0),
+        }
+    }
+
+    fn settle(&mut self) {}
+
+    fn is_done(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn missing(&self) -> Option<Vec<FieldId>> {
+        None
+    }
+}
+
+struct Search<'a> {
+    view: &'a StreamView,
+    /// Fields to read, rising.
+    read: Vec<FieldId>,
+    side: Side,
+    /// Leaves and chunks that were read.
+    passed: usize,
+}
+
+/// A partition and what it holds of the stream.
+type Held<'a> = Option<(&'a Arc<Partition>, &'a StreamState)>;
+
+impl Search<'_> {
+    fn run(&mut self, range: &ClosedRange, target: &mut impl Target) -> Result<()> {
+        let mut all = segments(self.view, range);
+        if all.is_empty() && !range.is_empty() {
+            all.push_back(ScanStretch::Between(*range));
+        }
+        while !target.is_done() {
+            let next = match self.side {
+                Side::First => all.pop_front(),
+                Side::Last => all.pop_back(),
+            };
+            match next {
+                None => return Ok(()),
+                Some(ScanStretch::Between(range)) => self.segment(None, range, target)?,
+                Some(ScanStretch::Partition(partition, range)) => {
+                    let state = self.view.state(&partition)?;
+                    let held = state.as_deref().map(|state| (&partition, state));
+                    self.segment(held, range, target)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A range within which the stream lies in one partition, or in memory only.
+    fn segment(
+        &mut self,
+        held: Held<'_>,
+        range: ClosedRange,
+        target: &mut impl Target,
+    ) -> Result<()> {
+        let cuts = self.cuts(held, &range);
+        let mut cuts = cuts.as_slice();
+        let mut rest = Some(range);
+        while let Some(open) = rest
+            && !target.is_done()
+        {
+            let taken = (self.passed + 1).min(cuts.len());
+            let (stretch, behind) = match (self.side, taken) {
+                // Behind the last cut there may still be rows of late runs that reach over it.
+                (_, 0) => (open, None),
+                (Side::First, taken) => {
+                    let (these, others) = cuts.split_at(taken);
+                    cuts = others;
+                    let at = these.last().copied().unwrap_or(open.last.as_nanos());
+                    split_behind(open, at)
+                }
+                (Side::Last, taken) => {
+                    let (others, these) = cuts.split_at(cuts.len() - taken);
+                    cuts = others;
+                    let at = these.first().copied().unwrap_or(open.first.as_nanos());
+                    split_before(open, at)
+                }
+            };
+            self.stretch(held, stretch, target)?;
+            self.passed += taken;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for [`Side::Last`]: rising, inside it.
+    fn cuts(&self, held: Held<'_>, range: &ClosedRange) -> Vec<i64> {
+        let leaves = held.into_iter().flat_map(|(_, state)| {
+            let leaves = state.main.iter().chain(state.late.iter().flatten());
+            leaves.map(|leaf| (leaf.first, leaf.last))
+        });
+        let chunks = self.view.chunks.iter();
+        let spans = leaves.chain(chunks.map(|c| (c.first_time, c.last_time)));
+        let cut = |(first, last)| match self.side {
+            Side::First => last,
+            Side::Last => first,
+        };
+        let inside = |at: &i64| range.contains(Timestamp::from_nanos(*at));
+        let mut cuts: Vec<i64> = spans.map(cut).filter(inside).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts
+    }
+
+    fn stretch(&self, held: Held<'_>, range: ClosedRange, target: &mut impl Target) -> Result<()> {
+        let memory = self.view.memory_rows(&range, Some(&self.read));
+        let mut parts = match (held, target.missing()) {
+            (Some((partition, state)), Some(missing))
+                if self.passed >= WALKED && !state.is_aged() =>
+            {
+                self.parts_with(&missing, partition, state, range, &memory.times)?
+            }
+            _ => vec![range],
+        };
+        if self.side == Side::Last {
+            parts.reverse();
+        }
+        for part in parts {
+            self.part(held, part, &memory, target)?;
+            if target.is_done() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a range in which one of the fields may have a value, by time.
+    fn parts_with(
+        &self,
+        fields: &[FieldId],
+        partition: &Partition,
+        state: &StreamState,
+        range: ClosedRange,
+        memory: &[i64],
+    ) -> Result<Vec<ClosedRange>> {
+        let Some(walk) = Walk::new(self.view, partition, state, range, memory)? else {
+            return Ok(vec![range]);
+        };
+        walk.only(fields).run(&mut |seen| match fields
+            .iter()
+            .any(|field| seen.aggregate(*field).is_some())
+        {
+            true => Visit::Descend,
+            false => Visit::Done,
+        })
+    }
+
+    fn part(
+        &self,
+        held: Held<'_>,
+        range: ClosedRange,
+        memory: &Rows,
+        target: &mut impl Target,
+    ) -> Result<()> {
+        let mut sources = match held {
+            Some((partition, state)) => run_sources(self.view, partition, state, &range),
+            None => Vec::new(),
+        };
+        let from = memory
+            .times
+            .partition_point(|t| *t < range.first.as_nanos());
+        let to = memory
+            .times
+            .partition_point(|t| *t <= range.last.as_nanos());
+        if from < to {
+            sources.push(Source::rows(memory.slice(from..to)));
+        }
+        let (store, table) = (&self.view.core.store, &self.view.table);
+        let mut merge = Merge::new(store, table, range, Some(&self.read), sources);
+        while let Some(rows) = merge.next_rows()? {
+            target.take(&self.view.settled(&rows), self.side);
+            if self.side == Side::First && target.is_done() {
+                break;
+            }
+        }
+        target.settle();
+        Ok(())
+    }
+}
+
+/// A range up to an instant, and what lies behind it.
+fn split_behind(range: ClosedRange, at: i64) -> (ClosedRange, Option<ClosedRange>) {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    let next = at.checked_add(1).filter(|next| *next <= last);
+    let behind = next.map(|next| ClosedRange::nanos(next, last));
+    (ClosedRange::nanos(first, at), behind)
+}
+
+/// A range from an instant on, and what lies before it.
+fn split_before(range: ClosedRange, at: i64) -> (ClosedRange, Option<ClosedRange>) {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    let before = at.checked_sub(1).filter(|before| *before >= first);
+    let before = before.map(|before| ClosedRange::nanos(first, before));
+    (ClosedRange::nanos(at, last), before)
+}
+
+/// For each of the fields its value at one end of a range.
+pub(super) fn values(
+    view: &StreamView,
+    fields: &[FieldId],
+    range: &ClosedRange,
+    side: Side,
+) -> Result<Vec<Option<End>>> {
+    let mut read = view.fields_to_read(fields);
+    read.sort_unstable();
+    read.dedup();
+    let mut target = Values {
+        fields,
+        found: vec![None; fields.len()],
+        fresh: vec![None; fields.len()],
+    };
+    let mut search = Search {
+        view,
+        read,
+        side,
+        passed: 0,
+    };
+    search.run(range, &mut target)?;
+    Ok(target.found)
+}
+
+/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which is known without a leaf.
+fn end_of(
+    view: &StreamView,
+    field: FieldId,
+    range: &ClosedRange,
+    side: Side,
+) -> Result<Option<End>> {
+    let fields = [field];
+    if side == Side::Last && view.now.is_none() && reaches_all_that_is_stored(view, range) {
+        let newest = last::newest(view, &fields)?.pop().flatten();
+        match newest {
+            Some((time, _)) if Timestamp::from_nanos(time) > range.last => {}
+            newest => return Ok(newest.filter(|(t, _)| range.contains(Timestamp::from_nanos(*t)))),
+        }
+    }
+    Ok(values(view, &fields, range, side)?.pop().flatten())
+}
+
+fn reaches_all_that_is_stored(view: &StreamView, range: &ClosedRange) -> bool {
+    let behind = range.last.as_nanos().checked_add(1);
+    behind.is_none_or(|behind| {
+        let behind = ClosedRange::nanos(behind, i64::MAX);
+        view.partitions_in(&behind).is_empty()
+    })
+}
+
+/// The instant of the row at one end of a range.
+fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<i64>> {
+    let read = match view.now {
+        // A row is gone when all its values are.
+        Some(_) => {
+            let all: Vec<FieldId> = (0..view.table.fields.len())
+                .map(|i| FieldId(i as u32))
+                .collect();
+            view.fields_to_read(&all)
+        }
+        None => Vec::new(),
+    };
+    let mut target = AnyRow::default();
+    let mut search = Search {
+        view,
+        read,
+        side,
+        passed: 0,
+    };
+    search.run(range, &mut target)?;
+    Ok(target.0)
+}
+
+impl Snapshot {
+    /// The earliest value of a field in a range: what a scan of the range gives first. Little more is read than the leaf it lies in.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, ClosedRange, StreamName, Timestamp};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// let mut batch = Batch::new();
+    /// for (time, rpm) in [(5, 2150.0), (7, 2180.0), (9, 2170.0)] {
+    ///     batch.stream(&pump).row(time, [("rpm", rpm.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let snapshot = db.snapshot()?;
+    /// let range = ClosedRange::nanos(6, 8);
+    /// let first = snapshot.first_in(&pump, "rpm", range)?;
+    /// assert_eq!(first, Some((Timestamp::from_nanos(7), 2180.0.into())));
+    /// assert_eq!(snapshot.last_in(&pump, "rpm", range)?, first);
+    /// assert_eq!(snapshot.last_row_in(&pump, ClosedRange::ALL)?, Some(Timestamp::from_nanos(9)));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream or field, `corrupt`, `io`.
+    pub fn first_in(
+        &self,
+        stream: &StreamName,
+        field: &str,
+        range: ClosedRange,
+    ) -> Result<Option<(Timestamp, Value)>> {
+        self.end_found(self.find(stream)?, field, range, Side::First)
+    }
+
+    /// The latest value of a field in a range: what a scan of the range gives last.
+    ///
+    /// # Errors
+    /// As [`Snapshot::first_in`].
+    pub fn last_in(
+        &self,
+        stream: &StreamName,
+        field: &str,
+        range: ClosedRange,
+    ) -> Result<Option<(Timestamp, Value)>> {
+        self.end_found(self.find(stream)?, field, range, Side::Last)
+    }
+
+    /// The instant of the earliest row in a range, whatever fields it has.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream, `corrupt`, `io`.
+    pub fn first_row_in(
+        &self,
+        stream: &StreamName,
+        range: ClosedRange,
+    ) -> Result<Option<Timestamp>> {
+        self.row_found(self.find(stream)?, range, Side::First)
+    }
+
+    /// The instant of the latest row in a range, whatever fields it has.
+    ///
+    /// # Errors
+    /// As [`Snapshot::first_row_in`].
+    pub fn last_row_in(
+        &self,
+        stream: &StreamName,
+        range: ClosedRange,
+    ) -> Result<Option<Timestamp>> {
+        self.row_found(self.find(stream)?, range, Side::Last)
+    }
+
+    pub(super) fn end_found(
+        &self,
+        found: ResolvedStream<'_>,
+        field: &str,
+        range: ClosedRange,
+        side: Side,
+    ) -> Result<Option<(Timestamp, Value)>> {
+        let view = self.view(found, &range)?;
+        let field = Self::field(&view.table, field)?;
+        let end = end_of(&view, field, &range, side)?;
+        Ok(end.map(|(time, value)| (Timestamp::from_nanos(time), value)))
+    }
+
+    pub(super) fn row_found(
+        &self,
+        found: ResolvedStream<'_>,
+        range: ClosedRange,
+        side: Side,
+    ) -> Result<Option<Timestamp>> {
+        let view = self.view(found, &range)?;
+        Ok(row(&view, &range, side)?.map(Timestamp::from_nanos))
+    }
+}
