@@ -446,7 +446,12 @@ fn a_row_that_may_be_missing_never_stands_for_one_that_must_be_there() {
         time: 7,
         values: values
             .iter()
-            .map(|(field, value)| ((*field).to_owned(), (Value::I64(*value), presence, presence)))
+            .map(|(field, value)| {
+                (
+                    (*field).to_owned(),
+                    (Value::I64(*value), presence, presence),
+                )
+            })
             .collect(),
     };
     let found = |values: &[(&str, i64)]| {
