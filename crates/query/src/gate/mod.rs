@@ -14,7 +14,7 @@ mod dialect;
 mod measure;
 
 pub(crate) use dialect::Counted;
-pub(crate) use measure::measure;
+pub(crate) use measure::{measure, measure_least};
 
 use crate::error::{Error, Result};
 use crate::planner;

@@ -13,8 +13,8 @@ use super::schema::Listing;
 use super::variables::{VariableError, Variables};
 use crate::gate::{self, Counted};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor,
-    VisitMut, VisitorMut,
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use std::collections::BTreeSet;
@@ -32,27 +32,32 @@ pub struct Rewritten {
     pub settings: Vec<(String, String)>,
 }
 
+/// The statement of a text, if it can be read and is one.
+fn read(sql: &str) -> Option<Statement> {
+    let mut statements = Parser::parse_sql(&Counted, sql).ok()?;
+    match statements.len() {
+        1 => statements.pop(),
+        _ => None,
+    }
+}
+
 /// Looks at a statement. One that cannot be read is left to the planner, which says why.
 ///
 /// # Errors
 /// When it asks for a setting that there is not.
-pub(super) fn rewrite(
-    sql: &str,
+fn rewrite_read(
+    statement: Option<Statement>,
     listing: &dyn Listing,
     process: u32,
 ) -> Result<Rewritten, VariableError> {
-    let as_is = Rewritten {
-        sql: None,
-        labels: None,
-        settings: Vec::new(),
+    let Some(mut statement) = statement else {
+        return Ok(Rewritten {
+            sql: None,
+            labels: None,
+            settings: Vec::new(),
+        });
     };
-    let Ok(mut statements) = Parser::parse_sql(&Counted, sql) else {
-        return Ok(as_is);
-    };
-    let [statement] = statements.as_mut_slice() else {
-        return Ok(as_is);
-    };
-    let labels = labels::of(statement);
+    let labels = labels::of(&statement);
     let mut rewriter = Rewriter {
         session: Session {
             user: listing.user(),
@@ -65,7 +70,7 @@ pub(super) fn rewrite(
         settings: Vec::new(),
         changed: false,
     };
-    rewriter.changed |= labels::distinguish(statement);
+    rewriter.changed |= labels::distinguish(&mut statement);
     if let ControlFlow::Break(error) = statement.visit(&mut rewriter) {
         return Err(error);
     }
@@ -76,12 +81,22 @@ pub(super) fn rewrite(
     })
 }
 
+/// Looks at the statement of a text.
+#[cfg(test)]
+pub(super) fn rewrite(
+    sql: &str,
+    listing: &dyn Listing,
+    process: u32,
+) -> Result<Rewritten, VariableError> {
+    rewrite_read(read(sql), listing, process)
+}
+
 impl crate::Session {
     /// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The
     /// inner error is that of `rewrite`.
     ///
-    /// # Errors When the statement is longer or nested deeper than statements may be, or takes too
-    /// long to read.
+    /// # Errors When the statement is longer, larger or nested deeper than statements may be, or
+    /// takes too long to read.
     pub async fn rewrite(
         &self,
         sql: &str,
@@ -90,12 +105,38 @@ impl crate::Session {
     ) -> crate::Result<Result<Rewritten, VariableError>> {
         self.check_length(sql)?;
         let text = sql.to_owned();
+        let most = self.query.shared.limits.text_bytes;
         let look = async move {
             let weight = gate::weigh(&text)?;
-            Ok(weight.reading(|| rewrite(&text, listing.as_ref(), process)))
+            weight.reading(|| {
+                let statement = read(&text);
+                // What is too large is refused for what was written, not for what it is made into.
+                if let Some(statement) = &statement {
+                    gate::measure_least(statement)?;
+                }
+                let looked = rewrite_read(statement, listing.as_ref(), process);
+                if let Ok(Rewritten {
+                    sql: Some(made), ..
+                }) = &looked
+                {
+                    check_made(text.len(), made.len(), most)?;
+                }
+                Ok(looked)
+            })
         };
         self.planned(sql.len() > gate::LONG_TEXT, look).await
     }
+}
+
+/// Refuses a text that has become too long by what was put into it.
+fn check_made(written: usize, made: usize, most: usize) -> crate::Result<()> {
+    if made <= most {
+        return Ok(());
+    }
+    Err(crate::Error::too_large(format!(
+        "the statement has {written} bytes, and {made} in the form that is planned, at most {most} are allowed"
+    ))
+    .with_hint("name columns that are written alike by AS, or ask for fewer"))
 }
 
 /// What is asked about the session itself.
