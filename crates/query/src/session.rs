@@ -332,9 +332,30 @@ impl Running {
                         None => error,
                     }
                 }
+                // The planner names any of those that are equally near.
+                ("unknown_function", _) => {
+                    let near = error.message.split('`').nth(1);
+                    let near = near.and_then(|wanted| self.nearest_function(wanted));
+                    Error {
+                        hint: near.map(|near| format!("did you mean `{near}`?")),
+                        ..error
+                    }
+                }
                 _ => error,
             }
         })
+    }
+}
+
+impl Running {
+    /// The function whose name differs least from this one.
+    fn nearest_function(&self, wanted: &str) -> Option<String> {
+        let state = &self.state;
+        let scalar = state.scalar_functions().keys();
+        let others = state.aggregate_functions().keys();
+        let names = scalar.chain(others).chain(state.window_functions().keys());
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        nearest(wanted, &names).map(str::to_owned)
     }
 }
 
