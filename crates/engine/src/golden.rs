@@ -19,7 +19,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Compares with the file under `tests/golden`; with `HEADWATER_WRITE_GOLDEN=1` writes it.
-fn check(name: &str, bytes: &[u8]) {
+pub(crate) fn check(name: &str, bytes: &[u8]) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(format!("{name}.hex"));

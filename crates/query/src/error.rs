@@ -50,6 +50,7 @@ codes! {
     table_exists = "table_exists", "42P07";
     invalid = "invalid", "42000";
     invalid_value = "invalid_value", "22023";
+    invalid_expression = "invalid_regular_expression", "2201B";
     out_of_range = "out_of_range", "22003";
     division_by_zero = "division_by_zero", "22012";
     type_mismatch = "type_mismatch", "42804";
@@ -192,7 +193,10 @@ fn convert(error: &DataFusionError) -> Error {
             Some(own) => own.clone(),
             None => match source.downcast_ref::<DataFusionError>() {
                 Some(inner) => convert(inner),
-                None => Error::internal(source.to_string()),
+                None => {
+                    let text = source.to_string();
+                    of_regular_expression(&text).unwrap_or_else(|| Error::internal(text))
+                }
             },
         },
         DataFusionError::SQL(parser, _) => of_parser(parser),
@@ -218,7 +222,7 @@ fn of_arrow(error: &arrow::error::ArrowError) -> Error {
             Error::invalid_value(message)
         }
         ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
-            Error::invalid_value(message)
+            of_regular_expression(message).unwrap_or_else(|| Error::invalid_value(message))
         }
         ArrowError::ExternalError(source) => match source.downcast_ref::<DataFusionError>() {
             Some(inner) => convert(inner),
@@ -236,7 +240,27 @@ fn of_execution(message: &str) -> Error {
     if message.contains("Overflow") || message.contains("overflow") {
         return Error::out_of_range(message);
     }
-    Error::invalid_value(message)
+    of_regular_expression(message).unwrap_or_else(|| Error::invalid_value(message))
+}
+
+/// What the library of regular expressions says of one that it does not take, on lines of its own
+/// and in words of its own.
+fn of_regular_expression(text: &str) -> Option<Error> {
+    if text.contains("CompiledTooBig") || text.contains("Compiled regex exceeds size limit") {
+        let error = Error::too_large("the regular expression is too large");
+        return Some(error.with_hint("write smaller counts in {…}, or fewer alternatives"));
+    }
+    let is_one = text.contains("regex parse error")
+        || text.contains("Regular expression did not compile")
+        || text.contains("Invalid regex");
+    if !is_one {
+        return None;
+    }
+    let why = text.lines().find_map(|line| line.strip_prefix("error: "));
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let message = format!("the regular expression cannot be read{why}");
+    let hint = r"signs such as ( [ { * + ? | . that stand for themselves need a \ before them";
+    Some(Error::invalid_expression(message).with_hint(hint))
 }
 
 /// What the planner takes for a mistake of its own; most often it is one of the statement.
@@ -359,13 +383,13 @@ pub(crate) fn with_suggestion(error: Error, wanted: &str, known: &[&str]) -> Err
     error.with_hint(format!("there are: {}", unique.join(", ")))
 }
 
-/// The known name that differs least, if it differs little.
+/// The known name that differs least, if it differs little; of several the first by the alphabet.
 pub(crate) fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = wanted.to_lowercase();
     let best = known
         .iter()
         .map(|name| (distance(&lower, &name.to_lowercase()), *name))
-        .min_by_key(|(distance, _)| *distance)?;
+        .min()?;
     (best.0 * 3 <= wanted.chars().count().max(3)).then_some(best.1)
 }
 
@@ -406,6 +430,7 @@ mod tests {
         assert_eq!((distance("pmup", "pump"), distance("", "abc")), (1, 3));
         assert_eq!(nearest("tmep", &["time", "temp", "site"]), Some("temp"));
         assert_eq!(nearest("volume", &["time", "temp"]), None);
+        assert_eq!(nearest("sun", &["sum", "son", "sin"]), Some("sin"));
         let error = with_suggestion(Error::unknown_column("x"), "q", &["time", "temp"]);
         assert_eq!(error.hint.as_deref(), Some("there are: time, temp"));
     }
@@ -421,6 +446,21 @@ mod tests {
         let other = internal("index 3 out of 2\nThis issue was likely caused by a bug");
         assert_eq!(other.code, "internal");
         assert!(!other.message.contains("bug"), "{other}");
+    }
+
+    #[test]
+    fn a_regular_expression_that_cannot_be_read_is_told_with_its_reason() {
+        let parsed = "regex parse error:\n    (\n    ^\nerror: unclosed group";
+        let debug = format!("Regular expression did not compile: Syntax(\n~~\n{parsed}\n~~\n)");
+        for text in [parsed, &debug] {
+            let error = of_regular_expression(text);
+            let told = error.as_ref().map(|e| (e.code, e.message.as_str()));
+            let message = "the regular expression cannot be read: unclosed group";
+            assert_eq!(told, Some(("invalid_regular_expression", message)));
+        }
+        let large = of_regular_expression("Compiled regex exceeds size limit of 10485760 bytes.");
+        assert_eq!(large.map(|e| e.code), Some("too_large"));
+        assert_eq!(of_regular_expression("invalid input"), None);
     }
 
     #[test]

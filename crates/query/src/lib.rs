@@ -46,7 +46,7 @@ pub use catalog::{CATALOG, SCHEMA};
 pub use columns::{TIME, field_type, tag_type, time_type};
 pub use error::{CODES, Error, Result};
 pub use fences::Counting;
-pub use gate::Counted;
+pub use gate::{Counted, measure_least};
 pub use headwater_ask::{Access, Unrestricted};
 pub use headwater_wire::zone::Zone;
 pub use limits::Limits;

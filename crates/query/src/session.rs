@@ -332,9 +332,30 @@ impl Running {
                         None => error,
                     }
                 }
+                // The planner names any of those that are equally near.
+                ("unknown_function", _) => {
+                    let near = error.message.split('`').nth(1);
+                    let near = near.and_then(|wanted| self.nearest_function(wanted));
+                    Error {
+                        hint: near.map(|near| format!("did you mean `{near}`?")),
+                        ..error
+                    }
+                }
                 _ => error,
             }
         })
+    }
+}
+
+impl Running {
+    /// The function whose name differs least from this one.
+    fn nearest_function(&self, wanted: &str) -> Option<String> {
+        let state = &self.state;
+        let scalar = state.scalar_functions().keys();
+        let others = state.aggregate_functions().keys();
+        let names = scalar.chain(others).chain(state.window_functions().keys());
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        nearest(wanted, &names).map(str::to_owned)
     }
 }
 
@@ -390,22 +411,29 @@ impl Session {
         self.planned(sql.len() > gate::LONG_TEXT, read).await
     }
 
+    /// Most bytes of a statement.
+    #[must_use]
+    pub fn text_bytes_max(&self) -> usize {
+        self.query.shared.limits.text_bytes
+    }
+
     /// Reads a text in another way before it is run as a statement, within the limits of every
     /// statement: `look` is called on a thread that may be busy with it, and is ended when a parser
     /// of the dialect [`Counted`](crate::Counted) takes more steps than such a text needs.
     ///
     /// # Errors
-    /// When the text is longer or nested deeper than statements may be, or takes too long to read.
+    /// When the text is longer or nested deeper than statements may be, or takes too long to read,
+    /// and what `look` finds.
     pub async fn look_at<T: Send + 'static>(
         &self,
         sql: &str,
-        look: impl FnOnce(&str) -> T + Send + 'static,
+        look: impl FnOnce(&str) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.check_length(sql)?;
         let text = sql.to_owned();
         let read = async move {
             let weight = gate::weigh(&text)?;
-            Ok(weight.reading(|| look(&text)))
+            weight.reading(|| look(&text))
         };
         self.planned(sql.len() > gate::LONG_TEXT, read).await
     }

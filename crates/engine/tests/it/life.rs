@@ -3,6 +3,7 @@
 mod clock;
 mod crash;
 mod ended;
+mod expiry;
 mod older;
 
 use crate::support::{START, small_options};

@@ -4,6 +4,7 @@
 //! may be wrong; and processes that are closed, killed, cut off or fail, each as often as the others.
 
 mod aggregates;
+mod beside;
 mod compare;
 mod copies;
 mod decay;

@@ -13,8 +13,8 @@ mod tests;
 
 use crate::catalog::{Listing, VariableError, Variables};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor,
-    VisitMut, VisitorMut,
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
@@ -33,23 +33,32 @@ pub struct Rewritten {
     pub settings: Vec<(String, String)>,
 }
 
+/// The statement of a text, if it can be read and is one.
+fn read(sql: &str) -> Option<Statement> {
+    let mut statements = Parser::parse_sql(&Counted, sql).ok()?;
+    match statements.len() {
+        1 => statements.pop(),
+        _ => None,
+    }
+}
+
 /// Looks at a statement. One that cannot be read is left to the planner, which says why.
 ///
 /// # Errors
 /// When it asks for a setting that there is not.
-fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten, VariableError> {
-    let as_is = Rewritten {
-        sql: None,
-        labels: None,
-        settings: Vec::new(),
+fn rewrite_read(
+    statement: Option<Statement>,
+    listing: &dyn Listing,
+    process: u32,
+) -> Result<Rewritten, VariableError> {
+    let Some(mut statement) = statement else {
+        return Ok(Rewritten {
+            sql: None,
+            labels: None,
+            settings: Vec::new(),
+        });
     };
-    let Ok(mut statements) = Parser::parse_sql(&Counted, sql) else {
-        return Ok(as_is);
-    };
-    let [statement] = statements.as_mut_slice() else {
-        return Ok(as_is);
-    };
-    let labels = labels::of(statement);
+    let labels = labels::of(&statement);
     let mut rewriter = Rewriter {
         session: Session {
             user: listing.user(),
@@ -62,7 +71,7 @@ fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten
         settings: Vec::new(),
         changed: false,
     };
-    rewriter.changed |= labels::distinguish(statement);
+    rewriter.changed |= labels::distinguish(&mut statement);
     if let ControlFlow::Break(error) = statement.visit(&mut rewriter) {
         return Err(error);
     }
@@ -73,19 +82,52 @@ fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten
     })
 }
 
+/// Looks at the statement of a text.
+#[cfg(test)]
+fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten, VariableError> {
+    rewrite_read(read(sql), listing, process)
+}
+
 /// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The inner
 /// error tells of a setting that there is not.
 ///
 /// # Errors
-/// When the statement is longer or nested deeper than statements may be, or takes too long to read.
+/// When the statement is longer, larger or nested deeper than statements may be, or takes too long
+/// to read.
 pub async fn rewrite(
     session: &headwater_query::Session,
     sql: &str,
     listing: Arc<dyn Listing>,
     process: u32,
 ) -> headwater_query::Result<Result<Rewritten, VariableError>> {
-    let look = move |text: &str| rewritten(text, listing.as_ref(), process);
+    let most = session.text_bytes_max();
+    let look = move |text: &str| {
+        let statement = read(text);
+        // What is too large is refused for what was written, not for what it is made into.
+        if let Some(statement) = &statement {
+            headwater_query::measure_least(statement)?;
+        }
+        let looked = rewrite_read(statement, listing.as_ref(), process);
+        if let Ok(Rewritten {
+            sql: Some(made), ..
+        }) = &looked
+        {
+            check_made(text.len(), made.len(), most)?;
+        }
+        Ok(looked)
+    };
     session.look_at(sql, look).await
+}
+
+/// Refuses a text that has become too long by what was put into it.
+fn check_made(written: usize, made: usize, most: usize) -> headwater_query::Result<()> {
+    if made <= most {
+        return Ok(());
+    }
+    Err(headwater_query::Error::too_large(format!(
+        "the statement has {written} bytes, and {made} in the form that is planned, at most {most} are allowed"
+    ))
+    .with_hint("name columns that are written alike by AS, or ask for fewer"))
 }
 
 /// What is asked about the session itself.

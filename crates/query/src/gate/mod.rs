@@ -15,6 +15,7 @@ mod measure;
 
 pub use dialect::Counted;
 pub(crate) use measure::measure;
+pub use measure::measure_least;
 
 use crate::error::{Error, Result};
 use crate::planner;

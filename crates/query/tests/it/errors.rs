@@ -5,6 +5,10 @@ use futures_util::StreamExt;
 use headwater_query::{CODES, Error, Limits, Parameters, Threads};
 use std::time::Duration;
 
+/// What helps against a regular expression that cannot be read.
+const REGEX_HINT: Option<&str> =
+    Some(r"signs such as ( [ { * + ? | . that stand for themselves need a \ before them");
+
 #[test]
 fn an_error_has_its_code_and_says_where_and_what_may_help() {
     block_on(async {
@@ -32,6 +36,44 @@ fn an_error_has_its_code_and_says_where_and_what_may_help() {
                 "unknown_function",
                 true,
                 Some("did you mean `avg`?"),
+            ),
+            // Several are as near: the first by the alphabet, each time.
+            (
+                "SELECT sun(temp) FROM pump",
+                "unknown_function",
+                true,
+                Some("did you mean `sin`?"),
+            ),
+            ("SELECT quite_another(1)", "unknown_function", true, None),
+            (
+                "SELECT count(*) FROM pump WHERE id ~ '('",
+                "invalid_regular_expression",
+                false,
+                REGEX_HINT,
+            ),
+            (
+                "SELECT count(*) FROM pump WHERE id ~* ('[' || id)",
+                "invalid_regular_expression",
+                false,
+                REGEX_HINT,
+            ),
+            (
+                "SELECT regexp_replace(id, '*', 'x') FROM pump",
+                "invalid_regular_expression",
+                false,
+                REGEX_HINT,
+            ),
+            (
+                "SELECT regexp_like(id, '(') FROM pump",
+                "invalid_regular_expression",
+                false,
+                REGEX_HINT,
+            ),
+            (
+                "SELECT regexp_count(id, '(') FROM pump",
+                "invalid_regular_expression",
+                false,
+                REGEX_HINT,
             ),
             ("SELECT 1 / 0", "division_by_zero", false, None),
             ("SELECT rpm / 0 FROM pump", "division_by_zero", false, None),

@@ -65,11 +65,15 @@ impl Bombed {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let told = BufReader::new(process.stdout.take().unwrap())
+        let mut lines = BufReader::new(process.stdout.take().unwrap())
             .lines()
-            .map_while(Result::ok)
+            .map_while(Result::ok);
+        let told = lines
             .find_map(|line| line.strip_prefix("listening ").map(str::to_owned))
             .unwrap();
+        // The process is a test, which says after a minute that it still runs, and ends if nobody
+        // can hear that.
+        std::thread::spawn(move || lines.for_each(drop));
         let (http, postgres) = told.split_once(' ').unwrap();
         Bombed {
             process,
@@ -185,6 +189,7 @@ fn bombs() -> Vec<String> {
         chain("SELECT 1", " UNION ALL SELECT 1", "", 20_000),
         chain("SELECT 1", ";;;;;;;;", "", 100_000),
         chain("SELECT 1", ", *", "", 300_000),
+        chain("SELECT 1", ", 1", "", 300_000),
         nest("ARRAY[", "]", 47),
         nest("ARRAY[", "]", 48),
         nest("ARRAY[", "]", 49),
@@ -263,6 +268,32 @@ fn no_statement_ends_the_server_or_shuts_others_out() {
             );
         }
         server.answers(&head);
+    }
+}
+
+#[test]
+fn a_statement_that_grows_as_it_is_rewritten_is_told_by_what_was_written() {
+    let server = Bombed::start();
+    let ones = |count| format!("SELECT 1{}", ", 1".repeat(count));
+    for (sql, told) in [
+        // Columns that are alike get names, which makes them eight times as long.
+        (ones(60_000), "the statement has 180008 bytes, and "),
+        (ones(300_000), "more than 200000 columns"),
+    ] {
+        let mut session = server.session();
+        let simple = session.query(&sql);
+        let extended = session.ask(&[
+            parse("", &sql, &[]),
+            bind("", "", 0, &[]),
+            execute("", 0),
+            sync(),
+        ]);
+        for lines in [simple, extended] {
+            assert_eq!(lines.len(), 2, "{lines:?}");
+            assert!(lines[0].starts_with("E 54000 "), "{lines:?}");
+            assert!(lines[0].contains(told), "{lines:?}");
+        }
+        assert_eq!(session.rows("SELECT 1"), ["1"]);
     }
 }
 
