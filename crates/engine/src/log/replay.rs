@@ -140,32 +140,26 @@ pub(crate) fn replay(
     if let Access::Reader(nothing_freed) = access {
         nothing_freed()?;
     }
-    let mut last = candidates
-        .first()
-        .map_or(start_after, |c| c.header.previous);
+    let source = LogSource { files, dir, access };
+    let mut progress = ReplayProgress {
+        last: candidates
+            .first()
+            .map_or(start_after, |c| c.header.previous),
+        records: 0,
+    };
     let mut full = VecDeque::new();
-    let mut records = 0;
     let mut torn = None;
     let mut ends = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {
-        if candidate.header.previous > last && index > 0 {
+        if candidate.header.previous > progress.last && index > 0 {
             return Err(missing(
                 &file_path(dir, candidate.number),
-                last,
+                progress.last,
                 candidate.header.previous,
             ));
         }
         let next_previous = candidates.get(index + 1).map(|c| c.header.previous);
-        let end = read_file(
-            files,
-            dir,
-            candidate,
-            &mut last,
-            &mut records,
-            next_previous,
-            access,
-            &mut each,
-        )?;
+        let end = read_file(source, candidate, &mut progress, next_previous, &mut each)?;
         if end.torn {
             torn = Some((file_path(dir, candidate.number), end.offset));
         }
@@ -182,10 +176,11 @@ pub(crate) fn replay(
         full.push_back(FullFile {
             number: candidate.number,
             generation: candidate.header.generation,
-            last,
+            last: progress.last,
             bytes: candidate.bytes,
         });
     }
+    let ReplayProgress { last, records } = progress;
     if last < start_after {
         let (path, offset) = match (torn, candidates.last()) {
             (Some(torn), _) => torn,
@@ -415,18 +410,30 @@ fn still_same(file: &dyn File, expected: &FileHeader, path: &Path) -> Result<()>
     ))
 }
 
-/// Reads one file.
-#[expect(clippy::too_many_arguments, reason = "the state of one replay")]
+/// The log that is replayed.
+#[derive(Clone, Copy)]
+struct LogSource<'a> {
+    files: &'a Arc<dyn Files>,
+    dir: &'a Path,
+    access: Access<'a>,
+}
+
+/// How far a replay has come.
+struct ReplayProgress {
+    /// The newest record read, or the one behind which the log begins.
+    last: Sequence,
+    records: u64,
+}
+
+/// Reads one file. `next_previous` is the record behind which the next one begins.
 fn read_file(
-    files: &Arc<dyn Files>,
-    dir: &Path,
+    source: LogSource<'_>,
     candidate: &Candidate,
-    last: &mut Sequence,
-    records: &mut u64,
+    progress: &mut ReplayProgress,
     next_previous: Option<Sequence>,
-    access: Access<'_>,
     each: &mut impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
 ) -> Result<End> {
+    let LogSource { files, dir, access } = source;
     let path = file_path(dir, candidate.number);
     let file = files
         .open(&path, OpenMode::Read)
@@ -441,14 +448,14 @@ fn read_file(
     let mut offset = FILE_HEADER_BYTES as usize;
     loop {
         let rest = content.get(offset..).unwrap_or_default();
-        if next_previous == Some(*last) {
+        if next_previous == Some(progress.last) {
             // What follows was not acknowledged when the next file was begun, and its number was given again.
             return Ok(End {
                 offset: offset as u64,
                 torn: false,
             });
         }
-        let expected = Sequence(last.0 + 1);
+        let expected = Sequence(progress.last.0 + 1);
         let record = RecordHeader::decode(generation, rest)
             .filter(|h| h.sequence == expected)
             .and_then(|h| {
@@ -473,8 +480,8 @@ fn read_file(
             });
         };
         each(header.sequence, header.kind, payload, &path, offset as u64)?;
-        *records += 1;
-        *last = header.sequence;
+        progress.records += 1;
+        progress.last = header.sequence;
         offset += record_bytes(payload.len());
     }
 }

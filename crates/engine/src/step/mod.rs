@@ -48,7 +48,7 @@ use pinning::bound_pins;
 use place::place;
 use std::sync::Arc;
 use take::take;
-use write::{WrittenGroup, discard, write_group};
+use write::{StepRows, WrittenGroup, discard, write_group};
 
 /// What a step holds of a stream until it is committed, besides the rows: changes, covers, its share of two pages, small vectors.
 const STREAM_BYTES: usize = 1024;
@@ -100,17 +100,16 @@ pub(crate) fn run_step(
         return Ok(false);
     }
     let mut written = Vec::with_capacity(works.len());
+    let rows = StepRows {
+        core,
+        shard: index,
+        in_force: &in_force,
+        sequence,
+        taken: &taken,
+    };
     let result = (|| {
         for work in works {
-            written.push(write_group(
-                core,
-                index,
-                &mut scratch,
-                &in_force,
-                sequence,
-                &taken,
-                work,
-            )?);
+            written.push(write_group(&rows, &mut scratch, work)?);
         }
         make_durable(core, sequence, &written)
     })();

@@ -37,15 +37,28 @@ pub(super) struct WrittenGroup {
     pub(super) streams: Vec<(StreamId, TableId, ClosedRange, Option<i64>)>,
 }
 
+/// What all groups of a step are written from.
+pub(super) struct StepRows<'a> {
+    pub(super) core: &'a Core,
+    pub(super) shard: ShardIndex,
+    pub(super) in_force: &'a InForce,
+    pub(super) sequence: Sequence,
+    pub(super) taken: &'a [TakenRows],
+}
+
+/// Writes what a step stores in one partition.
 pub(super) fn write_group(
-    core: &Core,
-    shard: ShardIndex,
+    step: &StepRows<'_>,
     scratch: &mut StepScratch,
-    in_force: &InForce,
-    sequence: Sequence,
-    taken: &[TakenRows],
     work: PartitionWork,
 ) -> Result<WrittenGroup> {
+    let StepRows {
+        core,
+        shard,
+        in_force,
+        sequence,
+        taken,
+    } = *step;
     let (old, state, span) = match &work.place {
         TargetPartition::Existing(partition) => {
             let state = core.store.state(partition)?;
@@ -277,6 +290,7 @@ pub(super) fn attach_shared(
 }
 
 /// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone: `new` are those it did not.
+/// Who has no name any more was dropped, and forgotten: nobody asks for its rows before they are erased.
 pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDelta]) -> Result<()> {
     if new.is_empty() {
         return Ok(());

@@ -1,0 +1,9 @@
+//! What embedders can do with the facade alone, in one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod media;
