@@ -1,8 +1,8 @@
 //! CSV gives the same rows in large and in small batches, and what is written back is read as the same rows.
 #![no_main]
 
-use headwater_types::{Batch, FieldType, Timestamp, Value};
 use headwater_fuzz as _;
+use headwater_types::{Batch, FieldType, Timestamp, Value};
 use headwater_wire::csv::{CsvOptions, CsvParser, CsvWriter, CsvWriterOptions};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,8 +1,8 @@
 //! Line protocol gives the same rows whole and in pieces, and what is written back parses to the same rows.
 #![no_main]
 
-use headwater_types::Timestamp;
 use headwater_fuzz::assert_same_batches;
+use headwater_types::Timestamp;
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, LineStream, LineWriter, ParserOptions, Precision};
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
 //! A line-protocol parser that knows the names already gives what a new one gives, and what one gives that sees each line alone.
 #![no_main]
 
-use headwater_types::{Timestamp, ValueRef};
 use headwater_fuzz::assert_same_batches;
+use headwater_types::{Timestamp, ValueRef};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, ParserOptions};
 use libfuzzer_sys::fuzz_target;

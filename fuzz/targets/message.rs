@@ -1,8 +1,8 @@
 //! Messages of a broker: no panic; the same rows and refusals whether the parser has seen the topic before or not.
 #![no_main]
 
-use headwater_types::{FieldType, Timestamp};
 use headwater_fuzz::assert_same_batches;
+use headwater_types::{FieldType, Timestamp};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::ParserOptions;
 use headwater_wire::message::{MessageParser, MessageRules, PayloadForm, TopicPattern};

@@ -1,8 +1,8 @@
 //! Points and questions of OpenTSDB: every point is a row, or refused; questions stay within their bounds.
 #![no_main]
 
-use headwater_types::Timestamp;
 use headwater_fuzz as _;
+use headwater_types::Timestamp;
 use headwater_wire::opentsdb::{
     Question, parse_metric, parse_points, parse_question, parse_time, points,
 };

@@ -1,8 +1,8 @@
 //! What routes read out of a path and a query string.
 #![no_main]
 
-use headwater_types::{Level, Timestamp};
 use headwater_fuzz as _;
+use headwater_types::{Level, Timestamp};
 use headwater_wire::channel::{Channel, TileName};
 use headwater_wire::query::{PAIRS_MAX, Query, parse_instant_at, percent_decode};
 use libfuzzer_sys::fuzz_target;

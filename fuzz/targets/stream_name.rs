@@ -1,8 +1,8 @@
 //! A stream name that parses prints as text that parses to the same name.
 #![no_main]
 
-use headwater_types::StreamName;
 use headwater_fuzz as _;
+use headwater_types::StreamName;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -16,7 +16,7 @@
 //! knows nothing of what a role serves.
 //! Concurrency: [`Shell`] is shared by all requests; no lock is held while something is waited for.
 //! Failure: starting fails with a [`StartError`] that says which setting is wrong; a handler that
-//! panics is answered 500; a worker that panics is logged, and the rest goes on.
+//! panics is answered 500; a worker or a door that panics is logged, and the rest goes on.
 
 pub mod access;
 mod error;

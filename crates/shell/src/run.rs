@@ -196,6 +196,7 @@ impl Bound {
         let Work { doors, workers } = role.begin(&shell);
         let role = Arc::new(role);
         let workers: Vec<_> = workers.into_iter().map(tokio::spawn).collect();
+        let doors: Vec<_> = doors.into_iter().map(tokio::spawn).collect();
         let keeper = tokio::spawn(keep(Arc::clone(&shell)));
         let mut routes = standard::routes(&shell, &role);
         routes.extend(role.routes(&shell));
@@ -206,7 +207,13 @@ impl Bound {
         };
         let served = async {
             let (served, doors) = tokio::join!(listening.run(), join_all(doors));
-            served && doors.into_iter().all(|ended| ended)
+            let doors = doors.into_iter().map(|ended| {
+                ended.unwrap_or_else(|error| {
+                    tracing::error!(%error, "a door did not end in order");
+                    false
+                })
+            });
+            doors.fold(served, |all, ended| all && ended)
         };
         let ended = {
             let wait = async {

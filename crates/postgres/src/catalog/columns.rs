@@ -2,8 +2,7 @@
 //!
 //! The names are those of PostgreSQL 16, of which clients ask for any. Columns that few ask for are left out.
 
-use super::schema::data_type;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, TimeUnit};
 
 /// A table of a schema.
 #[derive(Debug)]
@@ -29,6 +28,23 @@ impl Definition {
         self.columns
             .split(',')
             .filter_map(|column| column.trim().split_once(' '))
+    }
+}
+
+/// The type of ours for a type in a definition.
+fn data_type(name: &str) -> DataType {
+    if let Some(element) = name.strip_suffix("[]") {
+        return DataType::List(Field::new_list_field(data_type(element), true).into());
+    }
+    match name {
+        "bool" => DataType::Boolean,
+        "int2" => DataType::Int16,
+        "int4" => DataType::Int32,
+        "int8" | "oid" => DataType::Int64,
+        "float4" => DataType::Float32,
+        "float8" => DataType::Float64,
+        "timestamptz" => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+        _ => DataType::Utf8,
     }
 }
 

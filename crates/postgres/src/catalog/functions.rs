@@ -4,9 +4,9 @@
 //! rewritten; these here work on values of rows.
 
 use super::columns::{self, CATALOG, INFORMATION};
+use super::listing::Listing;
 use super::names::{oids, parts_of_name, quote_ident, quote_literal, read_name};
 use super::pg_catalog::describe;
-use super::schema::Listing;
 use super::types::{PgType, format_type};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, ListBuilder, StringArray,

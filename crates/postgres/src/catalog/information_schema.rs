@@ -1,7 +1,8 @@
 //! Rows of the tables of `information_schema`, as the SQL standard has them.
 
 use super::columns::{CATALOG, INFORMATION};
-use super::schema::{Listing, Rows};
+use super::listing::Listing;
+use super::rows::Rows;
 use super::types::{PgType, is_list};
 use datafusion::common::Result;
 

@@ -13,13 +13,16 @@
 pub(crate) mod columns;
 mod functions;
 mod information_schema;
+mod listing;
 pub(crate) mod names;
 mod pg_catalog;
+mod rows;
 mod schema;
 mod types;
 pub(crate) mod variables;
 
 pub use functions::functions;
-pub use schema::{Listing, Shown, schemas};
+pub use listing::{Listing, Shown};
+pub use schema::schemas;
 pub use types::PgType;
 pub use variables::{VariableError, Variables};

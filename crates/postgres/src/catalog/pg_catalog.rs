@@ -1,10 +1,11 @@
 //! Rows of the tables of `pg_catalog`.
 
 use super::columns::{CATALOG, INFORMATION};
+use super::listing::Listing;
 use super::names::{
     CATALOG_OID, DATABASE_OID, INFORMATION_OID, PUBLIC_OID, RESERVED, USER_OID, oids,
 };
-use super::schema::{Cell, Listing, Rows};
+use super::rows::{Cell, Rows};
 use super::types::{PgType, is_list};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;

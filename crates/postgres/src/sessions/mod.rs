@@ -14,11 +14,13 @@
 //! Failure: an error is told to the client with PostgreSQL's code for it; a message that cannot be
 //! read, or a panic, ends its connection and nothing else.
 
+mod accept;
 mod answer;
 mod cancel;
 mod commands;
 mod connection;
 mod copy;
+mod copying;
 mod cursors;
 mod door;
 mod errors;
@@ -29,5 +31,6 @@ mod names;
 mod simple_query;
 mod startup;
 mod statement;
+mod tokens;
 
 pub use door::Door;

@@ -23,6 +23,8 @@ pub(crate) struct Tally {
     /// Whether a request for `/wait` is being worked on.
     pub(crate) waits: AtomicBool,
     pub(crate) closed: AtomicBool,
+    /// Whether its door is to panic.
+    pub(crate) door_panics: AtomicBool,
     /// Whether its end is to fail.
     pub(crate) fails: AtomicBool,
 }
@@ -186,6 +188,7 @@ async fn tell(tally: Arc<Tally>, shell: Arc<Shell>, door: TcpListener) -> bool {
             () = stopped => return true,
             taken = door.accept() => taken.unwrap().0,
         };
+        assert!(!tally.door_panics.load(Ordering::SeqCst), "as asked for");
         let sum = tally.sum.load(Ordering::SeqCst);
         let told = format!("{sum}\n");
         stream.write_all(told.as_bytes()).await.unwrap();

@@ -97,6 +97,24 @@ fn no_more_requests_than_may_be_are_worked_on_and_a_panic_costs_its_own_only() {
 }
 
 #[test]
+fn a_door_that_panics_costs_itself_only() {
+    let server = Running::start(|_, _| {});
+    server.tally.door_panics.store(true, Ordering::SeqCst);
+    let mut told = String::new();
+    let mut door = std::net::TcpStream::connect(server.door).unwrap();
+    // It ends without a word, or is cut off.
+    let _ = door.read_to_string(&mut told);
+    assert_eq!(told, "");
+    until("the door is closed", || {
+        std::net::TcpStream::connect(server.door).is_err()
+    });
+    assert_eq!(server.post("/add", None, "5").0, 200);
+    until("the worker goes on", || server.tally.added.get() == 1);
+    assert_eq!(server.get("/sum", None), (200, "5".to_owned()));
+    assert_eq!(server.stopped(), Ok(()));
+}
+
+#[test]
 fn without_tokens_only_names_of_this_machine_come_in() {
     let server = Running::start(|_, _| {});
     let url = format!("http://{}/sum", server.addr);

@@ -9,7 +9,9 @@ use tidy::{architecture, assert_none};
 const OF_ONE_ROOM: [&str; 1] = ["crates/headwater"];
 
 /// Crates, and how many circles there still are among the files of their rooms.
-const CIRCLES: [(&str, usize); 8] = [
+const CIRCLES: [(&str, usize); 10] = [
+    ("crates/shell", 0),
+    ("crates/postgres", 0),
     ("crates/types", 0),
     ("crates/codec", 0),
     ("crates/io", 0),

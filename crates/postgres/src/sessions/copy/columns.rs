@@ -3,7 +3,7 @@
 //! Invariant: as in PostgreSQL a field must be in its column's own form; another one, such as a whole number for a float, is refused
 //! where its length tells it.
 
-use super::rows::{BATCH_BYTES, BATCH_ROWS, Unfit};
+use super::unfit::{BATCH_BYTES, BATCH_ROWS, Unfit};
 use crate::messages::BinaryRow;
 use crate::values::{instant_of_binary, numeric_of_binary};
 use headwater_query::arrow::array::{
@@ -145,7 +145,7 @@ fn unsigned(bytes: &[u8]) -> Result<u64, Fault> {
 }
 
 /// Rows that wait to be stored, by column.
-pub(super) struct Columns {
+pub(in crate::sessions) struct Columns {
     schema: SchemaRef,
     builders: Vec<Builder>,
     bytes: usize,

@@ -1,6 +1,6 @@
 //! Rows that come in as lines.
 
-use super::rows::{BATCH_BYTES, BATCH_ROWS, Unfit};
+use super::unfit::{BATCH_BYTES, BATCH_ROWS, Unfit};
 use crate::catalog::PgType;
 use crate::messages::{CopyRow, Format};
 use crate::values::parameter;
@@ -10,7 +10,7 @@ use headwater_query::datafusion::common::ScalarValue;
 use std::sync::Arc;
 
 /// Rows that wait to be stored, by column: values, read from text.
-pub(super) struct Lines {
+pub(in crate::sessions) struct Lines {
     schema: SchemaRef,
     /// Of each column its type's number, and the type that its texts are read as.
     types: Vec<(u32, DataType)>,

@@ -1,14 +1,16 @@
 //! `COPY … TO STDOUT` and `COPY … FROM STDIN`: what such a statement says.
 //!
-//! [`run`] does it, [`rows`] is what comes in.
+//! What comes in is in [`rows`]; a session carries it out.
 
 mod columns;
 mod lines;
 mod rows;
-mod run;
+mod unfit;
 
-use super::commands::{Token, tokens, wrong};
+pub(super) use rows::Incoming;
+
 use super::errors::error;
+use super::tokens::{Token, tokens, wrong};
 use crate::messages::{CopyFormat, Notice};
 
 /// What is copied.

@@ -1,42 +1,19 @@
 //! Rows that come in: read from what the client sends, and kept until there are enough to be stored.
 //!
-//! Invariant: no more than [`BATCH_ROWS`] rows wait, and little more than [`BATCH_BYTES`].
+//! Invariant: no more than [`BATCH_ROWS`](super::unfit::BATCH_ROWS) rows wait, and little more than
+//! [`BATCH_BYTES`](super::unfit::BATCH_BYTES).
 
 use super::Form;
 use super::columns::Columns;
 use super::lines::Lines;
+use super::unfit::Unfit;
 use crate::messages::{BinaryFault, BinaryRows, CopyRows, Format};
-use crate::sessions::errors::{Failure, error};
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::arrow::datatypes::Schema;
 
-/// Rows that are handed to the planner's side at once.
-pub(super) const BATCH_ROWS: usize = 1_024;
-/// Bytes of their fields, about, above which fewer are.
-pub(super) const BATCH_BYTES: usize = 1 << 20;
-
-/// Why a row does not fit.
-pub(super) struct Unfit {
-    /// The line or the row, and its number.
-    pub(super) place: (&'static str, u64),
-    pub(super) sqlstate: &'static str,
-    pub(super) message: String,
-}
-
-impl Unfit {
-    /// What the client is told; `stored` tells of rows that stay.
-    pub(super) fn at(self, table: &str, stored: Option<String>) -> Failure {
-        let (unit, number) = self.place;
-        let text = format!("COPY {table}, {unit} {number}: {}", self.message);
-        let mut notice = error(self.sqlstate, text);
-        notice.detail = stored;
-        notice.into()
-    }
-}
-
 impl Form {
     /// What clients are told of it.
-    pub(super) fn format(&self) -> Format {
+    pub(in crate::sessions) fn format(&self) -> Format {
         match self {
             Form::Lines(_) => Format::Text,
             Form::Binary => Format::Binary,
@@ -45,13 +22,13 @@ impl Form {
 }
 
 /// What comes in, and what of it waits.
-pub(super) enum Incoming {
+pub(in crate::sessions) enum Incoming {
     Lines(CopyRows, Lines),
     Binary(BinaryRows, Columns),
 }
 
 impl Incoming {
-    pub(super) fn new(form: &Form, schema: &Schema, row_max: usize) -> Incoming {
+    pub(in crate::sessions) fn new(form: &Form, schema: &Schema, row_max: usize) -> Incoming {
         match form {
             Form::Lines(format) => {
                 Incoming::Lines(CopyRows::new(format.clone(), row_max), Lines::new(schema))
@@ -64,14 +41,14 @@ impl Incoming {
     }
 
     /// What a row is called.
-    pub(super) fn unit(&self) -> &'static str {
+    pub(in crate::sessions) fn unit(&self) -> &'static str {
         match self {
             Incoming::Lines(..) => "line",
             Incoming::Binary(..) => "row",
         }
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    pub(in crate::sessions) fn feed(&mut self, bytes: &[u8]) {
         match self {
             Incoming::Lines(rows, _) => rows.feed(bytes),
             Incoming::Binary(rows, _) => rows.feed(bytes),
@@ -79,7 +56,7 @@ impl Incoming {
     }
 
     /// Reads a row, if all of it is there. `is_all` = nothing more will come.
-    pub(super) fn take(&mut self, is_all: bool) -> Result<bool, Unfit> {
+    pub(in crate::sessions) fn take(&mut self, is_all: bool) -> Result<bool, Unfit> {
         match self {
             Incoming::Lines(rows, waiting) => {
                 let row = rows.next_row(is_all).map_err(|why| Unfit {
@@ -111,7 +88,7 @@ impl Incoming {
         Ok(true)
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::sessions) fn is_full(&self) -> bool {
         match self {
             Incoming::Lines(_, waiting) => waiting.is_full(),
             Incoming::Binary(_, waiting) => waiting.is_full(),
@@ -119,7 +96,7 @@ impl Incoming {
     }
 
     /// The rows that wait, with the numbers of the first and the last.
-    pub(super) fn batch(&mut self) -> Result<Option<(RecordBatch, u64, u64)>, String> {
+    pub(in crate::sessions) fn batch(&mut self) -> Result<Option<(RecordBatch, u64, u64)>, String> {
         match self {
             Incoming::Lines(_, waiting) => waiting.batch(),
             Incoming::Binary(_, waiting) => waiting.batch(),

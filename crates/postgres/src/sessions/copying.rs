@@ -4,13 +4,12 @@
 //! by `INSERT`: up to about 4 MiB as a whole or not at all, more in several such parts; an error says how many rows were stored.
 //! Failure: an error names the line or row of the data; what the client still sends of the copy is passed over.
 
-use super::rows::Incoming;
-use super::{Copied, Copy, Form};
+use super::connection::Connection;
+use super::copy::{Copied, Copy, Form, Incoming};
+use super::errors::{Failure, error, fatal, of_query};
+use super::link::{FLUSH, Stream};
+use super::statement::columns;
 use crate::messages::{Format, Message, put_binary_end, put_binary_header, put_binary_row};
-use crate::sessions::connection::Connection;
-use crate::sessions::errors::{Failure, error, fatal, of_query};
-use crate::sessions::link::{FLUSH, Stream};
-use crate::sessions::statement::columns;
 use crate::values::{cell, whole};
 use futures_util::StreamExt;
 use headwater_query::arrow::array::ArrayRef;
@@ -18,7 +17,7 @@ use headwater_query::{CopyIn, Done, Parameters, Zone};
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {
-    pub(in crate::sessions) async fn copy(&mut self, copy: &Copy) -> Result<(), Failure> {
+    pub(super) async fn copy(&mut self, copy: &Copy) -> Result<(), Failure> {
         let count = if copy.out {
             self.copy_out(copy).await?
         } else {

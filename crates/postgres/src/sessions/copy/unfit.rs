@@ -1,0 +1,27 @@
+//! Rows that cannot be stored, and how many that can are stored at once.
+
+use crate::sessions::errors::{Failure, error};
+
+/// Rows that are handed to the planner's side at once.
+pub(in crate::sessions) const BATCH_ROWS: usize = 1_024;
+/// Bytes of their fields, about, above which fewer are.
+pub(in crate::sessions) const BATCH_BYTES: usize = 1 << 20;
+
+/// Why a row does not fit.
+pub(in crate::sessions) struct Unfit {
+    /// The line or the row, and its number.
+    pub(in crate::sessions) place: (&'static str, u64),
+    pub(in crate::sessions) sqlstate: &'static str,
+    pub(in crate::sessions) message: String,
+}
+
+impl Unfit {
+    /// What the client is told; `stored` tells of rows that stay.
+    pub(in crate::sessions) fn at(self, table: &str, stored: Option<String>) -> Failure {
+        let (unit, number) = self.place;
+        let text = format!("COPY {table}, {unit} {number}: {}", self.message);
+        let mut notice = error(self.sqlstate, text);
+        notice.detail = stored;
+        notice.into()
+    }
+}
