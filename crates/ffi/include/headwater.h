@@ -499,24 +499,6 @@ typedef struct hw_last_values {
   const struct hw_stream_name *streams;
 } hw_last_values;
 
-// What to aggregate.
-typedef struct hw_aggregate_spec {
-  // The first instant, ns since 1970, included.
-  int64_t first_ns;
-  // The last instant, included.
-  int64_t last_ns;
-  // HW_WHOLE, HW_EVERY_WIDTH or HW_LEVEL.
-  int32_t bins;
-  // HW_LEVEL: -20 to 40.
-  int32_t level;
-  // HW_EVERY_WIDTH: above 0.
-  int64_t width_ns;
-  // HW_EVERY_WIDTH: an instant at which a bin begins.
-  int64_t origin_ns;
-  // 1 = give the first and the last value of each bin too, which reads every row of the range.
-  uint8_t first_last;
-} hw_aggregate_spec;
-
 // A bin with at least one value.
 typedef struct hw_bin {
   // Its first instant, or that of the range if that is later, ns since 1970.
@@ -554,6 +536,24 @@ typedef struct hw_bin {
   // … and the high 64 bits, with the sign.
   int64_t sum_high;
 } hw_bin;
+
+// What to aggregate.
+typedef struct hw_aggregate_spec {
+  // The first instant, ns since 1970, included.
+  int64_t first_ns;
+  // The last instant, included.
+  int64_t last_ns;
+  // HW_WHOLE, HW_EVERY_WIDTH or HW_LEVEL.
+  int32_t bins;
+  // HW_LEVEL: -20 to 40.
+  int32_t level;
+  // HW_EVERY_WIDTH: above 0.
+  int64_t width_ns;
+  // HW_EVERY_WIDTH: an instant at which a bin begins.
+  int64_t origin_ns;
+  // 1 = give the first and the last value of each bin too, which reads every row of the range.
+  uint8_t first_last;
+} hw_aggregate_spec;
 
 // The first or the last value of a bin.
 typedef struct hw_bin_end {
@@ -1015,6 +1015,16 @@ int32_t hw_last_table(hw_db db,
                       size_t tag_count,
                       struct hw_last_values *values,
                       struct hw_error *error);
+
+// The sum of the finite values of a bin as a double; NaN without one, for text, and for NULL. sum_low and sum_high give that of integers
+// and booleans with all its digits.
+double hw_bin_sum(const struct hw_bin *bin);
+
+// The largest finite value of a bin minus the smallest; NaN without one, for text, and for NULL.
+double hw_bin_spread(const struct hw_bin *bin);
+
+// The standard deviation of the finite values of a bin as a sample; NaN of fewer than two, for text, and for NULL.
+double hw_bin_sample_stddev(const struct hw_bin *bin);
 
 // Aggregates of one field over a range, whole or in bins. snapshot 0 = as it is now. HW_NOT_FOUND for an unknown stream or field.
 int32_t hw_aggregate(hw_stream stream,
