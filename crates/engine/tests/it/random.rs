@@ -9,6 +9,7 @@ mod compare;
 mod copies;
 mod decay;
 mod ends;
+mod mended;
 mod plain;
 mod steps;
 mod time;
@@ -24,7 +25,7 @@ use told::Told;
 use world::{Trouble, World};
 
 /// What has to happen in the lives of `make test`, whatever the seeds: else they would prove less than they say.
-const KINDS: [&str; 39] = [
+const KINDS: [&str; 43] = [
     "acknowledged and lost as promised",
     "aged partitions seen",
     "backups onto older ones",
@@ -36,6 +37,7 @@ const KINDS: [&str; 39] = [
     "comparisons",
     "comparisons of held snapshots",
     "compactions",
+    "damaged metadata",
     "damages that nobody met",
     "damages that readers met",
     "databases left to settle",
@@ -58,6 +60,9 @@ const KINDS: [&str; 39] = [
     "openings that were hindered",
     "operations in doubt that stayed",
     "operations in doubt that went",
+    "repairs",
+    "repairs of metadata",
+    "repairs that lost nothing",
     "restarts under a clock that may be wrong",
     "rows refused",
     "snapshots held",

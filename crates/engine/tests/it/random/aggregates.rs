@@ -214,6 +214,7 @@ pub(super) fn check_tiles(
         return Ok(());
     }
     for (field, of) in &stream.table.fields {
+        check_wide_tiles(snapshot, stream, field, random)?;
         let level = Level::clamped(random.below(61) as i32 - 20);
         let time = stream.rows[random.below(stream.rows.len() as u64) as usize].time;
         let offset = level.bucket_of(Timestamp::from_nanos(time)).div_euclid(512);
@@ -240,5 +241,30 @@ pub(super) fn check_tiles(
             same(aggregate, rows, field, *of, &what);
         }
     }
+    Ok(())
+}
+
+/// Of the widest levels two tiles hold all of time: whatever was aged, no value is in them twice or
+/// missing.
+fn check_wide_tiles(
+    snapshot: &Snapshot,
+    stream: &Expected<'_>,
+    field: &str,
+    random: &mut Random,
+) -> Compared {
+    let level = Level::clamped(25 + random.below(16) as i32);
+    let what = format!("tiles {}.{field} level {}", stream.name, level.get());
+    let mut found = 0;
+    for offset in [-1, 0] {
+        let buckets = snapshot
+            .tile(stream.name, field, level, offset)
+            .map_err(|e| format!("{what}: {e}"))?;
+        found += buckets.iter().map(|(_, a)| a.count).sum::<u64>();
+    }
+    let counts = stream.counts(field);
+    ensure!(
+        counts.contains(&found),
+        "{what}: {found} values, {counts:?} expected"
+    );
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! Decay while nobody looks: a flipped bit, a block of zeros or of anything, a file that is gone. It is found or reported, never
-//! silently less, and everything else is what it was.
+//! silently less, and everything else is what it was. A repair mends it (`mended`).
 //!
 //! The damage is done to a copy of the disk, so that the life goes on unharmed.
 
@@ -105,9 +105,14 @@ impl World {
     pub(super) fn decay(&mut self) {
         let disk = self.disk.after_crash(1);
         let before = disk.after_crash(1);
-        let Some(damage) = self.damage(&disk, &["/db/segment", "/db/log"]) else {
+        let folders: &[&str] = match self.random.chance(20) {
+            true => &["/db/meta.redb"],
+            false => &["/db/segment", "/db/log"],
+        };
+        let Some(damage) = self.damage(&disk, folders) else {
             return;
         };
+        let damaged = disk.after_crash(1);
         let name = damage
             .path
             .file_name()
@@ -115,6 +120,11 @@ impl World {
             .to_string_lossy()
             .into_owned();
         let tail = self.is_log_tail(&disk, &before, &damage);
+        let of_meta = damage.path.starts_with("/db/meta.redb");
+        self.told.add("damaged metadata", u64::from(of_meta));
+        if self.random.chance(50) {
+            self.mend(&damaged, &damage, tail);
+        }
         let db = match Database::open_in(self.env_on(&disk), self.options.clone()) {
             Ok(db) => db,
             Err(error) => {

@@ -64,6 +64,7 @@ impl World {
                 let room = self.random.below(most);
                 self.tell(format!("the disk has room for {room} bytes"));
                 self.trouble = Trouble::Full;
+                self.was_full = true;
                 self.disk.capacity(used + room);
             }
         }
@@ -113,8 +114,11 @@ impl World {
             end
         };
         let fault = self.trouble;
-        // The next process may put horizons back, also those that nobody has seen.
-        self.see();
+        // The next process may put horizons back, also those that nobody has seen. Where an
+        // operation is in doubt they may be those of a table that it has altered.
+        if self.acknowledged == self.ops.len() {
+            self.see();
+        }
         self.tell(format!("the process ends: {end:?}"));
         let db = self.db.take().unwrap();
         let closed = match end {
@@ -166,6 +170,7 @@ impl World {
         self.time.restart(away, offset);
         let db = self.open_again(&mut cut);
         self.db = Some(db);
+        self.was_full = false;
         self.must_reopen = false;
         let recovery = self.db().recovery();
         let (records, torn) = (recovery.log_records, recovery.torn_tail);

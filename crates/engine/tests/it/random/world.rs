@@ -61,6 +61,8 @@ pub(super) struct World {
     pub(super) base: Plain,
     pub(super) ops: Vec<Op>,
     pub(super) acknowledged: usize,
+    /// The disk was full: until a write is taken again the reserve may not be whole.
+    pub(super) was_full: bool,
     /// Everything that was acknowledged.
     pub(super) now: Plain,
     /// The newest time of each stream.
@@ -144,6 +146,7 @@ impl World {
             base: Plain::default(),
             ops: Vec::new(),
             acknowledged: 0,
+            was_full: false,
             now: Plain::default(),
             newest: BTreeMap::new(),
             written: 0,
@@ -224,6 +227,7 @@ impl World {
 
     pub(super) fn acknowledge(&mut self, op: Op) {
         assert_eq!(self.acknowledged, self.ops.len());
+        self.was_full &= self.trouble == Trouble::Full || !matches!(op, Op::Write { .. });
         self.now.apply(&op);
         if self.is_synced() && self.ops.is_empty() {
             self.base.apply(&op);
@@ -248,6 +252,8 @@ impl World {
             Trouble::Fault(FaultKind::CreateFull | FaultKind::SyncFull) => {
                 matches!(kind, ErrorKind::Full | ErrorKind::Io | ErrorKind::Closed)
             }
+            // What fails may be the making of the reserve.
+            Trouble::Fault(_) if self.was_full && kind == ErrorKind::Full => true,
             Trouble::Fault(_) => matches!(kind, ErrorKind::Io | ErrorKind::Closed),
             Trouble::Full => matches!(kind, ErrorKind::Full | ErrorKind::Busy | ErrorKind::Closed),
         };
