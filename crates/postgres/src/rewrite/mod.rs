@@ -124,10 +124,13 @@ fn check_made(written: usize, made: usize, most: usize) -> headwater_query::Resu
     if made <= most {
         return Ok(());
     }
-    Err(headwater_query::Error::too_large(format!(
+    let told = format!(
         "the statement has {written} bytes, and {made} in the form that is planned, at most {most} are allowed"
-    ))
-    .with_hint("name columns that are written alike by AS, or ask for fewer"))
+    );
+    Err(headwater_query::Error {
+        hint: Some("name columns that are written alike by AS, or ask for fewer".to_owned()),
+        ..headwater_query::Error::new("too_large", "54000", told)
+    })
 }
 
 /// What is asked about the session itself.

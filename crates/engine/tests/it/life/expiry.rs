@@ -4,8 +4,8 @@
 use super::{SECOND, World, stream};
 use crate::model::Random;
 use crate::support::{Fields, START, collect, small_options};
-use headwater_codec::{Batch, Timestamp, Value};
 use headwater_engine::{Database, Duplicates, RowBlock, ScanSpec, TableSpec};
+use headwater_types::{Batch, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

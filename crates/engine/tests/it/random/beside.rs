@@ -9,12 +9,12 @@
 use crate::cuts::variable;
 use crate::model::{Random, policies};
 use crate::support::{START, collect};
-use headwater_codec::{Batch, ClosedRange, StreamName, Timestamp, Value};
 use headwater_engine::{
     AggregateSpec, Bins, Database, DeleteSpec, Duplicates, Error, ErrorKind, Options, ScanSpec,
     Snapshot, TableSpec,
 };
 use headwater_io::{Env, ManualClock, SystemThreads};
+use headwater_types::{Batch, ClosedRange, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

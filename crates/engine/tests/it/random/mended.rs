@@ -6,9 +6,9 @@ use super::decay::Damage;
 use super::view::{Presence, View, straddling};
 use super::world::World;
 use crate::support::{Fields, collect};
-use headwater_codec::StreamName;
 use headwater_engine::{Database, Reader, RepairMode, ScanSpec, repair};
 use headwater_io::FaultyFiles;
+use headwater_types::StreamName;
 use std::collections::BTreeMap;
 
 /// Rows by stream, as far as they could be read.
