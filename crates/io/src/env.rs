@@ -70,3 +70,71 @@ impl Env {
         }
     }
 }
+
+impl Env {
+    /// The files of the commit log.
+    #[must_use]
+    pub fn log_files(&self) -> &Arc<dyn Files> {
+        self.media.log.as_ref().unwrap_or(&self.files)
+    }
+
+    /// The files of rows that memory has no room for.
+    #[must_use]
+    pub fn buffer_files(&self) -> &Arc<dyn Files> {
+        self.media.buffers.as_ref().unwrap_or(&self.files)
+    }
+
+    /// The files of the metadata.
+    #[must_use]
+    pub fn index_files(&self) -> &Arc<dyn Files> {
+        self.media.index.as_ref().unwrap_or(&self.files)
+    }
+
+    /// The files of segments.
+    #[must_use]
+    pub fn segment_files(&self) -> &Arc<dyn Files> {
+        self.media.segments.as_ref().unwrap_or(&self.files)
+    }
+
+    /// Every medium once, [`Env::files`] first.
+    #[must_use]
+    pub fn all_files(&self) -> Vec<&Arc<dyn Files>> {
+        let mut all = vec![&self.files];
+        let parts = [
+            self.log_files(),
+            self.buffer_files(),
+            self.index_files(),
+            self.segment_files(),
+        ];
+        for files in parts {
+            if !all.iter().any(|known| Arc::ptr_eq(known, files)) {
+                all.push(files);
+            }
+        }
+        all
+    }
+
+    /// The same world with other files: `wrap` is asked once for each medium. Parts that lie on one medium still do.
+    #[must_use]
+    pub fn map_files(&self, mut wrap: impl FnMut(&Arc<dyn Files>) -> Arc<dyn Files>) -> Env {
+        let pairs: Vec<(&Arc<dyn Files>, Arc<dyn Files>)> = self
+            .all_files()
+            .into_iter()
+            .map(|files| (files, wrap(files)))
+            .collect();
+        let wrapped = |files: &Arc<dyn Files>| {
+            let pair = pairs.iter().find(|(known, _)| Arc::ptr_eq(known, files));
+            pair.map_or_else(|| Arc::clone(files), |(_, wrapped)| Arc::clone(wrapped))
+        };
+        Env {
+            files: wrapped(&self.files),
+            media: Media {
+                log: self.media.log.as_ref().map(wrapped),
+                buffers: self.media.buffers.as_ref().map(wrapped),
+                index: self.media.index.as_ref().map(wrapped),
+                segments: self.media.segments.as_ref().map(wrapped),
+            },
+            ..self.clone()
+        }
+    }
+}

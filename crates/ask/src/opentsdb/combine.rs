@@ -3,7 +3,6 @@
 //! Invariant: where the aggregator interpolates, a series counts from its first to its last point, with what lies on the line between
 //! its neighbours; elsewhere only with the points it has. Sums and extremes of integers are exact.
 
-use super::series::Points;
 use crate::budget::Budget;
 use crate::error::Error;
 use headwater_wire::opentsdb::Aggregator;
@@ -27,6 +26,9 @@ impl Number {
         }
     }
 }
+
+/// Points by time in ns.
+pub(super) type Points = Vec<(i64, Number)>;
 
 /// Points of all series together.
 ///

@@ -1,15 +1,12 @@
 //! The points of one series: as they are, or of intervals; and their rates.
 
-use super::combine::Number;
+use super::combine::{Number, Points};
 use super::{Asker, Member};
 use crate::error::{Error, found};
 use crate::fold::{Bucket, Buckets, Fold, first, first_and_last, last};
 use crate::windows::{Windows, narrow};
 use headwater::{ClosedRange, ScanSpec, Sum, Value, ValueRef};
 use headwater_wire::opentsdb::{Aggregator, Downsample, DownsampleFill, Rate, SubQuestion, VALUE};
-
-/// Points by time in ns.
-pub(super) type Points = Vec<(i64, Number)>;
 
 impl Asker<'_> {
     /// The points of a series, counted in the budget.

@@ -90,30 +90,10 @@ fn normal_survival(z: f64) -> f64 {
     0.5 * erfc(z / std::f64::consts::SQRT_2)
 }
 
-/// The complementary error function, within a few units of the last place of 1: its series below 2, its continued fraction above.
+/// The complementary error function.
 #[must_use]
 pub fn erfc(x: f64) -> f64 {
-    if x < 0.0 {
-        return 2.0 - erfc(-x);
-    }
-    if x < 2.0 {
-        // erf(x) = 2/√π · e^(−x²) · Σ 2^k x^(2k+1) / (1·3·…·(2k+1)); Abramowitz and Stegun 7.1.6.
-        let mut term = x;
-        let mut sum = x;
-        let mut k = 0.0;
-        while term > sum * 1e-17 {
-            k += 1.0;
-            term *= 2.0 * x * x / (2.0 * k + 1.0);
-            sum += term;
-        }
-        return 1.0 - std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum;
-    }
-    // Abramowitz and Stegun 7.1.14, from the inside out.
-    let mut fraction = x;
-    for k in (1..=60).rev() {
-        fraction = x + f64::from(k) / 2.0 / fraction;
-    }
-    (-x * x).exp() / std::f64::consts::PI.sqrt() / fraction
+    libm::erfc(x)
 }
 
 /// The law of a sample of delays.

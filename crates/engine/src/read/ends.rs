@@ -11,15 +11,13 @@
 //! Where only aggregates are left there is neither.
 //! Failure: `corrupt` for damage that is met before the value is.
 
-use super::last;
 use super::merge::{Merge, Source};
 use super::scan::{ScanStretch, segments};
-use super::snapshot::{ResolvedStream, Snapshot};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::Result;
 use crate::segment::{Partition, StreamState};
-use headwater_types::{ClosedRange, FieldId, Rows, StreamName, Timestamp, Value};
+use headwater_types::{ClosedRange, FieldId, Rows, Timestamp, Value};
 use std::sync::Arc;
 
 /// Leaves and chunks that are read before the pyramid is asked what to pass over.
@@ -338,34 +336,8 @@ pub(super) fn values(
     Ok(target.found)
 }
 
-/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which is known without a leaf.
-fn end_of(
-    view: &StreamView,
-    field: FieldId,
-    range: &ClosedRange,
-    side: Side,
-) -> Result<Option<End>> {
-    let fields = [field];
-    if side == Side::Last && view.now.is_none() && reaches_all_that_is_stored(view, range) {
-        let newest = last::newest(view, &fields)?.pop().flatten();
-        match newest {
-            Some((time, _)) if Timestamp::from_nanos(time) > range.last => {}
-            newest => return Ok(newest.filter(|(t, _)| range.contains(Timestamp::from_nanos(*t)))),
-        }
-    }
-    Ok(values(view, &fields, range, side)?.pop().flatten())
-}
-
-fn reaches_all_that_is_stored(view: &StreamView, range: &ClosedRange) -> bool {
-    let behind = range.last.as_nanos().checked_add(1);
-    behind.is_none_or(|behind| {
-        let behind = ClosedRange::nanos(behind, i64::MAX);
-        view.partitions_in(&behind).is_empty()
-    })
-}
-
 /// The instant of the row at one end of a range.
-fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<i64>> {
+pub(super) fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<i64>> {
     let read = match view.now {
         // A row is gone when all its values are.
         Some(_) => {
@@ -385,99 +357,4 @@ fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<i64>
     };
     search.run(range, &mut target)?;
     Ok(target.0)
-}
-
-impl Snapshot {
-    /// The earliest value of a field in a range: what a scan of the range gives first. Little more is read than the leaf it lies in.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options};
-    /// use headwater_types::{Batch, ClosedRange, StreamName, Timestamp};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let pump = StreamName::new("pump", [("id", "7")]);
-    /// let mut batch = Batch::new();
-    /// for (time, rpm) in [(5, 2150.0), (7, 2180.0), (9, 2170.0)] {
-    ///     batch.stream(&pump).row(time, [("rpm", rpm.into())]).unwrap();
-    /// }
-    /// db.commit(batch)?;
-    /// let snapshot = db.snapshot()?;
-    /// let range = ClosedRange::nanos(6, 8);
-    /// let first = snapshot.first_in(&pump, "rpm", range)?;
-    /// assert_eq!(first, Some((Timestamp::from_nanos(7), 2180.0.into())));
-    /// assert_eq!(snapshot.last_in(&pump, "rpm", range)?, first);
-    /// assert_eq!(snapshot.last_row_in(&pump, ClosedRange::ALL)?, Some(Timestamp::from_nanos(9)));
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream or field, `corrupt`, `io`.
-    pub fn first_in(
-        &self,
-        stream: &StreamName,
-        field: &str,
-        range: ClosedRange,
-    ) -> Result<Option<(Timestamp, Value)>> {
-        self.end_found(self.find(stream)?, field, range, Side::First)
-    }
-
-    /// The latest value of a field in a range: what a scan of the range gives last.
-    ///
-    /// # Errors
-    /// As [`Snapshot::first_in`].
-    pub fn last_in(
-        &self,
-        stream: &StreamName,
-        field: &str,
-        range: ClosedRange,
-    ) -> Result<Option<(Timestamp, Value)>> {
-        self.end_found(self.find(stream)?, field, range, Side::Last)
-    }
-
-    /// The instant of the earliest row in a range, whatever fields it has.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream, `corrupt`, `io`.
-    pub fn first_row_in(
-        &self,
-        stream: &StreamName,
-        range: ClosedRange,
-    ) -> Result<Option<Timestamp>> {
-        self.row_found(self.find(stream)?, range, Side::First)
-    }
-
-    /// The instant of the latest row in a range, whatever fields it has.
-    ///
-    /// # Errors
-    /// As [`Snapshot::first_row_in`].
-    pub fn last_row_in(
-        &self,
-        stream: &StreamName,
-        range: ClosedRange,
-    ) -> Result<Option<Timestamp>> {
-        self.row_found(self.find(stream)?, range, Side::Last)
-    }
-
-    pub(super) fn end_found(
-        &self,
-        found: ResolvedStream<'_>,
-        field: &str,
-        range: ClosedRange,
-        side: Side,
-    ) -> Result<Option<(Timestamp, Value)>> {
-        let view = self.view(found, &range)?;
-        let field = Self::field(&view.table, field)?;
-        let end = end_of(&view, field, &range, side)?;
-        Ok(end.map(|(time, value)| (Timestamp::from_nanos(time), value)))
-    }
-
-    pub(super) fn row_found(
-        &self,
-        found: ResolvedStream<'_>,
-        range: ClosedRange,
-        side: Side,
-    ) -> Result<Option<Timestamp>> {
-        let view = self.view(found, &range)?;
-        Ok(row(&view, &range, side)?.map(Timestamp::from_nanos))
-    }
 }

@@ -10,6 +10,7 @@ mod aggregate;
 mod bins;
 pub(crate) mod describe;
 mod ends;
+mod first_last;
 mod filter;
 mod gather;
 mod handle;

@@ -1,6 +1,8 @@
 //! Brings flags, environment, file and defaults together.
 
-use super::table::{Setting, table};
+use super::refusal::{SettingError, Source, nearest};
+use super::setting::Setting;
+use super::table::table;
 use super::{Settings, mqtt, subscription};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,84 +14,6 @@ const OTHER_VARIABLES: [&str; 4] = [
     "HEADWATER_URL",
     "HEADWATER_TOKEN",
 ];
-
-/// Where a value comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// Nobody set it.
-    Default,
-    /// The file.
-    File(PathBuf),
-    /// This environment variable.
-    Environment(String),
-    /// This flag.
-    Flag(String),
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::Default => f.write_str("default"),
-            Source::File(path) => write!(f, "{}", path.display()),
-            Source::Environment(name) => f.write_str(name),
-            Source::Flag(name) => write!(f, "--{name}"),
-        }
-    }
-}
-
-/// Why settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingError {
-    /// The file cannot be read.
-    #[error("the settings file {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The file is not TOML.
-    #[error("the settings file {path} is not TOML: {reason}")]
-    Syntax {
-        /// The file.
-        path: String,
-        /// Where and why.
-        reason: String,
-    },
-    /// Nobody knows this key.
-    #[error("{source_of}: there is no setting `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
-    Unknown {
-        /// Where it stands.
-        source_of: Source,
-        /// The key.
-        key: String,
-        /// The known key that is most like it.
-        nearest: Option<String>,
-    },
-    /// A value that cannot be.
-    #[error("{source_of}: {key} = `{value}`: {reason}; allowed: {allowed}")]
-    Value {
-        /// Where it stands.
-        source_of: Source,
-        /// The key.
-        key: String,
-        /// The value.
-        value: String,
-        /// What is wrong with it.
-        reason: String,
-        /// What would be right.
-        allowed: &'static str,
-    },
-    /// Values that do not go together.
-    #[error("{0}")]
-    Together(String),
-    /// There is no directory.
-    #[error(
-        "which database? Name its directory with --db DIR, HEADWATER_DB, or `db` in the settings file"
-    )]
-    NoDatabase,
-}
 
 /// What a command line gives: values of flags by key, and the file.
 #[derive(Debug, Clone, Default)]
@@ -187,7 +111,7 @@ impl Loaded {
         value: &str,
         source: Source,
     ) -> Result<(), SettingError> {
-        (setting.set)(&mut self.settings, value).map_err(|reason| SettingError::Value {
+        setting.set(&mut self.settings, value).map_err(|reason| SettingError::Value {
             source_of: source.clone(),
             key: setting.key.to_owned(),
             value: value.to_owned(),
@@ -317,31 +241,6 @@ fn file(path: &Path) -> Result<File, SettingError> {
     found.pairs.sort();
     found.lists.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
-}
-
-/// The name most like `wrong`, if one is like it at all.
-pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
-    let far = 1 + wrong.len() / 3;
-    names
-        .map(|name| (distance(wrong, &name), name))
-        .filter(|(distance, _)| *distance <= far)
-        .min()
-        .map(|(_, name)| name)
-}
-
-/// How many insertions, removals and replacements of bytes lead from one text to the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -551,7 +450,7 @@ mod tests {
         for setting in table() {
             let text = setting.value(&defaults);
             let mut settings = Settings::new("other");
-            (setting.set)(&mut settings, &text)
+            setting.set(&mut settings, &text)
                 .unwrap_or_else(|e| panic!("{} = {text}: {e}", setting.key));
             assert_eq!(setting.value(&settings), text, "{}", setting.key);
             assert!(setting.about.ends_with('.'), "{}", setting.key);

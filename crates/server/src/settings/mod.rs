@@ -10,18 +10,23 @@
 //! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
 
 mod engine;
+mod engine_text;
 mod load;
 mod mqtt;
 mod page;
+mod refusal;
+mod setting;
 mod subscription;
 mod table;
 pub(crate) mod values;
 
-pub use load::{Given, Loaded, SettingError, Source, load};
+pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
 pub use page::page;
 pub use subscription::Subscription;
-pub use table::{Setting, table};
+pub use refusal::{SettingError, Source};
+pub use setting::Setting;
+pub use table::table;
 
 pub use headwater_shell::{LogFormat, LogRequests};
 

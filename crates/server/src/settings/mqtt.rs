@@ -4,7 +4,7 @@
 //! hold ([`super::subscription`]).
 
 use super::subscription::Subscription;
-use super::table::{Setting, duration_within, size_within, within};
+use super::setting::{How, Setting, duration_within, size_within, within};
 use super::values::{parse_count, show_duration, show_size};
 use super::{SettingError, Settings};
 use std::fmt;
@@ -116,6 +116,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "URL",
         allowed: "mqtt://HOST[:PORT], or mqtts://HOST[:PORT] for TLS; or nothing",
         about: "MQTT 5 broker to take messages from; what their topics mean is said by `[[mqtt.subscription]]` in the file. Ports are 1883 and 8883 unless given.",
+        how: How::Own {
         set: |s, text| {
             s.mqtt.broker = broker(text)?;
             Ok(())
@@ -126,12 +127,14 @@ pub(super) static TABLE: &[Setting] = &[
                 .as_ref()
                 .map_or_else(String::new, Broker::to_string)
         },
+        },
     },
     Setting {
         key: "mqtt.client_id",
         kind: "NAME",
         allowed: "1 to 65535 bytes, or nothing",
         about: "Name of this server's session at the broker. No other client may have it, and it must stay the same, or messages kept for this server are lost.",
+        how: How::Own {
         set: |s, text| {
             if text.len() > 65_535 {
                 return Err("too long".to_owned());
@@ -140,23 +143,27 @@ pub(super) static TABLE: &[Setting] = &[
             Ok(())
         },
         show: |s| s.mqtt.client_id.clone(),
+        },
     },
     Setting {
         key: "mqtt.user",
         kind: "NAME",
         allowed: "a name, or nothing",
         about: "Name to log in to the broker with.",
+        how: How::Own {
         set: |s, text| {
             text.clone_into(&mut s.mqtt.user);
             Ok(())
         },
         show: |s| s.mqtt.user.clone(),
+        },
     },
     Setting {
         key: "mqtt.password",
         kind: "TEXT",
         allowed: "a password, or nothing",
         about: "Password to log in to the broker with. Others on this machine see the flags of a process, so a file is the better place.",
+        how: How::Own {
         set: |s, text| {
             s.mqtt.password = Secret::new(text);
             Ok(())
@@ -165,67 +172,79 @@ pub(super) static TABLE: &[Setting] = &[
             "" => String::new(),
             _ => "(hidden)".to_owned(),
         },
+        },
     },
     Setting {
         key: "mqtt.password_file",
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "File that holds the password; a line end behind it does not count. Read at each connection.",
+        how: How::Own {
         set: |s, text| {
             s.mqtt.password_file = file(text);
             Ok(())
         },
         show: |s| shown(s.mqtt.password_file.as_ref()),
+        },
     },
     Setting {
         key: "mqtt.ca",
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
         about: "Certificates that the broker's must be signed by; without it those that the system trusts.",
+        how: How::Own {
         set: |s, text| {
             s.mqtt.ca = file(text);
             Ok(())
         },
         show: |s| shown(s.mqtt.ca.as_ref()),
+        },
     },
     Setting {
         key: "mqtt.cert",
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
         about: "Certificate to show the broker, for brokers that ask for one; `mqtt.key` is its key.",
+        how: How::Own {
         set: |s, text| {
             s.mqtt.cert = file(text);
             Ok(())
         },
         show: |s| shown(s.mqtt.cert.as_ref()),
+        },
     },
     Setting {
         key: "mqtt.key",
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
         about: "Private key of `mqtt.cert`.",
+        how: How::Own {
         set: |s, text| {
             s.mqtt.key = file(text);
             Ok(())
         },
         show: |s| shown(s.mqtt.key.as_ref()),
+        },
     },
     Setting {
         key: "mqtt.keep_alive",
         kind: "DURATION",
         allowed: "5s to 18h",
         about: "How often the connection to the broker is proven to live.",
+        how: How::Own {
         set: |s, text| {
             let range = Duration::from_secs(5)..=Duration::from_secs(18 * 3600);
             duration_within(text, range).map(|d| s.mqtt.keep_alive = d)
         },
         show: |s| show_duration(s.mqtt.keep_alive),
+        },
     },
     Setting {
         key: "mqtt.session_expiry",
         kind: "DURATION",
         allowed: "1s to 49710d, or never",
         about: "How long the broker keeps messages for this server while it is away, as far as the broker goes along.",
+        how: How::Own {
         set: |s, text| {
             s.mqtt.session_expiry = match text {
                 "never" => FOR_EVER,
@@ -237,30 +256,37 @@ pub(super) static TABLE: &[Setting] = &[
             FOR_EVER => "never".to_owned(),
             time => show_duration(time),
         },
+        },
     },
     Setting {
         key: "mqtt.receive_max",
         kind: "N",
         allowed: "1 to 65535",
         about: "Most messages of QoS 1 that the broker sends ahead of their acknowledgement.",
+        how: How::Own {
         set: |s, text| within(parse_count(text)?, 1..=u16::MAX).map(|n| s.mqtt.receive_max = n),
         show: |s| s.mqtt.receive_max.to_string(),
+        },
     },
     Setting {
         key: "mqtt.packet_max",
         kind: "SIZE",
         allowed: "1KiB to 256MiB",
         about: "Largest message, topic included. A broker drops larger ones for this server.",
+        how: How::Own {
         set: |s, text| size_within(text, 1 << 10..=256 << 20).map(|n| s.mqtt.packet_max = n),
         show: |s| show_size(s.mqtt.packet_max as u64),
+        },
     },
     Setting {
         key: "mqtt.bytes_max",
         kind: "SIZE",
         allowed: "64KiB to 64GiB",
         about: "Most bytes of messages held until they are stored; then no more are read. At least `mqtt.packet_max` counts.",
+        how: How::Own {
         set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.mqtt.bytes_max = n),
         show: |s| show_size(s.mqtt.bytes_max as u64),
+        },
     },
 ];
 

@@ -3,7 +3,7 @@
 //! Invariants: an entry is checked as a whole when it is read; a key nobody knows is an error that names the nearest one; what
 //! is shown of an entry is what stood in the file.
 
-use super::load::{SettingError, Source, nearest};
+use super::refusal::{SettingError, Source, nearest};
 use headwater::FieldType;
 use headwater_wire::csv::TimeFormat;
 use headwater_wire::message::{MessageRules, PayloadForm, TimeReading, TopicPattern};

@@ -1,96 +1,18 @@
 //! The table of settings: one entry for each, with everything that is said about it anywhere.
 
-use super::values::{
-    parse_count, parse_duration, parse_size, parse_switch, show_duration, show_size,
-};
+use super::setting::{How, Setting, duration_within, size_within, within};
+use super::values::{parse_count, parse_duration, parse_size, parse_switch, show_duration, show_size};
 use super::{LogFormat, LogRequests, Settings, engine, mqtt};
-use std::fmt::Display;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// One thing that can be set.
-#[derive(Debug)]
-pub struct Setting {
-    /// Its name in the file; a dot stands between section and key.
-    pub key: &'static str,
-    /// What kind of value it takes, as a help text shows it: `SIZE`, `DURATION`, `N`.
-    pub kind: &'static str,
-    /// Which values are allowed, in words.
-    pub allowed: &'static str,
-    /// What it does, in one or two sentences.
-    pub about: &'static str,
-    pub(crate) set: fn(&mut Settings, &str) -> Result<(), String>,
-    pub(crate) show: fn(&Settings) -> String,
-}
-
-impl Setting {
-    /// Its flag without the dashes in front.
-    #[must_use]
-    pub fn flag(&self) -> String {
-        self.key.replace(['.', '_'], "-")
-    }
-
-    /// Its environment variable.
-    #[must_use]
-    pub fn variable(&self) -> String {
-        format!("HEADWATER_{}", self.key.replace('.', "_").to_uppercase())
-    }
-
-    /// Its value, as it would be set.
-    #[must_use]
-    pub fn value(&self, settings: &Settings) -> String {
-        (self.show)(settings)
-    }
-
-    /// Whether it is on or off, so that its flag needs no value.
-    #[must_use]
-    pub fn is_switch(&self) -> bool {
-        self.kind == SWITCH
-    }
-}
-
-pub(super) const SWITCH: &str = "true|false";
-
-/// Checks a bound; the caller adds which values are allowed.
-pub(super) fn within<T: PartialOrd + Display>(
-    value: T,
-    range: RangeInclusive<T>,
-) -> Result<T, String> {
-    if range.contains(&value) {
-        Ok(value)
-    } else {
-        Err(format!("{value} is out of range"))
-    }
-}
-
-pub(super) fn size_within(text: &str, range: RangeInclusive<u64>) -> Result<usize, String> {
-    let bytes = parse_size(text)?;
-    if !range.contains(&bytes) {
-        return Err("the size is out of range".to_owned());
-    }
-    usize::try_from(bytes).map_err(|_| "the size is out of range".to_owned())
-}
-
-pub(super) fn duration_within(
-    text: &str,
-    range: RangeInclusive<Duration>,
-) -> Result<Duration, String> {
-    let duration = parse_duration(text)?;
-    if range.contains(&duration) {
-        Ok(duration)
-    } else {
-        Err("the duration is out of range".to_owned())
-    }
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Every setting, in the order of the page.
 pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
-    SERVER.iter().chain(mqtt::TABLE).chain(engine::TABLE)
+    SERVER.iter().chain(mqtt::TABLE).chain(engine::TABLE.iter())
 }
 
 static SERVER: &[Setting] = &[
@@ -99,6 +21,7 @@ static SERVER: &[Setting] = &[
         kind: "DIR",
         allowed: "a directory; made if it is not there",
         about: "Directory of the database.",
+        how: How::Own {
         set: |s, text| {
             if text.is_empty() {
                 return Err("the name of the directory is empty".to_owned());
@@ -107,12 +30,14 @@ static SERVER: &[Setting] = &[
             Ok(())
         },
         show: |s| s.engine.dir.display().to_string(),
+        },
     },
     Setting {
         key: "http_addr",
         kind: "ADDR:PORT",
         allowed: "an IP address and a port; port 0 takes any free one",
         about: "Where to listen. Other addresses than those of this machine need tokens and TLS, see `allow_open` and `allow_plaintext`.",
+        how: How::Own {
         set: |s, text| {
             s.http_addr = text.parse::<SocketAddr>().map_err(|_| {
                 "expected an address and a port, such as 127.0.0.1:7373 or [::1]:7373".to_owned()
@@ -120,28 +45,34 @@ static SERVER: &[Setting] = &[
             Ok(())
         },
         show: |s| s.http_addr.to_string(),
+        },
     },
     Setting {
         key: "allow_open",
         kind: SWITCH,
         allowed: "true or false",
         about: "Serve other machines although there are no tokens: whoever reaches the port reads and writes everything.",
+        how: How::Own {
         set: |s, text| parse_switch(text).map(|on| s.allow_open = on),
         show: |s| s.allow_open.to_string(),
+        },
     },
     Setting {
         key: "allow_plaintext",
         kind: SWITCH,
         allowed: "true or false",
         about: "Serve other machines without TLS: whoever is on the way reads tokens and data. For use behind a proxy that does TLS.",
+        how: How::Own {
         set: |s, text| parse_switch(text).map(|on| s.allow_plaintext = on),
         show: |s| s.allow_plaintext.to_string(),
+        },
     },
     Setting {
         key: "hosts",
         kind: "NAME,…",
         allowed: "host names or addresses without port, separated by commas",
         about: "Names under which requests without a token are answered, besides those of this machine (protection from DNS rebinding). With tokens any name is.",
+        how: How::Own {
         set: |s, text| {
             let names = text
                 .split(',')
@@ -154,182 +85,222 @@ static SERVER: &[Setting] = &[
             }
         },
         show: |s| s.hosts.join(","),
+        },
     },
     Setting {
         key: "tls.cert",
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "Certificate chain of TLS in PEM, the server's own first. Read again on SIGHUP and when the file changes.",
+        how: How::Own {
         set: |s, text| {
             s.tls_cert = (!text.is_empty()).then(|| PathBuf::from(text));
             Ok(())
         },
         show: |s| path(s.tls_cert.as_ref()),
+        },
     },
     Setting {
         key: "tls.key",
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "Private key of the certificate in PEM.",
+        how: How::Own {
         set: |s, text| {
             s.tls_key = (!text.is_empty()).then(|| PathBuf::from(text));
             Ok(())
         },
         show: |s| path(s.tls_key.as_ref()),
+        },
     },
     Setting {
         key: "body_max",
         kind: "SIZE",
         allowed: "1KiB to 1GiB",
         about: "Largest body of a request, after unpacking. Larger ones are answered 413.",
+        how: How::Own {
         set: |s, text| size_within(text, 1 << 10..=1 << 30).map(|n| s.body_max = n),
         show: |s| show_size(s.body_max as u64),
+        },
     },
     Setting {
         key: "connections_max",
         kind: "N",
         allowed: "1 to 1000000",
         about: "Most connections at once. More wait until one ends.",
+        how: How::Own {
         set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.connections_max = n),
         show: |s| s.connections_max.to_string(),
+        },
     },
     Setting {
         key: "request.max",
         kind: "N",
         allowed: "1 to 1000000",
         about: "Most requests worked on at once; more are answered 503. Health and metrics do not count.",
+        how: How::Own {
         set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.requests_max = n),
         show: |s| s.requests_max.to_string(),
+        },
     },
     Setting {
         key: "request.timeout",
         kind: "DURATION",
         allowed: "1ms to 1h",
         about: "Longest time from the head of a request to the head of its answer; then it is answered 503.",
+        how: How::Own {
         set: |s, text| {
             duration_within(text, Duration::from_millis(1)..=HOUR).map(|d| s.request_timeout = d)
         },
         show: |s| show_duration(s.request_timeout),
+        },
     },
     Setting {
         key: "request.header_timeout",
         kind: "DURATION",
         allowed: "100ms to 1h",
         about: "Longest time until the head of the next request has come, and to agree on TLS; then the connection is closed.",
+        how: How::Own {
         set: |s, text| {
             duration_within(text, Duration::from_millis(100)..=HOUR).map(|d| s.header_timeout = d)
         },
         show: |s| show_duration(s.header_timeout),
+        },
     },
     Setting {
         key: "shutdown_timeout",
         kind: "DURATION",
         allowed: "1ms to 1h",
         about: "How long requests may take to end after SIGTERM or SIGINT; then they are cut off. What was acknowledged is stored in any case.",
+        how: How::Own {
         set: |s, text| {
             duration_within(text, Duration::from_millis(1)..=HOUR).map(|d| s.shutdown_timeout = d)
         },
         show: |s| show_duration(s.shutdown_timeout),
+        },
     },
     Setting {
         key: "write.line_max",
         kind: "SIZE",
         allowed: "64 to 64MiB",
         about: "Longest line of line protocol. Longer ones are refused, the others are stored.",
+        how: How::Own {
         set: |s, text| size_within(text, 64..=64 << 20).map(|n| s.write_line_max = n),
         show: |s| show_size(s.write_line_max as u64),
+        },
     },
     Setting {
         key: "tile_cache",
         kind: "SIZE",
         allowed: "64KiB to 64GiB",
         about: "Memory for formatted tiles, kept as long as their data stay the same.",
+        how: How::Own {
         set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.tile_cache = n),
         show: |s| show_size(s.tile_cache as u64),
+        },
     },
     Setting {
         key: "write.database",
         kind: "NAME",
         allowed: "a name, or nothing",
         about: "The one name of a database or bucket that writes may give; others are answered 404. Without it any name is taken, and means nothing.",
+        how: How::Own {
         set: |s, text| {
             s.write_database = (!text.is_empty()).then(|| text.to_owned());
             Ok(())
         },
         show: |s| s.write_database.clone().unwrap_or_default(),
+        },
     },
     Setting {
         key: "write.queue_max",
         kind: "N",
         allowed: "1 to 1000000",
         about: "Most writes that wait for a thread; more are answered 503.",
+        how: How::Own {
         set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.write_queue_max = n),
         show: |s| s.write_queue_max.to_string(),
+        },
     },
     Setting {
         key: "write.bytes_max",
         kind: "SIZE",
         allowed: "1KiB to 64GiB",
         about: "Most bytes of bodies of writes held at once; more are answered 429. At least `body_max` counts.",
+        how: How::Own {
         set: |s, text| size_within(text, 1 << 10..=64 << 30).map(|n| s.write_bytes_max = n),
         show: |s| show_size(s.write_bytes_max as u64),
+        },
     },
     Setting {
         key: "write.threads",
         kind: "N",
         allowed: "0 to 256",
         about: "Threads that parse writes and hand them in; 0 = one for each processor.",
+        how: How::Own {
         set: |s, text| within(parse_count(text)?, 0..=256).map(|n| s.write_threads = n),
         show: |s| s.write_threads.to_string(),
+        },
     },
     Setting {
         key: "live.clients_max",
         kind: "N",
         allowed: "1 to 100000",
         about: "Most clients that follow new data at once; more are answered 503.",
+        how: How::Own {
         set: |s, text| within(parse_count(text)?, 1..=100_000).map(|n| s.live_clients_max = n),
         show: |s| s.live_clients_max.to_string(),
+        },
     },
     Setting {
         key: "sql.memory",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
         about: "Memory that one statement of SQL may hold to sort, group and join; 64 MiB more for what is under way.",
+        how: How::Own {
         set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory = n),
         show: |s| show_size(s.sql_memory as u64),
+        },
     },
     Setting {
         key: "sql.memory_all",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
         about: "Memory that all statements may hold together. The server stays below memory_budget, this and 512 MiB more.",
+        how: How::Own {
         set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory_all = n),
         show: |s| show_size(s.sql_memory_all as u64),
+        },
     },
     Setting {
         key: "sql.timeout",
         kind: "DURATION",
         allowed: "1ms to 1d",
         about: "Longest time of a statement, the reading of its rows included. Over HTTP its first rows must come within request.timeout too.",
+        how: How::Own {
         set: |s, text| {
             duration_within(text, Duration::from_millis(1)..=Duration::from_secs(86_400))
                 .map(|d| s.sql_timeout = d)
         },
         show: |s| show_duration(s.sql_timeout),
+        },
     },
     Setting {
         key: "sql.statements_max",
         kind: "N",
         allowed: "1 to 10000",
         about: "Most statements at once; more are answered 503.",
+        how: How::Own {
         set: |s, text| within(parse_count(text)?, 1..=10_000).map(|n| s.sql_statements_max = n),
         show: |s| s.sql_statements_max.to_string(),
+        },
     },
     Setting {
         key: "postgres.addr",
         kind: "ADDR:PORT",
         allowed: "an IP address and a port, or nothing; port 0 takes any free one",
         about: "Where to listen for psql, drivers and other clients of PostgreSQL; nowhere without it. Other addresses than those of this machine need tokens and TLS, as for `http_addr`. Not in programs built without `sql`.",
+        how: How::Own {
         set: |s, text| {
             s.postgres_addr = match text {
                 "" => None,
@@ -350,56 +321,66 @@ static SERVER: &[Setting] = &[
                 .map(|addr| addr.to_string())
                 .unwrap_or_default()
         },
+        },
     },
     Setting {
         key: "postgres.connections_max",
         kind: "N",
         allowed: "1 to 100000",
         about: "Most connections of PostgreSQL's clients at once; more are refused.",
+        how: How::Own {
         set: |s, text| {
             within(parse_count(text)?, 1..=100_000).map(|n| s.postgres_connections_max = n)
         },
         show: |s| s.postgres_connections_max.to_string(),
+        },
     },
     Setting {
         key: "postgres.startup_timeout",
         kind: "DURATION",
         allowed: "100ms to 1h",
         about: "Longest time from a connection of PostgreSQL's clients to its session, TLS and password included; then it is closed.",
+        how: How::Own {
         set: |s, text| {
             duration_within(text, Duration::from_millis(100)..=HOUR)
                 .map(|d| s.postgres_startup_timeout = d)
         },
         show: |s| show_duration(s.postgres_startup_timeout),
+        },
     },
     Setting {
         key: "postgres.idle_timeout",
         kind: "DURATION",
         allowed: "1s to 7d",
         about: "How long a session of PostgreSQL's clients may send nothing, or take nothing of an answer; then it is closed.",
+        how: How::Own {
         set: |s, text| {
             duration_within(text, SECOND..=Duration::from_secs(7 * 86_400))
                 .map(|d| s.postgres_idle_timeout = d)
         },
         show: |s| show_duration(s.postgres_idle_timeout),
+        },
     },
     Setting {
         key: "log.level",
         kind: "LEVEL",
         allowed: "error, warn, info, debug, trace, off; or directives such as info,headwater_engine=debug",
         about: "Which messages are logged. The variable HEADWATER_LOG, if set, goes before it.",
+        how: How::Own {
         set: |s, text| {
             headwater_shell::logging::check_level(text)?;
             s.log_level = text.to_owned();
             Ok(())
         },
         show: |s| s.log_level.clone(),
+        },
     },
     Setting {
         key: "log.format",
         kind: "FORMAT",
         allowed: "text or json",
         about: "How messages are written to stderr. Times are UTC with milliseconds.",
+        how: How::Own {
         set: |s, text| {
             s.log_format = match text {
                 "text" => LogFormat::Text,
@@ -412,12 +393,14 @@ static SERVER: &[Setting] = &[
             LogFormat::Text => "text".to_owned(),
             LogFormat::Json => "json".to_owned(),
         },
+        },
     },
     Setting {
         key: "log.requests",
         kind: "WHICH",
         allowed: "none, failed or all",
         about: "Which requests are logged; failed are those with status 500 and above, and those over a second.",
+        how: How::Own {
         set: |s, text| {
             s.log_requests = match text {
                 "none" => LogRequests::None,
@@ -431,6 +414,7 @@ static SERVER: &[Setting] = &[
             LogRequests::None => "none".to_owned(),
             LogRequests::Failed => "failed".to_owned(),
             LogRequests::All => "all".to_owned(),
+        },
         },
     },
 ];

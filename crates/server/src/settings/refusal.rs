@@ -1,0 +1,92 @@
+//! Why settings cannot be used, and where a value comes from.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody set it.
+    Default,
+    /// The file.
+    File(PathBuf),
+    /// This environment variable.
+    Environment(String),
+    /// This flag.
+    Flag(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File(path) => write!(f, "{}", path.display()),
+            Source::Environment(name) => f.write_str(name),
+            Source::Flag(name) => write!(f, "--{name}"),
+        }
+    }
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// The file cannot be read.
+    #[error("the settings file {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("the settings file {path} is not TOML: {reason}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// Where and why.
+        reason: String,
+    },
+    /// Nobody knows this key.
+    #[error("{source_of}: there is no setting `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
+    Unknown {
+        /// Where it stands.
+        source_of: Source,
+        /// The key.
+        key: String,
+        /// The known key that is most like it.
+        nearest: Option<String>,
+    },
+    /// A value that cannot be.
+    #[error("{source_of}: {key} = `{value}`: {reason}; allowed: {allowed}")]
+    Value {
+        /// Where it stands.
+        source_of: Source,
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What would be right.
+        allowed: &'static str,
+    },
+    /// Values that do not go together.
+    #[error("{0}")]
+    Together(String),
+    /// There is no directory.
+    #[error(
+        "which database? Name its directory with --db DIR, HEADWATER_DB, or `db` in the settings file"
+    )]
+    NoDatabase,
+}
+
+/// The name most like `wrong`, if one is like it at all.
+pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let far = 1 + wrong.len() / 3;
+    names
+        .map(|name| (strsim::levenshtein(wrong, &name), name))
+        .filter(|(distance, _)| *distance <= far)
+        .min()
+        .map(|(_, name)| name)
+}

@@ -1,0 +1,107 @@
+//! One setting: its names, what may be said for it, and how it is read and shown.
+
+use super::values::{parse_duration, parse_size};
+use super::{Settings, engine_text};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// One thing that can be set.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name in the file; a dot stands between section and key.
+    pub key: &'static str,
+    /// What kind of value it takes, as a help text shows it: `SIZE`, `DURATION`, `N`.
+    pub kind: &'static str,
+    /// Which values are allowed, in words.
+    pub allowed: &'static str,
+    /// What it does, in one or two sentences.
+    pub about: &'static str,
+    pub(super) how: How,
+}
+
+/// How a setting is read and shown.
+#[derive(Debug)]
+pub(super) enum How {
+    /// By functions of its own.
+    Own {
+        set: fn(&mut Settings, &str) -> Result<(), String>,
+        show: fn(&Settings) -> String,
+    },
+    /// As the engine describes it.
+    Engine(&'static headwater::settings::Setting),
+}
+
+impl Setting {
+    /// Its flag without the dashes in front.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.key.replace(['.', '_'], "-")
+    }
+
+    /// Its environment variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("HEADWATER_{}", self.key.replace('.', "_").to_uppercase())
+    }
+
+    /// Its value, as it would be set.
+    #[must_use]
+    pub fn value(&self, settings: &Settings) -> String {
+        match &self.how {
+            How::Own { show, .. } => show(settings),
+            How::Engine(setting) => engine_text::show(setting, &settings.engine),
+        }
+    }
+
+    /// Gives it a value. The caller adds which values are allowed.
+    ///
+    /// # Errors
+    /// What is wrong with the value.
+    pub(super) fn set(&self, settings: &mut Settings, text: &str) -> Result<(), String> {
+        match &self.how {
+            How::Own { set, .. } => set(settings, text),
+            How::Engine(setting) => engine_text::set(setting, &mut settings.engine, text),
+        }
+    }
+
+    /// Whether it is on or off, so that its flag needs no value.
+    #[must_use]
+    pub fn is_switch(&self) -> bool {
+        self.kind == SWITCH
+    }
+}
+
+pub(super) const SWITCH: &str = "true|false";
+
+/// Checks a bound; the caller adds which values are allowed.
+pub(super) fn within<T: PartialOrd + Display>(
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("{value} is out of range"))
+    }
+}
+
+pub(super) fn size_within(text: &str, range: RangeInclusive<u64>) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    if !range.contains(&bytes) {
+        return Err("the size is out of range".to_owned());
+    }
+    usize::try_from(bytes).map_err(|_| "the size is out of range".to_owned())
+}
+
+pub(super) fn duration_within(
+    text: &str,
+    range: RangeInclusive<Duration>,
+) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    if range.contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("the duration is out of range".to_owned())
+    }
+}
