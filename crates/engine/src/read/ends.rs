@@ -139,7 +139,7 @@ struct Search<'a> {
 }
 
 /// A partition and what it holds of the stream.
-type Held<'a> = Option<(&'a Arc<Partition>, &'a StreamState)>;
+type InPartition<'a> = Option<(&'a Arc<Partition>, &'a StreamState)>;
 
 impl Search<'_> {
     fn run(&mut self, range: &ClosedRange, target: &mut impl Target) -> Result<()> {
@@ -168,7 +168,7 @@ impl Search<'_> {
     /// A range within which the stream lies in one partition, or in memory only.
     fn segment(
         &mut self,
-        held: Held<'_>,
+        held: InPartition<'_>,
         range: ClosedRange,
         target: &mut impl Target,
     ) -> Result<()> {
@@ -202,8 +202,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for [`Side::Last`]: rising, inside it.
-    fn cuts(&self, held: Held<'_>, range: &ClosedRange) -> Vec<i64> {
+    /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for
+    /// [`Side::Last`]: rising, inside it.
+    fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Vec<i64> {
         let leaves = held.into_iter().flat_map(|(_, state)| {
             let leaves = state.main.iter().chain(state.late.iter().flatten());
             leaves.map(|leaf| (leaf.first, leaf.last))
@@ -221,7 +222,12 @@ impl Search<'_> {
         cuts
     }
 
-    fn stretch(&self, held: Held<'_>, range: ClosedRange, target: &mut impl Target) -> Result<()> {
+    fn stretch(
+        &self,
+        held: InPartition<'_>,
+        range: ClosedRange,
+        target: &mut impl Target,
+    ) -> Result<()> {
         let memory = self.view.memory_rows(&range, Some(&self.read));
         let mut parts = match (held, target.missing()) {
             (Some((partition, state)), Some(missing))
@@ -266,7 +272,7 @@ impl Search<'_> {
 
     fn part(
         &self,
-        held: Held<'_>,
+        held: InPartition<'_>,
         range: ClosedRange,
         memory: &Rows,
         target: &mut impl Target,
@@ -338,7 +344,8 @@ pub(super) fn values(
     Ok(target.found)
 }
 
-/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which is known without a leaf.
+/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which
+/// is known without a leaf.
 fn end_of(
     view: &StreamView,
     field: FieldId,
@@ -388,7 +395,8 @@ fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<i64>
 }
 
 impl Snapshot {
-    /// The earliest value of a field in a range: what a scan of the range gives first. Little more is read than the leaf it lies in.
+    /// The earliest value of a field in a range: what a scan of the range gives first. Little more
+    /// is read than the leaf it lies in.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};

@@ -71,7 +71,8 @@ pub(crate) fn check_ends(
     let expected = scanned(snapshot, name, field, range);
     for (found, expected) in found.iter().zip(&expected) {
         if !same(found, expected) {
-            return Err(format!("{what}: {found:?}, expected {expected:?}"));
+            let of = snapshot.field_type(name, field);
+            return Err(format!("{what} ({of:?}): {found:?}, expected {expected:?}"));
         }
     }
     let rows = [

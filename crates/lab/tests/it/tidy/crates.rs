@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -20,15 +20,22 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ),
     ("headwater-wire", &["headwater-types"]),
     ("headwater-ask", &["headwater", "headwater-wire"]),
+    ("headwater-columnar", &["headwater", "headwater-wire"]),
     (
         "headwater-query",
-        &["headwater", "headwater-ask", "headwater-wire"],
+        &[
+            "headwater",
+            "headwater-ask",
+            "headwater-columnar",
+            "headwater-wire",
+        ],
     ),
     (
         "headwater-server",
         &[
             "headwater",
             "headwater-ask",
+            "headwater-columnar",
             "headwater-query",
             "headwater-wire",
         ],
@@ -38,6 +45,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
         &[
             "headwater",
             "headwater-ask",
+            "headwater-columnar",
             "headwater-query",
             "headwater-wire",
             "headwater-server",
