@@ -15,11 +15,12 @@ pub trait Access: Send + Sync {
     /// May it write to this stream, and delete from it?
     fn writes(&self, table: &str, tags: &[(String, String)]) -> bool;
 
-    /// May it make, change and drop this table? Who may, sees its columns while it has no streams yet.
+    /// May it make, change and drop this table? Who may, sees its columns while it has no streams
+    /// yet.
     fn manages(&self, table: &str) -> bool;
 
-    /// Could there be a stream of this table that it may read, as far as the table's name says? Each
-    /// must still be asked about.
+    /// Could there be a stream of this table that it may read, as far as the table's name says?
+    /// Each must still be asked about.
     fn reads_some_of(&self, table: &str) -> bool {
         let _ = table;
         true
@@ -66,7 +67,8 @@ pub trait Access: Send + Sync {
         true
     }
 
-    /// Askers with the same key may do the same; what was prepared for one is used for the others then. `None` shares nothing.
+    /// Askers with the same key may do the same; what was prepared for one is used for the others
+    /// then. `None` shares nothing.
     fn key(&self) -> Option<String> {
         None
     }

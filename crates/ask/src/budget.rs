@@ -86,7 +86,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// [`VALUES_MAX`] values of [`STREAMS_MAX`] streams, until the deadline or until it is cancelled.
+    /// [`VALUES_MAX`] values of [`STREAMS_MAX`] streams, until the deadline or until it is
+    /// cancelled.
     #[must_use]
     pub fn new(deadline: Deadline, cancel: CancelToken) -> Budget {
         Budget {

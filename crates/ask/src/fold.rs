@@ -1,7 +1,7 @@
 //! The fold: what the engine knows of one stream after another, brought together by intervals.
 //!
-//! Every language that asks about many streams in bins of time ends here: InfluxQL and OpenTSDB with
-//! windows on the clock of a place, SQL's grouped queries with the engine's own bins.
+//! Every language that asks about many streams in bins of time ends here: InfluxQL and OpenTSDB
+//! with windows on the clock of a place, SQL's grouped queries with the engine's own bins.
 //!
 //! Invariants: what comes from the pyramid and what comes from rows gives the same numbers, as the
 //! engine's law 3 says of tiles and scans; buckets rise by number; of equal instants the one of the
@@ -40,7 +40,7 @@ pub struct End {
 
 /// What stands at an end of time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct EndValue {
     /// When, ns since 1970.
     pub time: i64,
     /// What; `None` where only the instant was asked for.
@@ -57,12 +57,12 @@ pub(crate) fn first_and_last(field: &str) -> Vec<End> {
 }
 
 /// The first of [`first_and_last`].
-pub(crate) fn first(bucket: &Bucket) -> Option<&Found> {
+pub(crate) fn first(bucket: &Bucket) -> Option<&EndValue> {
     bucket.ends.first()?.as_ref()
 }
 
 /// The last of [`first_and_last`].
-pub(crate) fn last(bucket: &Bucket) -> Option<&Found> {
+pub(crate) fn last(bucket: &Bucket) -> Option<&EndValue> {
     bucket.ends.get(1)?.as_ref()
 }
 
@@ -76,7 +76,7 @@ pub struct Bucket {
     /// (field, lowest, highest), by total order, of NaN values, where they were asked for.
     pub nan: Vec<(usize, f64, f64)>,
     /// What was found at the ends that are asked for, in their order.
-    pub ends: Vec<Option<Found>>,
+    pub ends: Vec<Option<EndValue>>,
 }
 
 impl Bucket {
@@ -270,10 +270,11 @@ impl Fold {
     pub fn bucket_bytes(&self) -> usize {
         size_of::<(i128, Bucket)>()
             + self.fields.len() * size_of::<Aggregate>()
-            + self.ends.len() * size_of::<Option<Found>>()
+            + self.ends.len() * size_of::<Option<EndValue>>()
     }
 
-    /// Adds a stream; false when nobody waits any more. A stream or a field that is not there adds nothing.
+    /// Adds a stream; false when nobody waits any more. A stream or a field that is not there adds
+    /// nothing.
     ///
     /// # Errors
     /// What the meter and the engine say.
@@ -317,7 +318,8 @@ impl Fold {
         Ok(())
     }
 
-    /// Brings one stream's buckets in. Also for rows that were read already and folded by [`Fold::fold_rows`].
+    /// Brings one stream's buckets in. Also for rows that were read already and folded by
+    /// [`Fold::fold_rows`].
     ///
     /// # Errors
     /// What the meter says.
@@ -353,7 +355,7 @@ impl Fold {
             if let (Some(first), Some(last)) = (first, last) {
                 let end = |end: &End| {
                     let row = if end.last { last } else { first };
-                    Some(Found {
+                    Some(EndValue {
                         time: *times.get(row)?,
                         value: Some(column.get(row)?.to_owned()),
                     })
@@ -402,7 +404,7 @@ impl Fold {
                 let (first, last) = (bin.first, bin.last);
                 let end = |end: &End| {
                     let found = if end.last { &last } else { &first };
-                    found.as_ref().map(|(time, value)| Found {
+                    found.as_ref().map(|(time, value)| EndValue {
                         time: time.as_nanos(),
                         value: Some(value.clone()),
                     })
@@ -482,7 +484,7 @@ impl Fold {
         snapshot: &Snapshot,
         stream: &StreamHandle,
         range: ClosedRange,
-    ) -> headwater::Result<Vec<Option<Found>>> {
+    ) -> headwater::Result<Vec<Option<EndValue>>> {
         let one = |end: &End| {
             let time = match (&end.of, end.last) {
                 (EndOf::Field(field), last) => {
@@ -490,7 +492,7 @@ impl Fold {
                         true => stream.last_in(snapshot, field, range),
                         false => stream.first_in(snapshot, field, range),
                     };
-                    return Ok(found(end)?.flatten().map(|(time, value)| Found {
+                    return Ok(found(end)?.flatten().map(|(time, value)| EndValue {
                         time: time.as_nanos(),
                         value: Some(value),
                     }));
@@ -498,7 +500,7 @@ impl Fold {
                 (EndOf::Time, true) => stream.last_row_in(snapshot, range),
                 (EndOf::Time, false) => stream.first_row_in(snapshot, range),
             };
-            Ok(found(time)?.flatten().map(|time| Found {
+            Ok(found(time)?.flatten().map(|time| EndValue {
                 time: time.as_nanos(),
                 value: None,
             }))
@@ -506,8 +508,8 @@ impl Fold {
         self.ends.iter().map(one).collect()
     }
 
-    /// The extremes of NaN values by total order, where they are asked for: an aggregate only counts them, and what sign they
-    /// have decides on which side of all numbers they are.
+    /// The extremes of NaN values by total order, where they are asked for: an aggregate only
+    /// counts them, and what sign they have decides on which side of all numbers they are.
     fn nan_extremes(
         &self,
         snapshot: &Snapshot,
@@ -563,7 +565,7 @@ mod tests {
     use super::*;
 
     fn bucket(time: i64) -> Bucket {
-        let found = Some(Found {
+        let found = Some(EndValue {
             time,
             value: Some(Value::I64(time)),
         });

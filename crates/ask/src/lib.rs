@@ -25,10 +25,10 @@
 //! ```
 //!
 //! Invariants: it knows no HTTP, no DataFusion and no runtime; every loop over streams, chunks or
-//! rows asks the [`Budget`], so that a question ends when its time is over, when it became too large,
-//! and soon after its asker went away; only streams that the asker may read are walked.
-//! Concurrency: a question is worked on by the thread that asks it, which may wait for the disk; who
-//! has a runtime asks from a thread for blocking work.
+//! rows asks the [`Budget`], so that a question ends when its time is over, when it became too
+//! large, and soon after its asker went away; only streams that the asker may read are walked.
+//! Concurrency: a question is worked on by the thread that asks it, which may wait for the disk;
+//! who has a runtime asks from a thread for blocking work.
 //! Failure: an [`Error`] with a [`Kind`], whose code is stable. Pages: docs/http/influxql.md,
 //! docs/http/opentsdb.md, docs/aggregates.md.
 
@@ -44,5 +44,5 @@ mod windows;
 pub use access::{Access, Unrestricted};
 pub use budget::{Budget, CancelGuard, CancelToken, Deadline, STREAMS_MAX, VALUES_MAX};
 pub use error::{Error, Kind, Result};
-pub use fold::{Bucket, Buckets, End, EndOf, Fold, Found, Meter};
+pub use fold::{Bucket, Buckets, End, EndOf, EndValue, Fold, Meter};
 pub use windows::Windows;

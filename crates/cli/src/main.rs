@@ -13,6 +13,7 @@ mod arguments;
 #[cfg(feature = "sql")]
 mod ask;
 mod chart;
+mod clock;
 mod commands;
 mod failure;
 mod grid;
@@ -62,6 +63,7 @@ enum Command {
     Import(commands::import::Import),
     Export(commands::export::Export),
     Query(commands::query::Query),
+    Influxql(commands::influxql::Influxql),
     Sql(commands::sql::Sql),
     Scan(commands::scan::Scan),
     Last(commands::last::Last),
@@ -89,6 +91,7 @@ impl Command {
             Command::Import(command) => command.run(),
             Command::Export(command) => command.run(),
             Command::Query(command) => command.run(),
+            Command::Influxql(command) => command.run(),
             Command::Sql(command) => command.run(),
             Command::Scan(command) => command.run(),
             Command::Last(command) => command.run(),

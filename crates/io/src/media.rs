@@ -31,7 +31,6 @@ pub struct Media {
     pub segments: Option<Arc<dyn Files>>,
 }
 
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]

@@ -4,7 +4,7 @@
 //! row is taken.
 
 use crate::error::Error;
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
@@ -45,6 +45,25 @@ impl Done {
     pub fn has_rows(self) -> bool {
         matches!(self, Done::Select | Done::Explained | Done::Shown)
     }
+}
+
+/// What was done by a statement without rows, as a row: `done` and, where something was counted, `count`. `None` for those with rows.
+#[must_use]
+pub fn done_row(done: Done) -> Option<RecordBatch> {
+    let (word, count) = match done {
+        Done::Inserted(rows) => ("inserted", Some(rows)),
+        Done::Deleted(rows) => ("deleted", Some(rows)),
+        Done::Created => ("created", None),
+        Done::Altered => ("altered", None),
+        Done::Dropped => ("dropped", None),
+        Done::Set => ("set", None),
+        _ => return None,
+    };
+    let columns: [(&str, ArrayRef); 2] = [
+        ("done", Arc::new(StringArray::from(vec![word]))),
+        ("count", Arc::new(UInt64Array::from(vec![count]))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).ok()
 }
 
 /// The answer to a statement.

@@ -5,6 +5,7 @@
 
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::parser::ParserError;
+use headwater_wire::zone::UnknownZone;
 use std::fmt;
 
 /// Why a statement failed.
@@ -20,16 +21,51 @@ pub struct Error {
     pub hint: Option<String>,
     /// Line and column of the text where it was noticed, both from 1.
     pub at: Option<(u32, u32)>,
+    /// The name that it is about, where it is about one.
+    pub subject: Option<String>,
 }
 
 /// Result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $sqlstate:literal;)*) => {
+    ($($name:ident: $variant:ident = $code:literal, $sqlstate:literal;)*) => {
+        /// What kind of error it is. Kinds are added, never removed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $(
+                #[doc = concat!("`", $code, "`, SQLSTATE ", $sqlstate)]
+                $variant,
+            )*
+            /// A code that is none of this crate's: a door's or a client's own.
+            Foreign,
+        }
+
+        impl Code {
+            /// The kind of a code, by its stable word.
+            fn of(code: &str) -> Code {
+                match code {
+                    $($code => Code::$variant,)*
+                    _ => Code::Foreign,
+                }
+            }
+
+            /// Every kind but [`Code::Foreign`].
+            pub const ALL: &[Code] = &[$(Code::$variant),*];
+
+            /// The stable word; of [`Code::Foreign`] that of [`Error::code`] counts.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Code::$variant => $code,)*
+                    Code::Foreign => "foreign",
+                }
+            }
+        }
+
         impl Error {
             $(
-                $(#[$doc])*
                 pub(crate) fn $name(message: impl Into<String>) -> Error {
                     Error::new($code, $sqlstate, message)
                 }
@@ -41,35 +77,67 @@ macro_rules! codes {
 }
 
 codes! {
-    syntax = "syntax_error", "42601";
-    unknown_table = "unknown_table", "42P01";
-    unknown_column = "unknown_column", "42703";
-    unknown_function = "unknown_function", "42883";
-    unknown_setting = "unknown_setting", "42704";
-    ambiguous_column = "ambiguous_column", "42702";
-    table_exists = "table_exists", "42P07";
-    invalid = "invalid", "42000";
-    invalid_value = "invalid_value", "22023";
-    invalid_expression = "invalid_regular_expression", "2201B";
-    out_of_range = "out_of_range", "22003";
-    division_by_zero = "division_by_zero", "22012";
-    type_mismatch = "type_mismatch", "42804";
-    parameters = "invalid_parameters", "42P02";
-    unsupported_statement = "unsupported_statement", "0A000";
-    unsupported = "unsupported", "0A000";
-    forbidden = "forbidden", "42501";
-    read_only = "read_only", "25006";
-    refused = "refused", "22000";
-    too_large = "too_large", "54000";
-    too_many_rows = "too_many_rows", "54000";
-    memory_limit = "memory_limit", "53200";
-    time_limit = "time_limit", "57014";
-    busy = "busy", "53300";
-    closed = "closed", "57P03";
-    full = "full", "53100";
-    io = "io", "58030";
-    corrupt = "corrupt", "XX001";
-    internal = "internal", "XX000";
+    syntax: SyntaxError = "syntax_error", "42601";
+    unknown_table: UnknownTable = "unknown_table", "42P01";
+    unknown_column: UnknownColumn = "unknown_column", "42703";
+    unknown_function: UnknownFunction = "unknown_function", "42883";
+    unknown_setting: UnknownSetting = "unknown_setting", "42704";
+    ambiguous_column: AmbiguousColumn = "ambiguous_column", "42702";
+    table_exists: TableExists = "table_exists", "42P07";
+    invalid: Invalid = "invalid", "42000";
+    invalid_value: InvalidValue = "invalid_value", "22023";
+    invalid_expression: InvalidRegularExpression = "invalid_regular_expression", "2201B";
+    out_of_range: OutOfRange = "out_of_range", "22003";
+    division_by_zero: DivisionByZero = "division_by_zero", "22012";
+    type_mismatch: TypeMismatch = "type_mismatch", "42804";
+    parameters: InvalidParameters = "invalid_parameters", "42P02";
+    unsupported_statement: UnsupportedStatement = "unsupported_statement", "0A000";
+    unsupported: Unsupported = "unsupported", "0A000";
+    forbidden: Forbidden = "forbidden", "42501";
+    read_only: ReadOnly = "read_only", "25006";
+    refused: Refused = "refused", "22000";
+    too_large: TooLarge = "too_large", "54000";
+    too_many_rows: TooManyRows = "too_many_rows", "54000";
+    memory_limit: MemoryLimit = "memory_limit", "53200";
+    time_limit: TimeLimit = "time_limit", "57014";
+    busy: Busy = "busy", "53300";
+    closed: Closed = "closed", "57P03";
+    full: Full = "full", "53100";
+    io: Io = "io", "58030";
+    corrupt: Corrupt = "corrupt", "XX001";
+    internal: Internal = "internal", "XX000";
+}
+
+impl Code {
+    /// The code that every other door of this server has for the same thing.
+    #[must_use]
+    pub const fn same_as(self) -> &'static str {
+        use headwater_ask::Kind;
+        match self {
+            Code::SyntaxError
+            | Code::UnknownFunction
+            | Code::UnknownSetting
+            | Code::AmbiguousColumn
+            | Code::TableExists
+            | Code::InvalidValue
+            | Code::InvalidRegularExpression
+            | Code::OutOfRange
+            | Code::DivisionByZero
+            | Code::TypeMismatch
+            | Code::InvalidParameters => Kind::Query,
+            Code::UnknownTable | Code::UnknownColumn => Kind::NotFound,
+            Code::Invalid | Code::Refused => Kind::Invalid,
+            Code::UnsupportedStatement | Code::Unsupported => Kind::Unsupported,
+            Code::Forbidden | Code::ReadOnly => Kind::Access,
+            Code::TooLarge | Code::TooManyRows | Code::MemoryLimit => Kind::Limit,
+            Code::TimeLimit => Kind::Timeout,
+            Code::Busy => Kind::Busy,
+            Code::Closed => Kind::Closed,
+            Code::Full => Kind::Full,
+            Code::Io | Code::Corrupt | Code::Internal | Code::Foreign => Kind::Internal,
+        }
+        .as_str()
+    }
 }
 
 impl Error {
@@ -82,7 +150,27 @@ impl Error {
             message: message.into(),
             hint: None,
             at: None,
+            subject: None,
         }
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> Code {
+        Code::of(self.code)
+    }
+
+    /// There is no table of this name, or it may not be seen.
+    pub(crate) fn no_table(name: &str) -> Error {
+        Error {
+            subject: Some(name.to_owned()),
+            ..Error::unknown_table(format!("there is no table `{name}`"))
+        }
+    }
+
+    /// There is no such time zone.
+    pub(crate) fn unknown_zone(why: &UnknownZone) -> Error {
+        Error::invalid_value(why.to_string()).with_hint(format!("a zone is {}", UnknownZone::FORMS))
     }
 
     /// With advice.
@@ -340,7 +428,10 @@ fn of_schema(error: &SchemaError) -> Error {
 fn of_plan(message: &str) -> Error {
     if let Some(rest) = message.strip_prefix("Invalid function '") {
         let name = rest.split('\'').next().unwrap_or(rest);
-        let error = Error::unknown_function(format!("there is no function `{name}`"));
+        let error = Error {
+            subject: Some(name.to_owned()),
+            ..Error::unknown_function(format!("there is no function `{name}`"))
+        };
         return match rest
             .split("Did you mean '")
             .nth(1)
@@ -355,7 +446,7 @@ fn of_plan(message: &str) -> Error {
         .and_then(|r| r.strip_suffix("' not found"))
     {
         let name = rest.rsplit('.').next().unwrap_or(rest);
-        return Error::unknown_table(format!("there is no table `{name}`"));
+        return Error::no_table(name);
     }
     if message.contains("failed to match any signature") {
         return of_signature(message);
@@ -432,6 +523,21 @@ mod tests {
         let large = of_regular_expression("Compiled regex exceeds size limit of 10485760 bytes.");
         assert_eq!(large.map(|e| e.code), Some("too_large"));
         assert_eq!(of_regular_expression("invalid input"), None);
+    }
+
+    #[test]
+    fn a_kind_is_known_by_its_code_and_a_table_by_its_name() {
+        for code in Code::ALL {
+            assert_eq!(Code::of(code.as_str()), *code);
+        }
+        let foreign = Error::new("unreachable", "08001", "no");
+        assert_eq!(foreign.kind(), Code::Foreign);
+        let plan = DataFusionError::Plan("table 'headwater.public.pu`mp' not found".to_owned());
+        let error = Error::from(plan);
+        assert_eq!(
+            (error.kind(), error.subject.as_deref()),
+            (Code::UnknownTable, Some("pu`mp"))
+        );
     }
 
     #[test]

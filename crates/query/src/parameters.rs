@@ -1,13 +1,13 @@
 //! Values for the parameters `$1`, `$2`, … of a statement.
 
 use crate::error::{Error, Result};
-use crate::output::type_name;
 use crate::zones::cast_in;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use headwater_columnar::type_name;
 use headwater_wire::zone::Zone;
 
 /// Values for `$1`, `$2`, …

@@ -5,10 +5,11 @@
 //! (`now()`, `random()`, tables of the session) is planned anew. Where only values of parameters differ, what the planner has read
 //! of the text is used again.
 
-use crate::prepared::Described;
+use crate::answer::Done;
+use crate::parsed::Parsed;
 use crate::settings::Settings;
 use crate::table::Table;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
@@ -50,6 +51,24 @@ fn read_bytes(described: &Described) -> u64 {
         });
     }
     bytes
+}
+
+/// What was read of a statement.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) statement: Parsed,
+    pub(crate) parameters: Vec<DataType>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) done: Done,
+    /// Of a query of nothing but tables: its meaning, parameters included, and for what.
+    pub(crate) meaning: Option<(PlanKey, LogicalPlan)>,
+}
+
+impl Described {
+    /// True when it may be used wherever this key is that of the statement.
+    pub(crate) fn is_of(&self, key: &PlanKey) -> bool {
+        self.meaning.as_ref().is_some_and(|(own, _)| own == key)
+    }
 }
 
 /// Something that is kept, with what it takes.

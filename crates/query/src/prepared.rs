@@ -7,11 +7,11 @@
 use crate::answer::{Answer, Done};
 use crate::error::Result;
 use crate::parameters::Parameters;
-use crate::plans::PlanKey;
+use crate::parsed::Parsed;
+use crate::plans::Described;
 use crate::session::Session;
-use crate::statement::{self, Parsed};
+use crate::statement;
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::logical_expr::LogicalPlan;
 use std::sync::Arc;
 
 /// A statement whose parameters and columns are known.
@@ -21,40 +21,23 @@ pub struct Prepared {
     what: Arc<Described>,
 }
 
-/// What was read of a statement.
-#[derive(Debug)]
-pub(crate) struct Described {
-    pub(crate) statement: Parsed,
-    parameters: Vec<DataType>,
-    schema: SchemaRef,
-    done: Done,
-    /// Of a query of nothing but tables: its meaning, parameters included, and for what.
-    pub(crate) meaning: Option<(PlanKey, LogicalPlan)>,
-}
-
-impl Described {
-    pub(crate) async fn read(
-        session: &Session,
-        statement: Parsed,
-        types: &[Option<DataType>],
-    ) -> Result<Described> {
-        let shape = statement::describe(session, &statement, types).await?;
-        let mut statement = statement;
-        statement.forget();
-        let meaning = shape.meaning.filter(|_| !statement.is_forgotten());
-        Ok(Described {
-            statement,
-            parameters: shape.parameters,
-            schema: shape.schema,
-            done: shape.done,
-            meaning,
-        })
-    }
-
-    /// True when it may be used wherever this key is that of the statement.
-    pub(crate) fn is_of(&self, key: &PlanKey) -> bool {
-        self.meaning.as_ref().is_some_and(|(own, _)| own == key)
-    }
+/// What there is to know of a statement that was read.
+pub(crate) async fn described(
+    session: &Session,
+    statement: Parsed,
+    types: &[Option<DataType>],
+) -> Result<Described> {
+    let shape = statement::describe(session, &statement, types).await?;
+    let mut statement = statement;
+    statement.forget();
+    let meaning = shape.meaning.filter(|_| !statement.is_forgotten());
+    Ok(Described {
+        statement,
+        parameters: shape.parameters,
+        schema: shape.schema,
+        done: shape.done,
+        meaning,
+    })
 }
 
 impl Prepared {
@@ -99,7 +82,7 @@ impl Prepared {
             return Ok(answer);
         }
         if self.what.statement.is_forgotten() {
-            let statement = self.session.read(text).await?;
+            let statement = statement::read(&self.session, text).await?;
             return statement::run(&self.session, statement, parameters).await;
         }
         statement::run_described(&self.session, Arc::clone(&self.what), parameters).await

@@ -6,20 +6,18 @@
 
 use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
-use crate::epoch::EpochBins;
-use crate::error::{Error, Result, nearest};
+use crate::error::{Code, Error, Result, nearest};
 use crate::fences::{self, Fences, MayGoOn};
 use crate::gate;
-use crate::hex::HexTexts;
-use crate::lengths::Lengths;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::parameters::{self, Parameters};
 use crate::planner::{self, Planners};
-use crate::plans::{PlanKey, Plans, ReadKey};
-use crate::prepared::{Described, Prepared};
+use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
+use crate::rules::epoch_bins::EpochBins;
+use crate::rules::hex_texts::HexTexts;
+use crate::rules::lengths::Lengths;
 use crate::settings::Settings;
-use crate::statement::{self, Parsed};
 use crate::stop::Stop;
 use crate::view::{Role, TableCache, View};
 use crate::zones::{CompareInZone, InZone};
@@ -323,19 +321,17 @@ impl Running {
         planned.map_err(|error| {
             let error = Error::from(error);
             // Only what the session sees is ever suggested.
-            match (error.code, self.view.table_names()) {
-                ("unknown_table", Ok(names)) if error.hint.is_none() => {
+            match (error.kind(), &error.subject, self.view.table_names()) {
+                (Code::UnknownTable, Some(wanted), Ok(names)) if error.hint.is_none() => {
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    let wanted = error.message.split('`').nth(1).map(str::to_owned);
-                    match wanted.and_then(|w| nearest(&w, &names)) {
+                    match nearest(wanted, &names) {
                         Some(near) => error.with_hint(format!("did you mean `{near}`?")),
                         None => error,
                     }
                 }
                 // The planner names any of those that are equally near.
-                ("unknown_function", _) => {
-                    let near = error.message.split('`').nth(1);
-                    let near = near.and_then(|wanted| self.nearest_function(wanted));
+                (Code::UnknownFunction, Some(wanted), _) => {
+                    let near = self.nearest_function(wanted);
                     Error {
                         hint: near.map(|near| format!("did you mean `{near}`?")),
                         ..error
@@ -360,84 +356,6 @@ impl Running {
 }
 
 impl Session {
-    /// Runs one statement. What it reads comes as the answer's rows; what it changes is done when this returns.
-    ///
-    /// ```
-    /// use headwater::{Batch, Database, Options, StreamName};
-    /// use headwater_query::{Limits, Parameters, Query, Unrestricted};
-    /// use std::sync::Arc;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let dir = tempfile::tempdir()?;
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let mut batch = Batch::new();
-    /// let pump = StreamName::new("pump", [("id", "7")]);
-    /// batch.stream(&pump).row(1_700_000_000_000_000_000, [("rpm", 2150.0.into())])?;
-    /// db.commit(batch)?;
-    /// let session = Query::new(db, Limits::default()).session(Arc::new(Unrestricted));
-    /// let answer = session.run("SELECT id, avg(rpm) FROM pump GROUP BY id", Parameters::none()).await?;
-    /// assert_eq!(answer.collect().await?[0].num_rows(), 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`Error`]. What goes wrong while rows are read comes with the rows.
-    pub async fn run(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
-        if let Some(answer) = self.run_again(sql, &parameters)? {
-            return Ok(answer);
-        }
-        let statement = self.read(sql).await?;
-        statement::run(self, statement, parameters).await
-    }
-
-    /// Refuses a statement, by its first word, that asks for something where the session may read
-    /// nothing. It costs nothing, so that doors ask it before they let a statement run.
-    ///
-    /// # Errors `forbidden`.
-    pub fn may_run(&self, sql: &str) -> Result<()> {
-        if self.access.asks() || statement::changes(sql) {
-            return Ok(());
-        }
-        Err(statement::asks_nothing())
-    }
-
-    /// Reads a statement.
-    pub(crate) async fn read(&self, sql: &str) -> Result<Parsed> {
-        self.may_run(sql)?;
-        self.check_length(sql)?;
-        let (text, extension) = (sql.to_owned(), self.extension.clone());
-        let read = async move { statement::parse(&text, extension.as_deref()) };
-        self.planned(sql.len() > gate::LONG_TEXT, read).await
-    }
-
-    /// Most bytes of a statement.
-    #[must_use]
-    pub fn text_bytes_max(&self) -> usize {
-        self.query.shared.limits.text_bytes
-    }
-
-    /// Reads a text in another way before it is run as a statement, within the limits of every
-    /// statement: `look` is called on a thread that may be busy with it, and is ended when a parser
-    /// of the dialect [`Counted`](crate::Counted) takes more steps than such a text needs.
-    ///
-    /// # Errors
-    /// When the text is longer or nested deeper than statements may be, or takes too long to read,
-    /// and what `look` finds.
-    pub async fn look_at<T: Send + 'static>(
-        &self,
-        sql: &str,
-        look: impl FnOnce(&str) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.check_length(sql)?;
-        let text = sql.to_owned();
-        let read = async move {
-            let weight = gate::weigh(&text)?;
-            weight.reading(|| look(&text))
-        };
-        self.planned(sql.len() > gate::LONG_TEXT, read).await
-    }
-
     /// Does some reading or planning on a thread that may be busy with it.
     ///
     /// What plans is large: it is put on the heap at once, since the tasks that wait for it have
@@ -452,9 +370,19 @@ impl Session {
         shared.planners.run(shared.limits.time, large, work)
     }
 
+    /// What of the database the session sees now.
+    pub(crate) fn view(&self) -> Result<View> {
+        self.query.view(Arc::clone(&self.access))
+    }
+
+    /// Plans, and what was read of statements, of all sessions.
+    pub(crate) fn kept_plans(&self) -> &Plans {
+        &self.query.shared.plans
+    }
+
     /// Runs a statement with the plan that an earlier run of it left.
     pub(crate) fn run_again(&self, sql: &str, parameters: &Parameters) -> Result<Option<Answer>> {
-        let view = Arc::new(self.query.view(Arc::clone(&self.access))?);
+        let view = Arc::new(self.view()?);
         let key = self.plan_key(sql, &view);
         let Some(key) = key.and_then(|key| key.with(parameters.values())) else {
             return Ok(None);
@@ -505,46 +433,6 @@ impl Session {
         }
     }
 
-    /// Takes a text of several statements apart.
-    ///
-    /// # Errors
-    /// `syntax_error` when it cannot be read as words.
-    pub fn split(sql: &str) -> Result<Vec<String>> {
-        statement::split(sql)
-    }
-
-    /// Prepares a statement: types of its parameters (those given in `types`, else those that the statement tells, else text) and
-    /// the columns of its answer are known then.
-    ///
-    /// # Errors
-    /// As [`Session::run`], as far as it shows without running.
-    pub async fn prepare(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared> {
-        self.check_length(sql)?;
-        let view = self.query.view(Arc::clone(&self.access))?;
-        let key = self.plan_key(sql, &view).map(|plan| ReadKey {
-            plan,
-            types: types.to_vec(),
-        });
-        drop(view);
-        if let Some(key) = &key
-            && let Some(described) = self.query.shared.plans.read(key)
-        {
-            return Ok(Prepared::new(self.clone(), described));
-        }
-        let statement = self.read(sql).await?;
-        let large = statement.is_large();
-        let (session, types) = (self.clone(), types.to_vec());
-        let read = async move { Described::read(&session, statement, &types).await };
-        let described = self.planned(large, read).await?;
-        let described = Arc::new(described);
-        if let Some(key) = key
-            && described.is_of(&key.plan)
-        {
-            self.query.shared.plans.put_read(key, &described);
-        }
-        Ok(Prepared::new(self.clone(), described))
-    }
-
     pub(crate) fn check_length(&self, sql: &str) -> Result<()> {
         let most = self.query.shared.limits.text_bytes;
         if sql.len() > most {
@@ -558,7 +446,7 @@ impl Session {
 
     /// A view of the database, and what plans over it.
     pub(crate) fn begin(&self) -> Result<Running> {
-        self.begin_with(Arc::new(self.query.view(Arc::clone(&self.access))?))
+        self.begin_with(Arc::new(self.view()?))
     }
 
     fn begin_with(&self, view: Arc<View>) -> Result<Running> {

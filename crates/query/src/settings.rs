@@ -1,7 +1,6 @@
 //! Settings of a session, changed with `SET` and told by `SHOW`.
 
 use crate::error::{Error, Result, with_suggestion};
-use crate::zones;
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
 use headwater_wire::zone::Zone;
@@ -78,7 +77,7 @@ impl Settings {
             }
             ("timezone", Some(value)) => {
                 self.zone = Zone::read(value).map_err(|why| {
-                    let mut error = zones::unknown(&why);
+                    let mut error = Error::unknown_zone(&why);
                     error.message = format!("`timezone`: {}", error.message);
                     error
                 })?;

@@ -4,8 +4,7 @@
 //! is computed for some thousand pairs of rows at a time: there it is looked whether somebody still waits. Joins that find
 //! rows, and hand out more batches than they take in, let other work of their thread go on after some of them.
 //!
-//! Invariants: a plan that was kept has none of this; it is put into the plan of one run.
-//! Concurrency: the flag is set once, by whoever waited, from any thread.
+//! Invariant: a plan that was kept has none of this; it is put into the plan of one run.
 
 use crate::error::Error;
 use crate::fences::Statement;
@@ -24,36 +23,6 @@ use datafusion::physical_plan::joins::{
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-tokio::task_local! {
-    /// True when whoever waits for the statement that this task runs has gone.
-    static GONE: Arc<AtomicBool>;
-}
-
-/// Whether whoever waits for a statement has gone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Gone(Arc<AtomicBool>);
-
-impl Gone {
-    /// That of the statement that this task runs; without one, nobody ever goes.
-    pub(crate) fn of_task() -> Gone {
-        Gone(GONE.try_with(Arc::clone).unwrap_or_default())
-    }
-
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Has a task run its work under this.
-    pub(crate) async fn scope<T>(self, work: impl Future<Output = T>) -> T {
-        GONE.scope(self.0, work).await
-    }
-}
 
 /// When a statement is to end.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@
 
 use crate::answer::Answer;
 use crate::error::{Error, Result};
-use crate::stop::Gone;
+use crate::gone::Gone;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;

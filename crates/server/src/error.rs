@@ -108,13 +108,14 @@ impl From<headwater_ask::Error> for ApiError {
 #[cfg(feature = "sql")]
 impl From<headwater_query::Error> for ApiError {
     fn from(error: headwater_query::Error) -> ApiError {
-        let (status, retry_after) = match error.code {
-            "forbidden" | "read_only" => (StatusCode::FORBIDDEN, None),
-            "time_limit" => (StatusCode::SERVICE_UNAVAILABLE, None),
-            "busy" => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
-            "closed" => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
-            "full" => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
-            "io" | "corrupt" | "internal" => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        use headwater_query::Code;
+        let (status, retry_after) = match error.kind() {
+            Code::Forbidden | Code::ReadOnly => (StatusCode::FORBIDDEN, None),
+            Code::TimeLimit => (StatusCode::SERVICE_UNAVAILABLE, None),
+            Code::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+            Code::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
+            Code::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
+            Code::Io | Code::Corrupt | Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, None),
             _ => (StatusCode::BAD_REQUEST, None),
         };
         if status == StatusCode::INTERNAL_SERVER_ERROR {
@@ -132,5 +133,48 @@ impl From<headwater_query::Error> for ApiError {
             details.insert("column".to_owned(), json!(column));
         }
         answer
+    }
+}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn page() -> String {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(root.join("../../docs/http/conventions.md")).unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_refused_question_is_in_the_manual_with_its_status() {
+        let page = page();
+        for kind in headwater_ask::Kind::ALL {
+            let error = ApiError::from(headwater_ask::Error::new(kind, ""));
+            let (code, status) = (kind.as_str(), error.status.as_u16().to_string());
+            let told = page.lines().any(|line| {
+                let mut cells = line.split('|').map(str::trim).skip(1);
+                let codes = cells.next().unwrap_or_default();
+                let statuses = cells.next().unwrap_or_default();
+                let place = codes.split(", ").position(|c| c == format!("`{code}`"));
+                place.is_some_and(|at| statuses.split(", ").nth(at) == Some(status.as_str()))
+            });
+            assert!(told, "{code} {status}");
+        }
+    }
+
+    #[cfg(feature = "sql")]
+    #[test]
+    fn every_code_of_sql_is_in_the_manual_with_the_one_it_is_the_same_as() {
+        let page = page();
+        for (code, (word, sqlstate)) in headwater_query::Code::ALL
+            .iter()
+            .zip(headwater_query::CODES)
+        {
+            let error = ApiError::from(headwater_query::Error::new(word, sqlstate, ""));
+            let (status, same) = (error.status.as_u16(), code.same_as());
+            let line = format!("| `{word}` | `{same}` | {status} |");
+            assert!(page.lines().any(|l| l == line), "{line}");
+            assert_eq!((code.as_str(), error.code), (*word, *word));
+        }
     }
 }

@@ -1,10 +1,13 @@
 //! What statements of InfluxQL mean here.
 //!
-//! A measurement is a table, and its series are streams. [`Asker::answer`] carries one statement out on a snapshot.
+//! A measurement is a table, and its series are streams. [`Asker::answer`] carries one statement
+//! out on a snapshot.
 //!
-//! Invariants: rows are read only where the aggregates of the pyramid do not say it; streams that the asker may not read are as if
-//! they were not there, in answers, counts and names alike; whatever is kept is counted by a `Budget`.
-//! Failure: a statement that cannot be carried out is an [`Error`], which belongs into the statement's result.
+//! Invariants: rows are read only where the aggregates of the pyramid do not say it; streams that
+//! the asker may not read are as if they were not there, in answers, counts and names alike;
+//! whatever is kept is counted by a `Budget`.
+//! Failure: a statement that cannot be carried out is an [`Error`], which belongs into the
+//! statement's result.
 //! Page: docs/http/influxql.md.
 
 mod aggregate;
@@ -137,7 +140,8 @@ impl Asker<'_> {
     /// Reads a text of statements and carries them out, as [`Asker::answers`].
     ///
     /// # Errors
-    /// [`Kind::Query`] for a text that cannot be read, [`Kind::Limit`] for one that is too long, and as there.
+    /// [`Kind::Query`] for a text that cannot be read, [`Kind::Limit`] for one that is too long,
+    /// and as there.
     pub fn ask(&self, text: &str) -> Result<Vec<Result<Answer, Error>>, Error> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(text_too_long());
@@ -147,8 +151,8 @@ impl Asker<'_> {
         self.answers(&statements, None)
     }
 
-    /// Carries statements out, one after another. What follows one that fails is not carried out, as in InfluxDB. `database` is
-    /// what the request says.
+    /// Carries statements out, one after another. What follows one that fails is not carried out,
+    /// as in InfluxDB. `database` is what the request says.
     ///
     /// # Errors
     /// Where the statement is not the reason: [`Kind::is_of_server`].

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::grid::grouped;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
-use headwater_query::output::{Format, TimeText, Writer};
+use headwater_columnar::{Format, TimeText, Writer};
 use headwater_query::{Error, datafusion};
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -6,7 +6,7 @@ use crate::store::DbArgs;
 use futures_util::StreamExt;
 use headwater::Database;
 use headwater_query::datafusion::scalar::ScalarValue;
-use headwater_query::output::done_row;
+use headwater_query::done_row;
 use headwater_query::{Answer, Error, Limits, Parameters, Query, Session, Threads, Unrestricted};
 use std::future::Future;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::output::{Output, not_for_terminals};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
-use headwater_query::output::{Cells, Format, TimeText, Writer, is_number};
+use headwater_columnar::{Cells, Format, TimeText, Writer, is_number};
 
 /// Rows of a block of aligned columns.
 const BLOCK_ROWS: usize = 1_000;

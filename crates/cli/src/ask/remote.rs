@@ -3,8 +3,8 @@
 use super::Rows;
 use crate::failure::Failure;
 use arrow::ipc::reader::StreamReader;
+use headwater_columnar::Format;
 use headwater_query::Error;
-use headwater_query::output::Format;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::time::Duration;

@@ -190,7 +190,7 @@ mod batches {
     use crate::failure::Failure;
     use crate::output::{RowFormat, not_for_terminals};
     use headwater::{FieldType, ScanChunk, StreamName};
-    use headwater_query::output::{EventBatches, Format, TimeText, Writer};
+    use headwater_columnar::{EventBatches, Format, TimeText, Writer};
 
     /// Rows in batches of several thousand.
     struct Batches {

@@ -9,6 +9,7 @@ pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod influxql;
 pub(crate) mod last;
 pub(crate) mod plot;
 pub(crate) mod query;

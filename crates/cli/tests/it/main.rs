@@ -13,6 +13,7 @@ mod columns;
 #[cfg(feature = "sql")]
 mod duckdb;
 mod import;
+mod influxql;
 mod kill;
 mod kill_http;
 #[cfg(feature = "mqtt")]

@@ -137,7 +137,7 @@ struct Search<'a> {
 }
 
 /// A partition and what it holds of the stream.
-type Held<'a> = Option<(&'a Arc<Partition>, &'a StreamState)>;
+type InPartition<'a> = Option<(&'a Arc<Partition>, &'a StreamState)>;
 
 impl Search<'_> {
     fn run(&mut self, range: &ClosedRange, target: &mut impl Target) -> Result<()> {
@@ -166,7 +166,7 @@ impl Search<'_> {
     /// A range within which the stream lies in one partition, or in memory only.
     fn segment(
         &mut self,
-        held: Held<'_>,
+        held: InPartition<'_>,
         range: ClosedRange,
         target: &mut impl Target,
     ) -> Result<()> {
@@ -200,8 +200,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for [`Side::Last`]: rising, inside it.
-    fn cuts(&self, held: Held<'_>, range: &ClosedRange) -> Vec<i64> {
+    /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for
+    /// [`Side::Last`]: rising, inside it.
+    fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Vec<i64> {
         let leaves = held.into_iter().flat_map(|(_, state)| {
             let leaves = state.main.iter().chain(state.late.iter().flatten());
             leaves.map(|leaf| (leaf.first, leaf.last))
@@ -219,7 +220,12 @@ impl Search<'_> {
         cuts
     }
 
-    fn stretch(&self, held: Held<'_>, range: ClosedRange, target: &mut impl Target) -> Result<()> {
+    fn stretch(
+        &self,
+        held: InPartition<'_>,
+        range: ClosedRange,
+        target: &mut impl Target,
+    ) -> Result<()> {
         let memory = self.view.memory_rows(&range, Some(&self.read));
         let mut parts = match (held, target.missing()) {
             (Some((partition, state)), Some(missing))
@@ -264,7 +270,7 @@ impl Search<'_> {
 
     fn part(
         &self,
-        held: Held<'_>,
+        held: InPartition<'_>,
         range: ClosedRange,
         memory: &Rows,
         target: &mut impl Target,

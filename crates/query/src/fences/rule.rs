@@ -10,7 +10,7 @@ use super::function::{fenced, is_fenced};
 use super::statement::checkpoint;
 use super::{operator, windows};
 use crate::error::Error;
-use crate::renamed::map_expressions;
+use crate::rules::keep_names::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};

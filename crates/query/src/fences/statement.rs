@@ -11,8 +11,8 @@
 use super::allocator;
 use crate::answer::too_slow;
 use crate::error::Error;
+use crate::gone::Gone;
 use crate::limits::AllMemory;
-use crate::stop::Gone;
 use datafusion::common::Result;
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -8,7 +8,7 @@
 //! Invariant: the sums are never below what the planner would make, and never overflow.
 
 use crate::error::{Error, Result};
-use crate::statement::table_name;
+use crate::names::table_name;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectName,

@@ -4,7 +4,7 @@
 use super::inlined::largest_condition;
 use crate::answer::too_slow;
 use crate::error::{Error, Result};
-use crate::stop::Gone;
+use crate::gone::Gone;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
 use std::cell::{Cell, RefCell};

@@ -23,7 +23,7 @@ pub(crate) use rules::{analyzer_rules, optimizer_rules, physical_rules};
 
 use crate::answer::too_slow;
 use crate::error::{Error, Result};
-use crate::stop::Gone;
+use crate::gone::Gone;
 use budget::{Budget, Ended};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;

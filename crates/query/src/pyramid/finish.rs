@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use headwater::{Aggregate, Extremes, Sum, Value};
-use headwater_ask::{Bucket, Found};
+use headwater_ask::{Bucket, EndValue};
 use std::sync::Arc;
 
 /// Lowest and highest of a field of floats. Where nobody could look at the rows, since they have been aged away, NaN is taken as
@@ -24,7 +24,7 @@ fn extremes(bucket: &Bucket, field: usize) -> Option<(f64, f64)> {
 }
 
 /// What was found at an end; of an end that is only an instant, that instant.
-fn scalar(found: &Found) -> ScalarValue {
+fn scalar(found: &EndValue) -> ScalarValue {
     match &found.value {
         None => ScalarValue::TimestampNanosecond(Some(found.time), Some("UTC".into())),
         Some(Value::F64(v)) => ScalarValue::from(*v),

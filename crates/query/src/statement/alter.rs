@@ -1,10 +1,11 @@
 //! `ALTER TABLE`: more columns, a wider type, other settings.
 
+use super::blocking;
 use super::create::{check_options, forbidden};
 use super::types::{Declared, TableSettings, column_name, declared};
-use super::{blocking, table_name, unknown_table};
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
+use crate::names::{table_name, unknown_table};
 use crate::session::Session;
 use crate::view::{Role, TableView};
 use datafusion::sql::sqlparser::ast;

@@ -1,9 +1,10 @@
 //! Rows that come in columns, batch by batch, and are written as `INSERT` writes them.
 
 use super::insert::Writer;
-use super::{table_name, unknown_table};
+
 use crate::columns::time_type;
 use crate::error::{Error, Result};
+use crate::names::{table_name, unknown_table};
 use crate::session::Session;
 use crate::view::Role;
 use crate::zones::cast_in;

@@ -1,10 +1,11 @@
 //! `CREATE TABLE` and `DROP TABLE`.
 
+use super::blocking;
 use super::types::{Declared, TableSettings, column_name, declared};
-use super::{blocking, table_name, unknown_table};
 use crate::answer::{Answer, Done};
 use crate::columns::TIME;
 use crate::error::{Error, Result};
+use crate::names::{table_name, unknown_table};
 use crate::session::Session;
 use datafusion::sql::sqlparser::ast;
 use headwater::{FieldSpec, TableSpec};

@@ -19,10 +19,10 @@ pub use copy::CopyIn;
 
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
-use crate::gate::{self, Counted, Weight};
+use crate::gate::{self, Counted};
 use crate::parameters::Parameters;
-use crate::plans::PlanKey;
-use crate::prepared::Described;
+use crate::parsed::{Kind, Parsed};
+use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
@@ -30,48 +30,6 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as Parse};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use std::sync::Arc;
-
-/// A statement that was read.
-#[derive(Clone, Debug)]
-pub(crate) struct Parsed {
-    /// As it was written.
-    text: String,
-    weight: Weight,
-    kind: Kind,
-}
-
-impl Parsed {
-    /// Lets go of everything but the text, where there is much of it: it is read again when it is
-    /// run.
-    pub(crate) fn forget(&mut self) {
-        if self.weight.is_much() {
-            self.kind = Kind::Text;
-        }
-    }
-
-    /// Whether it is to be read again.
-    pub(crate) fn is_forgotten(&self) -> bool {
-        matches!(self.kind, Kind::Text)
-    }
-
-    /// Bytes that it takes while it is kept, about.
-    pub(crate) fn bytes(&self) -> usize {
-        match self.kind {
-            Kind::Text => self.text.len(),
-            _ => self.text.len() + self.weight.bytes(),
-        }
-    }
-
-    /// Whether it may need much of the stack or of memory to be planned.
-    pub(crate) fn is_large(&self) -> bool {
-        self.weight.large
-    }
-
-    /// The statement as it was written.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-}
 
 /// What is known of a statement without running it.
 pub(crate) struct Shape {
@@ -93,27 +51,21 @@ impl Shape {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Kind {
-    /// What stands in the text.
-    Text,
-    /// `SELECT`, `VALUES`, `WITH`.
-    Select(Parse),
-    Explain(Parse),
-    Describe(ast::ObjectName),
-    ShowTables(Option<ast::ShowStatementFilterPosition>),
-    ShowColumns(Parse),
-    ShowSetting(String),
-    Set(String, String),
-    Reset(String),
-    Insert(Box<ast::Insert>),
-    Delete(Box<ast::Delete>),
-    Create(Box<ast::CreateTable>),
-    Alter(Box<ast::AlterTable>),
-    Drop {
-        names: Vec<ast::ObjectName>,
-        if_exists: bool,
-    },
+/// Refuses a statement, by its first word, that asks for something where the session may read nothing.
+pub(crate) fn may_run(session: &Session, sql: &str) -> Result<()> {
+    if session.access.asks() || changes(sql) {
+        return Ok(());
+    }
+    Err(asks_nothing())
+}
+
+/// Reads a statement of a session.
+pub(crate) async fn read(session: &Session, sql: &str) -> Result<Parsed> {
+    may_run(session, sql)?;
+    session.check_length(sql)?;
+    let (text, extension) = (sql.to_owned(), session.extension.clone());
+    let read = async move { parse(&text, extension.as_deref()) };
+    session.planned(sql.len() > gate::LONG_TEXT, read).await
 }
 
 /// Reads one statement.
@@ -340,18 +292,6 @@ pub(crate) async fn run_described(
     }
 }
 
-impl Parsed {
-    /// The query that it is.
-    fn query(&self) -> Result<Parse> {
-        match &self.kind {
-            Kind::Select(parsed) => Ok(parsed.clone()),
-            _ => Err(Error::internal(
-                "a statement that is no query was run as one",
-            )),
-        }
-    }
-}
-
 /// The types of a statement's parameters and the columns of its answer.
 pub(crate) async fn describe(
     session: &Session,
@@ -395,34 +335,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
             "a statement's work ended: {error}"
         ))),
     }
-}
-
-/// The table that a name means: the last part; the parts before must be the catalog and schema there are.
-pub(crate) fn table_name(name: &ast::ObjectName) -> Result<String> {
-    let mut parts = Vec::new();
-    for part in &name.0 {
-        match part.as_ident() {
-            Some(ident) if ident.quote_style.is_some() => parts.push(ident.value.clone()),
-            Some(ident) => parts.push(ident.value.to_lowercase()),
-            None => return Err(Error::syntax(format!("`{name}` is no name of a table"))),
-        }
-    }
-    let known = [crate::CATALOG, crate::SCHEMA];
-    let before = parts.len().saturating_sub(1);
-    let right = match before {
-        0 => true,
-        1 => parts.first().is_some_and(|p| p == crate::SCHEMA),
-        2 => parts.iter().take(2).eq(known.iter()),
-        _ => false,
-    };
-    match parts.pop() {
-        Some(table) if right => Ok(table),
-        _ => Err(unknown_table(&name.to_string())),
-    }
-}
-
-pub(crate) fn unknown_table(name: &str) -> Error {
-    Error::unknown_table(format!("there is no table `{name}`"))
 }
 
 /// Takes a text of several statements apart at its semicolons.

@@ -1,8 +1,9 @@
 //! `SHOW TABLES` and `DESCRIBE`.
 
-use super::{table_name, unknown_table, unsupported};
+use super::unsupported;
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
+use crate::names::{table_name, unknown_table};
 use crate::session::Session;
 use crate::view::Role;
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};

@@ -3,8 +3,8 @@
 use super::functions::convert;
 use super::of_session;
 use super::read::{WALL, is_wall};
-use crate::lengths::is_comparison;
-use crate::renamed::map_expressions;
+use crate::rules::keep_names::map_expressions;
+use crate::rules::lengths::is_comparison;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};

@@ -2,7 +2,6 @@
 //! into it by [`super::InZone`].
 
 use super::read::{As, WALL, instants_of_wall, is_text, times_of_texts};
-use super::unknown;
 use crate::columns::time_type;
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampNanosecondArray};
@@ -171,7 +170,7 @@ impl ScalarUDFImpl for OfZone {
 }
 
 fn read_zone(name: &str) -> Result<Zone> {
-    Zone::read(name).map_err(|why| unknown(&why).into())
+    Zone::read(name).map_err(|why| Error::unknown_zone(&why).into())
 }
 
 impl OfZone {

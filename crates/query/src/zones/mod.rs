@@ -15,7 +15,7 @@ mod rule;
 
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::ScalarUDF;
-use headwater_wire::zone::{UnknownZone, Zone};
+use headwater_wire::zone::Zone;
 use std::sync::Arc;
 
 pub(crate) use compare::CompareInZone;
@@ -35,11 +35,6 @@ fn of_session(options: &ConfigOptions) -> datafusion::common::Result<Option<Zone
     let Some(switches) = options.extensions.get::<Switches>() else {
         return Ok(None);
     };
-    let zone = Zone::read(&switches.zone).map_err(|why| unknown(&why))?;
+    let zone = Zone::read(&switches.zone).map_err(|why| Error::unknown_zone(&why))?;
     Ok(Some(zone).filter(|zone| !zone.is_utc()))
-}
-
-/// What is told of a zone that there is not.
-pub(crate) fn unknown(why: &UnknownZone) -> Error {
-    Error::invalid_value(why.to_string()).with_hint(format!("a zone is {}", UnknownZone::FORMS))
 }

@@ -4,7 +4,7 @@ use super::functions::{begin, convert, read, write};
 use super::of_session;
 use super::read::{As, WALL, is_text, is_wall};
 use crate::columns::time_type;
-use crate::renamed::map_expressions;
+use crate::rules::keep_names::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};

@@ -18,7 +18,7 @@ use axum::response::Response;
 use futures_util::StreamExt;
 use headwater::{FieldType, ScanChunk, ScanSpec, Snapshot, StreamName, Timestamp};
 #[cfg(feature = "sql")]
-use headwater_query::output::{EventBatches, Format, TimeText, Writer as BatchWriter};
+use headwater_columnar::{EventBatches, Format, TimeText, Writer as BatchWriter};
 use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
 use headwater_wire::lineprotocol::LineWriter;
 use headwater_wire::query::QueryError;

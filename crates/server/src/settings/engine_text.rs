@@ -9,11 +9,7 @@ use headwater::{Durability, Options};
 const NONE: &str = "none";
 
 /// Reads a value and puts it among the options.
-pub(super) fn set(
-    setting: &Setting,
-    options: &mut Options,
-    text: &str,
-) -> Result<(), String> {
+pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Result<(), String> {
     let value = match &setting.kind {
         SettingKind::Bytes { or_none: true, .. } if text == NONE => SettingValue::Number(None),
         SettingKind::Bytes { .. } => SettingValue::Number(Some(parse_size(text)?)),

@@ -4,7 +4,6 @@ use super::refusal::{SettingError, Source, nearest};
 use super::setting::Setting;
 use super::table::table;
 use super::{Settings, mqtt, subscription};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Variables that begin like settings and are none.
@@ -111,13 +110,15 @@ impl Loaded {
         value: &str,
         source: Source,
     ) -> Result<(), SettingError> {
-        setting.set(&mut self.settings, value).map_err(|reason| SettingError::Value {
-            source_of: source.clone(),
-            key: setting.key.to_owned(),
-            value: value.to_owned(),
-            reason,
-            allowed: setting.allowed,
-        })?;
+        setting
+            .set(&mut self.settings, value)
+            .map_err(|reason| SettingError::Value {
+                source_of: source.clone(),
+                key: setting.key.to_owned(),
+                value: value.to_owned(),
+                reason,
+                allowed: setting.allowed,
+            })?;
         self.sources.retain(|(key, _)| *key != setting.key);
         self.sources.push((setting.key, source));
         Ok(())
@@ -450,7 +451,8 @@ mod tests {
         for setting in table() {
             let text = setting.value(&defaults);
             let mut settings = Settings::new("other");
-            setting.set(&mut settings, &text)
+            setting
+                .set(&mut settings, &text)
                 .unwrap_or_else(|e| panic!("{} = {text}: {e}", setting.key));
             assert_eq!(setting.value(&settings), text, "{}", setting.key);
             assert!(setting.about.ends_with('.'), "{}", setting.key);

@@ -23,9 +23,9 @@ pub(crate) mod values;
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
 pub use page::page;
-pub use subscription::Subscription;
 pub use refusal::{SettingError, Source};
 pub use setting::Setting;
+pub use subscription::Subscription;
 pub use table::table;
 
 pub use headwater_shell::{LogFormat, LogRequests};

@@ -3,8 +3,8 @@
 //! The connection is set like everything else; what topics mean is a list, `[[mqtt.subscription]]`, which only the file can
 //! hold ([`super::subscription`]).
 
-use super::subscription::Subscription;
 use super::setting::{How, Setting, duration_within, size_within, within};
+use super::subscription::Subscription;
 use super::values::{parse_count, show_duration, show_size};
 use super::{SettingError, Settings};
 use std::fmt;
@@ -117,16 +117,16 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "mqtt://HOST[:PORT], or mqtts://HOST[:PORT] for TLS; or nothing",
         about: "MQTT 5 broker to take messages from; what their topics mean is said by `[[mqtt.subscription]]` in the file. Ports are 1883 and 8883 unless given.",
         how: How::Own {
-        set: |s, text| {
-            s.mqtt.broker = broker(text)?;
-            Ok(())
-        },
-        show: |s| {
-            s.mqtt
-                .broker
-                .as_ref()
-                .map_or_else(String::new, Broker::to_string)
-        },
+            set: |s, text| {
+                s.mqtt.broker = broker(text)?;
+                Ok(())
+            },
+            show: |s| {
+                s.mqtt
+                    .broker
+                    .as_ref()
+                    .map_or_else(String::new, Broker::to_string)
+            },
         },
     },
     Setting {
@@ -135,14 +135,14 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "1 to 65535 bytes, or nothing",
         about: "Name of this server's session at the broker. No other client may have it, and it must stay the same, or messages kept for this server are lost.",
         how: How::Own {
-        set: |s, text| {
-            if text.len() > 65_535 {
-                return Err("too long".to_owned());
-            }
-            text.clone_into(&mut s.mqtt.client_id);
-            Ok(())
-        },
-        show: |s| s.mqtt.client_id.clone(),
+            set: |s, text| {
+                if text.len() > 65_535 {
+                    return Err("too long".to_owned());
+                }
+                text.clone_into(&mut s.mqtt.client_id);
+                Ok(())
+            },
+            show: |s| s.mqtt.client_id.clone(),
         },
     },
     Setting {
@@ -151,11 +151,11 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "a name, or nothing",
         about: "Name to log in to the broker with.",
         how: How::Own {
-        set: |s, text| {
-            text.clone_into(&mut s.mqtt.user);
-            Ok(())
-        },
-        show: |s| s.mqtt.user.clone(),
+            set: |s, text| {
+                text.clone_into(&mut s.mqtt.user);
+                Ok(())
+            },
+            show: |s| s.mqtt.user.clone(),
         },
     },
     Setting {
@@ -164,14 +164,14 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "a password, or nothing",
         about: "Password to log in to the broker with. Others on this machine see the flags of a process, so a file is the better place.",
         how: How::Own {
-        set: |s, text| {
-            s.mqtt.password = Secret::new(text);
-            Ok(())
-        },
-        show: |s| match s.mqtt.password.reveal() {
-            "" => String::new(),
-            _ => "(hidden)".to_owned(),
-        },
+            set: |s, text| {
+                s.mqtt.password = Secret::new(text);
+                Ok(())
+            },
+            show: |s| match s.mqtt.password.reveal() {
+                "" => String::new(),
+                _ => "(hidden)".to_owned(),
+            },
         },
     },
     Setting {
@@ -180,11 +180,11 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "a file, or nothing",
         about: "File that holds the password; a line end behind it does not count. Read at each connection.",
         how: How::Own {
-        set: |s, text| {
-            s.mqtt.password_file = file(text);
-            Ok(())
-        },
-        show: |s| shown(s.mqtt.password_file.as_ref()),
+            set: |s, text| {
+                s.mqtt.password_file = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.mqtt.password_file.as_ref()),
         },
     },
     Setting {
@@ -193,11 +193,11 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "a file in PEM, or nothing",
         about: "Certificates that the broker's must be signed by; without it those that the system trusts.",
         how: How::Own {
-        set: |s, text| {
-            s.mqtt.ca = file(text);
-            Ok(())
-        },
-        show: |s| shown(s.mqtt.ca.as_ref()),
+            set: |s, text| {
+                s.mqtt.ca = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.mqtt.ca.as_ref()),
         },
     },
     Setting {
@@ -206,11 +206,11 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "a file in PEM, or nothing",
         about: "Certificate to show the broker, for brokers that ask for one; `mqtt.key` is its key.",
         how: How::Own {
-        set: |s, text| {
-            s.mqtt.cert = file(text);
-            Ok(())
-        },
-        show: |s| shown(s.mqtt.cert.as_ref()),
+            set: |s, text| {
+                s.mqtt.cert = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.mqtt.cert.as_ref()),
         },
     },
     Setting {
@@ -219,11 +219,11 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "a file in PEM, or nothing",
         about: "Private key of `mqtt.cert`.",
         how: How::Own {
-        set: |s, text| {
-            s.mqtt.key = file(text);
-            Ok(())
-        },
-        show: |s| shown(s.mqtt.key.as_ref()),
+            set: |s, text| {
+                s.mqtt.key = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.mqtt.key.as_ref()),
         },
     },
     Setting {
@@ -232,11 +232,11 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "5s to 18h",
         about: "How often the connection to the broker is proven to live.",
         how: How::Own {
-        set: |s, text| {
-            let range = Duration::from_secs(5)..=Duration::from_secs(18 * 3600);
-            duration_within(text, range).map(|d| s.mqtt.keep_alive = d)
-        },
-        show: |s| show_duration(s.mqtt.keep_alive),
+            set: |s, text| {
+                let range = Duration::from_secs(5)..=Duration::from_secs(18 * 3600);
+                duration_within(text, range).map(|d| s.mqtt.keep_alive = d)
+            },
+            show: |s| show_duration(s.mqtt.keep_alive),
         },
     },
     Setting {
@@ -245,17 +245,17 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "1s to 49710d, or never",
         about: "How long the broker keeps messages for this server while it is away, as far as the broker goes along.",
         how: How::Own {
-        set: |s, text| {
-            s.mqtt.session_expiry = match text {
-                "never" => FOR_EVER,
-                _ => duration_within(text, Duration::from_secs(1)..=FOR_EVER)?,
-            };
-            Ok(())
-        },
-        show: |s| match s.mqtt.session_expiry {
-            FOR_EVER => "never".to_owned(),
-            time => show_duration(time),
-        },
+            set: |s, text| {
+                s.mqtt.session_expiry = match text {
+                    "never" => FOR_EVER,
+                    _ => duration_within(text, Duration::from_secs(1)..=FOR_EVER)?,
+                };
+                Ok(())
+            },
+            show: |s| match s.mqtt.session_expiry {
+                FOR_EVER => "never".to_owned(),
+                time => show_duration(time),
+            },
         },
     },
     Setting {
@@ -264,8 +264,8 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "1 to 65535",
         about: "Most messages of QoS 1 that the broker sends ahead of their acknowledgement.",
         how: How::Own {
-        set: |s, text| within(parse_count(text)?, 1..=u16::MAX).map(|n| s.mqtt.receive_max = n),
-        show: |s| s.mqtt.receive_max.to_string(),
+            set: |s, text| within(parse_count(text)?, 1..=u16::MAX).map(|n| s.mqtt.receive_max = n),
+            show: |s| s.mqtt.receive_max.to_string(),
         },
     },
     Setting {
@@ -274,8 +274,8 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "1KiB to 256MiB",
         about: "Largest message, topic included. A broker drops larger ones for this server.",
         how: How::Own {
-        set: |s, text| size_within(text, 1 << 10..=256 << 20).map(|n| s.mqtt.packet_max = n),
-        show: |s| show_size(s.mqtt.packet_max as u64),
+            set: |s, text| size_within(text, 1 << 10..=256 << 20).map(|n| s.mqtt.packet_max = n),
+            show: |s| show_size(s.mqtt.packet_max as u64),
         },
     },
     Setting {
@@ -284,8 +284,8 @@ pub(super) static TABLE: &[Setting] = &[
         allowed: "64KiB to 64GiB",
         about: "Most bytes of messages held until they are stored; then no more are read. At least `mqtt.packet_max` counts.",
         how: How::Own {
-        set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.mqtt.bytes_max = n),
-        show: |s| show_size(s.mqtt.bytes_max as u64),
+            set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.mqtt.bytes_max = n),
+            show: |s| show_size(s.mqtt.bytes_max as u64),
         },
     },
 ];

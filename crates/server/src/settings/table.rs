@@ -1,8 +1,8 @@
 //! The table of settings: one entry for each, with everything that is said about it anywhere.
 
-use super::setting::{How, Setting, duration_within, size_within, within};
-use super::values::{parse_count, parse_duration, parse_size, parse_switch, show_duration, show_size};
-use super::{LogFormat, LogRequests, Settings, engine, mqtt};
+use super::setting::{How, SWITCH, Setting, duration_within, size_within, within};
+use super::values::{parse_count, parse_switch, show_duration, show_size};
+use super::{LogFormat, LogRequests, engine, mqtt};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,14 +22,14 @@ static SERVER: &[Setting] = &[
         allowed: "a directory; made if it is not there",
         about: "Directory of the database.",
         how: How::Own {
-        set: |s, text| {
-            if text.is_empty() {
-                return Err("the name of the directory is empty".to_owned());
-            }
-            s.engine.dir = PathBuf::from(text);
-            Ok(())
-        },
-        show: |s| s.engine.dir.display().to_string(),
+            set: |s, text| {
+                if text.is_empty() {
+                    return Err("the name of the directory is empty".to_owned());
+                }
+                s.engine.dir = PathBuf::from(text);
+                Ok(())
+            },
+            show: |s| s.engine.dir.display().to_string(),
         },
     },
     Setting {
@@ -38,13 +38,14 @@ static SERVER: &[Setting] = &[
         allowed: "an IP address and a port; port 0 takes any free one",
         about: "Where to listen. Other addresses than those of this machine need tokens and TLS, see `allow_open` and `allow_plaintext`.",
         how: How::Own {
-        set: |s, text| {
-            s.http_addr = text.parse::<SocketAddr>().map_err(|_| {
-                "expected an address and a port, such as 127.0.0.1:7373 or [::1]:7373".to_owned()
-            })?;
-            Ok(())
-        },
-        show: |s| s.http_addr.to_string(),
+            set: |s, text| {
+                s.http_addr = text.parse::<SocketAddr>().map_err(|_| {
+                    "expected an address and a port, such as 127.0.0.1:7373 or [::1]:7373"
+                        .to_owned()
+                })?;
+                Ok(())
+            },
+            show: |s| s.http_addr.to_string(),
         },
     },
     Setting {
@@ -53,8 +54,8 @@ static SERVER: &[Setting] = &[
         allowed: "true or false",
         about: "Serve other machines although there are no tokens: whoever reaches the port reads and writes everything.",
         how: How::Own {
-        set: |s, text| parse_switch(text).map(|on| s.allow_open = on),
-        show: |s| s.allow_open.to_string(),
+            set: |s, text| parse_switch(text).map(|on| s.allow_open = on),
+            show: |s| s.allow_open.to_string(),
         },
     },
     Setting {
@@ -63,8 +64,8 @@ static SERVER: &[Setting] = &[
         allowed: "true or false",
         about: "Serve other machines without TLS: whoever is on the way reads tokens and data. For use behind a proxy that does TLS.",
         how: How::Own {
-        set: |s, text| parse_switch(text).map(|on| s.allow_plaintext = on),
-        show: |s| s.allow_plaintext.to_string(),
+            set: |s, text| parse_switch(text).map(|on| s.allow_plaintext = on),
+            show: |s| s.allow_plaintext.to_string(),
         },
     },
     Setting {
@@ -73,18 +74,18 @@ static SERVER: &[Setting] = &[
         allowed: "host names or addresses without port, separated by commas",
         about: "Names under which requests without a token are answered, besides those of this machine (protection from DNS rebinding). With tokens any name is.",
         how: How::Own {
-        set: |s, text| {
-            let names = text
-                .split(',')
-                .map(str::trim)
-                .filter(|name| !name.is_empty());
-            s.hosts = names.map(str::to_owned).collect();
-            match s.hosts.iter().find(|name| name.contains(['/', '@', ' '])) {
-                Some(name) => Err(format!("`{name}` is not a host name")),
-                None => Ok(()),
-            }
-        },
-        show: |s| s.hosts.join(","),
+            set: |s, text| {
+                let names = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty());
+                s.hosts = names.map(str::to_owned).collect();
+                match s.hosts.iter().find(|name| name.contains(['/', '@', ' '])) {
+                    Some(name) => Err(format!("`{name}` is not a host name")),
+                    None => Ok(()),
+                }
+            },
+            show: |s| s.hosts.join(","),
         },
     },
     Setting {
@@ -93,11 +94,11 @@ static SERVER: &[Setting] = &[
         allowed: "a file, or nothing",
         about: "Certificate chain of TLS in PEM, the server's own first. Read again on SIGHUP and when the file changes.",
         how: How::Own {
-        set: |s, text| {
-            s.tls_cert = (!text.is_empty()).then(|| PathBuf::from(text));
-            Ok(())
-        },
-        show: |s| path(s.tls_cert.as_ref()),
+            set: |s, text| {
+                s.tls_cert = (!text.is_empty()).then(|| PathBuf::from(text));
+                Ok(())
+            },
+            show: |s| path(s.tls_cert.as_ref()),
         },
     },
     Setting {
@@ -106,11 +107,11 @@ static SERVER: &[Setting] = &[
         allowed: "a file, or nothing",
         about: "Private key of the certificate in PEM.",
         how: How::Own {
-        set: |s, text| {
-            s.tls_key = (!text.is_empty()).then(|| PathBuf::from(text));
-            Ok(())
-        },
-        show: |s| path(s.tls_key.as_ref()),
+            set: |s, text| {
+                s.tls_key = (!text.is_empty()).then(|| PathBuf::from(text));
+                Ok(())
+            },
+            show: |s| path(s.tls_key.as_ref()),
         },
     },
     Setting {
@@ -119,8 +120,8 @@ static SERVER: &[Setting] = &[
         allowed: "1KiB to 1GiB",
         about: "Largest body of a request, after unpacking. Larger ones are answered 413.",
         how: How::Own {
-        set: |s, text| size_within(text, 1 << 10..=1 << 30).map(|n| s.body_max = n),
-        show: |s| show_size(s.body_max as u64),
+            set: |s, text| size_within(text, 1 << 10..=1 << 30).map(|n| s.body_max = n),
+            show: |s| show_size(s.body_max as u64),
         },
     },
     Setting {
@@ -129,8 +130,8 @@ static SERVER: &[Setting] = &[
         allowed: "1 to 1000000",
         about: "Most connections at once. More wait until one ends.",
         how: How::Own {
-        set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.connections_max = n),
-        show: |s| s.connections_max.to_string(),
+            set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.connections_max = n),
+            show: |s| s.connections_max.to_string(),
         },
     },
     Setting {
@@ -139,8 +140,8 @@ static SERVER: &[Setting] = &[
         allowed: "1 to 1000000",
         about: "Most requests worked on at once; more are answered 503. Health and metrics do not count.",
         how: How::Own {
-        set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.requests_max = n),
-        show: |s| s.requests_max.to_string(),
+            set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.requests_max = n),
+            show: |s| s.requests_max.to_string(),
         },
     },
     Setting {
@@ -149,10 +150,11 @@ static SERVER: &[Setting] = &[
         allowed: "1ms to 1h",
         about: "Longest time from the head of a request to the head of its answer; then it is answered 503.",
         how: How::Own {
-        set: |s, text| {
-            duration_within(text, Duration::from_millis(1)..=HOUR).map(|d| s.request_timeout = d)
-        },
-        show: |s| show_duration(s.request_timeout),
+            set: |s, text| {
+                duration_within(text, Duration::from_millis(1)..=HOUR)
+                    .map(|d| s.request_timeout = d)
+            },
+            show: |s| show_duration(s.request_timeout),
         },
     },
     Setting {
@@ -161,10 +163,11 @@ static SERVER: &[Setting] = &[
         allowed: "100ms to 1h",
         about: "Longest time until the head of the next request has come, and to agree on TLS; then the connection is closed.",
         how: How::Own {
-        set: |s, text| {
-            duration_within(text, Duration::from_millis(100)..=HOUR).map(|d| s.header_timeout = d)
-        },
-        show: |s| show_duration(s.header_timeout),
+            set: |s, text| {
+                duration_within(text, Duration::from_millis(100)..=HOUR)
+                    .map(|d| s.header_timeout = d)
+            },
+            show: |s| show_duration(s.header_timeout),
         },
     },
     Setting {
@@ -173,10 +176,11 @@ static SERVER: &[Setting] = &[
         allowed: "1ms to 1h",
         about: "How long requests may take to end after SIGTERM or SIGINT; then they are cut off. What was acknowledged is stored in any case.",
         how: How::Own {
-        set: |s, text| {
-            duration_within(text, Duration::from_millis(1)..=HOUR).map(|d| s.shutdown_timeout = d)
-        },
-        show: |s| show_duration(s.shutdown_timeout),
+            set: |s, text| {
+                duration_within(text, Duration::from_millis(1)..=HOUR)
+                    .map(|d| s.shutdown_timeout = d)
+            },
+            show: |s| show_duration(s.shutdown_timeout),
         },
     },
     Setting {
@@ -185,8 +189,8 @@ static SERVER: &[Setting] = &[
         allowed: "64 to 64MiB",
         about: "Longest line of line protocol. Longer ones are refused, the others are stored.",
         how: How::Own {
-        set: |s, text| size_within(text, 64..=64 << 20).map(|n| s.write_line_max = n),
-        show: |s| show_size(s.write_line_max as u64),
+            set: |s, text| size_within(text, 64..=64 << 20).map(|n| s.write_line_max = n),
+            show: |s| show_size(s.write_line_max as u64),
         },
     },
     Setting {
@@ -195,8 +199,8 @@ static SERVER: &[Setting] = &[
         allowed: "64KiB to 64GiB",
         about: "Memory for formatted tiles, kept as long as their data stay the same.",
         how: How::Own {
-        set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.tile_cache = n),
-        show: |s| show_size(s.tile_cache as u64),
+            set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.tile_cache = n),
+            show: |s| show_size(s.tile_cache as u64),
         },
     },
     Setting {
@@ -205,11 +209,11 @@ static SERVER: &[Setting] = &[
         allowed: "a name, or nothing",
         about: "The one name of a database or bucket that writes may give; others are answered 404. Without it any name is taken, and means nothing.",
         how: How::Own {
-        set: |s, text| {
-            s.write_database = (!text.is_empty()).then(|| text.to_owned());
-            Ok(())
-        },
-        show: |s| s.write_database.clone().unwrap_or_default(),
+            set: |s, text| {
+                s.write_database = (!text.is_empty()).then(|| text.to_owned());
+                Ok(())
+            },
+            show: |s| s.write_database.clone().unwrap_or_default(),
         },
     },
     Setting {
@@ -218,8 +222,8 @@ static SERVER: &[Setting] = &[
         allowed: "1 to 1000000",
         about: "Most writes that wait for a thread; more are answered 503.",
         how: How::Own {
-        set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.write_queue_max = n),
-        show: |s| s.write_queue_max.to_string(),
+            set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.write_queue_max = n),
+            show: |s| s.write_queue_max.to_string(),
         },
     },
     Setting {
@@ -228,8 +232,8 @@ static SERVER: &[Setting] = &[
         allowed: "1KiB to 64GiB",
         about: "Most bytes of bodies of writes held at once; more are answered 429. At least `body_max` counts.",
         how: How::Own {
-        set: |s, text| size_within(text, 1 << 10..=64 << 30).map(|n| s.write_bytes_max = n),
-        show: |s| show_size(s.write_bytes_max as u64),
+            set: |s, text| size_within(text, 1 << 10..=64 << 30).map(|n| s.write_bytes_max = n),
+            show: |s| show_size(s.write_bytes_max as u64),
         },
     },
     Setting {
@@ -238,8 +242,8 @@ static SERVER: &[Setting] = &[
         allowed: "0 to 256",
         about: "Threads that parse writes and hand them in; 0 = one for each processor.",
         how: How::Own {
-        set: |s, text| within(parse_count(text)?, 0..=256).map(|n| s.write_threads = n),
-        show: |s| s.write_threads.to_string(),
+            set: |s, text| within(parse_count(text)?, 0..=256).map(|n| s.write_threads = n),
+            show: |s| s.write_threads.to_string(),
         },
     },
     Setting {
@@ -248,8 +252,8 @@ static SERVER: &[Setting] = &[
         allowed: "1 to 100000",
         about: "Most clients that follow new data at once; more are answered 503.",
         how: How::Own {
-        set: |s, text| within(parse_count(text)?, 1..=100_000).map(|n| s.live_clients_max = n),
-        show: |s| s.live_clients_max.to_string(),
+            set: |s, text| within(parse_count(text)?, 1..=100_000).map(|n| s.live_clients_max = n),
+            show: |s| s.live_clients_max.to_string(),
         },
     },
     Setting {
@@ -258,8 +262,8 @@ static SERVER: &[Setting] = &[
         allowed: "1MiB to 1024GiB",
         about: "Memory that one statement of SQL may hold to sort, group and join; 64 MiB more for what is under way.",
         how: How::Own {
-        set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory = n),
-        show: |s| show_size(s.sql_memory as u64),
+            set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory = n),
+            show: |s| show_size(s.sql_memory as u64),
         },
     },
     Setting {
@@ -268,8 +272,8 @@ static SERVER: &[Setting] = &[
         allowed: "1MiB to 1024GiB",
         about: "Memory that all statements may hold together. The server stays below memory_budget, this and 512 MiB more.",
         how: How::Own {
-        set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory_all = n),
-        show: |s| show_size(s.sql_memory_all as u64),
+            set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory_all = n),
+            show: |s| show_size(s.sql_memory_all as u64),
         },
     },
     Setting {
@@ -278,11 +282,11 @@ static SERVER: &[Setting] = &[
         allowed: "1ms to 1d",
         about: "Longest time of a statement, the reading of its rows included. Over HTTP its first rows must come within request.timeout too.",
         how: How::Own {
-        set: |s, text| {
-            duration_within(text, Duration::from_millis(1)..=Duration::from_secs(86_400))
-                .map(|d| s.sql_timeout = d)
-        },
-        show: |s| show_duration(s.sql_timeout),
+            set: |s, text| {
+                duration_within(text, Duration::from_millis(1)..=Duration::from_secs(86_400))
+                    .map(|d| s.sql_timeout = d)
+            },
+            show: |s| show_duration(s.sql_timeout),
         },
     },
     Setting {
@@ -291,8 +295,8 @@ static SERVER: &[Setting] = &[
         allowed: "1 to 10000",
         about: "Most statements at once; more are answered 503.",
         how: How::Own {
-        set: |s, text| within(parse_count(text)?, 1..=10_000).map(|n| s.sql_statements_max = n),
-        show: |s| s.sql_statements_max.to_string(),
+            set: |s, text| within(parse_count(text)?, 1..=10_000).map(|n| s.sql_statements_max = n),
+            show: |s| s.sql_statements_max.to_string(),
         },
     },
     Setting {
@@ -301,26 +305,26 @@ static SERVER: &[Setting] = &[
         allowed: "an IP address and a port, or nothing; port 0 takes any free one",
         about: "Where to listen for psql, drivers and other clients of PostgreSQL; nowhere without it. Other addresses than those of this machine need tokens and TLS, as for `http_addr`. Not in programs built without `sql`.",
         how: How::Own {
-        set: |s, text| {
-            s.postgres_addr = match text {
-                "" => None,
-                text if cfg!(not(feature = "sql")) => {
-                    return Err(format!(
-                        "this program was built without SQL, so nothing can listen at {text}"
-                    ));
-                }
-                text => Some(text.parse::<SocketAddr>().map_err(|_| {
-                    "expected an address and a port, such as 127.0.0.1:5432 or [::1]:5432"
-                        .to_owned()
-                })?),
-            };
-            Ok(())
-        },
-        show: |s| {
-            s.postgres_addr
-                .map(|addr| addr.to_string())
-                .unwrap_or_default()
-        },
+            set: |s, text| {
+                s.postgres_addr = match text {
+                    "" => None,
+                    text if cfg!(not(feature = "sql")) => {
+                        return Err(format!(
+                            "this program was built without SQL, so nothing can listen at {text}"
+                        ));
+                    }
+                    text => Some(text.parse::<SocketAddr>().map_err(|_| {
+                        "expected an address and a port, such as 127.0.0.1:5432 or [::1]:5432"
+                            .to_owned()
+                    })?),
+                };
+                Ok(())
+            },
+            show: |s| {
+                s.postgres_addr
+                    .map(|addr| addr.to_string())
+                    .unwrap_or_default()
+            },
         },
     },
     Setting {
@@ -329,10 +333,10 @@ static SERVER: &[Setting] = &[
         allowed: "1 to 100000",
         about: "Most connections of PostgreSQL's clients at once; more are refused.",
         how: How::Own {
-        set: |s, text| {
-            within(parse_count(text)?, 1..=100_000).map(|n| s.postgres_connections_max = n)
-        },
-        show: |s| s.postgres_connections_max.to_string(),
+            set: |s, text| {
+                within(parse_count(text)?, 1..=100_000).map(|n| s.postgres_connections_max = n)
+            },
+            show: |s| s.postgres_connections_max.to_string(),
         },
     },
     Setting {
@@ -341,11 +345,11 @@ static SERVER: &[Setting] = &[
         allowed: "100ms to 1h",
         about: "Longest time from a connection of PostgreSQL's clients to its session, TLS and password included; then it is closed.",
         how: How::Own {
-        set: |s, text| {
-            duration_within(text, Duration::from_millis(100)..=HOUR)
-                .map(|d| s.postgres_startup_timeout = d)
-        },
-        show: |s| show_duration(s.postgres_startup_timeout),
+            set: |s, text| {
+                duration_within(text, Duration::from_millis(100)..=HOUR)
+                    .map(|d| s.postgres_startup_timeout = d)
+            },
+            show: |s| show_duration(s.postgres_startup_timeout),
         },
     },
     Setting {
@@ -354,11 +358,11 @@ static SERVER: &[Setting] = &[
         allowed: "1s to 7d",
         about: "How long a session of PostgreSQL's clients may send nothing, or take nothing of an answer; then it is closed.",
         how: How::Own {
-        set: |s, text| {
-            duration_within(text, SECOND..=Duration::from_secs(7 * 86_400))
-                .map(|d| s.postgres_idle_timeout = d)
-        },
-        show: |s| show_duration(s.postgres_idle_timeout),
+            set: |s, text| {
+                duration_within(text, SECOND..=Duration::from_secs(7 * 86_400))
+                    .map(|d| s.postgres_idle_timeout = d)
+            },
+            show: |s| show_duration(s.postgres_idle_timeout),
         },
     },
     Setting {
@@ -367,12 +371,12 @@ static SERVER: &[Setting] = &[
         allowed: "error, warn, info, debug, trace, off; or directives such as info,headwater_engine=debug",
         about: "Which messages are logged. The variable HEADWATER_LOG, if set, goes before it.",
         how: How::Own {
-        set: |s, text| {
-            headwater_shell::logging::check_level(text)?;
-            s.log_level = text.to_owned();
-            Ok(())
-        },
-        show: |s| s.log_level.clone(),
+            set: |s, text| {
+                headwater_shell::logging::check_level(text)?;
+                s.log_level = text.to_owned();
+                Ok(())
+            },
+            show: |s| s.log_level.clone(),
         },
     },
     Setting {
@@ -381,18 +385,18 @@ static SERVER: &[Setting] = &[
         allowed: "text or json",
         about: "How messages are written to stderr. Times are UTC with milliseconds.",
         how: How::Own {
-        set: |s, text| {
-            s.log_format = match text {
-                "text" => LogFormat::Text,
-                "json" => LogFormat::Json,
-                _ => return Err("not a format".to_owned()),
-            };
-            Ok(())
-        },
-        show: |s| match s.log_format {
-            LogFormat::Text => "text".to_owned(),
-            LogFormat::Json => "json".to_owned(),
-        },
+            set: |s, text| {
+                s.log_format = match text {
+                    "text" => LogFormat::Text,
+                    "json" => LogFormat::Json,
+                    _ => return Err("not a format".to_owned()),
+                };
+                Ok(())
+            },
+            show: |s| match s.log_format {
+                LogFormat::Text => "text".to_owned(),
+                LogFormat::Json => "json".to_owned(),
+            },
         },
     },
     Setting {
@@ -401,20 +405,20 @@ static SERVER: &[Setting] = &[
         allowed: "none, failed or all",
         about: "Which requests are logged; failed are those with status 500 and above, and those over a second.",
         how: How::Own {
-        set: |s, text| {
-            s.log_requests = match text {
-                "none" => LogRequests::None,
-                "failed" => LogRequests::Failed,
-                "all" => LogRequests::All,
-                _ => return Err("not one of the three".to_owned()),
-            };
-            Ok(())
-        },
-        show: |s| match s.log_requests {
-            LogRequests::None => "none".to_owned(),
-            LogRequests::Failed => "failed".to_owned(),
-            LogRequests::All => "all".to_owned(),
-        },
+            set: |s, text| {
+                s.log_requests = match text {
+                    "none" => LogRequests::None,
+                    "failed" => LogRequests::Failed,
+                    "all" => LogRequests::All,
+                    _ => return Err("not one of the three".to_owned()),
+                };
+                Ok(())
+            },
+            show: |s| match s.log_requests {
+                LogRequests::None => "none".to_owned(),
+                LogRequests::Failed => "failed".to_owned(),
+                LogRequests::All => "all".to_owned(),
+            },
         },
     },
 ];
@@ -423,5 +427,3 @@ fn path(path: Option<&PathBuf>) -> String {
     path.map_or_else(String::new, |path| path.display().to_string())
 }
 
-/// A second to a day, for settings of the engine.
-pub(super) const UP_TO_A_DAY: RangeInclusive<Duration> = SECOND..=Duration::from_secs(86_400);

@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy` reads sources and
 /// uses none.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -21,9 +21,15 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ),
     ("headwater-wire", &["headwater-types"]),
     ("headwater-ask", &["headwater", "headwater-wire"]),
+    ("headwater-columnar", &["headwater", "headwater-wire"]),
     (
         "headwater-query",
-        &["headwater", "headwater-ask", "headwater-wire"],
+        &[
+            "headwater",
+            "headwater-ask",
+            "headwater-columnar",
+            "headwater-wire",
+        ],
     ),
     (
         "headwater-postgres",
@@ -36,6 +42,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "headwater",
             "headwater-io",
             "headwater-ask",
+            "headwater-columnar",
             "headwater-query",
             "headwater-postgres",
             "headwater-shell",
@@ -47,6 +54,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
         &[
             "headwater",
             "headwater-ask",
+            "headwater-columnar",
             "headwater-query",
             "headwater-wire",
             "headwater-server",

@@ -8,8 +8,8 @@
 //! - *IEEE*, [`Aggregate::ieee`]: what adding up and comparing the rows themselves gives. So
 //!   answers SQL, whether it reads rows or the pyramid.
 //!
-//! Invariants: without a value that counts, every answer is `None` and never 0; where all values are
-//! finite both rules give the same numbers.
+//! Invariants: without a value that counts, every answer is `None` and never 0; where all values
+//! are finite both rules give the same numbers.
 //! Accuracy: sums, spreads and extremes of integers are exact; a sum of floats is as exact as the
 //! mean, times the number of values.
 

@@ -13,7 +13,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use headwater::{Column, FieldType, StreamName, StreamRows, ValueRef};
-use headwater_query::output::{Cells, TimeText, type_name};
+use headwater_columnar::{Cells, TimeText, type_name};
 use headwater_wire::csv::TimeFormat;
 use headwater_wire::{Fault, ParsedBatch, RefusalCode};
 use indicatif::ProgressBar;

@@ -3,11 +3,12 @@
 use super::Import;
 #[cfg(feature = "sql")]
 use super::batches::Batches;
+use crate::clock::now;
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::input::Input;
 use crate::output::RowFormat;
-use headwater::{FieldSpec, FieldType, Timestamp};
+use headwater::{FieldSpec, FieldType};
 use headwater_wire::ParsedBatch;
 use headwater_wire::csv::{CsvOptions, CsvParser};
 use headwater_wire::lineprotocol::{LineStream, ParserOptions};
@@ -16,7 +17,6 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Rows of a batch: few enough to keep memory small, enough to make a sync worth while.
 const BATCH_ROWS_MAX: usize = 16_384;
@@ -205,14 +205,6 @@ impl Import {
         options.delimiter = self.delimiter;
         options
     }
-}
-
-/// The clock, for lines without a time.
-fn now() -> Timestamp {
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
-    Timestamp::from_nanos(nanos)
 }
 
 /// Counts the bytes that pass.

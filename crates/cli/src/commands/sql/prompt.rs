@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::grid::grouped;
 use arrow::array::RecordBatch;
 use clap::ValueEnum;
-use headwater_query::output::{Cells, TimeText};
+use headwater_columnar::{Cells, TimeText};
 use rustyline::config::Configurer;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;

@@ -3,10 +3,10 @@
 use crate::error::ApiError;
 use axum::body::Bytes;
 use futures_util::StreamExt;
+use headwater_columnar::{Format, OutputError, TimeText, Writer};
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
-use headwater_query::output::{Format, OutputError, TimeText, Writer, done_row};
-use headwater_query::{Answer, Place};
+use headwater_query::{Answer, Place, done_row};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc;

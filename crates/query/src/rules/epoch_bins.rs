@@ -6,7 +6,7 @@
 //!
 //! Invariant: names and types of columns stay; only widths of whole seconds are looked at.
 
-use crate::renamed::map_expressions;
+use crate::rules::keep_names::map_expressions;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};

@@ -1,12 +1,15 @@
 //! Rows as others read them: JSON, CSV, Arrow streams and Parquet files, batch by batch.
 //!
-//! Purpose: one writer for the server, the command line and exports, so that an answer looks alike wherever it was asked for.
+//! Purpose: one writer for the server, the command line and exports, so that an answer looks alike
+//! wherever it was asked for.
 //!
-//! Invariants: what [`Writer`] hands out is whole after [`Writer::finish`] and only then; it holds one batch, or for Parquet one row
-//! group of about [`ROW_GROUP_BYTES`]. Integers keep all their digits, floats read back to the same bits; what JSON cannot hold
-//! (NaN, infinities) is `null` there.
+//! Invariants: what [`Writer`] hands out is whole after [`Writer::finish`] and only then; it holds
+//! one batch, or for Parquet one row group of about [`ROW_GROUP_BYTES`]. Integers keep all their
+//! digits, floats read back to the same bits; what JSON cannot hold (NaN, infinities) is `null`
+//! there.
 //!
-//! Failure: an error of a column that cannot be written names its type; nothing written before it is taken back.
+//! Failure: an error of a column that cannot be written names its type; nothing written before it
+//! is taken back.
 
 mod cells;
 mod events;
@@ -14,8 +17,7 @@ mod events;
 pub use cells::{Cells, TimeText, is_number, type_name};
 pub use events::{EventBatches, event_schema};
 
-use crate::Done;
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
@@ -69,7 +71,7 @@ impl Format {
     /// The format of a file by how its name ends; `.arrow` and `.arrows` are Arrow streams.
     ///
     /// ```
-    /// use headwater_query::output::Format;
+    /// use headwater_columnar::Format;
     /// assert_eq!(Format::of_file("a/b.parquet"), Some(Format::Parquet));
     /// assert_eq!(Format::of_file("b.txt"), None);
     /// ```
@@ -99,7 +101,7 @@ impl Format {
     /// The first form that an `Accept` header names; preferences by `q` are not weighed.
     ///
     /// ```
-    /// use headwater_query::output::Format;
+    /// use headwater_columnar::Format;
     /// assert_eq!(Format::accepted("text/html, text/csv;q=0.5"), Some(Format::Csv));
     /// assert_eq!(Format::accepted("*/*"), None);
     /// ```
@@ -263,7 +265,8 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::finish`], for an answer that was cut: JSON says so with `"more":true`; the other forms cannot.
+    /// As [`Writer::finish`], for an answer that was cut: JSON says so with `"more":true`; the
+    /// other forms cannot.
     ///
     /// # Errors
     /// As there.
@@ -298,25 +301,6 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-/// What was done by a statement without rows, as a row: `done` and, where something was counted, `count`. `None` for those with rows.
-#[must_use]
-pub fn done_row(done: Done) -> Option<RecordBatch> {
-    let (word, count) = match done {
-        Done::Inserted(rows) => ("inserted", Some(rows)),
-        Done::Deleted(rows) => ("deleted", Some(rows)),
-        Done::Created => ("created", None),
-        Done::Altered => ("altered", None),
-        Done::Dropped => ("dropped", None),
-        Done::Set => ("set", None),
-        _ => return None,
-    };
-    let columns: [(&str, ArrayRef); 2] = [
-        ("done", Arc::new(StringArray::from(vec![word]))),
-        ("count", Arc::new(UInt64Array::from(vec![count]))),
-    ];
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).ok()
 }
 
 fn all_cells(batch: &RecordBatch) -> Result<Vec<Cells>, ArrowError> {

@@ -8,7 +8,7 @@
 //! Failure: digits that are none, or an odd number of them, are an error of the statement.
 
 use crate::error::Error;
-use crate::renamed::map_expressions;
+use crate::rules::keep_names::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};

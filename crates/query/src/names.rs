@@ -1,0 +1,34 @@
+//! Names of tables in statements.
+
+use crate::catalog::{CATALOG, SCHEMA};
+use crate::error::{Error, Result};
+use datafusion::sql::sqlparser::ast;
+
+/// The table that a name means: the last part; the parts before must be the catalog and schema
+/// there are.
+pub(crate) fn table_name(name: &ast::ObjectName) -> Result<String> {
+    let mut parts = Vec::new();
+    for part in &name.0 {
+        match part.as_ident() {
+            Some(ident) if ident.quote_style.is_some() => parts.push(ident.value.clone()),
+            Some(ident) => parts.push(ident.value.to_lowercase()),
+            None => return Err(Error::syntax(format!("`{name}` is no name of a table"))),
+        }
+    }
+    let known = [CATALOG, SCHEMA];
+    let before = parts.len().saturating_sub(1);
+    let right = match before {
+        0 => true,
+        1 => parts.first().is_some_and(|p| p == SCHEMA),
+        2 => parts.iter().take(2).eq(known.iter()),
+        _ => false,
+    };
+    match parts.pop() {
+        Some(table) if right => Ok(table),
+        _ => Err(unknown_table(&name.to_string())),
+    }
+}
+
+pub(crate) fn unknown_table(name: &str) -> Error {
+    Error::no_table(name)
+}

@@ -1,0 +1,13 @@
+//! Rules that rewrite what a statement means, before and after DataFusion's own.
+//!
+//! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
+//! [`hex_texts`] makes bytes readable where text is expected, and [`keep_names`] is how each of
+//! them changes expressions without changing the names of columns. Rules for time zones stand in
+//! `zones`, the one that puts the pyramid in a query's place in `pyramid`, fences in `fences`.
+//!
+//! Invariant: a rule changes no name and no type of a column that an asker sees.
+
+pub(crate) mod epoch_bins;
+pub(crate) mod hex_texts;
+pub(crate) mod keep_names;
+pub(crate) mod lengths;
