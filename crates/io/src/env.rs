@@ -117,14 +117,13 @@ impl Env {
     /// The same world with other files: `wrap` is asked once for each medium. Parts that lie on one medium still do.
     #[must_use]
     pub fn map_files(&self, mut wrap: impl FnMut(&Arc<dyn Files>) -> Arc<dyn Files>) -> Env {
-        let pairs: Vec<(&Arc<dyn Files>, Arc<dyn Files>)> = self
-            .all_files()
-            .into_iter()
-            .map(|files| (files, wrap(files)))
-            .collect();
+        let before = self.all_files();
+        let after: Vec<Arc<dyn Files>> = before.iter().map(|files| wrap(files)).collect();
         let wrapped = |files: &Arc<dyn Files>| {
-            let pair = pairs.iter().find(|(known, _)| Arc::ptr_eq(known, files));
-            pair.map_or_else(|| Arc::clone(files), |(_, wrapped)| Arc::clone(wrapped))
+            let at = before.iter().position(|known| Arc::ptr_eq(known, files));
+            // Every one of them was asked for.
+            let wrapped = at.and_then(|at| after.get(at));
+            Arc::clone(wrapped.unwrap_or(files))
         };
         Env {
             files: wrapped(&self.files),
