@@ -54,7 +54,7 @@ impl Drop for CancelGuard {
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// Never.
+    /// A deadline that never comes.
     pub const NEVER: Deadline = Deadline(None);
 
     /// So long from now.

@@ -50,7 +50,7 @@ pub(crate) fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
     Ok(Lifetime(Some(Duration::from_nanos(ns.unsigned_abs()))))
 }
 
-/// `TAG=VALUE`.
+/// Reads a tag and its value: `TAG=VALUE`.
 pub(crate) fn parse_tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((tag, value)) if !tag.is_empty() => Ok((tag.to_owned(), value.to_owned())),

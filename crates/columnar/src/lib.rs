@@ -38,7 +38,7 @@ const ROW_GROUP_ROWS: usize = 1 << 20;
 /// A form in which rows are handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `{"columns":[{"name":…,"type":…},…],"rows":[[…],…]}`.
+    /// One object: `{"columns":[{"name":…,"type":…},…],"rows":[[…],…]}`.
     Json,
     /// Comma-separated values with a line of names.
     Csv,

@@ -39,7 +39,7 @@ const NAMES: [&str; 14] = [
 
 /// Kept beside the counters: the day since 1970 UTC of the newest compaction.
 pub(crate) const COMPACTION_DAY: &str = "compaction_day";
-/// … the bytes written for compaction on that day.
+/// The bytes written for compaction on that day.
 pub(crate) const COMPACTION_DAY_BYTES: &str = "compaction_day_bytes";
 
 /// The counters. Each is a sum since the database was made, as of the last step, plus what came since.

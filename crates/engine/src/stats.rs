@@ -15,11 +15,11 @@ pub struct Stats {
     pub events_in_memory: u64,
     /// Events that arrived late among those in memory.
     pub late_events_in_memory: u64,
-    /// Streams.
+    /// How many streams there are.
     pub streams: u64,
-    /// Tables.
+    /// How many tables there are.
     pub tables: u64,
-    /// Partitions.
+    /// How many partitions there are.
     pub partitions: u64,
     /// Leaves of main runs.
     pub leaves: u64,
@@ -46,15 +46,15 @@ pub struct Stats {
     pub bytes_accepted: u64,
     /// Events written to leaves because of: first storage in order.
     pub events_flush: u64,
-    /// … merges of late events.
+    /// Events written by merges of late events.
     pub events_merge: u64,
-    /// … late runs.
+    /// Events written as late runs.
     pub events_late_run: u64,
-    /// … late runs folded.
+    /// Events written when late runs were folded.
     pub events_fold: u64,
-    /// … compaction and splits.
+    /// Events written by compaction and splits.
     pub events_compaction: u64,
-    /// … deletes that took part of a leaf.
+    /// Events written by deletes that took part of a leaf.
     pub events_delete: u64,
     /// Bytes written to the log.
     pub bytes_log: u64,

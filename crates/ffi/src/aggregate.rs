@@ -73,7 +73,7 @@ pub struct hw_bin {
     pub max_bits: u64,
     /// Exact sum of integers and booleans: the low 64 bits; 0 for other types.
     pub sum_low: u64,
-    /// … and the high 64 bits, with the sign.
+    /// The high 64 bits of the same sum, with its sign.
     pub sum_high: i64,
 }
 
@@ -93,7 +93,7 @@ pub struct hw_bin_end {
 pub struct hw_bins {
     /// To release.
     pub handle: u64,
-    /// Bins.
+    /// How many bins there are.
     pub count: usize,
     /// The bins.
     pub bins: *const hw_bin,

@@ -186,11 +186,11 @@ pub struct hw_value {
     pub value_type: i32,
     /// HW_BOOL: 0 or 1.
     pub boolean: u8,
-    /// HW_F64.
+    /// The value of HW_F64.
     pub f64: f64,
-    /// HW_I64.
+    /// The value of HW_I64.
     pub i64: i64,
-    /// HW_U64.
+    /// The value of HW_U64.
     pub u64: u64,
     /// HW_STRING, HW_BYTES.
     pub text: hw_str,

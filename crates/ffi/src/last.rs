@@ -20,7 +20,7 @@ pub struct hw_last_value {
     pub field: hw_str,
     /// When, ns since 1970.
     pub time_ns: i64,
-    /// What.
+    /// The value itself.
     pub value: hw_value,
 }
 
@@ -30,11 +30,11 @@ pub struct hw_last_value {
 pub struct hw_last_values {
     /// To release.
     pub handle: u64,
-    /// Values.
+    /// How many values there are.
     pub count: usize,
     /// The values, stream by stream.
     pub values: *const hw_last_value,
-    /// Streams.
+    /// How many streams there are.
     pub stream_count: usize,
     /// Their names.
     pub streams: *const hw_stream_name,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, Weak};
 /// A prepared question. To end with hw_release.
 pub type hw_query = u64;
 
-/// Equal.
+/// The value is equal to the one given.
 pub const HW_EQUAL: i32 = 1;
 /// Not equal; a NaN is not equal to anything.
 pub const HW_NOT_EQUAL: i32 = 2;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub struct hw_rows {
     /// To release. 0 = a scan is at its end; the rest is zeros then.
     pub handle: u64,
-    /// Rows.
+    /// How many rows there are.
     pub row_count: usize,
     /// Their times, ns since 1970.
     pub times_ns: *const i64,

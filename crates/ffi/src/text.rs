@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub struct hw_str {
     /// UTF-8; bytes of any content where a function takes bytes, and for paths on Unix.
     pub data: *const c_char,
-    /// Bytes.
+    /// How many bytes there are.
     pub length: usize,
 }
 

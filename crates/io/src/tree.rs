@@ -16,7 +16,7 @@ use rustix::io::Errno;
 pub(crate) struct Tree<N> {
     /// Directories besides the two that always exist.
     pub(crate) dirs: BTreeSet<PathBuf>,
-    /// Files.
+    /// Files by their paths.
     pub(crate) files: BTreeMap<PathBuf, N>,
 }
 

@@ -17,7 +17,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// None.
+    /// A list of no parameters.
     #[must_use]
     pub fn none() -> Parameters {
         Parameters::default()

@@ -17,7 +17,7 @@ pub enum LogFormat {
 /// Which requests are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogRequests {
-    /// None.
+    /// No request is logged.
     None,
     /// Those that failed inside the server, or took longer than a second.
     Failed,

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 pub struct TlsError {
     /// The file.
     pub path: String,
-    /// Why.
+    /// What is wrong with it.
     pub reason: String,
 }
 

@@ -12,7 +12,7 @@ pub enum FieldType {
     I64 = 2,
     /// Unsigned 64-bit integer.
     U64 = 3,
-    /// Boolean.
+    /// A boolean value.
     Bool = 4,
     /// UTF-8 text.
     String = 5,

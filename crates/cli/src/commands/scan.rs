@@ -307,7 +307,7 @@ impl Printer {
     }
 }
 
-/// `{"stream":…,"time":…,"time_ns":…,"fields":{…}}`.
+/// A row as an object: `{"stream":…,"time":…,"time_ns":…,"fields":{…}}`.
 struct JsonRow<'a> {
     stream: &'a str,
     at: Timestamp,

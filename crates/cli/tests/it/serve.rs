@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 /// A server process on a free port.
 pub(crate) struct Served {
     pub(crate) child: Child,
-    /// `127.0.0.1:PORT`.
+    /// Where it listens: `127.0.0.1:PORT`.
     pub(crate) addr: String,
 }
 

@@ -24,7 +24,7 @@ pub struct BackupReport {
     pub number: u64,
     /// The newest record in it.
     pub sequence: u64,
-    /// Files.
+    /// How many files there are.
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 /// Shares of memory for the flank that are tried, in sixteenths.
 const SHARES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// … where events may be kept back too: fewer, so that a ranking takes a few milliseconds.
+/// Shares of memory where events may be kept back too: fewer, so that a ranking takes a few milliseconds.
 const SHARES_RETAINING: [u32; 6] = [4, 6, 8, 10, 12, 14];
 /// Parts of the flank that are kept back, in eighths.
 const RETAINED: [u32; 3] = [2, 4, 6];
@@ -193,7 +193,7 @@ pub struct Ranked {
     pub candidate: Candidate,
     /// Events written to leaves per event, as the model has it.
     pub predicted: f64,
-    /// … as the newest replay counted it, if there was one.
+    /// The cost as the newest replay counted it, if there was one.
     pub replayed: Option<f64>,
     /// What is compared: the write amplification and the frames of leaves and flushes.
     pub cost: f64,

@@ -20,7 +20,7 @@ pub trait DelayLaw {
         1.0
     }
 
-    /// F(x).
+    /// The share of events with a delay of at most `x`: F(x).
     fn distribution(&self, x: f64) -> f64 {
         1.0 - self.survival(x)
     }

@@ -284,7 +284,7 @@ struct Setting<'a, L: ?Sized> {
     law: &'a L,
     leaf: f64,
     frontier: Frontier,
-    /// J(0).
+    /// The integral J at 0.
     at_zero: f64,
 }
 

@@ -65,9 +65,9 @@ struct Stream {
 /// What a recording says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyReport {
-    /// Events.
+    /// How many events there were.
     pub events: u64,
-    /// Streams.
+    /// How many streams there were.
     pub streams: u64,
     /// Events older than the newest of their own stream.
     pub out_of_order_inside: u64,
@@ -95,7 +95,7 @@ pub struct StudyReport {
 const QUANTILES: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 impl Study {
-    /// Begins.
+    /// Begins a study of nothing yet.
     #[must_use]
     pub fn new(settings: StudySettings) -> Study {
         Study {

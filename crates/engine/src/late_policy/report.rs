@@ -72,7 +72,7 @@ pub struct LateReport {
     pub shards: Vec<ShardLateReport>,
 }
 
-/// … of one shard.
+/// The report of one shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardLateReport {
     /// The policy in force, and the leaf size with it.

@@ -17,9 +17,9 @@ use std::sync::Arc;
 pub struct LastValue {
     /// The field.
     pub field: String,
-    /// When.
+    /// The time of the value.
     pub time: Timestamp,
-    /// What.
+    /// The value itself.
     pub value: Value,
 }
 

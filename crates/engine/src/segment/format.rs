@@ -186,7 +186,7 @@ pub(crate) struct StreamDelta {
 /// What is wanted of a stream's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parts {
-    /// Everything.
+    /// Everything that the change says.
     All,
     /// What makes the stream's state: neither its key nor covers.
     State,

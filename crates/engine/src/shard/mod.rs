@@ -291,7 +291,7 @@ impl ShardState {
         self.pinned.rows
     }
 
-    /// … and of what is known of all of them.
+    /// Bytes of pinned chunks in memory, and of what is known of all of them.
     pub(crate) fn pinned_bytes(&self) -> usize {
         self.pinned.rows + self.pinned.count * PIN_BYTES + self.pinned_streams.len() * ACTIVE_BYTES
     }

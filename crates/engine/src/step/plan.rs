@@ -23,7 +23,7 @@ pub(crate) enum Buffers {
     Flank,
     /// Late events.
     Late,
-    /// Both.
+    /// In-order and late events.
     Both,
 }
 

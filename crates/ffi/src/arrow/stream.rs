@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What the specification calls an errno: an input/output error.
 const EIO: c_int = 5;
-/// … a wrong argument.
+/// The code for a wrong argument.
 const EINVAL: c_int = 22;
 
 struct Parts {

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Devices.
+    /// How many devices there are.
     #[arg(long, default_value_t = 100)]
     devices: usize,
     /// Fields of a device.

@@ -19,7 +19,7 @@ pub(crate) struct Taken {
     pub(crate) syncs: Option<u64>,
     /// Wall and CPU seconds with the work that was left for later, where that was measured.
     pub(crate) drained_seconds: Option<(f64, f64)>,
-    /// … and with everything in the order it will have at rest, where that was measured.
+    /// The same with everything in the order it will have at rest, where that was measured.
     pub(crate) settled_seconds: Option<(f64, f64)>,
 }
 

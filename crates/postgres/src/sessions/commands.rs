@@ -14,9 +14,9 @@ pub(super) enum Command {
     Commit,
     /// `ROLLBACK`, `ABORT`
     Rollback,
-    /// `SAVEPOINT`
+    /// The command `SAVEPOINT`.
     Savepoint,
-    /// `RELEASE`
+    /// The command `RELEASE`.
     Release,
     /// `ROLLBACK TO`
     RollbackTo,
@@ -52,7 +52,7 @@ pub(super) enum Command {
     },
     /// `CLOSE`; without a name, all.
     Close(Option<String>),
-    /// `COPY`
+    /// The command `COPY`.
     Copy(Box<Copy>),
 }
 

@@ -399,7 +399,7 @@ fn push_stream(
     out.extend_from_slice(b"]}");
 }
 
-/// `{"time":"ns","value":…}`.
+/// The newest value as an object: `{"time":"ns","value":…}`.
 pub(crate) fn push_last(out: &mut Vec<u8>, last: &LastValue) {
     out.extend_from_slice(b"{\"time\":");
     push_integer_text(out, last.time.as_nanos());

@@ -148,7 +148,7 @@ impl Asked {
         }
     }
 
-    /// `CHANNEL/LEVEL.OFFSET.json`.
+    /// Reads `CHANNEL/LEVEL.OFFSET.json`.
     fn of_path(rest: &str, uri: &Uri) -> Result<Asked, ApiError> {
         let query = query(uri, &["fields"])?;
         let bad = || {

@@ -93,7 +93,7 @@ pub struct Settings {
     pub postgres_idle_timeout: Duration,
     /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
     pub log_level: String,
-    /// How.
+    /// How lines of the log are written.
     pub log_format: LogFormat,
     /// Which requests are.
     pub log_requests: LogRequests,

@@ -426,4 +426,3 @@ static SERVER: &[Setting] = &[
 fn path(path: Option<&PathBuf>) -> String {
     path.map_or_else(String::new, |path| path.display().to_string())
 }
-

@@ -31,7 +31,7 @@ pub type Fields = Vec<(String, FieldType)>;
 /// What an asker is told of a table.
 #[derive(Debug)]
 pub struct Told {
-    /// Sorted.
+    /// The tags, sorted.
     pub tags: Vec<String>,
     /// In the order of the table.
     pub fields: Fields,

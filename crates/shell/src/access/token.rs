@@ -5,8 +5,8 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use data_encoding::{BASE64_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 
 /// What a token begins with, so that scanners for leaked secrets find it.
 pub const PREFIX: &str = "hw_";
@@ -49,31 +49,17 @@ pub fn random_hex<const N: usize>() -> std::io::Result<String> {
 /// Bytes as hexadecimal text.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    HEXLOWER.encode(bytes)
 }
 
 /// Reads a hash from its hexadecimal text.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Hash> {
-    let digits = text.as_bytes();
-    if digits.len() != 64 {
-        return None;
-    }
-    let mut hash = [0u8; 32];
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        let pair = std::str::from_utf8(pair).ok()?;
-        // `from_str_radix` takes a sign too.
-        if !pair.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
-        }
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(hash)
+    HEXLOWER_PERMISSIVE
+        .decode(text.as_bytes())
+        .ok()?
+        .try_into()
+        .ok()
 }
 
 /// The token a request carries.
@@ -111,31 +97,9 @@ pub fn carried(headers: &HeaderMap) -> Carried {
 
 /// Decodes standard base64 with or without padding.
 fn base64(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=').as_bytes();
-    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
-    for group in digits.chunks(4) {
-        let mut bits = 0u32;
-        for digit in group {
-            let value = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            bits = bits << 6 | u32::from(value);
-        }
-        bits <<= 6 * (4 - group.len());
-        let [_, a, b, c] = bits.to_be_bytes();
-        match group.len() {
-            4 => bytes.extend([a, b, c]),
-            3 => bytes.extend([a, b]),
-            2 => bytes.push(a),
-            _ => return None,
-        }
-    }
-    Some(bytes)
+    BASE64_NOPAD
+        .decode(text.trim_end_matches('=').as_bytes())
+        .ok()
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub struct CreateDatabase {
     pub policy: Option<String>,
 }
 
-/// `SELECT`.
+/// A `SELECT` statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
     /// What is asked for.
@@ -58,7 +58,7 @@ pub struct Select {
 /// A column of the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectField {
-    /// What.
+    /// What is selected.
     pub expression: Expression,
     /// Under which name, if said.
     pub alias: Option<String>,
@@ -71,7 +71,7 @@ pub struct Source {
     pub database: Option<String>,
     /// The retention policy, if said; empty in `db..name`.
     pub policy: Option<String>,
-    /// Which.
+    /// Which measurement it is.
     pub name: MeasurementName,
 }
 
@@ -123,7 +123,7 @@ pub enum Fill {
 /// `SHOW …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Show {
-    /// What.
+    /// What is to be shown.
     pub what: ShowWhat,
     /// `ON database`.
     pub database: Option<String>,
@@ -205,19 +205,19 @@ pub enum KeyFilter {
 /// A value written in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
-    /// `42`.
+    /// An integer such as `42`.
     Integer(i64),
     /// A whole number beyond the largest i64.
     Unsigned(u64),
-    /// `4.2`.
+    /// A decimal number such as `4.2`.
     Float(f64),
-    /// `'text'`.
+    /// A string such as `'text'`.
     Text(String),
-    /// `true`.
+    /// A boolean: `true` or `false`.
     Boolean(bool),
     /// `10s`, in ns.
     Duration(i64),
-    /// `/…/`.
+    /// A regular expression, as `/…/`.
     Regex(String),
 }
 
@@ -329,7 +329,7 @@ impl Operator {
 pub enum Expression {
     /// A value.
     Literal(Literal),
-    /// `*`.
+    /// All fields or tags: `*`.
     Wildcard(WildcardKind),
     /// A field or a tag, or `time`.
     Reference {
@@ -340,14 +340,14 @@ pub enum Expression {
     },
     /// A function, its name in small letters.
     Call {
-        /// Which.
+        /// Its name in the statement.
         name: String,
         /// Of what.
         arguments: Vec<Expression>,
     },
     /// Two expressions and what stands between them.
     Binary {
-        /// What.
+        /// What it does to both sides.
         operator: Operator,
         /// Before it.
         left: Box<Expression>,

@@ -21,7 +21,7 @@ pub(super) enum Token {
     /// A length of time in ns.
     Duration(i64),
     Regex(String),
-    /// `$name`.
+    /// A parameter such as `$name`.
     Parameter(String),
     /// One of [`SYMBOLS`].
     Symbol(&'static str),

@@ -5,17 +5,17 @@ use headwater_types::Timestamp;
 /// The unit of the integers at the end of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// Nanoseconds.
+    /// Whole nanoseconds.
     Nanoseconds,
-    /// Microseconds.
+    /// Whole microseconds.
     Microseconds,
-    /// Milliseconds.
+    /// Whole milliseconds.
     Milliseconds,
-    /// Seconds.
+    /// Whole seconds.
     Seconds,
-    /// Minutes.
+    /// Whole minutes.
     Minutes,
-    /// Hours.
+    /// Whole hours.
     Hours,
     /// By the size of each stamp: below 10^10 seconds, below 10^13 milliseconds, below 10^16 microseconds, else
     /// nanoseconds. Right for every instant after 26 April 1970 in any of the units.

@@ -110,7 +110,7 @@ impl Aggregator {
     }
 }
 
-/// `1m-avg-zero`.
+/// How a series is downsampled: `1m-avg-zero`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Downsample {
     /// Width of an interval in ns; `None` = the whole range.
@@ -127,11 +127,11 @@ pub enum DownsampleFill {
     /// Nothing: they are left out.
     #[default]
     None,
-    /// `NaN`.
+    /// A bin without points is `NaN`.
     Nan,
-    /// `null`.
+    /// A bin without points is `null`.
     Null,
-    /// 0.
+    /// A bin without points is 0.
     Zero,
 }
 

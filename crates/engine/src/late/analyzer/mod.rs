@@ -31,11 +31,11 @@ use std::fmt;
 pub const EVENTS_PER_EVALUATION: u64 = 16_384;
 /// What is left of the histograms' weight from one evaluation to the next: e^(−1/3).
 const DECAY: f64 = 0.7165;
-/// … of the count of a stream's events, which says how much of memory is its own.
+/// What is left, in the same way, of the count of a stream's events, which says how much of memory is its own.
 const SHARE_DECAY: f64 = 0.9;
 /// A candidate must be this much better.
 const GAIN_MIN: f64 = 0.02;
-/// … in this many evaluations in a row.
+/// In how many evaluations in a row it must be better.
 const CONFIRMATIONS: u32 = 2;
 /// So much better is better at once. Less may be chance, since many candidates cost nearly the same: then costs are compared in the
 /// mean over [`AVERAGED`] evaluations.
@@ -43,12 +43,12 @@ const GAIN_AT_ONCE: f64 = 0.10;
 const AVERAGED: u32 = 24;
 /// While the prediction for the policy in force moves by more than this, and by more than half the gain, the stream is changing: wait,
 const STEADY: f64 = 0.05;
-/// … but not for longer than so many evaluations.
+/// The stream is not waited for longer than so many evaluations.
 const WAIT_MAX: u32 = 6;
 /// All candidates are ranked again when the prediction for the policy in force has moved by so much, or after so many evaluations.
 const UNCHANGED: f64 = 0.03;
 const UNRANKED_MAX: u32 = 15;
-/// … or so many while the mean costs are being learnt: what the histograms hold is then new for the most part, and rankings in between
+/// After so many evaluations while the mean costs are being learnt: what the histograms hold is then new for the most part, and rankings in between
 /// would say about the same. From this many evaluations on.
 const UNRANKED_LEARNING_MAX: u32 = 2;
 const LEARNING_FROM: u32 = 3;
@@ -90,9 +90,9 @@ pub struct Decision {
     pub to: Candidate,
     /// Write amplification expected of the policy before.
     pub expected_from: f64,
-    /// … of the policy after.
+    /// The same of the policy after the decision.
     pub expected_to: f64,
-    /// Why.
+    /// Why it was decided so.
     pub reason: Reason,
 }
 
@@ -135,7 +135,7 @@ pub struct Analyzer {
     waited: u32,
     /// What was predicted for the policy in force before.
     last_prediction: Option<f64>,
-    /// … when all candidates were ranked last, and evaluations since.
+    /// The prediction when all candidates were ranked last, and evaluations since.
     ranked_prediction: Option<f64>,
     unranked: u32,
     measured: Measured,

@@ -106,7 +106,7 @@ pub(super) fn quick(snapshot: &Snapshot, infos: &[TableInfo], view: &View) -> Co
     })
 }
 
-/// Everything.
+/// Compares everything that can be asked.
 pub(super) fn full(
     snapshot: &Snapshot,
     infos: &[TableInfo],

@@ -10,7 +10,7 @@ pub(crate) const MS: i64 = 1_000_000;
 /// Times of generation in the order of arrival, with the delays that belong to them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Nanoseconds.
+    /// When events were generated, in nanoseconds.
     pub(crate) generated: Vec<i64>,
     /// Nanoseconds from generation to arrival.
     pub(crate) delays: Vec<i64>,
