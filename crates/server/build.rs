@@ -2,7 +2,8 @@
 
 fn main() {
     let dist = "../../web/dist";
-    // A path that is not there would make every build a new one; `make web` touches this file when it makes the folder.
+    // A path that is not there would make every build a new one; `make web` touches this file when
+    // it makes the folder.
     println!("cargo::rerun-if-changed=build.rs");
     if std::path::Path::new(dist).is_dir() {
         println!("cargo::rerun-if-changed={dist}");

@@ -4,7 +4,8 @@
 use headwater_codec::{Cursor, PutBytes, checksum};
 use headwater_types::{Batch, FieldId, Rows, ValueRef};
 
-/// Larger results are not worth the time of comparing them: bytes of a few dozen can stand for millions of rows.
+/// Larger results are not worth the time of comparing them: bytes of a few dozen can stand for
+/// millions of rows.
 pub const CELLS_MAX: usize = 1 << 20;
 
 /// Splits off the first byte: true when the rest is to get a right checksum.
@@ -37,7 +38,8 @@ pub fn assert_same_rows(a: &Rows, b: &Rows) {
     }
 }
 
-/// Panics unless both batches hold the same rows of the same streams in the same order, bit for bit.
+/// Panics unless both batches hold the same rows of the same streams in the same order, bit for
+/// bit.
 pub fn assert_same_batches(a: &Batch, b: &Batch) {
     assert_eq!(a.entries().len(), b.entries().len(), "streams");
     for (x, y) in a.entries().iter().zip(b.entries()) {
@@ -123,9 +125,9 @@ pub fn with_segment_checksum(data: &[u8]) -> Vec<u8> {
 
 /// A log file made by a little program; see docs/format/log.md.
 ///
-/// Each step is a byte: the low four bits are the kind of the record, bit 4 leaves a number out, bit 5 claims that the record
-/// was synced already, bit 6 cuts a byte out of the payload after its checksum was taken, bit 7 skips eight bytes. A varint
-/// length and the payload follow.
+/// Each step is a byte: the low four bits are the kind of the record, bit 4 leaves a number out,
+/// bit 5 claims that the record was synced already, bit 6 cuts a byte out of the payload after its
+/// checksum was taken, bit 7 skips eight bytes. A varint length and the payload follow.
 #[must_use]
 pub fn log_file(program: &[u8]) -> Vec<u8> {
     const GENERATION: u64 = 1;

@@ -1,4 +1,5 @@
-//! The binary form of COPY: the same rows, or the same mistake, however the bytes are cut; what is read is written and read back as the same.
+//! The binary form of COPY: the same rows, or the same mistake, however the bytes are cut; what is
+//! read is written and read back as the same.
 //!
 //! The first three bytes say how many columns there are and where the bytes are cut.
 #![no_main]

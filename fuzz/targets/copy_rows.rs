@@ -1,4 +1,5 @@
-//! Rows of COPY: the same rows, or the same mistake, however the bytes are cut; what is read is written and read back as the same.
+//! Rows of COPY: the same rows, or the same mistake, however the bytes are cut; what is read is
+//! written and read back as the same.
 //!
 //! The first four bytes say how the rows are written and where the bytes are cut.
 #![no_main]

@@ -1,4 +1,5 @@
-//! CSV gives the same rows in large and in small batches, and what is written back is read as the same rows.
+//! CSV gives the same rows in large and in small batches, and what is written back is read as the
+//! same rows.
 #![no_main]
 
 use headwater_fuzz as _;
@@ -51,7 +52,8 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     if !declared {
-        // The type of a column may follow from rows of its batch: with other batches, other rows fit.
+        // The type of a column may follow from rows of its batch: with other batches, other rows
+        // fit.
         drop(read(rest, &options, 3));
         return;
     }
@@ -93,7 +95,8 @@ fn collect(batch: &Batch, rows: &mut Vec<Row>) {
     }
 }
 
-/// NaN and -0.0 as values that compare as they should: CSV keeps the sign of zero and no payload of a NaN.
+/// NaN and -0.0 as values that compare as they should: CSV keeps the sign of zero and no payload of
+/// a NaN.
 fn plain(value: Value) -> Value {
     match value {
         Value::F64(v) if v.is_nan() => Value::String("NaN".into()),
@@ -109,7 +112,8 @@ fn write_back(rows: &[Row]) {
             fields.push((name.clone(), value.as_ref().field_type()));
         }
     }
-    // Floats were made comparable, so their text is not what the writer would write; names may need to be changed.
+    // Floats were made comparable, so their text is not what the writer would write; names may need
+    // to be changed.
     let is_plain = |(name, field_type): &(String, FieldType)| {
         name != "time" && name != TAG && !matches!(field_type, FieldType::F64 | FieldType::U64)
     };

@@ -1,4 +1,5 @@
-//! Statements of InfluxQL: what is read prints as text that reads back to the same; mistakes lie within the text.
+//! Statements of InfluxQL: what is read prints as text that reads back to the same; mistakes lie
+//! within the text.
 #![no_main]
 
 use headwater_fuzz as _;
@@ -21,7 +22,8 @@ fuzz_target!(|text: &str| {
                         depth(&field.expression);
                     }
                 }
-                // A value may hold what no text can, such as a regular expression that begins like a comment.
+                // A value may hold what no text can, such as a regular expression that begins like
+                // a comment.
                 let printed = statement.to_string();
                 if !has_values {
                     let back = parse(&printed, &parameters);

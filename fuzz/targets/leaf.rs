@@ -1,4 +1,5 @@
-//! A leaf that decodes holds rows that encode and decode to themselves, and any part of it reads as that part of the whole.
+//! A leaf that decodes holds rows that encode and decode to themselves, and any part of it reads as
+//! that part of the whole.
 #![no_main]
 
 use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};

@@ -1,4 +1,5 @@
-//! Line protocol gives the same rows whole and in pieces, and what is written back parses to the same rows.
+//! Line protocol gives the same rows whole and in pieces, and what is written back parses to the
+//! same rows.
 #![no_main]
 
 use headwater_fuzz::assert_same_batches;

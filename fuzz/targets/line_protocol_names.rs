@@ -1,4 +1,5 @@
-//! A line-protocol parser that knows the names already gives what a new one gives, and what one gives that sees each line alone.
+//! A line-protocol parser that knows the names already gives what a new one gives, and what one
+//! gives that sees each line alone.
 #![no_main]
 
 use headwater_fuzz::assert_same_batches;
@@ -17,7 +18,8 @@ fn options() -> ParserOptions {
     }
 }
 
-/// A row: stream, time, and the values by field. Integers count as floats where the two meet in one column.
+/// A row: stream, time, and the values by field. Integers count as floats where the two meet in one
+/// column.
 type Row = (String, i64, BTreeMap<String, String>);
 
 fuzz_target!(|data: &[u8]| {

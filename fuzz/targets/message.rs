@@ -1,4 +1,5 @@
-//! Messages of a broker: no panic; the same rows and refusals whether the parser has seen the topic before or not.
+//! Messages of a broker: no panic; the same rows and refusals whether the parser has seen the topic
+//! before or not.
 #![no_main]
 
 use headwater_fuzz::assert_same_batches;

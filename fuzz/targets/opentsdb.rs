@@ -1,4 +1,5 @@
-//! Points and questions of OpenTSDB: every point is a row, or refused; questions stay within their bounds.
+//! Points and questions of OpenTSDB: every point is a row, or refused; questions stay within their
+//! bounds.
 #![no_main]
 
 use headwater_fuzz as _;

@@ -1,4 +1,5 @@
-//! Messages of PostgreSQL's clients: any bytes are read, waited for or refused, and what is read took its own bytes only.
+//! Messages of PostgreSQL's clients: any bytes are read, waited for or refused, and what is read
+//! took its own bytes only.
 #![no_main]
 
 use headwater_fuzz as _;

@@ -1,7 +1,7 @@
 //! Arrays of numpy, and values of single events, as the caller hands them in.
 //!
-//! Invariant: memory of an array is borrowed only as long as the array is held here, and every array has as many rows as there
-//! are times.
+//! Invariant: memory of an array is borrowed only as long as the array is held here, and every
+//! array has as many rows as there are times.
 
 use crate::arrow_columns;
 use crate::errors::{Outcome, Problem};
@@ -13,7 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use std::borrow::Cow;
 
-/// A field: its name, its kind, units of a row (for fixed widths), the array, and which rows have no value.
+/// A field: its name, its kind, units of a row (for fixed widths), the array, and which rows have
+/// no value.
 pub(crate) type FieldArray<'py> = (
     String,
     String,

@@ -1,6 +1,7 @@
 //! Columns from Arrow arrays of any producer (Arrow C stream interface).
 //!
-//! Source: the Arrow columnar format and its C data and C stream interfaces, with the Python capsule protocol.
+//! Source: the Arrow columnar format and its C data and C stream interfaces, with the Python
+//! capsule protocol.
 
 use crate::errors::{Outcome, Problem};
 use arrow_array::cast::AsArray;
@@ -28,8 +29,9 @@ pub(crate) fn reader(data: &Bound<'_, PyAny>) -> Outcome<ArrowArrayStreamReader>
         .map_err(|_| Problem::invalid("`__arrow_c_stream__` gave no capsule"))?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
     let stream = pointer.cast::<FFI_ArrowArrayStream>().as_ptr();
-    // SAFETY: the capsule protocol says that a capsule of this name holds an `ArrowArrayStream`, whose layout is that of
-    // `FFI_ArrowArrayStream`; it lives as long as `capsule`, and what is moved out of it is marked as released.
+    // SAFETY: the capsule protocol says that a capsule of this name holds an `ArrowArrayStream`,
+    // whose layout is that of `FFI_ArrowArrayStream`; it lives as long as `capsule`, and what is
+    // moved out of it is marked as released.
     unsafe { ArrowArrayStreamReader::from_raw(stream) }.map_err(|e| arrow(&e))
 }
 
@@ -117,7 +119,8 @@ fn presence(array: &ArrayRef) -> Option<Bitmap> {
     Some(bits)
 }
 
-/// Calls `put` with the text of each row; nothing where a row is absent. False when the array holds no text.
+/// Calls `put` with the text of each row; nothing where a row is absent. False when the array holds
+/// no text.
 pub(crate) fn each_text<'a>(array: &'a dyn Array, put: &mut impl FnMut(Option<&'a [u8]>)) -> bool {
     match array.data_type() {
         DataType::Utf8 => array
@@ -255,7 +258,8 @@ pub(crate) fn bytes(array: &ArrayRef, rows: &Range<usize>) -> usize {
     match array.data_type() {
         DataType::Boolean => rows.len(),
         other if text_type(other).is_some() => {
-            // By what the array holds on average: exact enough to cut a batch, whose size the engine checks.
+            // By what the array holds on average: exact enough to cut a batch, whose size the
+            // engine checks.
             let total = array.get_buffer_memory_size();
             total
                 .div_ceil(array.len().max(1))

@@ -1,7 +1,8 @@
 //! Columns on their way out: rows of scans gathered into Arrow record batches.
 //!
-//! Invariants: all columns of a batch have as many rows as it has times; an absent row's slot is zero or empty; a batch holds at
-//! most [`TEXT_BYTES_MAX`] of text in a column (Arrow's offsets are 32 bits), plus one row.
+//! Invariants: all columns of a batch have as many rows as it has times; an absent row's slot is
+//! zero or empty; a batch holds at most [`TEXT_BYTES_MAX`] of text in a column (Arrow's offsets are
+//! 32 bits), plus one row.
 
 use crate::errors::{Outcome, Problem};
 use arrow_array::types::Int32Type;
@@ -142,7 +143,8 @@ impl ColumnBuilder {
         }
     }
 
-    /// Appends rows of a column of the engine. A column of the field before it was widened from i64 to f64 is taken too.
+    /// Appends rows of a column of the engine. A column of the field before it was widened from i64
+    /// to f64 is taken too.
     pub(crate) fn extend(&mut self, column: &Column, rows: Range<usize>) -> Outcome<()> {
         macro_rules! part {
             ($v:expr) => {

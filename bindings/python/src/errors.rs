@@ -1,6 +1,7 @@
 //! What went wrong, on its way to an exception.
 //!
-//! The exception classes are Python (`headwater/_errors.py`); one function there makes an exception of a code and a message.
+//! The exception classes are Python (`headwater/_errors.py`); one function there makes an exception
+//! of a code and a message.
 
 use pyo3::prelude::*;
 

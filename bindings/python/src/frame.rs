@@ -1,7 +1,8 @@
 //! Rows in memory, and their way to numpy and Arrow.
 //!
-//! Invariants: a frame never changes. Arrow consumers get its buffers without a copy; numpy arrays are made of buffers that
-//! nobody else holds without a copy, and of a copy otherwise, so that every numpy array may be written to.
+//! Invariants: a frame never changes. Arrow consumers get its buffers without a copy; numpy arrays
+//! are made of buffers that nobody else holds without a copy, and of a copy otherwise, so that
+//! every numpy array may be written to.
 
 use crate::columns::internal;
 use crate::errors::Outcome;
@@ -80,8 +81,8 @@ pub(crate) fn stream_capsule(
     PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }
 
-/// Of each column its name, its kind, its values, and which rows have none: `(name, kind, values, absent | None)`. A tag's values
-/// are `(codes, dictionary)`.
+/// Of each column its name, its kind, its values, and which rows have none:
+/// `(name, kind, values, absent | None)`. A tag's values are `(codes, dictionary)`.
 pub(crate) fn to_numpy<'py>(
     py: Python<'py>,
     schema: &SchemaRef,

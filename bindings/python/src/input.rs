@@ -1,7 +1,9 @@
-//! Columns that come in, borrowed from numpy arrays or Arrow arrays, and what the engine's batches need of them.
+//! Columns that come in, borrowed from numpy arrays or Arrow arrays, and what the engine's batches
+//! need of them.
 //!
-//! Invariants: an absent row's slot becomes zero or nothing, whatever the caller's array holds there. Nothing here touches
-//! Python: the pointers were taken while Python's lock was held, and the arrays are kept alive by the caller.
+//! Invariants: an absent row's slot becomes zero or nothing, whatever the caller's array holds
+//! there. Nothing here touches Python: the pointers were taken while Python's lock was held, and
+//! the arrays are kept alive by the caller.
 
 use crate::arrow_columns::{self, from_parts};
 use crate::errors::{Outcome, Problem};
@@ -55,7 +57,8 @@ pub(crate) enum Source<'a> {
     Arrow(&'a ArrayRef),
 }
 
-/// A field with its values. `absent` has a byte for each row; anything but 0 means that the row has no value.
+/// A field with its values. `absent` has a byte for each row; anything but 0 means that the row has
+/// no value.
 pub(crate) struct Field<'a> {
     pub(crate) name: String,
     pub(crate) source: Source<'a>,

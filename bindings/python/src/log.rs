@@ -1,8 +1,9 @@
-//! What the engine tells beside the results of calls (recovery, work in the background that failed), on its way to Python's
-//! `logging`.
+//! What the engine tells beside the results of calls (recovery, work in the background that
+//! failed), on its way to Python's `logging`.
 //!
-//! Invariants: threads of the engine never wait for Python. They put events into a queue of at most [`QUEUE_MAX`]; beyond that
-//! events are counted and lost. A thread of the Python side takes them out.
+//! Invariants: threads of the engine never wait for Python. They put events into a queue of at most
+//! [`QUEUE_MAX`]; beyond that events are counted and lost. A thread of the Python side takes them
+//! out.
 
 use pyo3::prelude::*;
 use std::collections::VecDeque;
@@ -93,7 +94,8 @@ impl Subscriber for Listener {
     fn exit(&self, _: &Id) {}
 }
 
-/// The next event, as level and text; waits for one, at most so many seconds. None when there was none.
+/// The next event, as level and text; waits for one, at most so many seconds. None when there was
+/// none.
 #[pyfunction]
 pub(crate) fn next_event(py: Python<'_>, seconds: f64) -> Option<(u32, String)> {
     LISTENING.call_once(|| {

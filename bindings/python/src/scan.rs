@@ -1,7 +1,7 @@
 //! Scans: a question about rows, and a cursor over its answer.
 //!
-//! Invariants: a query is answered from the snapshot taken when it was made, however often; a cursor gives rows stream by stream,
-//! each by time. Closing the database ends both.
+//! Invariants: a query is answered from the snapshot taken when it was made, however often; a
+//! cursor gives rows stream by stream, each by time. Closing the database ends both.
 
 use crate::columns::{RowsBuilder, data_type, dictionary, optional, required, tag_type, time_type};
 use crate::errors::{Outcome, Problem};
@@ -71,7 +71,8 @@ impl TagColumns {
     }
 }
 
-/// Names of columns: `time`, then the tags, then the fields. A name that is taken gets `_tag` or `_field` behind it.
+/// Names of columns: `time`, then the tags, then the fields. A name that is taken gets `_tag` or
+/// `_field` behind it.
 pub(crate) fn column_names(first: &[&str], tags: &[String], fields: &[String]) -> Vec<String> {
     let mut names: Vec<String> = first.iter().map(|n| (*n).to_owned()).collect();
     let mut put = |name: &String, suffix: &str, others: &[String]| {

@@ -1,10 +1,10 @@
 //! An open database that several Python objects share, and its end.
 //!
-//! Invariants: whoever reads or writes holds `open` for reading meanwhile, never while Python code runs; after [`Shared::close`]
-//! returns nothing of the engine is alive, so the directory can be opened again: open results and tickets are registered, and
-//! closing ends them.
-//! Fork: threads do not survive a fork, so in a child process nothing may be locked, written or dropped. [`OfProcess`] refuses
-//! access there and forgets instead of dropping.
+//! Invariants: whoever reads or writes holds `open` for reading meanwhile, never while Python code
+//! runs; after [`Shared::close`] returns nothing of the engine is alive, so the directory can be
+//! opened again: open results and tickets are registered, and closing ends them. Fork: threads do
+//! not survive a fork, so in a child process nothing may be locked, written or dropped.
+//! [`OfProcess`] refuses access there and forgets instead of dropping.
 
 use crate::errors::{Outcome, Problem};
 use headwater::{Database, Reader, Snapshot, TableInfo};
@@ -138,7 +138,8 @@ impl Shared {
         }
     }
 
-    /// Does something with the open database. Must not be nested, and Python code must not run inside.
+    /// Does something with the open database. Must not be nested, and Python code must not run
+    /// inside.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&Opened) -> Outcome<R>) -> Outcome<R> {
         let cell = self.cell.get()?;
         let open = cell.open.read().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +175,8 @@ impl Shared {
         Ok(open.is_none())
     }
 
-    /// Waits for the calls that are going on, ends what is registered, and closes. Closing again does nothing.
+    /// Waits for the calls that are going on, ends what is registered, and closes. Closing again
+    /// does nothing.
     pub(crate) fn close(&self) -> Outcome<()> {
         let cell = self.cell.get()?;
         let opened = cell

@@ -1,8 +1,9 @@
 //! Rows on their way into the engine: batches within the allowed size, several of them in flight.
 //!
-//! Invariants: rows that fit into one batch are one atomic write; larger inputs are written in pieces, in their order, at most
-//! [`IN_FLIGHT`] of them waiting for their acknowledgement. A write that must be whole (`require_all`, a producer's number) is
-//! refused before anything of it is stored when it does not fit.
+//! Invariants: rows that fit into one batch are one atomic write; larger inputs are written in
+//! pieces, in their order, at most [`IN_FLIGHT`] of them waiting for their acknowledgement. A write
+//! that must be whole (`require_all`, a producer's number) is refused before anything of it is
+//! stored when it does not fit.
 
 use crate::errors::{Outcome, Problem};
 use crate::input::{Origin, Part};
@@ -64,7 +65,8 @@ impl Writer {
         }
     }
 
-    /// Takes rows `rows` of a part, as many as go into a batch of their own when they do not all fit. Gives the number taken.
+    /// Takes rows `rows` of a part, as many as go into a batch of their own when they do not all
+    /// fit. Gives the number taken.
     pub(crate) fn take(
         &mut self,
         shared: &Shared,

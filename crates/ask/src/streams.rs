@@ -15,7 +15,8 @@ pub(crate) fn tables(snapshot: &Snapshot, access: &dyn Access) -> Vec<String> {
     tables
 }
 
-/// Hands the streams of a table that the asker may read to `each`, in the order of the catalog, until it says false.
+/// Hands the streams of a table that the asker may read to `each`, in the order of the catalog,
+/// until it says false.
 ///
 /// # Errors
 /// When the budget is used up, and what `each` and the engine say.

@@ -1,8 +1,9 @@
 //! Intervals of equal width on the clock of a place.
 //!
-//! Invariants: every instant of the range lies in one piece, within which the place's clock runs evenly, and so in one interval;
-//! interval `n` begins when that clock shows `n · width + offset`, counted from 1970 on that clock. Where a clock is set back, two
-//! stretches of time share an interval's number, and they are one interval.
+//! Invariants: every instant of the range lies in one piece, within which the place's clock runs
+//! evenly, and so in one interval; interval `n` begins when that clock shows `n · width + offset`,
+//! counted from 1970 on that clock. Where a clock is set back, two stretches of time share an
+//! interval's number, and they are one interval.
 
 use crate::error::Error;
 use headwater::{Bins, ClosedRange, Timestamp};

@@ -1,8 +1,8 @@
 //! Names of streams and fields as typed by people: `TABLE,TAG=VALUE.FIELD`.
 //!
-//! Rule: the field begins behind the last dot that leaves the name of a table with known streams before it and the name of
-//! one of its fields behind it, so dots in tags and in fields need no quoting. Tags may be left out as long as one stream
-//! is meant.
+//! Rule: the field begins behind the last dot that leaves the name of a table with known streams
+//! before it and the name of one of its fields behind it, so dots in tags and in fields need no
+//! quoting. Tags may be left out as long as one stream is meant.
 
 use crate::failure::Failure;
 use headwater::{ErrorKind, FieldType, Snapshot, StreamName};
@@ -79,7 +79,8 @@ fn find_field(snapshot: &Snapshot, text: &str) -> Result<Option<Address>, Failur
     Ok(None)
 }
 
-/// The streams that have all tags of `name`; the one stream of exactly that name if there is one and tags are given.
+/// The streams that have all tags of `name`; the one stream of exactly that name if there is one
+/// and tags are given.
 fn streams_of(snapshot: &Snapshot, name: &StreamName) -> Result<Vec<StreamName>, Failure> {
     match snapshot.streams(name.table(), name.tags()) {
         Ok(streams) if !name.tags().is_empty() && streams.contains(name) => Ok(vec![name.clone()]),

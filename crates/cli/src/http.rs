@@ -1,7 +1,8 @@
 //! Asking a server over HTTP, with TLS or without.
 //!
-//! Invariant: under `https:` nothing is sent before the server's certificate has been verified, against those of `--ca` or those
-//! that the system trusts; the protocols and ciphers are those of the server's own TLS (rustls with ring).
+//! Invariant: under `https:` nothing is sent before the server's certificate has been verified,
+//! against those of `--ca` or those that the system trusts; the protocols and ciphers are those of
+//! the server's own TLS (rustls with ring).
 
 use crate::failure::Failure;
 use rustls::crypto::ring;
@@ -72,7 +73,8 @@ fn from_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     }
 }
 
-/// True when a connection was not made because of a certificate or the like: to try again would not help.
+/// True when a connection was not made because of a certificate or the like: to try again would not
+/// help.
 pub(crate) fn is_refused_tls(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Tls(_) | ureq::Error::Rustls(_) => true,

@@ -1,7 +1,7 @@
 //! The program `headwater`: sensor data in, tiles and aggregates out, from the command line.
 //!
-//! Invariants: data goes to stdout, messages to stderr; exit code 0 means done, 1 failed, 2 the command line is wrong;
-//! a reader that closes stdout early ends the program quietly.
+//! Invariants: data goes to stdout, messages to stderr; exit code 0 means done, 1 failed, 2 the
+//! command line is wrong; a reader that closes stdout early ends the program quietly.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -35,7 +35,8 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
 
-/// Time-series and event database: loses nothing it has acknowledged, shows any span of time at once
+/// Time-series and event database: loses nothing it has acknowledged, shows any span of time at
+/// once
 #[derive(Debug, Parser)]
 #[command(
     name = "headwater",

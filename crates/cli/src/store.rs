@@ -32,7 +32,8 @@ impl DbArgs {
         Ok(Database::open(options)?)
     }
 
-    /// Opens a database that must be there to read only: also beside a process that has it open, and without changing a file.
+    /// Opens a database that must be there to read only: also beside a process that has it open,
+    /// and without changing a file.
     pub(crate) fn open_to_read(&self) -> Result<Reader, Failure> {
         Ok(Reader::open(self.options())?)
     }

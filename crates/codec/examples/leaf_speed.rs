@@ -1,8 +1,9 @@
 //! Speed and size of the codecs, shape by shape.
 //!
-//! Prints, for columns of 2,048 rows (one leaf), nanoseconds per value to encode with remembered choices, to encode with a
-//! fresh search, and to decode, and bytes per value; the same for the light log codec and for aggregates; the cost of a
-//! small read; and size and speed of a bucket block. Medians of several rounds.
+//! Prints, for columns of 2,048 rows (one leaf), nanoseconds per value to encode with remembered
+//! choices, to encode with a fresh search, and to decode, and bytes per value; the same for the
+//! light log codec and for aggregates; the cost of a small read; and size and speed of a bucket
+//! block. Medians of several rounds.
 //!
 //! Run: `cargo run --release -p headwater-codec --example leaf_speed [rounds]`
 #![allow(

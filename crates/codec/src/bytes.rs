@@ -1,8 +1,9 @@
 //! Reading and writing byte layouts: little-endian integers, LEB128 varints, length-prefixed bytes.
 //!
-//! Invariants: a [`Cursor`] never reads outside its slice and never panics; after the first failure every later call fails
-//! with the same error, so that a decoder may check once at the end of a fixed group. Lengths read from bytes are checked
-//! against what is left before anything is allocated.
+//! Invariants: a [`Cursor`] never reads outside its slice and never panics; after the first failure
+//! every later call fails with the same error, so that a decoder may check once at the end of a
+//! fixed group. Lengths read from bytes are checked against what is left before anything is
+//! allocated.
 
 /// Why bytes could not be decoded: what was expected, and at which offset of the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,9 +1,10 @@
 //! Floats that are decimals: `value = integer / 10^places`, verified bit for bit.
 //!
-//! A decimal of up to 15 digits that was read from text is the double nearest to `i / 10^k`, and one division by a power
-//! of ten that is itself exact (k ≤ 22) gives that double back. So small integers stand for the doubles, and they compress.
-//! Invariants: `from_integer(integer, places)` has the bits of the value for every value accepted; accepted integers lie
-//! within ±2^51; -0.0, NaN and infinities are never accepted.
+//! A decimal of up to 15 digits that was read from text is the double nearest to `i / 10^k`, and
+//! one division by a power of ten that is itself exact (k ≤ 22) gives that double back. So small
+//! integers stand for the doubles, and they compress.
+//! Invariants: `from_integer(integer, places)` has the bits of the value for every value accepted;
+//! accepted integers lie within ±2^51; -0.0, NaN and infinities are never accepted.
 
 /// Most decimal places looked for.
 pub(crate) const MAX_PLACES: u8 = 12;
@@ -66,8 +67,9 @@ const SAMPLE: usize = 32;
 /// One value in so many may be an exception.
 const EXCEPTION_SHARE: usize = 8;
 
-/// `values` as decimals, or `None` when too many are none. `integers` then holds one per value; an exception repeats the
-/// integer before it. What it held before is gone, so that one vector serves many columns.
+/// `values` as decimals, or `None` when too many are none. `integers` then holds one per value; an
+/// exception repeats the integer before it. What it held before is gone, so that one vector serves
+/// many columns.
 pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decimals> {
     let allowed = values.len() / EXCEPTION_SHARE;
     let mut places = 0;
@@ -95,7 +97,8 @@ pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decima
         };
         match places_of(*value, places) {
             Some(more) if more > places => {
-                // The integers so far gain zeros; decimals stay decimals unless they grow too large.
+                // The integers so far gain zeros; decimals stay decimals unless they grow too
+                // large.
                 places = more;
                 exceptions.clear();
                 from = 0;
@@ -115,7 +118,8 @@ pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decima
     }
 }
 
-/// Converts from index `from` on, in blocks; returns the index of the first value that is no decimal, or the length.
+/// Converts from index `from` on, in blocks; returns the index of the first value that is no
+/// decimal, or the length.
 fn convert(values: &[f64], integers: &mut [i64], from: usize, power: f64) -> usize {
     const STEP: usize = 64;
     let mut at = from;

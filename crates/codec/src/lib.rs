@@ -1,5 +1,6 @@
 //! How Headwater writes its values as bytes: leaves of rows, blocks of buckets, columns of the log,
-//! and the checksums behind them. Pure functions on bytes and slices: no I/O, no clocks, no threads.
+//! and the checksums behind them. Pure functions on bytes and slices: no I/O, no clocks, no
+//! threads.
 //!
 //! Invariant: every codec gives back every bit it was given, NaN payloads and -0.0 too; no decoder
 //! panics or allocates beyond a bound on any bytes.

@@ -1,6 +1,7 @@
 //! Between columns with absent rows and the values that are present, end to end.
 //!
-//! Invariant: spreading what was compacted gives the column back; absent slots hold zero or nothing.
+//! Invariant: spreading what was compacted gives the column back; absent slots hold zero or
+//! nothing.
 
 use headwater_types::{Bitmap, Column, Values, VarBytes};
 use std::borrow::Cow;
@@ -68,7 +69,8 @@ fn scatter_text(values: &VarBytes, bits: &Bitmap) -> Option<VarBytes> {
     VarBytes::from_parts(ends, values.bytes().to_vec())
 }
 
-/// The column whose present values these are; `None` when their number is not that of the set bits, or text is not UTF-8.
+/// The column whose present values these are; `None` when their number is not that of the set bits,
+/// or text is not UTF-8.
 pub(crate) fn spread(values: Values, bits: Option<Bitmap>) -> Option<Column> {
     let Some(bits) = bits else {
         return Column::from_parts(values, None);

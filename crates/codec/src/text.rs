@@ -1,6 +1,7 @@
 //! Dictionaries of strings that repeat.
 //!
-//! Invariant: entries are distinct and in order of first appearance; `codes[i]` is the entry of string `i`.
+//! Invariant: entries are distinct and in order of first appearance; `codes[i]` is the entry of
+//! string `i`.
 
 use headwater_types::VarBytes;
 
@@ -57,7 +58,8 @@ impl Dictionary {
     }
 }
 
-/// The strings that `codes` name; `None` when a code has no entry or they come to more than `limit` bytes.
+/// The strings that `codes` name; `None` when a code has no entry or they come to more than `limit`
+/// bytes.
 pub(crate) fn look_up(entries: &VarBytes, codes: &[i64], limit: usize) -> Option<VarBytes> {
     let mut total = 0usize;
     for code in codes {

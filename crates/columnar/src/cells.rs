@@ -1,6 +1,7 @@
 //! The values of a column as text: for JSON, for CSV, for people.
 //!
-//! Invariant: a column is converted once for each batch to one of few types; what none of them holds is shown as Arrow shows it.
+//! Invariant: a column is converted once for each batch to one of few types; what none of them
+//! holds is shown as Arrow shows it.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int64Array, ListArray,
@@ -39,8 +40,8 @@ impl TimeText {
     }
 }
 
-/// The word for a type in answers: those of fields (`f64 i64 u64 bool string bytes`), `time` for instants, and a few that
-/// only expressions have.
+/// The word for a type in answers: those of fields (`f64 i64 u64 bool string bytes`), `time` for
+/// instants, and a few that only expressions have.
 #[must_use]
 pub fn type_name(data_type: &DataType) -> &'static str {
     match data_type {
@@ -245,8 +246,9 @@ impl Cells {
         }
     }
 
-    /// Appends the value of a row as a cell of CSV. No value is an empty cell, an empty text is `""`. Where the row `is_alone`, a
-    /// single cell, no value is `""` too: most readers pass over an empty line.
+    /// Appends the value of a row as a cell of CSV. No value is an empty cell, an empty text is
+    /// `""`. Where the row `is_alone`, a single cell, no value is `""` too: most readers pass over
+    /// an empty line.
     pub(super) fn push_csv(&self, out: &mut Vec<u8>, row: usize, time: TimeText, is_alone: bool) {
         if self.is_null(row) {
             if is_alone {

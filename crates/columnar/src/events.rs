@@ -1,7 +1,7 @@
 //! Rows of a scan as record batches: time, tags, fields.
 //!
-//! Invariant: every batch has the schema of [`event_schema`]; rows without any of the fields asked for are left out, as in every
-//! other export; the order of rows is kept.
+//! Invariant: every batch has the schema of [`event_schema`]; rows without any of the fields asked
+//! for are left out, as in every other export; the order of rows is kept.
 
 use arrow::array::{
     ArrayBuilder, ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder,
@@ -15,8 +15,9 @@ use std::sync::Arc;
 /// Rows of a batch; a chunk is never cut.
 const BATCH_ROWS: usize = 8_192;
 
-/// The columns of rows of a table: `time` (instants in UTC, nanoseconds), a dictionary of texts for each tag, the fields. A field that
-/// is called like a column before it gets `_1`, `_2`, … behind its name: columns of files are found by name.
+/// The columns of rows of a table: `time` (instants in UTC, nanoseconds), a dictionary of texts for
+/// each tag, the fields. A field that is called like a column before it gets `_1`, `_2`, … behind
+/// its name: columns of files are found by name.
 #[must_use]
 pub fn event_schema(tags: &[String], fields: &[(String, FieldType)]) -> SchemaRef {
     let mut columns = vec![Field::new("time", time_type(), false)];
@@ -83,7 +84,8 @@ enum FieldBuilder {
 }
 
 impl EventBatches {
-    /// For rows with these tags and fields; scans must have been asked for exactly these fields, in this order.
+    /// For rows with these tags and fields; scans must have been asked for exactly these fields, in
+    /// this order.
     #[must_use]
     pub fn new(tags: &[String], fields: &[(String, FieldType)]) -> EventBatches {
         EventBatches {
@@ -163,7 +165,8 @@ impl FieldBuilder {
         }
     }
 
-    /// Appends these rows of a column of the builder's type; a value of another type would be a mistake of the scan and is absent.
+    /// Appends these rows of a column of the builder's type; a value of another type would be a
+    /// mistake of the scan and is absent.
     fn append(&mut self, column: &Column, rows: &[usize]) {
         for row in rows {
             let value = column.get(*row);

@@ -1,8 +1,9 @@
 //! Looks at parts of lists that must be there.
 //!
-//! Invariants: a part that is not there is a broken own invariant: rows would be left out of what is written or read, and nobody
-//! would be told. So the thread panics, also in release, and whoever writes the database has it latched: see
-//! [`crate::log::Log::latch_on_panic`]. Bytes from a medium are never looked at through this.
+//! Invariants: a part that is not there is a broken own invariant: rows would be left out of what
+//! is written or read, and nobody would be told. So the thread panics, also in release, and whoever
+//! writes the database has it latched: see [`crate::log::Log::latch_on_panic`]. Bytes from a medium
+//! are never looked at through this.
 
 use std::fmt::Debug;
 use std::slice::SliceIndex;

@@ -1,5 +1,5 @@
-//! Verifies everything a database holds on its medium: lengths, headers, checksums, order, and that the pyramid says what the
-//! rows say. In bounded memory: one leaf, one block of buckets at a time.
+//! Verifies everything a database holds on its medium: lengths, headers, checksums, order, and that
+//! the pyramid says what the rows say. In bounded memory: one leaf, one block of buckets at a time.
 
 use crate::core::Core;
 use crate::error::Damage;
@@ -40,10 +40,12 @@ impl CheckReport {
     }
 }
 
-/// Checks the database in `options.dir`: the state it is in when this begins. Changes nothing, and works beside its owner.
+/// Checks the database in `options.dir`: the state it is in when this begins. Changes nothing, and
+/// works beside its owner.
 ///
 /// # Errors
-/// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast. Damage is not an error but part of the report.
+/// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast.
+/// Damage is not an error but part of the report.
 pub fn check(env: Env, options: Options) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     let (core, recovery) = match open_core(&env, &options) {
@@ -255,7 +257,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Compares a block with the rows it stands for; gives the rows it counts, 0 above the base level.
+    /// Compares a block with the rows it stands for; gives the rows it counts, 0 above the base
+    /// level.
     fn block(&mut self, state: &StreamState, base: Level, entry: &BlockEntry) -> Result<u64> {
         self.report.blocks += 1;
         let block = self.core.store.block(self.partition.id(), entry);

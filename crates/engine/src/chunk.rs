@@ -1,10 +1,12 @@
-//! Rows in memory, each row with the sequence of its write. What a reader or a step holds never changes.
+//! Rows in memory, each row with the sequence of its write. What a reader or a step holds never
+//! changes.
 
 use crate::ids::Sequence;
 use headwater_types::Rows;
 use std::sync::Arc;
 
-/// What a chunk takes besides its rows: itself, its counters and its place in a list, with the allocator's share.
+/// What a chunk takes besides its rows: itself, its counters and its place in a list, with the
+/// allocator's share.
 const OWN_BYTES: usize = size_of::<Chunk>() + 48;
 
 /// Sequences of the rows of a chunk.
@@ -50,7 +52,8 @@ pub(crate) struct Chunk {
     pub(crate) sorted: bool,
     /// True when they rise with every row: there are no rows of one time to be merged.
     pub(crate) rising: bool,
-    /// Readers with an older version of the shard do not see this chunk: they see the one it was cut from.
+    /// Readers with an older version of the shard do not see this chunk: they see the one it was
+    /// cut from.
     pub(crate) born: u64,
     pub(crate) bytes: usize,
 }
@@ -121,7 +124,8 @@ impl Chunk {
         Chunk::new(self.rows.gather(&picked), sequences, born)
     }
 
-    /// Appends the rows of one write, if every field still has the type it has here; false, and nothing happened, if not.
+    /// Appends the rows of one write, if every field still has the type it has here; false, and
+    /// nothing happened, if not.
     pub(crate) fn append(&mut self, rows: &Rows, sequence: Sequence) -> bool {
         let (Some(first), Some(newest)) = (rows.times.first(), self.rows.times.last()) else {
             return rows.is_empty();

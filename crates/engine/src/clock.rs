@@ -1,13 +1,15 @@
 //! What time it is for the ending of data, since what a wrong clock ends cannot be brought back.
 //!
-//! The clock is believed while it goes on from the instant that was believed last, as the monotonic clock counts, and does not
-//! jump ahead by more than `clock_jump_max`; small jumps add up, and are made up for by time that passes. While it is not
-//! believed, time goes on from the last believed instant, for each table, until the table's new rows bear the clock out: in
-//! as many stretches of `clock_settle` as the jump has `clock_jump_max`, most streams that bring rows bring them at the
+//! The clock is believed while it goes on from the instant that was believed last, as the monotonic
+//! clock counts, and does not jump ahead by more than `clock_jump_max`; small jumps add up, and are
+//! made up for by time that passes. While it is not believed, time goes on from the last believed
+//! instant, for each table, until the table's new rows bear the clock out: in as many stretches of
+//! `clock_settle` as the jump has `clock_jump_max`, most streams that bring rows bring them at the
 //! clock's time. Neither one batch, nor one stream among others, nor an hour that passes is enough.
 //!
-//! Invariants: the instant for a table is never after the clock; the metadata keep believed instants only, and while the clock
-//! is not believed, what has been seen for it so far; so a restart changes nothing about what is believed.
+//! Invariants: the instant for a table is never after the clock; the metadata keep believed
+//! instants only, and while the clock is not believed, what has been seen for it so far; so a
+//! restart changes nothing about what is believed.
 //! Concurrency: one lock, held for no other; writers take it only while the clock is not believed.
 
 use crate::ids::{StreamId, TableId};
@@ -19,8 +21,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The believed instant, under the name of the counters it is kept among, ns since 1970. Before [`KEPT_BELIEVED`] was kept
-/// beside it, it was the clock's time, believed or not.
+/// The believed instant, under the name of the counters it is kept among, ns since 1970. Before
+/// [`KEPT_BELIEVED`] was kept beside it, it was the clock's time, believed or not.
 const KEPT_INSTANT: &str = "clock_ns";
 /// 1 = the instant was believed.
 const KEPT_BELIEVED: &str = "clock_believed";
@@ -32,7 +34,8 @@ const KEPT_DOUBT: &str = "clock_doubt";
 const KEPT_AHEAD: &str = "clock_ahead_ns";
 /// For how long the process has run under the clock that is not believed, ns.
 const KEPT_RUN: &str = "clock_doubt_run_ns";
-/// With a table's number behind it: the number of the doubt · 2^32 + stretches in which the table bore the clock out.
+/// With a table's number behind it: the number of the doubt · 2^32 + stretches in which the table
+/// bore the clock out.
 const KEPT_WITNESS: &str = "clock_witness_";
 
 /// No jump needs to be borne out in more stretches: at an hour each, a long weekend.
@@ -41,7 +44,8 @@ const STRETCHES_MAX: u64 = 96;
 const STRETCHES_MIN: u64 = 2;
 /// Streams of a table that are listened to in a stretch.
 const STREAMS_MAX: usize = 4096;
-/// 2020-01-01, ns since 1970. A clock that shows less was not set yet: to leave that time behind is no jump.
+/// 2020-01-01, ns since 1970. A clock that shows less was not set yet: to leave that time behind is
+/// no jump.
 const SET_FROM: i64 = 1_577_836_800_000_000_000;
 /// Of the events of a database, one in so many may lie after what is taken for their newest time.
 const STRAY_PART: u64 = 32;
@@ -143,7 +147,8 @@ impl Moment {
     }
 }
 
-/// The newest time that more than a few of the events of a database have, at most `at`; `at` when there are none.
+/// The newest time that more than a few of the events of a database have, at most `at`; `at` when
+/// there are none.
 fn newest_of(partitions: &[&PartitionRecord], at: i64) -> i64 {
     let mut spans: Vec<(i64, i64, u64)> = partitions
         .iter()
@@ -179,8 +184,8 @@ impl ClockGuard {
             .get(KEPT_INSTANT)
             .and_then(|ns| i64::try_from(*ns).ok());
         let is_believed = number(KEPT_BELIEVED) == 1;
-        // What earlier versions kept may be a wrong clock's, and metadata that were made anew know nothing: the events are a
-        // witness of what time it was at least.
+        // What earlier versions kept may be a wrong clock's, and metadata that were made anew know
+        // nothing: the events are a witness of what time it was at least.
         let believed = match instant {
             Some(at) if is_believed => Some(at),
             at => Some(newest_of(partitions, at.unwrap_or(i64::MAX))).filter(|n| *n < i64::MAX),
@@ -360,7 +365,8 @@ impl ClockGuard {
         }
     }
 
-    /// True when what the metadata remember is so old that an opening after a power cut would take it for a jump.
+    /// True when what the metadata remember is so old that an opening after a power cut would take
+    /// it for a jump.
     pub(crate) fn is_to_be_kept(&self, clock: &dyn Clock) -> bool {
         let state = self.state.lock();
         let since = state.kept.unwrap_or_default();

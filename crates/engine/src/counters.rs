@@ -1,4 +1,5 @@
-//! What was accepted and what was written, by cause and kind. Always on; kept over restarts in the metadata.
+//! What was accepted and what was written, by cause and kind. Always on; kept over restarts in the
+//! metadata.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,7 +43,8 @@ pub(crate) const COMPACTION_DAY: &str = "compaction_day";
 /// The bytes written for compaction on that day.
 pub(crate) const COMPACTION_DAY_BYTES: &str = "compaction_day_bytes";
 
-/// The counters. Each is a sum since the database was made, as of the last step, plus what came since.
+/// The counters. Each is a sum since the database was made, as of the last step, plus what came
+/// since.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     values: [AtomicU64; NAMES.len()],

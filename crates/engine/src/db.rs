@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A database. Cheap to clone; all clones are the same database, which is closed with the last of them or by
-/// [`Database::close`].
+/// A database. Cheap to clone; all clones are the same database, which is closed with the last of
+/// them or by [`Database::close`].
 #[derive(Clone, Debug)]
 pub struct Database {
     inner: Arc<Inner>,
@@ -57,14 +57,17 @@ pub struct Written {
     pub accepted: u64,
     /// Rows not stored, and why.
     pub refused: Vec<Refused>,
-    /// The batch was numbered by its producer, and had been stored before: nothing was stored again.
+    /// The batch was numbered by its producer, and had been stored before: nothing was stored
+    /// again.
     pub repeated: bool,
 }
 
-/// A write on its way. It goes on whether or not it is waited for; it is acknowledged when [`Ticket::wait`] says so.
+/// A write on its way. It goes on whether or not it is waited for; it is acknowledged when
+/// [`Ticket::wait`] says so.
 ///
-/// It is a future too, for callers that have an async runtime: awaiting it costs no thread, and gives what [`Ticket::wait`] gives.
-/// In an environment without threads, polling it does the waiting.
+/// It is a future too, for callers that have an async runtime: awaiting it costs no thread, and
+/// gives what [`Ticket::wait`] gives. In an environment without threads, polling it does the
+/// waiting.
 ///
 /// ```
 /// use headwater_types::Batch;
@@ -97,14 +100,15 @@ impl Ticket {
         self.values
     }
 
-    /// True when the batch was numbered by its producer and had been taken in before: nothing is stored again.
+    /// True when the batch was numbered by its producer and had been taken in before: nothing is
+    /// stored again.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.repeated
     }
 
-    /// Waits for the acknowledgement: the accepted rows are as durable as the database promises, and every later snapshot
-    /// finds them.
+    /// Waits for the acknowledgement: the accepted rows are as durable as the database promises,
+    /// and every later snapshot finds them.
     ///
     /// # Errors
     /// When the log could not be written; the rows may or may not survive then.
@@ -152,7 +156,8 @@ impl Future for Ticket {
 }
 
 impl Database {
-    /// Opens the database in a directory of this machine, or makes it; recovers it if it was not closed.
+    /// Opens the database in a directory of this machine, or makes it; recovers it if it was not
+    /// closed.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -169,7 +174,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `locked` when another process owns it, `corrupt` when files are damaged, `invalid` for bad settings, `io`, `full`.
+    /// `locked` when another process owns it, `corrupt` when files are damaged, `invalid` for bad
+    /// settings, `io`, `full`.
     pub fn open(options: Options) -> Result<Database> {
         Database::open_in(Env::system(), options)
     }
@@ -199,7 +205,8 @@ impl Database {
         &self.inner.core
     }
 
-    /// As [`Database::core`], for what writes or waits; fails in a process that was forked from the one that opened it.
+    /// As [`Database::core`], for what writes or waits; fails in a process that was forked from the
+    /// one that opened it.
     pub(crate) fn own_core(&self) -> Result<&Arc<Core>> {
         let core = self.core();
         core.guard.check()?;
@@ -212,12 +219,12 @@ impl Database {
         &self.inner.recovery
     }
 
-    /// Hands in a batch: all of it that is accepted is one atomic write. The ticket says what was refused and can be waited
-    /// on; a writer may have several in flight.
+    /// Hands in a batch: all of it that is accepted is one atomic write. The ticket says what was
+    /// refused and can be waited on; a writer may have several in flight.
     ///
     /// # Errors
-    /// `busy` when memory stays used up, `full`, `closed`, `invalid` when the batch is malformed or too large. Nothing of the
-    /// batch is stored then.
+    /// `busy` when memory stays used up, `full`, `closed`, `invalid` when the batch is malformed or
+    /// too large. Nothing of the batch is stored then.
     pub fn write(&self, batch: Batch) -> Result<Ticket> {
         let ticket = self.submit(batch)?;
         if self.core().log.is_busy() {
@@ -261,8 +268,9 @@ impl Database {
         Ok(Snapshot::open(Arc::clone(self.core())))
     }
 
-    /// The version of a range of a stream, as [`Snapshot::version`] would give it in a snapshot taken now, found without waiting
-    /// for anything that could wait for I/O. `None` when that is not possible, which says nothing about the stream.
+    /// The version of a range of a stream, as [`Snapshot::version`] would give it in a snapshot
+    /// taken now, found without waiting for anything that could wait for I/O. `None` when that is
+    /// not possible, which says nothing about the stream.
     #[must_use]
     pub fn quick_version(
         &self,
@@ -289,7 +297,8 @@ impl Database {
     /// Declares a table.
     ///
     /// # Errors
-    /// `invalid` when there is one of that name, or for a bad name, a field twice, a leaf size out of range.
+    /// `invalid` when there is one of that name, or for a bad name, a field twice, a leaf size out
+    /// of range.
     pub fn create_table(&self, spec: &TableSpec) -> Result<TableInfo> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -343,8 +352,8 @@ impl Database {
     /// Changes a table: adds fields, changes the leaf size. What is stored stays as it is.
     ///
     /// # Errors
-    /// `not_found` without such a table; `invalid` for a field that is there with another type (i64 may become f64), or for
-    /// another setting of `duplicates` once the table has streams.
+    /// `not_found` without such a table; `invalid` for a field that is there with another type (i64
+    /// may become f64), or for another setting of `duplicates` once the table has streams.
     pub fn alter_table(&self, name: &str, change: &TableChange) -> Result<TableInfo> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -403,10 +412,12 @@ impl Database {
             .map_or(info, |table| core.catalog.table_info(&table)))
     }
 
-    /// Deletes the events of a range: those written before this call. Later writes to the range stay. It is in force for every
-    /// later snapshot when this returns; space is freed a little later. Gives the number of streams concerned.
+    /// Deletes the events of a range: those written before this call. Later writes to the range
+    /// stay. It is in force for every later snapshot when this returns; space is freed a little
+    /// later. Gives the number of streams concerned.
     ///
-    /// In a stretch of which only aggregates are kept, a bucket at the edge of the range stays as it was.
+    /// In a stretch of which only aggregates are kept, a bucket at the edge of the range stays as
+    /// it was.
     ///
     /// # Errors
     /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
@@ -414,7 +425,8 @@ impl Database {
         deletes::delete(self.own_core()?, spec)
     }
 
-    /// As [`Database::delete`], of these streams and of no others. Gives the number of those that exist.
+    /// As [`Database::delete`], of these streams and of no others. Gives the number of those that
+    /// exist.
     ///
     /// # Errors
     /// As [`Database::delete`]; `invalid` for a stream of another table.
@@ -427,8 +439,8 @@ impl Database {
         deletes::delete_streams(self.own_core()?, table, streams, range)
     }
 
-    /// Drops the streams of a table that have these tags, and all their events. A later write with the same tags makes a new
-    /// stream. Gives their number.
+    /// Drops the streams of a table that have these tags, and all their events. A later write with
+    /// the same tags makes a new stream. Gives their number.
     ///
     /// # Errors
     /// `not_found` without such a table, `invalid` without tags, `full`, `io`, `closed`.
@@ -474,7 +486,8 @@ impl Database {
         flush::flush_all(core)
     }
 
-    /// Stores every event in memory, then rewrites every partition that would become smaller or tidier.
+    /// Stores every event in memory, then rewrites every partition that would become smaller or
+    /// tidier.
     ///
     /// # Errors
     /// As [`Database::flush`].
@@ -503,8 +516,8 @@ impl Database {
         Stats::collect(self.own_core()?)
     }
 
-    /// What is known of late events: the policy in force in each shard, every candidate with its prediction, the newest
-    /// decisions.
+    /// What is known of late events: the policy in force in each shard, every candidate with its
+    /// prediction, the newest decisions.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -520,8 +533,9 @@ impl Database {
         late_policy::late_report(self.core())
     }
 
-    /// Changes who decides on the policy for late data, until the database is closed. Nothing is written for it and nobody
-    /// waits: events in memory are divided anew when their stream is written to or stored the next time.
+    /// Changes who decides on the policy for late data, until the database is closed. Nothing is
+    /// written for it and nobody waits: events in memory are divided anew when their stream is
+    /// written to or stored the next time.
     ///
     /// # Errors
     /// `invalid` when the policy is out of range.
@@ -529,11 +543,12 @@ impl Database {
         late_policy::set_late_policy(self.own_core()?, choice)
     }
 
-    /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots stay readable.
+    /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots
+    /// stay readable.
     ///
     /// # Errors
-    /// When the last flush failed, or an earlier failure had stopped all writing. What was acknowledged is in the log then, and
-    /// comes back at the next opening.
+    /// When the last flush failed, or an earlier failure had stopped all writing. What was
+    /// acknowledged is in the log then, and comes back at the next opening.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -566,8 +581,8 @@ pub struct TableChange {
     pub leaf_events: Option<u32>,
     /// Another treatment of equal timestamps; only before the first write.
     pub duplicates: Option<Duplicates>,
-    /// Another retention; `Some(None)` = rows are kept for ever. What is removed does not come back; what was left out and is not
-    /// removed yet does.
+    /// Another retention; `Some(None)` = rows are kept for ever. What is removed does not come
+    /// back; what was left out and is not removed yet does.
     pub retention: Option<Option<Duration>>,
     /// Another life of rows before only their aggregates are kept; `Some(None)` = for ever.
     pub raw_for: Option<Option<Duration>>,
@@ -621,7 +636,8 @@ impl Inner {
                 tracing::error!("a worker thread had panicked");
             }
         }
-        // Records that came meanwhile, and that only a task waits for, have nobody else to write them now.
+        // Records that came meanwhile, and that only a task waits for, have nobody else to write
+        // them now.
         let written = core.log.wait_published(core.log.newest());
         stored.and(written).and_then(|()| flush::leave_log(core))
     }
@@ -630,7 +646,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.core.guard.is_forked() {
-            // The parent's: nothing is written, no thread can be waited for, and a lock may be held by one that is not here.
+            // The parent's: nothing is written, no thread can be waited for, and a lock may be held
+            // by one that is not here.
             std::mem::forget(Arc::clone(&self.core));
             std::mem::forget(std::mem::take(self.threads.get_mut()));
             return;

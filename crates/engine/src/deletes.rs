@@ -71,7 +71,8 @@ pub(crate) fn delete(core: &Core, spec: &DeleteSpec) -> Result<u64> {
     Ok(count)
 }
 
-/// Deletes the events of a range of these streams and of no others. Gives the number of those that exist.
+/// Deletes the events of a range of these streams and of no others. Gives the number of those that
+/// exist.
 pub(crate) fn delete_streams(
     core: &Core,
     table: &str,
@@ -153,7 +154,8 @@ pub(crate) fn drop_streams(core: &Core, table: &str, tags: &[(String, String)]) 
     let sequence = {
         let _latch = core.log.latch_on_panic("put a delete before the shards");
         let _door = core.door.shut();
-        // Readers that come later must not find the streams before they know that they are gone, and the other way round.
+        // Readers that come later must not find the streams before they know that they are gone,
+        // and the other way round.
         let sequence = core.catalog.drop_streams(found, || {
             core.log.enqueue(RecordKind::Delete, record.encode(), true)
         })?;

@@ -30,7 +30,8 @@ pub enum ErrorKind {
     Locked,
     /// The database was opened read-only.
     ReadOnly,
-    /// The database was opened by the process that this one was forked from: open it after the fork.
+    /// The database was opened by the process that this one was forked from: open it after the
+    /// fork.
     Forked,
     /// A defect of Headwater itself.
     Internal,
@@ -139,10 +140,12 @@ impl Error {
         }))
     }
 
-    /// Fails when a file has the header of its kind in another version; the last byte of a magic is the version.
+    /// Fails when a file has the header of its kind in another version; the last byte of a magic is
+    /// the version.
     ///
-    /// The checksum comes first, and stands at the same place in every version: bytes for which it does not fit are no header,
-    /// be it that a power cut left them so or that a bit has turned, and whoever reads on finds that. Version 0 never was one.
+    /// The checksum comes first, and stands at the same place in every version: bytes for which it
+    /// does not fit are no header, be it that a power cut left them so or that a bit has turned,
+    /// and whoever reads on finds that. Version 0 never was one.
     pub(crate) fn check_version(file: &Path, header: &[u8], magic: &[u8; 8]) -> Result<()> {
         let ([kind @ .., version], Some([found_kind @ .., found])) =
             (magic, header.first_chunk::<8>())

@@ -1,9 +1,10 @@
 //! Values that end at an instant given with their write.
 //!
-//! Each field of a write that expires has a companion column with the instants, under a number of its own. It follows the
-//! field's values wherever they go, through the log, memory, leaves, merges and buckets; so a value has the expiry of the
-//! write it came from, also after another write has replaced its neighbours. Where two writes of a field meet at one time
-//! the later one counts with its expiry, or with none; the earlier value does not come back when it has expired.
+//! Each field of a write that expires has a companion column with the instants, under a number of
+//! its own. It follows the field's values wherever they go, through the log, memory, leaves, merges
+//! and buckets; so a value has the expiry of the write it came from, also after another write has
+//! replaced its neighbours. Where two writes of a field meet at one time the later one counts with
+//! its expiry, or with none; the earlier value does not come back when it has expired.
 //! Source: the expiry of GOLSM's entries, by value instead of by entry.
 
 use headwater_types::{Column, Extremes, FieldId, FieldType, Rows, Values};
@@ -54,7 +55,8 @@ fn instant(expiries: &Column, row: usize) -> Option<i64> {
     }
 }
 
-/// Takes expired values out, and rows that have lost all their values. Companions of values that stay are kept.
+/// Takes expired values out, and rows that have lost all their values. Companions of values that
+/// stay are kept.
 pub(crate) fn without_expired(rows: Rows, now: i64) -> Rows {
     let count = rows.len();
     let has_expired =

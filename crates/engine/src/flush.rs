@@ -12,7 +12,8 @@ use crate::ids::{Sequence, ShardIndex};
 use crate::late_policy::{decide_if_due, late_merge_is_due, settle_analyzers};
 use crate::step::{self, Buffers, ShardView, Urgency};
 
-/// The log may grow to this many times the memory budget before old events are flushed for its sake.
+/// The log may grow to this many times the memory budget before old events are flushed for its
+/// sake.
 const LOG_BUDGETS_MAX: u64 = 4;
 
 fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {

@@ -6,7 +6,8 @@ use crate::segment::{Footer, SegmentHeader};
 use crate::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 
-/// A footer, trailer included; what decodes must encode to the same bytes or decode again to the same footer.
+/// A footer, trailer included; what decodes must encode to the same bytes or decode again to the
+/// same footer.
 pub fn footer(bytes: &[u8]) {
     if let Ok(footer) = Footer::decode(bytes) {
         assert_eq!(Footer::decode(&footer.encode()).as_ref(), Ok(&footer));

@@ -1,4 +1,5 @@
-//! Headwater's storage engine: a commit log, memory, segments with a pyramid of aggregates, snapshots.
+//! Headwater's storage engine: a commit log, memory, segments with a pyramid of aggregates,
+//! snapshots.
 //!
 //! Invariants: the laws of the design, each a named test (`tests/it/laws.rs`).
 //! Concurrency: a [`Database`] is shared freely between threads; see `core` for the order of locks.

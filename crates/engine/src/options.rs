@@ -23,20 +23,23 @@ pub struct Options {
     pub dir: PathBuf,
     /// Refuse to make a new database when the directory holds none. Default false.
     pub must_exist: bool,
-    /// Memory for events not yet in segments, for caches and for flushes, in bytes. Default 64 MiB, at least 1 MiB.
+    /// Memory for events not yet in segments, for caches and for flushes, in bytes. Default 64 MiB,
+    /// at least 1 MiB.
     pub memory_budget_bytes: usize,
     /// Shards of a new database (an existing one keeps its own number). Default min(cores, 4).
     pub shards: u16,
     /// What an acknowledgement promises. Default [`Durability::Synced`].
     pub durability: Durability,
-    /// How in-order and late events share memory, what a flush keeps back, what a merge rewrites. Default adaptive: each shard
-    /// chooses what it is predicted to write least with.
+    /// How in-order and late events share memory, what a flush keeps back, what a merge rewrites.
+    /// Default adaptive: each shard chooses what it is predicted to write least with.
     pub late_policy: PolicyChoice,
-    /// A late buffer that does not fill is merged after this time; `None` = it waits. At least 1 s, default 10 min.
+    /// A late buffer that does not fill is merged after this time; `None` = it waits. At least 1 s,
+    /// default 10 min.
     pub late_merge_interval: Option<Duration>,
     /// When and how buffers are flushed. Default [`FlushRule::Production`].
     pub flush_rule: FlushRule,
-    /// Most late runs of a stream in a partition before they are folded; 0 = late events are always merged. Default 16.
+    /// Most late runs of a stream in a partition before they are folded; 0 = late events are always
+    /// merged. Default 16.
     pub late_runs_max: usize,
     /// A new partition is sized to close near this many bytes. Default 128 MiB.
     pub partition_target_bytes: u64,
@@ -44,20 +47,23 @@ pub struct Options {
     pub partition_bytes_max: u64,
     /// Events of a leaf in tables that do not say otherwise. Default 2,048.
     pub leaf_events: u32,
-    /// Events of a bucket of the pyramid's base level, about; streams with fewer than twice as many rows in a partition have no
-    /// pyramid there. 4 to 4,096, default 128.
+    /// Events of a bucket of the pyramid's base level, about; streams with fewer than twice as many
+    /// rows in a partition have no pyramid there. 4 to 4,096, default 128.
     pub bucket_events: u32,
     /// A partition with this many groups is compacted. Default 256.
     pub groups_max: u32,
-    /// Most bytes a second that compaction writes, for media that wear out or are slow; `None` = no limit.
+    /// Most bytes a second that compaction writes, for media that wear out or are slow; `None` = no
+    /// limit.
     pub compaction_bytes_per_second: Option<u64>,
-    /// Most bytes a day (UTC) that compaction writes of its own accord, one partition always being allowed; `None` = no limit.
-    /// Calls to [`crate::Database::compact`] count, and are always done.
+    /// Most bytes a day (UTC) that compaction writes of its own accord, one partition always being
+    /// allowed; `None` = no limit. Calls to [`crate::Database::compact`] count, and are always
+    /// done.
     pub compaction_bytes_per_day: Option<u64>,
-    /// A clock that jumps forward by more than this is not believed for a while: retention, aging and expiry wait. Default
-    /// 1 day.
+    /// A clock that jumps forward by more than this is not believed for a while: retention, aging
+    /// and expiry wait. Default 1 day.
     pub clock_jump_max: Duration,
-    /// A clock that jumped is believed when new rows bear it out in several stretches of time of this length. Default 1 hour.
+    /// A clock that jumped is believed when new rows bear it out in several stretches of time of
+    /// this length. Default 1 hour.
     pub clock_settle: Duration,
     /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
     pub log_file_bytes: u64,
@@ -74,10 +80,11 @@ pub struct Options {
     pub fields_max: usize,
     /// Most streams of a table. Default 10,000,000.
     pub streams_max: usize,
-    /// Events later than the clock by more than this are refused; `None` = never (the library's default).
+    /// Events later than the clock by more than this are refused; `None` = never (the library's
+    /// default).
     pub max_future: Option<Duration>,
-    /// Space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in can be stored and deletes work; 0 =
-    /// none. Default 8 MiB.
+    /// Space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in can be
+    /// stored and deletes work; 0 = none. Default 8 MiB.
     pub reserve_bytes: u64,
     /// Segment files held open at once. Default 256.
     pub open_files_max: usize,

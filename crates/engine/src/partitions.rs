@@ -1,7 +1,7 @@
 //! The partitions of a shard, and where a new one is put.
 //!
-//! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two either are apart or would
-//! contain one another; the lists are sorted by span.
+//! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two
+//! either are apart or would contain one another; the lists are sorted by span.
 
 use crate::assured::part_of;
 use crate::ids::{NumberMap, SegmentId, StreamId, TableId};
@@ -14,7 +14,8 @@ use std::sync::Arc;
 const LEVEL_MAX: i32 = 34;
 /// Fewer events than this in a span say nothing about the rate there.
 const DENSE_EVENTS: usize = 256;
-/// Neither do events at fewer instants than this: many devices that report at the same time look infinitely dense.
+/// Neither do events at fewer instants than this: many devices that report at the same time look
+/// infinitely dense.
 const DENSE_INSTANTS: usize = 8;
 
 /// The partitions of one shard.
@@ -129,8 +130,9 @@ impl Span {
 
 /// The span of a new partition for the middle one of `times` (sorted, none owned by a partition).
 ///
-/// The widest dyadic span that meets no other and is expected to close at or below `target_bytes`, taking the rate of events
-/// from the middle half of those in the span, so that a few stray times do not blur it. No wider than `level_max`.
+/// The widest dyadic span that meets no other and is expected to close at or below `target_bytes`,
+/// taking the rate of events from the middle half of those in the span, so that a few stray times
+/// do not blur it. No wider than `level_max`.
 pub(crate) fn choose_span(
     times: &[i64],
     taken: &[ClosedRange],
@@ -240,7 +242,8 @@ mod tests {
 
     #[test]
     fn devices_that_report_at_one_instant_do_not_look_dense() {
-        // Many streams have one event each in memory, at the same second: that is no rate of gigabytes a second.
+        // Many streams have one event each in memory, at the same second: that is no rate of
+        // gigabytes a second.
         let times = vec![19_000 * DAY; 50_000];
         assert_eq!(
             choose_span(&times, &[], 24.0, 128 << 20, None).level.get(),

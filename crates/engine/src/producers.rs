@@ -1,12 +1,15 @@
 //! Producers: who numbers its batches has a repeated one recognised.
 //!
-//! A batch may carry a producer and a number. One whose number is at most the newest of that producer is acknowledged, when that
-//! newest one is, and not stored again. The number is part of the batch's log record, so both are there or neither is; steps put
-//! the numbers of the records up to their sequence into the metadata, and the log keeps a record until they have.
+//! A batch may carry a producer and a number. One whose number is at most the newest of that
+//! producer is acknowledged, when that newest one is, and not stored again. The number is part of
+//! the batch's log record, so both are there or neither is; steps put the numbers of the records up
+//! to their sequence into the metadata, and the log keeps a record until they have.
 //!
-//! Invariants: what the metadata say of a producer is true of the records that are on the medium, never of more; numbers of a
-//! producer only rise. At most [`PRODUCERS_MAX`] are remembered: beyond, the one that wrote longest ago is forgotten.
-//! Concurrency: one lock, held from the look-up of a number until its record has its place in the log.
+//! Invariants: what the metadata say of a producer is true of the records that are on the medium,
+//! never of more; numbers of a producer only rise. At most [`PRODUCERS_MAX`] are remembered:
+//! beyond, the one that wrote longest ago is forgotten.
+//! Concurrency: one lock, held from the look-up of a number until its record has its place in the
+//! log.
 
 use crate::ids::Sequence;
 use crate::{Error, Result};
@@ -56,7 +59,8 @@ pub(crate) fn check_producer(producer: &Producer) -> Result<()> {
 }
 
 impl State {
-    /// The record that holds the newest batch of a producer, if this batch has been taken in before.
+    /// The record that holds the newest batch of a producer, if this batch has been taken in
+    /// before.
     pub(crate) fn repeated(&self, producer: &Producer) -> Option<Sequence> {
         let known = self.known.get(&producer.name)?;
         (producer.number <= known.number).then_some(known.sequence)

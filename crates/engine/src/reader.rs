@@ -11,12 +11,14 @@ use headwater_io::Env;
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// A database opened to read only, also while another process owns it. It takes no lock and changes no file.
+/// A database opened to read only, also while another process owns it. It takes no lock and changes
+/// no file.
 ///
-/// It sees one state of the database: everything acknowledged (with `Durability::Synced`) before it was opened or refreshed, and
-/// perhaps writes that were on their way then. After a power cut of the machine such a write may turn out not to have happened.
-/// Segment files are held open, up to [`Options::open_files_max`], so that the owner can replace them; a read that needs a
-/// replaced one beyond that number says `busy`. Cheap to clone; clones share what they see.
+/// It sees one state of the database: everything acknowledged (with `Durability::Synced`) before it
+/// was opened or refreshed, and perhaps writes that were on their way then. After a power cut of
+/// the machine such a write may turn out not to have happened. Segment files are held open, up to
+/// [`Options::open_files_max`], so that the owner can replace them; a read that needs a replaced
+/// one beyond that number says `busy`. Cheap to clone; clones share what they see.
 #[derive(Clone, Debug)]
 pub struct Reader {
     inner: Arc<Inner>,
@@ -63,8 +65,8 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// `not_found` when there is no database, `corrupt` when files are damaged, `busy` when its owner changes it too fast to be
-    /// looked at, `invalid` for bad settings, `io`.
+    /// `not_found` when there is no database, `corrupt` when files are damaged, `busy` when its
+    /// owner changes it too fast to be looked at, `invalid` for bad settings, `io`.
     pub fn open(options: Options) -> Result<Reader> {
         Reader::open_in(Env::system(), options)
     }
@@ -88,8 +90,8 @@ impl Reader {
         Arc::clone(&self.inner.core.read())
     }
 
-    /// Looks again: later snapshots see the database as it is now. Snapshots taken before stay as they are. When this fails,
-    /// what was seen before stays.
+    /// Looks again: later snapshots see the database as it is now. Snapshots taken before stay as
+    /// they are. When this fails, what was seen before stays.
     ///
     /// # Errors
     /// As [`Reader::open`].

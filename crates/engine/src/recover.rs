@@ -1,7 +1,8 @@
 //! Opens a database and puts it right after a crash, alone: one log line per action.
 //!
-//! 1 open the metadata; 2 check that every segment it names is there and long enough; 3 replay the log; 4 delete segment files
-//! that the metadata do not name, truncate the rest to their committed lengths.
+//! 1 open the metadata; 2 check that every segment it names is there and long enough; 3 replay the
+//! log; 4 delete segment files that the metadata do not name, truncate the rest to their committed
+//! lengths.
 //! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing
 //! else takes part. Where the covers of a partition cannot be read, no event of its span is
 //! skipped, and none is stored: see [`crate::unreadable`].
@@ -86,7 +87,8 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     }
     let owner = Owner::of(&mut env, &dir)?;
     for (files, folder) in folders(&env, &dir) {
-        // Names that a killed process left are perhaps not on the medium yet; what is built on them must not vanish with them.
+        // Names that a killed process left are perhaps not on the medium yet; what is built on them
+        // must not vanish with them.
         files
             .sync_dir(&folder)
             .map_err(|e| Error::io("sync", &folder, e))?;
@@ -320,7 +322,8 @@ pub(crate) fn load(
     Ok((core, recovery))
 }
 
-/// Opens the metadata, or makes it. A database whose making was cut short holds no log and no segments: it is made again.
+/// Opens the metadata, or makes it. A database whose making was cut short holds no log and no
+/// segments: it is made again.
 fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Owner)> {
     let dir = options.dir.as_path();
     let path = &meta_path(dir);
@@ -389,8 +392,8 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
     let Some(lock) = lock_meta(env, dir)? else {
         return Err(Error::io("lock", path, std::io::ErrorKind::NotFound.into()));
     };
-    // The name first: a file that holds something has a name that stays. Should this sync fail, the next opening finds an empty
-    // file, and makes it anew.
+    // The name first: a file that holds something has a name that stays. Should this sync fail, the
+    // next opening finds an empty file, and makes it anew.
     files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
     Ok((meta.owned(lock), owner))

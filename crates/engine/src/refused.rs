@@ -17,7 +17,8 @@ pub struct Refused {
 
 /// The value has another type than the field.
 pub const REFUSED_TYPE: &str = "E_TYPE";
-/// The timestamp lies before what the table keeps: its retention or its aging has passed it, or only aggregates are kept there.
+/// The timestamp lies before what the table keeps: its retention or its aging has passed it, or
+/// only aggregates are kept there.
 pub const REFUSED_ENDED: &str = "E_TIME_ENDED";
 /// The timestamp lies too far in the future.
 pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
@@ -35,7 +36,8 @@ pub const REFUSED_NAME: &str = "E_NAME";
 /// database.
 pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
 
-/// The place in its entry of a row that is left of it; `kept` are the places of all that are left, `None` = all rows are.
+/// The place in its entry of a row that is left of it; `kept` are the places of all that are left,
+/// `None` = all rows are.
 pub(crate) fn place_in_entry(kept: Option<&[usize]>, row: usize) -> usize {
     let Some(kept) = kept else { return row };
     let place = kept.get(row);

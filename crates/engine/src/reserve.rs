@@ -1,13 +1,16 @@
 //! Space kept for a full disk.
 //!
-//! `DIR/reserve` is a file of zeros. When the disk is full, it is given up, and whatever was being written is written again in
-//! its space: what is in the log's hands, the step that runs, the metadata. From then on new writes say `full`, while reads,
-//! deletes, retention and compaction go on in what is left of it. As soon as there is space again the file is made again, and
-//! writes go on by themselves.
+//! `DIR/reserve` is a file of zeros. When the disk is full, it is given up, and whatever was being
+//! written is written again in its space: what is in the log's hands, the step that runs, the
+//! metadata. From then on new writes say `full`, while reads, deletes, retention and compaction go
+//! on in what is left of it. As soon as there is space again the file is made again, and writes go
+//! on by themselves.
 //!
-//! Invariants: writes are taken in only while the file is whole, so that what has been taken in finds its space.
+//! Invariants: writes are taken in only while the file is whole, so that what has been taken in
+//! finds its space.
 //! Concurrency: one lock, held while the file is made.
-//! Failure: when the reserve is used up too, a step is given up and tried again; the log and the metadata latch with `full`.
+//! Failure: when the reserve is used up too, a step is given up and tried again; the log and the
+//! metadata latch with `full`.
 
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Clock, File, Files, Lock, LockError, OpenMode};
@@ -44,7 +47,8 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 impl Reserve {
-    /// The reserve of the database in `dir`, made if it is not there. On a full disk it is not there at first.
+    /// The reserve of the database in `dir`, made if it is not there. On a full disk it is not
+    /// there at first.
     pub(crate) fn open(
         files: &Arc<dyn Files>,
         clock: &Arc<dyn Clock>,
@@ -109,8 +113,9 @@ impl Reserve {
         }
     }
 
-    /// Gives the space up, for who found none. `before` is what `freed` was when he began to look for it. False when it had
-    /// been given up by then; true when somebody else gave space back meanwhile, who met the same full disk.
+    /// Gives the space up, for who found none. `before` is what `freed` was when he began to look
+    /// for it. False when it had been given up by then; true when somebody else gave space back
+    /// meanwhile, who met the same full disk.
     fn release(&self, before: u64) -> bool {
         let _alone = self.tried.lock();
         if self.freed.load(Ordering::Acquire) != before {
@@ -174,7 +179,8 @@ impl Reserve {
     }
 }
 
-/// The files of a database with a reserve: what finds no space is tried again in that of the reserve.
+/// The files of a database with a reserve: what finds no space is tried again in that of the
+/// reserve.
 #[derive(Debug)]
 pub(crate) struct ReservedFiles {
     pub(crate) files: Arc<dyn Files>,
@@ -262,7 +268,8 @@ mod tests {
 
     const BYTES: u64 = 4096;
 
-    /// A file whose first writes find no space, each just before somebody else gives the reserve up.
+    /// A file whose first writes find no space, each just before somebody else gives the reserve
+    /// up.
     #[derive(Debug)]
     struct Late {
         reserve: Weak<Reserve>,
@@ -324,7 +331,8 @@ mod tests {
     #[test]
     fn who_finds_no_space_after_the_reserve_was_given_up_is_told() {
         let (reserve, file) = reserved(3);
-        // The first refusal is followed by a second attempt, the second is final: nothing was given back in between.
+        // The first refusal is followed by a second attempt, the second is final: nothing was given
+        // back in between.
         let error = file.write_all_at(0, b"commit").unwrap_err();
         assert!(is_full(&error));
         assert!(reserve.released.load(Ordering::Acquire));

@@ -4,8 +4,8 @@
 //! Flags, settings files and pages of servers, keyword arguments of Python and the checks that C
 //! and Go leave none out are made from this table.
 //!
-//! Invariants: a name, once released, keeps its meaning; every field of [`Options`] that an embedder
-//! may set by name is in the table, with its default in [`Options::new`] alone.
+//! Invariants: a name, once released, keeps its meaning; every field of [`Options`] that an
+//! embedder may set by name is in the table, with its default in [`Options::new`] alone.
 //! Concurrency: constants and functions without state.
 //! Failure: [`SettingError`], which says what was expected.
 
@@ -25,7 +25,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// What a setting may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingKind {
-    /// Bytes; where `or_none`, also no limit; where `or_zero`, also 0, which has a meaning of its own.
+    /// Bytes; where `or_none`, also no limit; where `or_zero`, also 0, which has a meaning of its
+    /// own.
     Bytes {
         /// The least and the most.
         range: RangeInclusive<u64>,

@@ -98,7 +98,8 @@ impl Stats {
             + self.events_delete
     }
 
-    /// Events written to leaves per event accepted: the papers' write amplification. 0 before the first event.
+    /// Events written to leaves per event accepted: the papers' write amplification. 0 before the
+    /// first event.
     #[must_use]
     pub fn wa_events(&self) -> f64 {
         ratio(self.events_written(), self.events_accepted)

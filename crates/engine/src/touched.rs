@@ -36,7 +36,8 @@ thread_local! {
 }
 
 impl Touched {
-    /// What reads of this thread have touched since it began: the difference of two of these is what lies between them.
+    /// What reads of this thread have touched since it began: the difference of two of these is
+    /// what lies between them.
     ///
     /// ```
     /// use headwater_types::{Batch, StreamName};

@@ -1,12 +1,13 @@
-//! What the C interface costs over the engine: the same work by calls of the engine and by calls of the interface, in turns.
+//! What the C interface costs over the engine: the same work by calls of the engine and by calls of
+//! the interface, in turns.
 //!
 //! ```sh
 //! cargo run --release -p headwater-ffi --example call_cost
 //! ```
 //!
-//! Each line is the median of rounds of many calls, in nanoseconds of this thread's processor time a call (from
-//! `/proc/thread-self/schedstat`, so that a busy machine matters less), with the least and the largest round. What is over the first is
-//! the median of the differences within rounds.
+//! Each line is the median of rounds of many calls, in nanoseconds of this thread's processor time
+//! a call (from `/proc/thread-self/schedstat`, so that a busy machine matters less), with the least
+//! and the largest round. What is over the first is the median of the differences within rounds.
 
 #![allow(
     clippy::unwrap_used,

@@ -65,7 +65,8 @@ pub struct hw_bin {
     pub min: f64,
     /// Largest finite value, as a double; NaN without one.
     pub max: f64,
-    /// Type of the exact extremes: HW_F64, HW_I64 (booleans are 0 and 1) or HW_U64; 0 = there are none.
+    /// Type of the exact extremes: HW_F64, HW_I64 (booleans are 0 and 1) or HW_U64; 0 = there are
+    /// none.
     pub extremes_type: i32,
     /// The 64 bits of the smallest value, of that type.
     pub min_bits: u64,
@@ -87,7 +88,8 @@ pub struct hw_bin_end {
     pub value: hw_value,
 }
 
-/// Bins in the order of time; those without a value are left out. Release the handle when they have been read.
+/// Bins in the order of time; those without a value are left out. Release the handle when they have
+/// been read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_bins {
@@ -111,7 +113,8 @@ struct Kept {
     _values: Vec<Bin>,
 }
 
-// SAFETY: the pointers in `firsts` and `lasts` lead to `_values`, which live as long, are never changed, and may be read by any thread.
+// SAFETY: the pointers in `firsts` and `lasts` lead to `_values`, which live as long, are never
+// changed, and may be read by any thread.
 unsafe impl Send for Kept {}
 // SAFETY: as above.
 unsafe impl Sync for Kept {}
@@ -177,8 +180,8 @@ fn finished(bin: *const hw_bin, of: impl FnOnce(&Aggregate) -> Option<f64>) -> f
     bin.and_then(|bin| of(&aggregate(bin))).unwrap_or(f64::NAN)
 }
 
-/// The sum of the finite values of a bin as a double; NaN without one, for text, and for NULL. sum_low and sum_high give that of integers
-/// and booleans with all its digits.
+/// The sum of the finite values of a bin as a double; NaN without one, for text, and for NULL.
+/// sum_low and sum_high give that of integers and booleans with all its digits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_bin_sum(bin: *const hw_bin) -> f64 {
     finished(bin, |a| a.sum().map(Sum::as_f64))
@@ -190,7 +193,8 @@ pub unsafe extern "C" fn hw_bin_spread(bin: *const hw_bin) -> f64 {
     finished(bin, |a| a.spread().map(Sum::as_f64))
 }
 
-/// The standard deviation of the finite values of a bin as a sample; NaN of fewer than two, for text, and for NULL.
+/// The standard deviation of the finite values of a bin as a sample; NaN of fewer than two, for
+/// text, and for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_bin_sample_stddev(bin: *const hw_bin) -> f64 {
     finished(bin, |a| a.sample_stddev())
@@ -254,7 +258,8 @@ impl hw_aggregate_spec {
     }
 }
 
-/// Aggregates of one field over a range, whole or in bins. snapshot 0 = as it is now. HW_NOT_FOUND for an unknown stream or field.
+/// Aggregates of one field over a range, whole or in bins. snapshot 0 = as it is now. HW_NOT_FOUND
+/// for an unknown stream or field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_aggregate(
     stream: hw_stream,
@@ -285,8 +290,9 @@ pub unsafe extern "C" fn hw_aggregate(
     })
 }
 
-/// The filled buckets of a tile of one field: tile `offset` of a level holds buckets offset * 512 to offset * 512 + 511, each 2^level s
-/// wide, counted from 1970. A tile outside of the range of instants is empty. snapshot 0 = as it is now.
+/// The filled buckets of a tile of one field: tile `offset` of a level holds buckets offset * 512
+/// to offset * 512 + 511, each 2^level s wide, counted from 1970. A tile outside of the range of
+/// instants is empty. snapshot 0 = as it is now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_tile(
     stream: hw_stream,

@@ -112,8 +112,9 @@ pub unsafe extern "C" fn hw_batch_clear(batch: hw_batch, error: *mut hw_error) -
     })
 }
 
-/// Begins rows of a stream: their times, ns since 1970, in any order. Columns that are added next are of these rows; a field without a
-/// column is absent in all of them. The rows of one stream may come in several parts.
+/// Begins rows of a stream: their times, ns since 1970, in any order. Columns that are added next
+/// are of these rows; a field without a column is absent in all of them. The rows of one stream may
+/// come in several parts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_batch_rows(
     batch: hw_batch,
@@ -172,7 +173,8 @@ fn add_fixed(
     })
 }
 
-/// Adds a column of doubles to the rows begun last; validity as in hw_column, NULL = every row has a value.
+/// Adds a column of doubles to the rows begun last; validity as in hw_column, NULL = every row has
+/// a value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_batch_f64(
     batch: hw_batch,
@@ -267,8 +269,8 @@ pub struct hw_field_value {
     pub value: hw_value,
 }
 
-/// Adds one row of a stream: for programs that have their events one by one. HW_INVALID when a field has values of another type in this
-/// batch; the row is not added then.
+/// Adds one row of a stream: for programs that have their events one by one. HW_INVALID when a
+/// field has values of another type in this batch; the row is not added then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_batch_row(
     batch: hw_batch,
@@ -310,8 +312,9 @@ pub unsafe extern "C" fn hw_batch_expire_at(
     })
 }
 
-/// Numbers the batch, so that writing it again after an error or a restart stores it once: the numbers of a producer rise from batch to
-/// batch, and one number has one content. The name is 1 to 255 bytes.
+/// Numbers the batch, so that writing it again after an error or a restart stores it once: the
+/// numbers of a producer rise from batch to batch, and one number has one content. The name is 1 to
+/// 255 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_batch_set_producer(
     batch: hw_batch,

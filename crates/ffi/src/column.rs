@@ -1,7 +1,8 @@
 //! Columns and single values at the border.
 //!
-//! Invariants: what comes in is copied, and absent rows are blanked, so that columns of the engine are well-formed whatever the caller's
-//! memory holds there. What goes out points into columns that the result keeps.
+//! Invariants: what comes in is copied, and absent rows are blanked, so that columns of the engine
+//! are well-formed whatever the caller's memory holds there. What goes out points into columns that
+//! the result keeps.
 //! Failure: `HW_INVALID` with the field's name.
 
 use crate::status::{Outcome, invalid};
@@ -43,11 +44,14 @@ pub struct hw_column {
     pub value_type: i32,
     /// Rows without a value. Not looked at in columns to write.
     pub absent_count: usize,
-    /// A bit for each row, the lowest of the first byte first: 1 = there is a value. NULL = every row has one.
+    /// A bit for each row, the lowest of the first byte first: 1 = there is a value. NULL = every
+    /// row has one.
     pub validity: *const u8,
-    /// HW_F64, HW_I64, HW_U64: 8 bytes a row; HW_BOOL: 1 byte a row. Else NULL. The values of absent rows mean nothing.
+    /// HW_F64, HW_I64, HW_U64: 8 bytes a row; HW_BOOL: 1 byte a row. Else NULL. The values of
+    /// absent rows mean nothing.
     pub values: *const c_void,
-    /// HW_STRING, HW_BYTES: rows + 1 numbers; row i is the bytes from number i to number i + 1. Else NULL.
+    /// HW_STRING, HW_BYTES: rows + 1 numbers; row i is the bytes from number i to number i + 1.
+    /// Else NULL.
     pub offsets: *const u32,
     /// HW_STRING, HW_BYTES: the bytes of all rows. Else NULL.
     pub bytes: *const u8,
@@ -107,7 +111,8 @@ pub(crate) fn fixed(
     column(what, values, presence)
 }
 
-/// A column of text or bytes, copied; `offset` gives the beginning of a row, and behind the last row its end.
+/// A column of text or bytes, copied; `offset` gives the beginning of a row, and behind the last
+/// row its end.
 pub(crate) fn text(
     what: &str,
     field_type: FieldType,
@@ -233,7 +238,8 @@ impl hw_value {
     }
 }
 
-/// What a column of a result needs besides the column: words and offsets in the layout of the border.
+/// What a column of a result needs besides the column: words and offsets in the layout of the
+/// border.
 pub(crate) struct Layout {
     validity: Option<Vec<u64>>,
     offsets: Option<Vec<u32>>,

@@ -1,6 +1,7 @@
 //! Opening, closing, and what concerns a database as a whole.
 //!
-//! Invariants: a handle of a database keeps it open; streams, queries and batches do not, snapshots and scans keep what they read.
+//! Invariants: a handle of a database keeps it open; streams, queries and batches do not, snapshots
+//! and scans keep what they read.
 //! Concurrency: any number of threads.
 //! Failure: as the engine's; after hw_close calls with streams of the database are `HW_CLOSED`.
 
@@ -12,7 +13,8 @@ use crate::text::{hw_str, hw_text};
 use headwater::{Database, Options, Reader, RepairMode, Snapshot};
 use std::sync::{Arc, Weak};
 
-/// The version of this interface. It rises when something is added; nothing is ever taken away or changed.
+/// The version of this interface. It rises when something is added; nothing is ever taken away or
+/// changed.
 pub const HW_ABI_VERSION: u32 = 2;
 
 /// A database. To end with hw_close.
@@ -75,16 +77,18 @@ pub extern "C" fn hw_version() -> hw_str {
     hw_str::of(env!("CARGO_PKG_VERSION"))
 }
 
-/// HW_ABI_VERSION of the library, to compare with that of the header: the library's must not be smaller.
+/// HW_ABI_VERSION of the library, to compare with that of the header: the library's must not be
+/// smaller.
 #[unsafe(no_mangle)]
 pub extern "C" fn hw_abi_version() -> u32 {
     HW_ABI_VERSION
 }
 
-/// Opens the database in a folder, or makes it; recovers it if it was not closed. options NULL = the defaults. One process owns a
-/// database; others open it read only.
+/// Opens the database in a folder, or makes it; recovers it if it was not closed. options NULL =
+/// the defaults. One process owns a database; others open it read only.
 ///
-/// HW_LOCKED when another process owns it, HW_NOT_FOUND without one where one must exist, HW_CORRUPT, HW_INVALID, HW_FULL, HW_IO.
+/// HW_LOCKED when another process owns it, HW_NOT_FOUND without one where one must exist,
+/// HW_CORRUPT, HW_INVALID, HW_FULL, HW_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_open(
     path: hw_str,
@@ -105,9 +109,10 @@ pub unsafe extern "C" fn hw_open(
     })
 }
 
-/// Stores what is in memory, closes the database and ends its handle, also when it fails: what was acknowledged is in the log then, and
-/// comes back at the next opening. Snapshots and scans stay readable, and the folder is locked until the last of them is released.
-/// Calls with streams and queries of the database are HW_CLOSED from now on.
+/// Stores what is in memory, closes the database and ends its handle, also when it fails: what was
+/// acknowledged is in the log then, and comes back at the next opening. Snapshots and scans stay
+/// readable, and the folder is locked until the last of them is released. Calls with streams and
+/// queries of the database are HW_CLOSED from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_close(db: hw_db, error: *mut hw_error) -> i32 {
     guard(error, || {
@@ -121,8 +126,8 @@ pub unsafe extern "C" fn hw_close(db: hw_db, error: *mut hw_error) -> i32 {
     })
 }
 
-/// Of a database that was opened read only: looks again, so that what is read from now on is as its owner has it now. One that was not
-/// always sees its newest state; nothing happens.
+/// Of a database that was opened read only: looks again, so that what is read from now on is as its
+/// owner has it now. One that was not always sees its newest state; nothing happens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_refresh(db: hw_db, error: *mut hw_error) -> i32 {
     guard(error, || {
@@ -173,7 +178,8 @@ pub unsafe extern "C" fn hw_late(db: hw_db, text: *mut hw_text, error: *mut hw_e
     })
 }
 
-/// Changes who decides on the policy for late data, until the database is closed: "adaptive", "separate:0.5", … as in hw_options.
+/// Changes who decides on the policy for late data, until the database is closed: "adaptive",
+/// "separate:0.5", … as in hw_options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_set_late_policy(
     db: hw_db,
@@ -188,8 +194,9 @@ pub unsafe extern "C" fn hw_set_late_policy(
     })
 }
 
-/// Reads every byte of the database and compares checksums, order and aggregates, beside those who use it. The report is JSON;
-/// is_sound gets 1, or 0 when something is damaged, which is not an error of the call.
+/// Reads every byte of the database and compares checksums, order and aggregates, beside those who
+/// use it. The report is JSON; is_sound gets 1, or 0 when something is damaged, which is not an
+/// error of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_check(
     db: hw_db,
@@ -211,8 +218,9 @@ pub unsafe extern "C" fn hw_check(
     })
 }
 
-/// Backs the database up into a folder, beside those who use it: one state of it, with everything acknowledged before this call. Into
-/// a folder with an older backup of the same database only what is new is copied. The report is JSON; report NULL = none is wanted.
+/// Backs the database up into a folder, beside those who use it: one state of it, with everything
+/// acknowledged before this call. Into a folder with an older backup of the same database only what
+/// is new is copied. The report is JSON; report NULL = none is wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_backup(
     db: hw_db,
@@ -231,7 +239,8 @@ pub unsafe extern "C" fn hw_backup(
     })
 }
 
-/// Checks a backup: the checksum of every file, and all that hw_check checks of a database. As there.
+/// Checks a backup: the checksum of every file, and all that hw_check checks of a database. As
+/// there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_verify_backup(
     folder: hw_str,
@@ -247,8 +256,8 @@ pub unsafe extern "C" fn hw_verify_backup(
     })
 }
 
-/// Makes a database of a backup, in a folder that is empty or not there, and checks all of it. The report is JSON; report NULL = none is
-/// wanted.
+/// Makes a database of a backup, in a folder that is empty or not there, and checks all of it. The
+/// report is JSON; report NULL = none is wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_restore(
     backup_folder: hw_str,
@@ -266,8 +275,9 @@ pub unsafe extern "C" fn hw_restore(
     })
 }
 
-/// Repairs the database in a folder, which must not be open. What can be read stays, damaged files are copied to a folder `quarantine`
-/// in it before anything is changed, and the report, as JSON, says what is lost. dry_run 1 = change nothing.
+/// Repairs the database in a folder, which must not be open. What can be read stays, damaged files
+/// are copied to a folder `quarantine` in it before anything is changed, and the report, as JSON,
+/// says what is lost. dry_run 1 = change nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_repair(
     path: hw_str,
@@ -298,7 +308,8 @@ fn give_report(report: *mut hw_text, text: impl FnOnce() -> String) -> Outcome<(
     give(report, hw_text::make(text()), "report")
 }
 
-/// Checks a handle of a database: HW_OK while it is open. It does nothing else, so that it also says what a call with a handle costs.
+/// Checks a handle of a database: HW_OK while it is open. It does nothing else, so that it also
+/// says what a call with a handle costs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_is_open(db: hw_db, error: *mut hw_error) -> i32 {
     guard(error, || handles::get::<Store>(db).map(|_| ()))

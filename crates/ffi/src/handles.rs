@@ -1,11 +1,12 @@
 //! Handles: numbers behind which the objects stand that callers hold.
 //!
-//! A handle is the place of its object and the generation of that place, which rises with every object that leaves it. So a handle
-//! that was released is known as such, however often its place was taken since, and one of another kind too: what would be undefined
-//! behaviour with pointers is an error here.
+//! A handle is the place of its object and the generation of that place, which rises with every
+//! object that leaves it. So a handle that was released is known as such, however often its place
+//! was taken since, and one of another kind too: what would be undefined behaviour with pointers is
+//! an error here.
 //!
-//! Invariants: 0 is no handle. A place whose generation is used up is not used again. An object lives while its handle is not
-//! released, and then while calls that began before use it.
+//! Invariants: 0 is no handle. A place whose generation is used up is not used again. An object
+//! lives while its handle is not released, and then while calls that began before use it.
 //! Concurrency: [`SHELVES`] locks, each held for a look or a change of one place.
 //! Failure: `HW_HANDLE`.
 
@@ -96,7 +97,8 @@ fn absence(handle: u64) -> &'static str {
 /// Keeps an object; gives its handle.
 fn insert(object: Object) -> u64 {
     let shelf = NEXT_SHELF.fetch_add(1, Ordering::Relaxed) % SHELVES;
-    // Nothing panics while a shelf is being changed, so that it is whole even if the lock says otherwise.
+    // Nothing panics while a shelf is being changed, so that it is whole even if the lock says
+    // otherwise.
     let mut held = TABLE[shelf as usize]
         .write()
         .unwrap_or_else(PoisonError::into_inner);
@@ -195,8 +197,9 @@ pub(crate) fn take(
     Ok(object)
 }
 
-/// Releases a handle of any kind but a database's, which hw_close takes, and what its result points to. Calls that other threads have
-/// begun with it end well. A handle that was released already is HW_HANDLE, never a crash.
+/// Releases a handle of any kind but a database's, which hw_close takes, and what its result points
+/// to. Calls that other threads have begun with it end well. A handle that was released already is
+/// HW_HANDLE, never a crash.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_release(handle: u64, error: *mut hw_error) -> i32 {
     guard(error, || {

@@ -1,6 +1,7 @@
 //! Rows of one field, copied into the caller's own memory: of one question, or of many at once.
 //!
-//! Invariants: what one call reads is of one snapshot. Nothing is written behind the room that the caller gives.
+//! Invariants: what one call reads is of one snapshot. Nothing is written behind the room that the
+//! caller gives.
 //! Concurrency: any number of threads, each with memory of its own.
 //! Failure: what was copied before an error means nothing.
 
@@ -122,8 +123,8 @@ fn places<'a, T>(
     if checked.is_empty() {
         return Ok(&mut []);
     }
-    // SAFETY: pointer and count are as `slice` checked them; that the memory may be written to and that nobody else uses it during the
-    // call is the caller's part of the contract.
+    // SAFETY: pointer and count are as `slice` checked them; that the memory may be written to and
+    // that nobody else uses it during the call is the caller's part of the contract.
     Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), count) })
 }
 
@@ -148,9 +149,10 @@ fn read_into<T: Number>(
     give(count, places.count, "row_count")
 }
 
-/// The times and values of a question for one field of one stream, copied to the caller's memory; rows without a value are left out.
-/// row_count gets the number of rows there are: when that is more than capacity, the first of them were copied; ask again with room for
-/// all, or from the last time on. HW_INVALID when the field is of another type.
+/// The times and values of a question for one field of one stream, copied to the caller's memory;
+/// rows without a value are left out. row_count gets the number of rows there are: when that is
+/// more than capacity, the first of them were copied; ask again with room for all, or from the last
+/// time on. HW_INVALID when the field is of another type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_read_f64(
     query: hw_query,
@@ -248,9 +250,10 @@ fn read_many_into<T: Number>(
     Ok(())
 }
 
-/// As hw_read_f64 for each of many questions of one database, all in one snapshot. The rows of a question stand behind those of the one
-/// before; row_counts gets the number of rows that there are of each. When their sum is more than capacity, the first of them all were
-/// copied: ask again with room for all.
+/// As hw_read_f64 for each of many questions of one database, all in one snapshot. The rows of a
+/// question stand behind those of the one before; row_counts gets the number of rows that there are
+/// of each. When their sum is more than capacity, the first of them all were copied: ask again with
+/// room for all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_read_many_f64(
     queries: *const hw_query,

@@ -1,4 +1,5 @@
-//! Reports as JSON. Names are those of the engine's structs and keep their meaning; new ones may come.
+//! Reports as JSON. Names are those of the engine's structs and keep their meaning; new ones may
+//! come.
 
 use headwater::{
     BackupReport, CheckReport, Damage, LateReport, RepairReport, ShardLateReport, Stats, TableInfo,

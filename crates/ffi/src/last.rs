@@ -24,7 +24,8 @@ pub struct hw_last_value {
     pub value: hw_value,
 }
 
-/// The newest values of streams: for each stream and field at most one. Release the handle when they have been read.
+/// The newest values of streams: for each stream and field at most one. Release the handle when
+/// they have been read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_last_values {
@@ -47,7 +48,8 @@ struct Kept {
     _found: Vec<(Arc<Named>, Vec<LastValue>)>,
 }
 
-// SAFETY: the pointers in `values` and `streams` lead to `_found`, which lives as long, is never changed, and may be read by any thread.
+// SAFETY: the pointers in `values` and `streams` lead to `_found`, which lives as long, is never
+// changed, and may be read by any thread.
 unsafe impl Send for Kept {}
 // SAFETY: as above.
 unsafe impl Sync for Kept {}
@@ -78,8 +80,8 @@ impl hw_last_values {
     }
 }
 
-/// The newest value of each field of a stream; fields without any are left out. snapshot 0 = as it is now. HW_NOT_FOUND while nothing was
-/// written to it.
+/// The newest value of each field of a stream; fields without any are left out. snapshot 0 = as it
+/// is now. HW_NOT_FOUND while nothing was written to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_last(
     stream: hw_stream,

@@ -1,13 +1,18 @@
-//! The C interface of Headwater: the engine inside programs in C and in every language that can call C.
+//! The C interface of Headwater: the engine inside programs in C and in every language that can
+//! call C.
 //!
-//! The header `include/headwater.h` is made of this crate by cbindgen; a test says when it is not current. The contract that all
-//! functions share stands at its head, which is `include/preamble.h`.
+//! The header `include/headwater.h` is made of this crate by cbindgen; a test says when it is not
+//! current. The contract that all functions share stands at its head, which is
+//! `include/preamble.h`.
 //!
-//! Invariants: nothing that Rust owns is reached by a pointer from outside, only by a handle, which is checked (`handles`); what
-//! a result points to lives until its handle is released; no panic leaves this crate (`status`); no state belongs to a thread,
-//! since callers such as Go move between threads.
-//! Concurrency: every handle may be used from several threads at once. Batches and scans serve one call at a time, the others wait.
-//! Failure: every function returns a code of `status` and fills in the caller's `hw_error`, if there is one.
+//! Invariants: nothing that Rust owns is reached by a pointer from outside, only by a handle, which
+//! is checked (`handles`); what a result points to lives until its handle is released; no panic
+//! leaves this crate (`status`); no state belongs to a thread, since callers such as Go move
+//! between threads.
+//! Concurrency: every handle may be used from several threads at once. Batches and scans serve one
+//! call at a time, the others wait.
+//! Failure: every function returns a code of `status` and fills in the caller's `hw_error`, if
+//! there is one.
 
 #![allow(non_camel_case_types, reason = "these are names in C")]
 

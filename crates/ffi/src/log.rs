@@ -1,6 +1,8 @@
-//! What the engine has to tell beside the results of calls: recovery, work in the background that failed and is tried again.
+//! What the engine has to tell beside the results of calls: recovery, work in the background that
+//! failed and is tried again.
 //!
-//! Invariants: one receiver for the process. When `hw_log_to` returns, the receiver before is not running and is not called again.
+//! Invariants: one receiver for the process. When `hw_log_to` returns, the receiver before is not
+//! running and is not called again.
 //! Concurrency: the receiver is called from any thread, by one or several at a time.
 //! Failure: without a receiver nothing is told, as in a Rust program without a subscriber.
 
@@ -20,8 +22,8 @@ pub const HW_LOG_WARN: i32 = 2;
 /// What the engine does, such as recovery.
 pub const HW_LOG_INFO: i32 = 3;
 
-/// Receives what the engine tells: a level and a text, which is valid during the call. It must return soon, and must not call the
-/// library.
+/// Receives what the engine tells: a level and a text, which is valid during the call. It must
+/// return soon, and must not call the library.
 pub type hw_log_fn = Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: hw_str)>;
 
 struct Receiver {
@@ -30,7 +32,8 @@ struct Receiver {
     level_max: i32,
 }
 
-// SAFETY: the pointer is only handed to the caller's function, which takes calls from any thread by contract.
+// SAFETY: the pointer is only handed to the caller's function, which takes calls from any thread by
+// contract.
 unsafe impl Send for Receiver {}
 // SAFETY: as above.
 unsafe impl Sync for Receiver {}
@@ -71,7 +74,8 @@ impl Subscriber for Listener {
             let mut text = Text::default();
             event.record(&mut text);
             let message = format!("{}{}", text.message, text.fields);
-            // SAFETY: by contract it may be called from any thread until another one is set, which waits for the lock held here.
+            // SAFETY: by contract it may be called from any thread until another one is set, which
+            // waits for the lock held here.
             unsafe { (receiver.call)(receiver.user, level, hw_str::of(&message)) };
         }
     }
@@ -103,8 +107,9 @@ impl Visit for Text {
     }
 }
 
-/// Sets who receives what the engine tells beside the results of calls, up to a level: HW_LOG_ERROR, HW_LOG_WARN or HW_LOG_INFO. There is one
-/// receiver for all databases of the process; receiver NULL = nobody. user is handed on to it as it is.
+/// Sets who receives what the engine tells beside the results of calls, up to a level:
+/// HW_LOG_ERROR, HW_LOG_WARN or HW_LOG_INFO. There is one receiver for all databases of the
+/// process; receiver NULL = nobody. user is handed on to it as it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_log_to(
     receiver: hw_log_fn,

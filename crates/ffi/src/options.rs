@@ -1,7 +1,8 @@
 //! Settings of opening.
 //!
-//! Invariants: fields are only ever added at the end, and `struct_size` says how many of them the caller knows; the others keep their
-//! defaults. So a program that was compiled against an older header works with a newer library.
+//! Invariants: fields are only ever added at the end, and `struct_size` says how many of them the
+//! caller knows; the others keep their defaults. So a program that was compiled against an older
+//! header works with a newer library.
 
 use crate::status::{Outcome, guard, hw_error, invalid, out};
 use crate::text::hw_str;
@@ -11,10 +12,12 @@ use std::time::Duration;
 
 /// An acknowledged write is on the medium: it survives a power cut.
 pub const HW_SYNCED: i32 = 0;
-/// An acknowledged write was handed to the operating system, which is asked to store it every durability_interval_ns: it survives the
-/// end of the process; a power cut loses at most about this much time.
+/// An acknowledged write was handed to the operating system, which is asked to store it every
+/// durability_interval_ns: it survives the end of the process; a power cut loses at most about this
+/// much time.
 pub const HW_EVERY: i32 = 1;
-/// An acknowledged write was handed to the operating system: it survives the end of the process, not a power cut.
+/// An acknowledged write was handed to the operating system: it survives the end of the process,
+/// not a power cut.
 pub const HW_WRITTEN: i32 = 2;
 
 /// Settings of hw_open. Fill it in with hw_options_init, change what should differ.
@@ -23,9 +26,11 @@ pub const HW_WRITTEN: i32 = 2;
 pub struct hw_options {
     /// Bytes of this struct, as the caller was compiled: hw_options_init writes what it was given.
     pub struct_size: usize,
-    /// Read only: takes no lock, changes nothing, and works while another process owns the database. Default 0.
+    /// Read only: takes no lock, changes nothing, and works while another process owns the
+    /// database. Default 0.
     pub read_only: u8,
-    /// Refuse to make a new database. Default 0; a database that is opened read only must exist anyway.
+    /// Refuse to make a new database. Default 0; a database that is opened read only must exist
+    /// anyway.
     pub must_exist: u8,
     /// Shards of a new database, 1 to 64. Default: cores, at most 4.
     pub shards: u16,
@@ -35,9 +40,11 @@ pub struct hw_options {
     pub durability_interval_ns: i64,
     /// Memory for events not yet in segments, for caches and for flushes. Default 64 MiB.
     pub memory_budget_bytes: usize,
-    /// "adaptive" (default), "conventional", "separate:SHARE" …: see docs/operate/settings.md, late.policy. Empty = the default.
+    /// "adaptive" (default), "conventional", "separate:SHARE" …: see docs/operate/settings.md,
+    /// late.policy. Empty = the default.
     pub late_policy: hw_str,
-    /// A late buffer that does not fill is merged after this time, ns; below 0 = it waits. Default 10 min.
+    /// A late buffer that does not fill is merged after this time, ns; below 0 = it waits. Default
+    /// 10 min.
     pub late_merge_interval_ns: i64,
     /// Most late runs of a stream in a partition. Default 16.
     pub late_runs_max: usize,
@@ -75,7 +82,8 @@ pub struct hw_options {
     pub reserve_bytes: u64,
     /// A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
     pub clock_jump_max_ns: i64,
-    /// A clock that jumped is believed when new rows bear it out in several stretches of this length, ns. Default 1 hour.
+    /// A clock that jumped is believed when new rows bear it out in several stretches of this
+    /// length, ns. Default 1 hour.
     pub clock_settle_ns: i64,
     /// Most tables. Default 10,000.
     pub tables_max: usize,
@@ -148,7 +156,8 @@ impl hw_options {
         }
     }
 
-    /// What the caller filled in, with defaults for the fields it does not know. NULL = the defaults.
+    /// What the caller filled in, with defaults for the fields it does not know. NULL = the
+    /// defaults.
     pub(crate) fn read(options: *const hw_options) -> Outcome<hw_options> {
         let mut read = hw_options::defaults();
         if options.is_null() {
@@ -160,7 +169,8 @@ impl hw_options {
         // SAFETY: not NULL, aligned; every version of the struct begins with its size.
         let size = unsafe { (&raw const (*options).struct_size).read() };
         check_size(size)?;
-        // SAFETY: the caller says that its struct has this many bytes, and ours has as many, as checked.
+        // SAFETY: the caller says that its struct has this many bytes, and ours has as many, as
+        // checked.
         unsafe {
             std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut read).cast::<u8>(), size);
         }
@@ -230,7 +240,8 @@ fn check_size(size: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Fills in the defaults. struct_size is sizeof(hw_options): the header has a macro, HW_OPTIONS_INIT, that gives it.
+/// Fills in the defaults. struct_size is sizeof(hw_options): the header has a macro,
+/// HW_OPTIONS_INIT, that gives it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_options_init(
     options: *mut hw_options,
@@ -242,7 +253,8 @@ pub unsafe extern "C" fn hw_options_init(
         check_size(struct_size)?;
         let mut defaults = hw_options::defaults();
         defaults.struct_size = struct_size;
-        // SAFETY: not NULL and aligned; the caller's struct has `struct_size` bytes, and ours at least as many.
+        // SAFETY: not NULL and aligned; the caller's struct has `struct_size` bytes, and ours at
+        // least as many.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 (&raw const defaults).cast::<u8>(),

@@ -1,4 +1,5 @@
-//! Prepared questions: which streams, which fields, which values; asked for as many ranges as one likes.
+//! Prepared questions: which streams, which fields, which values; asked for as many ranges as one
+//! likes.
 
 use crate::column::hw_value;
 use crate::database::{Store, hw_db};
@@ -34,7 +35,8 @@ pub struct hw_filter {
     pub field: hw_str,
     /// HW_EQUAL …
     pub comparison: i32,
-    /// The value to compare with, of the field's type; an integer is taken for a field of doubles too.
+    /// The value to compare with, of the field's type; an integer is taken for a field of doubles
+    /// too.
     pub value: hw_value,
 }
 
@@ -129,8 +131,8 @@ fn keep(store: Weak<Store>, subject: Subject, spec: ScanSpec) -> hw_query {
     handles::put(query).0
 }
 
-/// A question for rows of one stream: these fields in this order (none = all, in the order they were added), of rows for which all filters
-/// hold. The database is asked when the question is.
+/// A question for rows of one stream: these fields in this order (none = all, in the order they
+/// were added), of rows for which all filters hold. The database is asked when the question is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_query_stream(
     stream: hw_stream,
@@ -150,7 +152,8 @@ pub unsafe extern "C" fn hw_query_stream(
     })
 }
 
-/// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. For hw_scan_open.
+/// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. For
+/// hw_scan_open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_query_table(
     db: hw_db,

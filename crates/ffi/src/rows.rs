@@ -10,7 +10,8 @@ use crate::text::pointer;
 use headwater::{Column, Scan, ScanChunk, Values};
 use std::sync::Arc;
 
-/// Rows of one stream, by time; of equal times by arrival. Release the handle when they have been read.
+/// Rows of one stream, by time; of equal times by arrival. Release the handle when they have been
+/// read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_rows {
@@ -54,7 +55,8 @@ pub(crate) struct Rows {
     _layouts: Vec<Layout>,
 }
 
-// SAFETY: the pointers in `views` lead to the other fields, which live as long, are never changed, and may be read by any thread.
+// SAFETY: the pointers in `views` lead to the other fields, which live as long, are never changed,
+// and may be read by any thread.
 unsafe impl Send for Rows {}
 // SAFETY: as above.
 unsafe impl Sync for Rows {}

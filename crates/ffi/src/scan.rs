@@ -2,7 +2,8 @@
 //!
 //! Invariants: what one call reads, and all that one scan reads, is of one snapshot.
 //! Concurrency: one call at a time for each scan.
-//! Failure: a damaged part of a file is `HW_CORRUPT` for the call that met it; a scan goes on behind it.
+//! Failure: a damaged part of a file is `HW_CORRUPT` for the call that met it; a scan goes on
+//! behind it.
 
 use crate::database::open_still;
 use crate::handles::{self, Handled};
@@ -31,8 +32,9 @@ pub(crate) fn range(first_ns: i64, last_ns: i64) -> ClosedRange {
     ClosedRange::nanos(first_ns, last_ns)
 }
 
-/// All rows of a question for one stream, from first_ns to last_ns, both included (INT64_MIN and INT64_MAX = all). snapshot 0 = as it is
-/// now. HW_NOT_FOUND while nothing was written to the stream, or for an unknown field.
+/// All rows of a question for one stream, from first_ns to last_ns, both included (INT64_MIN and
+/// INT64_MAX = all). snapshot 0 = as it is now. HW_NOT_FOUND while nothing was written to the
+/// stream, or for an unknown field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_read(
     query: hw_query,
@@ -114,7 +116,8 @@ impl Cursor {
         lock(&self.0)?.next()
     }
 
-    /// True when there is nothing after what was given last; what there is, an error too, is kept for the next call.
+    /// True when there is nothing after what was given last; what there is, an error too, is kept
+    /// for the next call.
     fn is_at_end(&self) -> Outcome<bool> {
         let mut walking = lock(&self.0)?;
         if walking.ahead.is_none() {
@@ -190,8 +193,9 @@ impl Walking {
     }
 }
 
-/// Begins a scan of a question, from first_ns to last_ns, both included. The streams of a table come one after the other, in the order of
-/// the catalog. snapshot 0 = as it is now; the scan keeps what it reads, the snapshot may be released.
+/// Begins a scan of a question, from first_ns to last_ns, both included. The streams of a table
+/// come one after the other, in the order of the catalog. snapshot 0 = as it is now; the scan keeps
+/// what it reads, the snapshot may be released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_scan_open(
     query: hw_query,
@@ -210,7 +214,8 @@ pub unsafe extern "C" fn hw_scan_open(
     })
 }
 
-/// The next rows of a scan, at least one; at its end rows->handle is 0. HW_CORRUPT for a damaged part: the next call goes on behind it.
+/// The next rows of a scan, at least one; at its end rows->handle is 0. HW_CORRUPT for a damaged
+/// part: the next call goes on behind it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_scan_next(
     scan: hw_scan,
@@ -225,8 +230,9 @@ pub unsafe extern "C" fn hw_scan_next(
     })
 }
 
-/// hw_scan_open and the first hw_scan_next in one call, for reads that are mostly small: rows gets the first rows, and scan the scan to go on
-/// with, or 0 when these were all; rows->handle is 0 when there are none.
+/// hw_scan_open and the first hw_scan_next in one call, for reads that are mostly small: rows gets
+/// the first rows, and scan the scan to go on with, or 0 when these were all; rows->handle is 0
+/// when there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_scan_begin(
     query: hw_query,

@@ -7,8 +7,9 @@ use headwater::Snapshot;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-/// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files and memory, so hold it for a
-/// question and not for a day. To end with hw_release. Where a function takes one, 0 = a new one for this call.
+/// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files
+/// and memory, so hold it for a question and not for a day. To end with hw_release. Where a
+/// function takes one, 0 = a new one for this call.
 pub type hw_snapshot = u64;
 
 /// A snapshot behind a handle.
@@ -50,7 +51,8 @@ pub(crate) fn view_of(store: &Weak<Store>, handle: hw_snapshot) -> Outcome<Sight
     Ok(Sight::Shared(view))
 }
 
-/// A snapshot of everything acknowledged so far; of a database opened read only: as it was looked at last.
+/// A snapshot of everything acknowledged so far; of a database opened read only: as it was looked
+/// at last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_snapshot_open(
     db: hw_db,

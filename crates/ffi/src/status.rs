@@ -1,7 +1,7 @@
 //! What a call returns: a code, and in the caller's `hw_error` a message.
 //!
-//! Invariants: codes never change their meaning. A panic of the engine or of this crate becomes [`HW_PANIC`]; it never unwinds into
-//! the caller.
+//! Invariants: codes never change their meaning. A panic of the engine or of this crate becomes
+//! [`HW_PANIC`]; it never unwinds into the caller.
 //! Failure: none of its own.
 
 use headwater::ErrorKind;
@@ -37,8 +37,9 @@ pub const HW_HANDLE: i32 = 12;
 /// The database was opened by the process that this one was forked from: open it after the fork.
 pub const HW_FORKED: i32 = 13;
 
-/// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that succeeds does not. Give the message
-/// back with hw_error_free before the next call gets the same one.
+/// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that
+/// succeeds does not. Give the message back with hw_error_free before the next call gets the same
+/// one.
 #[repr(C)]
 #[derive(Debug)]
 pub struct hw_error {
@@ -59,8 +60,8 @@ impl hw_error {
     };
 }
 
-/// Gives the message of an error back and makes the error all zeros. NULL, and an error without a message, are fine, so that
-/// freeing twice is harmless.
+/// Gives the message of an error back and makes the error all zeros. NULL, and an error without a
+/// message, are fine, so that freeing twice is harmless.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_error_free(error: *mut hw_error) {
     // SAFETY: the caller gives NULL or an error of its own that no other thread uses meanwhile.
@@ -70,13 +71,14 @@ pub unsafe extern "C" fn hw_error_free(error: *mut hw_error) {
     let old = std::mem::replace(error, hw_error::NONE);
     if !old.message.is_null() {
         let bytes = std::ptr::slice_from_raw_parts_mut(old.message.cast::<u8>(), old.length + 1);
-        // SAFETY: `hold` made the message of a boxed slice of this length, and nobody else freed it, since freeing leaves NULL.
+        // SAFETY: `hold` made the message of a boxed slice of this length, and nobody else freed
+        // it, since freeing leaves NULL.
         drop(unsafe { Box::from_raw(bytes) });
     }
 }
 
-/// Names a code: "ok", "invalid", "not_found", … The text is valid for ever and has a NUL behind it. NULL for a number that is no
-/// code.
+/// Names a code: "ok", "invalid", "not_found", … The text is valid for ever and has a NUL behind
+/// it. NULL for a number that is no code.
 #[unsafe(no_mangle)]
 pub extern "C" fn hw_code_name(code: i32) -> *const c_char {
     let name = match code {
@@ -143,7 +145,8 @@ impl From<headwater::Error> for Failure {
 
 /// Runs the body of a call: what it fails with, panics included, becomes a code and a message.
 pub(crate) fn guard(error: *mut hw_error, body: impl FnOnce() -> Outcome<()>) -> i32 {
-    // State that a panic may have left half changed is behind locks that say so (`lock`), or is the engine's, which latches.
+    // State that a panic may have left half changed is behind locks that say so (`lock`), or is the
+    // engine's, which latches.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return HW_OK,
         Ok(Err(failure)) => failure,

@@ -1,6 +1,7 @@
 //! Streams: looked up once, written to and read many times.
 //!
-//! Invariants: a stream is a name, and exists before anything was written to it. It gives what its name would give in every snapshot.
+//! Invariants: a stream is a name, and exists before anything was written to it. It gives what its
+//! name would give in every snapshot.
 //! Concurrency: immutable but for the place that the first read fills in.
 
 use crate::database::{Store, hw_db};
@@ -18,7 +19,8 @@ pub type hw_stream = u64;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_stream_name {
-    /// "table,tag=value", with a backslash before commas, blanks, equals signs and backslashes in names.
+    /// "table,tag=value", with a backslash before commas, blanks, equals signs and backslashes in
+    /// names.
     pub text: hw_str,
     /// The table.
     pub table: hw_str,
@@ -45,7 +47,8 @@ pub(crate) struct Named {
     tags: Box<[hw_tag]>,
 }
 
-// SAFETY: the pointers in `tags` lead to text of `name`, which lives as long, is never changed, and may be read by any thread.
+// SAFETY: the pointers in `tags` lead to text of `name`, which lives as long, is never changed, and
+// may be read by any thread.
 unsafe impl Send for Named {}
 // SAFETY: as above.
 unsafe impl Sync for Named {}
@@ -115,8 +118,8 @@ fn open(db: hw_db, name: StreamName) -> Outcome<hw_stream> {
     Ok(handles::put(stream).0)
 }
 
-/// A stream of a table with these tags, in any order. Nothing is asked of the database: a stream that is not there comes into being with
-/// the first write to it.
+/// A stream of a table with these tags, in any order. Nothing is asked of the database: a stream
+/// that is not there comes into being with the first write to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_stream_open(
     db: hw_db,
@@ -154,7 +157,8 @@ pub unsafe extern "C" fn hw_stream_parse(
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_stream_info {
-    /// Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or remove too.
+    /// Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or
+    /// remove too.
     pub rows: u64,
     /// 0 = it holds nothing, and the instants mean nothing.
     pub has_events: u8,
@@ -164,7 +168,8 @@ pub struct hw_stream_info {
     pub last_ns: i64,
 }
 
-/// What a stream holds, without reading its rows. snapshot 0 = as it is now. HW_NOT_FOUND while nothing was written to it.
+/// What a stream holds, without reading its rows. snapshot 0 = as it is now. HW_NOT_FOUND while
+/// nothing was written to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_stream_describe(
     stream: hw_stream,
@@ -205,13 +210,15 @@ struct Names {
     _names: Vec<Named>,
 }
 
-// SAFETY: the pointers in `views` lead to `_names`, which live as long, are never changed, and may be read by any thread.
+// SAFETY: the pointers in `views` lead to `_names`, which live as long, are never changed, and may
+// be read by any thread.
 unsafe impl Send for Names {}
 // SAFETY: as above.
 unsafe impl Sync for Names {}
 
-/// The streams of a table that have these tags; no tags = all of them. At most `limit` behind `after`, in the order of the catalog;
-/// `after` is the name of a stream, or empty for the first. snapshot 0 = as it is now.
+/// The streams of a table that have these tags; no tags = all of them. At most `limit` behind
+/// `after`, in the order of the catalog; `after` is the name of a stream, or empty for the first.
+/// snapshot 0 = as it is now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_streams_list(
     db: hw_db,

@@ -31,16 +31,18 @@ pub struct hw_field {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_table {
-    /// HW_DUPLICATES_LAST or HW_DUPLICATES_KEEP; 0 = the default, which is HW_DUPLICATES_LAST, or no change. It can change only before
-    /// the first write.
+    /// HW_DUPLICATES_LAST or HW_DUPLICATES_KEEP; 0 = the default, which is HW_DUPLICATES_LAST, or
+    /// no change. It can change only before the first write.
     pub duplicates: i32,
     /// Events of a full leaf, 16 to 65,536; 0 = the database's default, or no change.
     pub leaf_events: u32,
     /// Rows older than this are removed, ns; HW_FOR_EVER; 0 = for ever, or no change.
     pub retention_ns: i64,
-    /// Rows older than this are removed and leave their aggregates, ns; HW_FOR_EVER; 0 = for ever, or no change.
+    /// Rows older than this are removed and leave their aggregates, ns; HW_FOR_EVER; 0 = for ever,
+    /// or no change.
     pub raw_for_ns: i64,
-    /// Fields to declare, or to add; a field of HW_I64 may be given as HW_F64, which widens it. More fields may come with writes.
+    /// Fields to declare, or to add; a field of HW_I64 may be given as HW_F64, which widens it.
+    /// More fields may come with writes.
     pub fields: *const hw_field,
     /// Their number.
     pub field_count: usize,
@@ -90,7 +92,8 @@ fn read(table: *const hw_table) -> Outcome<TableChange> {
     Ok(change)
 }
 
-/// Declares a table. spec NULL = with the defaults. Writing to a table that is not there makes one too. HW_INVALID when there is one.
+/// Declares a table. spec NULL = with the defaults. Writing to a table that is not there makes one
+/// too. HW_INVALID when there is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_table_create(
     db: hw_db,
@@ -157,8 +160,9 @@ fn give_count(to: *mut u64, count: u64) -> Outcome<()> {
     give(to, count, "stream_count")
 }
 
-/// Deletes the events from first_ns to last_ns, both included, of the streams of a table that have these tags; no tags = all of them.
-/// Those written before this call, that is: later writes stay. stream_count gets the number of streams concerned; NULL = not wanted.
+/// Deletes the events from first_ns to last_ns, both included, of the streams of a table that have
+/// these tags; no tags = all of them. Those written before this call, that is: later writes stay.
+/// stream_count gets the number of streams concerned; NULL = not wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_delete(
     db: hw_db,
@@ -181,8 +185,8 @@ pub unsafe extern "C" fn hw_delete(
     })
 }
 
-/// Drops the streams of a table that have these tags, at least one tag, with all their events. stream_count gets their number; NULL = not
-/// wanted.
+/// Drops the streams of a table that have these tags, at least one tag, with all their events.
+/// stream_count gets their number; NULL = not wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_drop_streams(
     db: hw_db,

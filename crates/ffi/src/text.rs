@@ -1,6 +1,7 @@
 //! Text and lists as callers hand them in, and text as they get it.
 //!
-//! Invariants: nothing is read before its pointer and length have been checked as far as that is possible.
+//! Invariants: nothing is read before its pointer and length have been checked as far as that is
+//! possible.
 //! Failure: `HW_INVALID` with what was expected.
 
 use crate::handles::{self, Handled};
@@ -8,7 +9,8 @@ use crate::status::{Outcome, invalid};
 use std::ffi::c_char;
 use std::path::PathBuf;
 
-/// Text: a pointer and a number of bytes. No NUL is needed, and one would be part of the text. NULL with length 0 is the empty text.
+/// Text: a pointer and a number of bytes. No NUL is needed, and one would be part of the text. NULL
+/// with length 0 is the empty text.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_str {
@@ -63,8 +65,8 @@ impl hw_str {
     }
 }
 
-/// A list as callers get it: NULL when it is empty, since the dangling pointer of an empty list is no pointer to others. (The garbage
-/// collector of Go ends the process when it finds one.)
+/// A list as callers get it: NULL when it is empty, since the dangling pointer of an empty list is
+/// no pointer to others. (The garbage collector of Go ends the process when it finds one.)
 pub(crate) fn pointer<T>(list: &[T]) -> *const T {
     if list.is_empty() {
         std::ptr::null()
@@ -87,8 +89,8 @@ pub(crate) fn slice<'a, T>(data: *const T, count: usize, what: &str) -> Outcome<
     if count > isize::MAX as usize / size_of::<T>().max(1) {
         return Err(invalid(format!("{what}: {count} cannot be in memory")));
     }
-    // SAFETY: not NULL, aligned, and not larger than memory can be, as just checked; that there are so many, and that they do not
-    // change during the call, is the caller's part of the contract.
+    // SAFETY: not NULL, aligned, and not larger than memory can be, as just checked; that there are
+    // so many, and that they do not change during the call, is the caller's part of the contract.
     Ok(unsafe { std::slice::from_raw_parts(data, count) })
 }
 

@@ -1,6 +1,7 @@
 //! Writing batches, and waiting for what is on its way.
 //!
-//! Invariants: HW_OK of hw_write and hw_ticket_wait means stored, as durably as the database was opened with.
+//! Invariants: HW_OK of hw_write and hw_ticket_wait means stored, as durably as the database was
+//! opened with.
 //! Concurrency: any number of writers; they share syncs. One call at a time for each ticket.
 
 use crate::batch::{Builder, hw_batch};
@@ -17,14 +18,16 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// A write on its way. It ends with hw_ticket_wait, or with hw_release when nobody waits; the write goes on all the same.
+/// A write on its way. It ends with hw_ticket_wait, or with hw_release when nobody waits; the write
+/// goes on all the same.
 pub type hw_ticket = u64;
 
 /// A row that was not stored, and why.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_refused {
-    /// Which part of the batch, from 0: each hw_batch_rows begins one, and so does hw_batch_row for a stream that has none yet.
+    /// Which part of the batch, from 0: each hw_batch_rows begins one, and so does hw_batch_row for
+    /// a stream that has none yet.
     pub part: usize,
     /// Which row of the part, from 0.
     pub row: usize,
@@ -46,7 +49,8 @@ pub struct hw_written {
     pub refused: *const hw_refused,
     /// Their number.
     pub refused_count: usize,
-    /// 1 = the batch was numbered by its producer and had been stored before: nothing was stored again.
+    /// 1 = the batch was numbered by its producer and had been stored before: nothing was stored
+    /// again.
     pub repeated: u8,
 }
 
@@ -56,7 +60,8 @@ struct Refusals {
     _refused: Vec<Refused>,
 }
 
-// SAFETY: the pointers in `views` lead to `_refused`, which lives as long, is never changed, and may be read by any thread.
+// SAFETY: the pointers in `views` lead to `_refused`, which lives as long, is never changed, and
+// may be read by any thread.
 unsafe impl Send for Refusals {}
 // SAFETY: as above.
 unsafe impl Sync for Refusals {}
@@ -87,7 +92,8 @@ impl hw_written {
     }
 }
 
-/// Writes what a written is, if the caller wants to know; refused rows that nobody would hear of are an error.
+/// Writes what a written is, if the caller wants to know; refused rows that nobody would hear of
+/// are an error.
 fn give_written(to: *mut hw_written, written: Written) -> Outcome<()> {
     if !to.is_null() {
         return give(to, hw_written::make(written), "written");
@@ -109,12 +115,14 @@ fn take_batch(batch: hw_batch) -> Outcome<Batch> {
     Ok(lock(&batch.0)?.take())
 }
 
-/// Writes a batch and waits until it is stored as durably as the database was opened with. Rows that do not fit are refused one by one,
-/// the others are stored; with written NULL, refused rows are HW_INVALID instead, though the others are stored. The batch is empty
-/// then, whatever happens, and may be filled again.
+/// Writes a batch and waits until it is stored as durably as the database was opened with. Rows
+/// that do not fit are refused one by one, the others are stored; with written NULL, refused rows
+/// are HW_INVALID instead, though the others are stored. The batch is empty then, whatever happens,
+/// and may be filled again.
 ///
-/// HW_BUSY when memory stays used up, HW_FULL, HW_CLOSED, HW_INVALID when the batch is too large: nothing of it is stored then. HW_IO when
-/// the log could not be written: the rows may or may not be there after the next opening.
+/// HW_BUSY when memory stays used up, HW_FULL, HW_CLOSED, HW_INVALID when the batch is too large:
+/// nothing of it is stored then. HW_IO when the log could not be written: the rows may or may not
+/// be there after the next opening.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_write(
     db: hw_db,
@@ -133,7 +141,8 @@ pub unsafe extern "C" fn hw_write(
     })
 }
 
-/// Writes rows of one stream and waits, as hw_write, without a batch: times and columns of as many rows.
+/// Writes rows of one stream and waits, as hw_write, without a batch: times and columns of as many
+/// rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_write_columns(
     stream: hw_stream,
@@ -173,8 +182,8 @@ impl Handled for Pending {
     const KIND: &'static str = "a ticket";
 }
 
-/// Hands a batch in without waiting, so that a writer may have several on their way; it may wait for memory. The batch is empty then.
-/// Errors as hw_write, up to that point.
+/// Hands a batch in without waiting, so that a writer may have several on their way; it may wait
+/// for memory. The batch is empty then. Errors as hw_write, up to that point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_submit(
     db: hw_db,
@@ -192,9 +201,9 @@ pub unsafe extern "C" fn hw_submit(
     })
 }
 
-/// Waits until a write is stored, at most timeout_ns; below 0 = as long as it takes. done gets 1, and the ticket ends; or 0 after the
-/// time, and it may be waited for again. On an error the ticket ends too: the rows may or may not be stored then. written as in
-/// hw_write.
+/// Waits until a write is stored, at most timeout_ns; below 0 = as long as it takes. done gets 1,
+/// and the ticket ends; or 0 after the time, and it may be waited for again. On an error the ticket
+/// ends too: the rows may or may not be stored then. written as in hw_write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_ticket_wait(
     ticket: hw_ticket,

@@ -1,12 +1,14 @@
-//! Writes a column of points and reads it back, and prints the seconds of each: the Rust side of `bindings/python/bench`.
+//! Writes a column of points and reads it back, and prints the seconds of each: the Rust side of
+//! `bindings/python/bench`.
 //!
 //! ```sh
 //! cargo run --release --example columns -- DIRECTORY POINTS
 //! ```
 //!
-//! One stream, one field: a slow wave with three decimals, a point a millisecond. Both arrays are in memory before the clock
-//! starts, and what was read is compared with them after it stops. Reading is timed twice: looking at each chunk as it comes, and
-//! gathering the chunks into two vectors.
+//! One stream, one field: a slow wave with three decimals, a point a millisecond. Both arrays are
+//! in memory before the clock starts, and what was read is compared with them after it stops.
+//! Reading is timed twice: looking at each chunk as it comes, and gathering the chunks into two
+//! vectors.
 
 use headwater::{
     Batch, ClosedRange, Database, Durability, Options, StreamName, StreamRows, Values,

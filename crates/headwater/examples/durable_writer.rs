@@ -1,13 +1,15 @@
-//! Writes for as long as it lives and says what is safe; kill it whenever you like and start it again.
+//! Writes for as long as it lives and says what is safe; kill it whenever you like and start it
+//! again.
 //!
 //! ```sh
 //! cargo run --example durable_writer -- DIRECTORY [synced|written|every]
 //! ```
 //!
-//! Two writers share a database. Each keeps several batches on their way, so that they share syncs, and prints
-//! `acknowledged WRITER BATCH` when the ticket of a batch says that it is stored as durably as was asked: `synced` survives a
-//! power cut, `written` and `every` a killed process. A batch is stored whole or not at all, over all its streams, so a writer
-//! that starts again need only ask for its newest batch to know where to go on.
+//! Two writers share a database. Each keeps several batches on their way, so that they share syncs,
+//! and prints `acknowledged WRITER BATCH` when the ticket of a batch says that it is stored as
+//! durably as was asked: `synced` survives a power cut, `written` and `every` a killed process. A
+//! batch is stored whole or not at all, over all its streams, so a writer that starts again need
+//! only ask for its newest batch to know where to go on.
 
 use headwater::{Batch, Database, Durability, Options, StreamName, Ticket, Value};
 use std::collections::VecDeque;

@@ -13,8 +13,8 @@
 //! # Ok::<(), headwater::Error>(())
 //! ```
 //!
-//! This crate is the promise to embedders: it re-exports what they need and nothing else. It pulls in no async runtime, no SQL
-//! engine and no HTTP.
+//! This crate is the promise to embedders: it re-exports what they need and nothing else. It pulls
+//! in no async runtime, no SQL engine and no HTTP.
 
 pub use headwater_engine::{
     AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison,
@@ -38,7 +38,8 @@ pub use headwater_types::{
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The world around a database: files, clock, randomness and threads, and what stands for them in tests or on other media.
+/// The world around a database: files, clock, randomness and threads, and what stands for them in
+/// tests or on other media.
 ///
 /// ```
 /// use headwater::io::MemoryFiles;
@@ -84,18 +85,20 @@ pub use headwater_engine::late;
 /// ```
 pub use headwater_engine::settings;
 
-/// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and the log. Changes nothing, and
-/// works beside a process that has it open.
+/// Checks the database in `options.dir`: every byte of every committed leaf, block and footer, and
+/// the log. Changes nothing, and works beside a process that has it open.
 ///
 /// # Errors
-/// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast. Damage is not an error but part of the report.
+/// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast.
+/// Damage is not an error but part of the report.
 pub fn check(options: Options) -> Result<CheckReport> {
     headwater_engine::check(Env::system(), options)
 }
 
-/// Backs the database in `options.dir` up into a folder: one state of it, with everything acknowledged before this call. Works
-/// beside a process that has it open, and without one; a process that has it open may also call [`Database::backup`]. Into a
-/// folder that holds an older backup of the same database, only what is new is copied, and the older one counts until the new
+/// Backs the database in `options.dir` up into a folder: one state of it, with everything
+/// acknowledged before this call. Works beside a process that has it open, and without one; a
+/// process that has it open may also call [`Database::backup`]. Into a folder that holds an older
+/// backup of the same database, only what is new is copied, and the older one counts until the new
 /// one is whole.
 ///
 /// ```
@@ -110,9 +113,9 @@ pub fn check(options: Options) -> Result<CheckReport> {
 /// ```
 ///
 /// # Errors
-/// `not_found` without a database, `invalid` when the folder holds something else or backups of another database, `locked` while
-/// another backup into it runs, `busy` when the owner changes the database too fast, `corrupt`, `full`, `io`. The older backup is
-/// still good then.
+/// `not_found` without a database, `invalid` when the folder holds something else or backups of
+/// another database, `locked` while another backup into it runs, `busy` when the owner changes the
+/// database too fast, `corrupt`, `full`, `io`. The older backup is still good then.
 pub fn backup(options: &Options, to: &std::path::Path) -> Result<BackupReport> {
     headwater_engine::backup(&Env::system(), options, to)
 }
@@ -129,7 +132,8 @@ pub fn backup_with(
     headwater_engine::backup_with(&Env::system(), options, to, how)
 }
 
-/// Checks the backup in a folder: the checksum of every file, and all that [`check`] checks of a database.
+/// Checks the backup in a folder: the checksum of every file, and all that [`check`] checks of a
+/// database.
 ///
 /// # Errors
 /// `not_found` without a backup, `io`. Damage is not an error but part of the report.
@@ -137,22 +141,25 @@ pub fn verify_backup(dir: &std::path::Path) -> Result<CheckReport> {
     headwater_engine::verify_backup(&Env::system(), dir)
 }
 
-/// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`, and checks all of it.
+/// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`,
+/// and checks all of it.
 ///
 /// # Errors
-/// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of the backup is not what was
-/// backed up, `full`, `io`. Damage found by the check is part of the report.
+/// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of
+/// the backup is not what was backed up, `full`, `io`. Damage found by the check is part of the
+/// report.
 pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport> {
     headwater_engine::restore(&Env::system(), from, options)
 }
 
-/// Repairs the database in `options.dir`, which must not be open: damaged leaves and footers, torn or missing log records, missing
-/// files, missing or damaged metadata. Everything that can be read stays; damaged files are copied to `DIR/quarantine` before
-/// anything is changed; the report says what is lost. [`RepairMode::DryRun`] changes nothing.
+/// Repairs the database in `options.dir`, which must not be open: damaged leaves and footers, torn
+/// or missing log records, missing files, missing or damaged metadata. Everything that can be read
+/// stays; damaged files are copied to `DIR/quarantine` before anything is changed; the report says
+/// what is lost. [`RepairMode::DryRun`] changes nothing.
 ///
 /// # Errors
-/// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was written by another version,
-/// `full`, `io`.
+/// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was
+/// written by another version, `full`, `io`.
 pub fn repair(options: &Options, mode: RepairMode) -> Result<RepairReport> {
     headwater_engine::repair(&Env::system(), options, mode)
 }
@@ -165,7 +172,8 @@ pub fn check_in(env: &Env, options: Options) -> Result<CheckReport> {
     headwater_engine::check(env.clone(), options)
 }
 
-/// As [`backup_with`], in another environment. The backup goes to [`Env::files`], whatever media the database has.
+/// As [`backup_with`], in another environment. The backup goes to [`Env::files`], whatever media
+/// the database has.
 ///
 /// # Errors
 /// As [`backup`].
@@ -186,7 +194,8 @@ pub fn verify_backup_in(env: &Env, dir: &std::path::Path) -> Result<CheckReport>
     headwater_engine::verify_backup(env, dir)
 }
 
-/// As [`restore`], in another environment: from a backup in [`Env::files`] to the media of the database.
+/// As [`restore`], in another environment: from a backup in [`Env::files`] to the media of the
+/// database.
 ///
 /// # Errors
 /// As [`restore`].
@@ -194,7 +203,8 @@ pub fn restore_in(env: &Env, from: &std::path::Path, options: &Options) -> Resul
     headwater_engine::restore(env, from, options)
 }
 
-/// As [`repair`], in another environment. What is damaged is kept in `DIR/quarantine` in [`Env::files`].
+/// As [`repair`], in another environment. What is damaged is kept in `DIR/quarantine` in
+/// [`Env::files`].
 ///
 /// # Errors
 /// As [`repair`].

@@ -1,8 +1,9 @@
 //! Randomness as a part that can be replaced.
 //!
-//! Invariants: a [`SeededChance`] gives the same numbers in the same order for the same seed, on every machine and in
-//! every release (tests replay by seed).
-//! Concurrency: all methods take `&self` from any thread; with several threads the order of the numbers is theirs.
+//! Invariants: a [`SeededChance`] gives the same numbers in the same order for the same seed, on
+//! every machine and in every release (tests replay by seed).
+//! Concurrency: all methods take `&self` from any thread; with several threads the order of the
+//! numbers is theirs.
 //! Failure: none; see [`SystemChance`].
 
 use std::fmt;
@@ -17,8 +18,9 @@ pub trait Chance: Send + Sync + fmt::Debug {
 
 /// The randomness of the operating system.
 ///
-/// On Linux every number is drawn from the kernel, good enough for secrets. Elsewhere, or if the kernel refuses, numbers
-/// come from a keyed hash of a counter whose key the operating system drew: unpredictable, but not meant for secrets.
+/// On Linux every number is drawn from the kernel, good enough for secrets. Elsewhere, or if the
+/// kernel refuses, numbers come from a keyed hash of a counter whose key the operating system drew:
+/// unpredictable, but not meant for secrets.
 #[derive(Debug, Default)]
 pub struct SystemChance {
     key: RandomState,
@@ -66,7 +68,8 @@ impl Chance for SystemChance {
     }
 }
 
-/// Numbers that follow from a seed (the splitmix64 generator). For tests and simulation, never for secrets.
+/// Numbers that follow from a seed (the splitmix64 generator). For tests and simulation, never for
+/// secrets.
 #[derive(Debug)]
 pub struct SeededChance {
     state: AtomicU64,

@@ -1,7 +1,8 @@
 //! Time as a part that can be replaced: the wall clock and the monotonic clock.
 //!
-//! Invariants: [`Clock::monotonic`] never runs backwards; [`Clock::now`] may jump either way, as wall clocks do.
-//! The two never mix: spans are measured with `monotonic`, instants of data are compared with `now`.
+//! Invariants: [`Clock::monotonic`] never runs backwards; [`Clock::now`] may jump either way, as
+//! wall clocks do. The two never mix: spans are measured with `monotonic`, instants of data are
+//! compared with `now`.
 //! Concurrency: all methods take `&self` from any thread.
 //! Failure: none; a wall clock outside the range of [`Timestamp`] reads as its nearest end.
 
@@ -16,7 +17,8 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// The wall clock, in nanoseconds since 1970 UTC. May jump, also backwards.
     fn now(&self) -> Timestamp;
 
-    /// Time passed since some fixed moment; never decreases. Time while the machine sleeps may not count.
+    /// Time passed since some fixed moment; never decreases. Time while the machine sleeps may not
+    /// count.
     fn monotonic(&self) -> Duration;
 }
 

@@ -114,7 +114,8 @@ impl Env {
         all
     }
 
-    /// The same world with other files: `wrap` is asked once for each medium. Parts that lie on one medium still do.
+    /// The same world with other files: `wrap` is asked once for each medium. Parts that lie on one
+    /// medium still do.
     #[must_use]
     pub fn map_files(&self, mut wrap: impl FnMut(&Arc<dyn Files>) -> Arc<dyn Files>) -> Env {
         let before = self.all_files();

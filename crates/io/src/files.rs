@@ -1,13 +1,15 @@
 //! The traits through which the whole product reaches files.
 //!
-//! Invariants: a [`File`] is an open handle and stays usable after its name was removed; a name is never renamed, so
-//! a handle and its path mean the same bytes for the life of the handle.
-//! Concurrency: every method takes `&self` and may be called from any thread; two writes that overlap in time and in
-//! bytes leave either order, so writers that care keep one owner per byte range.
-//! Failure: an error says nothing about how much was done unless the method says so; see each method.
-//! Durability: nothing is durable until [`File::sync_data`] (bytes and length) and [`Files::sync_dir`] (names) said
-//! `Ok`; both are needed for a new file. Nothing else orders writes: between two syncs the medium may keep any subset.
-//! Tests: [`crate::laws`] states the common behaviour and runs against every back end.
+//! Invariants: a [`File`] is an open handle and stays usable after its name was removed; a name is
+//! never renamed, so a handle and its path mean the same bytes for the life of the handle.
+//! Concurrency: every method takes `&self` and may be called from any thread; two writes that
+//! overlap in time and in bytes leave either order, so writers that care keep one owner per byte
+//! range.
+//! Failure: an error says nothing about how much was done unless the method says so; see each
+//! method. Durability: nothing is durable until [`File::sync_data`] (bytes and length) and
+//! [`Files::sync_dir`] (names) said `Ok`; both are needed for a new file. Nothing else orders
+//! writes: between two syncs the medium may keep any subset. Tests: [`crate::laws`] states the
+//! common behaviour and runs against every back end.
 
 use std::fmt;
 use std::io;
@@ -21,8 +23,8 @@ use crate::request::Completion;
 pub trait File: Send + Sync + fmt::Debug {
     /// Reads bytes from `offset` on into the front of `buf` and returns how many.
     ///
-    /// The count may be smaller than `buf` although more bytes follow; it is 0 only at or past the end of the file,
-    /// or for an empty `buf`. Interrupted calls are retried inside.
+    /// The count may be smaller than `buf` although more bytes follow; it is 0 only at or past the
+    /// end of the file, or for an empty `buf`. Interrupted calls are retried inside.
     ///
     /// # Errors
     /// Whatever the medium reports; the content of `buf` is then unspecified.
@@ -60,21 +62,23 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Writes all of `data` from `offset` on, growing the file when needed; a gap before `offset` reads as zeros.
-    /// Short writes and interruptions are continued inside. Not atomic and not durable; see [`File::sync_data`].
+    /// Writes all of `data` from `offset` on, growing the file when needed; a gap before `offset`
+    /// reads as zeros. Short writes and interruptions are continued inside. Not atomic and not
+    /// durable; see [`File::sync_data`].
     ///
     /// # Errors
-    /// Whatever the medium reports, [`io::ErrorKind::StorageFull`] for a full one. Any part of `data` may then have
-    /// been written and the file may have grown.
+    /// Whatever the medium reports, [`io::ErrorKind::StorageFull`] for a full one. Any part of
+    /// `data` may then have been written and the file may have grown.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Makes the content **and the length** of this file durable: on `Ok`, every write and every
-    /// [`File::set_len`] through any handle of this file that returned before this call survives a power cut.
-    /// The name of a new file is not part of it; see [`Files::sync_dir`].
+    /// [`File::set_len`] through any handle of this file that returned before this call survives a
+    /// power cut. The name of a new file is not part of it; see [`Files::sync_dir`].
     ///
     /// # Errors
-    /// Whatever the medium reports. Afterwards any of the unsynced bytes may be lost **even if a later call says
-    /// `Ok`**, so the caller must stop trusting what it wrote through this file since the last successful call.
+    /// Whatever the medium reports. Afterwards any of the unsynced bytes may be lost **even if a
+    /// later call says `Ok`**, so the caller must stop trusting what it wrote through this file
+    /// since the last successful call.
     fn sync_data(&self) -> io::Result<()>;
 
     /// The length in bytes, unsynced growth included.
@@ -91,28 +95,33 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(self.len()? == 0)
     }
 
-    /// Cuts the file to `len` bytes, or grows it to `len` with zeros. Not durable; see [`File::sync_data`].
+    /// Cuts the file to `len` bytes, or grows it to `len` with zeros. Not durable; see
+    /// [`File::sync_data`].
     ///
     /// # Errors
     /// Whatever the medium reports; the length is then the old or the new one.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Begins to fill all of `buf` from `offset` on, as [`File::read_exact_at`] does; the buffer comes back with the answer.
+    /// Begins to fill all of `buf` from `offset` on, as [`File::read_exact_at`] does; the buffer
+    /// comes back with the answer.
     ///
-    /// This and the other requests need not be carried out when they return, only when their [`Completion`] says so; several may be
-    /// on their way, and are completed in any order. A request sees what was completed before it was submitted, and perhaps what
-    /// was not. By default they are carried out at once, by the calls that wait: for media without a queue, and for whoever stands
-    /// before a medium and looks at its calls.
+    /// This and the other requests need not be carried out when they return, only when their
+    /// [`Completion`] says so; several may be on their way, and are completed in any order. A
+    /// request sees what was completed before it was submitted, and perhaps what was not. By
+    /// default they are carried out at once, by the calls that wait: for media without a queue, and
+    /// for whoever stands before a medium and looks at its calls.
     fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
         Completion::done(self.read_exact_at(offset, &mut buf).map(|()| buf))
     }
 
-    /// Begins to write all of `data` from `offset` on, as [`File::write_all_at`] does; the bytes come back with the answer.
+    /// Begins to write all of `data` from `offset` on, as [`File::write_all_at`] does; the bytes
+    /// come back with the answer.
     fn submit_write(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
         Completion::done(self.write_all_at(offset, &data).map(|()| data))
     }
 
-    /// Begins to make the file durable, as [`File::sync_data`] does: every write that was completed before this call.
+    /// Begins to make the file durable, as [`File::sync_data`] does: every write that was completed
+    /// before this call.
     fn submit_sync(&self) -> Completion<()> {
         Completion::done(self.sync_data())
     }
@@ -131,7 +140,8 @@ pub enum OpenMode {
 
 /// A file system: names, directories and the locks between processes.
 ///
-/// Parent directories must exist before a file in them is created. Paths are used as given; no method renames.
+/// Parent directories must exist before a file in them is created. Paths are used as given; no
+/// method renames.
 pub trait Files: Send + Sync + fmt::Debug {
     /// Opens the file at `path`. Creation is atomic against other creators, and durable only after
     /// [`Files::sync_dir`] of the parent directory.
@@ -142,15 +152,16 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// [`io::ErrorKind::IsADirectory`] for a directory; otherwise what the medium reports.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
-    /// Removes the name of a file. Open handles stay usable. Durable only after [`Files::sync_dir`] of the parent:
-    /// until then the file may come back after a power cut, with any subset of its unsynced writes.
+    /// Removes the name of a file. Open handles stay usable. Durable only after [`Files::sync_dir`]
+    /// of the parent: until then the file may come back after a power cut, with any subset of its
+    /// unsynced writes.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] for a missing file; some error for a directory.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// The names of the files directly in `dir`, sorted by their bytes. Directories are left out, and so are names
-    /// that are not UTF-8, which this product never creates.
+    /// The names of the files directly in `dir`, sorted by their bytes. Directories are left out,
+    /// and so are names that are not UTF-8, which this product never creates.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] for a missing directory, [`io::ErrorKind::NotADirectory`] for a file.
@@ -160,8 +171,8 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// `Ok` when they exist already. Says nothing about files in them.
     ///
     /// # Errors
-    /// Some error when a file is in the way; otherwise what the medium reports. A part of the directories may then
-    /// exist, durable or not; calling again finishes the work.
+    /// Some error when a file is in the way; otherwise what the medium reports. A part of the
+    /// directories may then exist, durable or not; calling again finishes the work.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes all creations and removals of files directly in `dir` durable.
@@ -177,19 +188,22 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// Whatever the medium reports; a missing name or parent is `Ok(false)`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// Takes the exclusive lock named by the file at `path`, without waiting, creating the file when missing and
-    /// making `owner_text` its content. The lock ends when the value is dropped or the process dies. The file stays,
-    /// and must never be removed while the product is in use: a lock belongs to the file, not to its name.
+    /// Takes the exclusive lock named by the file at `path`, without waiting, creating the file
+    /// when missing and making `owner_text` its content. The lock ends when the value is dropped or
+    /// the process dies. The file stays, and must never be removed while the product is in use: a
+    /// lock belongs to the file, not to its name.
     ///
     /// # Errors
     /// [`LockError::Held`] with the text of the present owner (empty if it is just being written) when another process
     /// holds it, [`LockError::HeldHere`] when this process does; [`LockError::Io`] otherwise.
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError>;
 
-    /// As [`Files::lock`], of a file that is there and whose content is not touched: nothing names its owner. The lock
-    /// is that of the file which the name stands for at this moment, however the name is used later.
+    /// As [`Files::lock`], of a file that is there and whose content is not touched: nothing names
+    /// its owner. The lock is that of the file which the name stands for at this moment, however
+    /// the name is used later.
     ///
     /// # Errors
-    /// As [`Files::lock`], with an empty text; [`io::ErrorKind::NotFound`] when there is no such file.
+    /// As [`Files::lock`], with an empty text; [`io::ErrorKind::NotFound`] when there is no such
+    /// file.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError>;
 }

@@ -1,9 +1,12 @@
 //! The laws that every back end of [`Files`] obeys, as a suite that runs against any of them.
 //!
-//! Purpose: one meaning of "file" for the engine, whatever is below. What a power cut does is not part of it.
-//! Invariants: each law works in a directory of its own below the given root, so laws do not disturb each other.
+//! Purpose: one meaning of "file" for the engine, whatever is below. What a power cut does is not
+//! part of it.
+//! Invariants: each law works in a directory of its own below the given root, so laws do not
+//! disturb each other.
 //! Concurrency: the caller's thread only.
-//! Failure: the first broken law comes back as a [`LawViolation`]; nothing panics. Files of a broken law stay.
+//! Failure: the first broken law comes back as a [`LawViolation`]; nothing panics. Files of a
+//! broken law stay.
 
 mod requests;
 

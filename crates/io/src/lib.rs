@@ -1,10 +1,13 @@
-//! The outside world of Headwater: files, clocks, randomness and threads, as traits with their back ends.
+//! The outside world of Headwater: files, clocks, randomness and threads, as traits with their back
+//! ends.
 //!
-//! Purpose: the only crate of the product that touches any of these, so that the engine can run on a machine, in
-//! memory, or on a simulated disk that loses power ([`FaultyFiles`]).
-//! Invariants: every back end of [`Files`] obeys [`laws::check_files`]; nothing in here knows a file format.
+//! Purpose: the only crate of the product that touches any of these, so that the engine can run on
+//! a machine, in memory, or on a simulated disk that loses power ([`FaultyFiles`]).
+//! Invariants: every back end of [`Files`] obeys [`laws::check_files`]; nothing in here knows a
+//! file format.
 //! Concurrency: everything is `Send + Sync` and takes `&self`.
-//! Failure: errors of the medium come back as [`std::io::Error`]; nothing is logged or retried, save interruptions.
+//! Failure: errors of the medium come back as [`std::io::Error`]; nothing is logged or retried,
+//! save interruptions.
 //!
 //! | Part | Real | For tests and embedding |
 //! |---|---|---|

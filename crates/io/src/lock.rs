@@ -9,8 +9,9 @@ use std::io;
 
 /// A held lock; dropping it, or the death of the process, releases it.
 pub trait Lock: Send + Sync + fmt::Debug {
-    /// Whether the path it was taken by still names the file that is locked. A lock belongs to the file: once the name
-    /// was removed, or stands for another file, somebody else may hold a lock of the same name.
+    /// Whether the path it was taken by still names the file that is locked. A lock belongs to the
+    /// file: once the name was removed, or stands for another file, somebody else may hold a lock
+    /// of the same name.
     ///
     /// # Errors
     /// Whatever the medium reports; a missing name is `Ok(false)`.

@@ -1,7 +1,8 @@
 //! Media: on which files the parts of a database lie, where they do not all lie on the same.
 //!
-//! Invariants: by default all parts lie on [`Env::files`](crate::Env::files), and every part has exactly one medium; the same paths are used on
-//! each. A database is opened with the media with which it was made, or what lies on the others is not found.
+//! Invariants: by default all parts lie on [`Env::files`](crate::Env::files), and every part has
+//! exactly one medium; the same paths are used on each. A database is opened with the media with
+//! which it was made, or what lies on the others is not found.
 //! Concurrency: cheap to clone; clones share the files.
 //! Failure: none of its own.
 
@@ -9,7 +10,8 @@ use std::sync::Arc;
 
 use crate::files::Files;
 
-/// Where parts of a database lie. `None` = on [`Env::files`](crate::Env::files), where its lock lies in any case.
+/// Where parts of a database lie. `None` = on [`Env::files`](crate::Env::files), where its lock
+/// lies in any case.
 ///
 /// ```
 /// use headwater_io::{Env, Media, MemoryFiles};
@@ -21,11 +23,14 @@ use crate::files::Files;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Media {
-    /// The commit log (`DIR/log`): what makes writes durable. Small, written and synced all the time, read at an opening.
+    /// The commit log (`DIR/log`): what makes writes durable. Small, written and synced all the
+    /// time, read at an opening.
     pub log: Option<Arc<dyn Files>>,
-    /// Rows that memory has no room for (`DIR/pins`). They end with the process, and are never synced.
+    /// Rows that memory has no room for (`DIR/pins`). They end with the process, and are never
+    /// synced.
     pub buffers: Option<Arc<dyn Files>>,
-    /// The metadata (`DIR/meta.redb`): which tables, streams and partitions there are. Small, written with every step.
+    /// The metadata (`DIR/meta.redb`): which tables, streams and partitions there are. Small,
+    /// written with every step.
     pub index: Option<Arc<dyn Files>>,
     /// Rows and their aggregates (`DIR/segment`): nearly all bytes of a database.
     pub segments: Option<Arc<dyn Files>>,

@@ -1,6 +1,7 @@
 //! Paths and bytes as the two file systems in memory treat them.
 //!
-//! Invariants: a normal path has no `.`, no `..` and no doubled separators; bytes between two writes are zeros.
+//! Invariants: a normal path has no `.`, no `..` and no doubled separators; bytes between two
+//! writes are zeros.
 //! Concurrency: plain functions on plain values.
 //! Failure: lengths past [`FILE_BYTES_MAX`] are refused before any memory is taken.
 
@@ -9,10 +10,12 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// The longest file that is kept in memory, so that a wild offset is an error and not an exhausted machine.
+/// The longest file that is kept in memory, so that a wild offset is an error and not an exhausted
+/// machine.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 32;
 
-/// The path without `.`, `..` and doubled separators. Nothing here has links, so that `..` may be cut as text.
+/// The path without `.`, `..` and doubled separators. Nothing here has links, so that `..` may be
+/// cut as text.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {

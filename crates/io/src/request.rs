@@ -1,7 +1,7 @@
 //! Requests to a medium that goes on while they are carried out, and their completions.
 //!
-//! Invariants: every request is answered exactly once: one whose [`Completer`] is dropped fails. A buffer belongs to the request
-//! until it is answered, and comes back with the answer.
+//! Invariants: every request is answered exactly once: one whose [`Completer`] is dropped fails. A
+//! buffer belongs to the request until it is answered, and comes back with the answer.
 //! Concurrency: any thread may complete a request, and any one wait for it.
 //! Failure: what the medium reports.
 
@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-/// A request on its way, from [`crate::File::submit_read`] and the like. Dropping it does not take the request back.
+/// A request on its way, from [`crate::File::submit_read`] and the like. Dropping it does not take
+/// the request back.
 ///
 /// ```
 /// use headwater_io::{Env, OpenMode};

@@ -1,10 +1,12 @@
 //! Files of the operating system (Unix).
 //!
-//! Invariants: one [`File`] is one descriptor; all access is positioned (`pread`, `pwrite`), so handles share nothing.
+//! Invariants: one [`File`] is one descriptor; all access is positioned (`pread`, `pwrite`), so
+//! handles share nothing.
 //! Concurrency: as the kernel gives it; no lock of our own.
-//! Failure: errors of the kernel pass through unchanged, with their number; interruptions are retried.
-//! Durability: `fdatasync` for files. It skips only metadata that is not needed to read the data back, so a grown
-//! length is covered. Names: `fsync` of the directory. On Apple systems the standard library asks for a full flush.
+//! Failure: errors of the kernel pass through unchanged, with their number; interruptions are
+//! retried. Durability: `fdatasync` for files. It skips only metadata that is not needed to read
+//! the data back, so a grown length is covered. Names: `fsync` of the directory. On Apple systems
+//! the standard library asks for a full flush.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -79,7 +81,8 @@ impl Files for SystemFiles {
             OpenMode::CreateNew => options.read(true).write(true).create_new(true),
         };
         let file = options.open(path)?;
-        // The kernel opens a directory for reading without complaint and fails at the first read only.
+        // The kernel opens a directory for reading without complaint and fails at the first read
+        // only.
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -125,7 +128,8 @@ impl Files for SystemFiles {
         }
         for new in missing.into_iter().rev() {
             match fs::create_dir(new) {
-                // Another process may be creating the same path; the sync below is needed all the same.
+                // Another process may be creating the same path; the sync below is needed all the
+                // same.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && new.is_dir() => {}
                 other => other?,
             }
@@ -164,11 +168,13 @@ fn id_of(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Files that are locked by this process, with its number: after a `fork` the list of the parent is here, but not its locks.
+/// Files that are locked by this process, with its number: after a `fork` the list of the parent is
+/// here, but not its locks.
 static LOCKED_HERE: Mutex<BTreeSet<(u32, FileId)>> = Mutex::new(BTreeSet::new());
 
-/// Holds the descriptor of a locked file. The lock belongs to what was opened, which a process made by `fork` shares until it runs
-/// another program; so it is released by name, and only by the process that took it.
+/// Holds the descriptor of a locked file. The lock belongs to what was opened, which a process made
+/// by `fork` shares until it runs another program; so it is released by name, and only by the
+/// process that took it.
 #[derive(Debug)]
 struct SystemLock {
     locked: fs::File,
@@ -256,24 +262,27 @@ impl Drop for SystemLock {
         if self.process == std::process::id() {
             let mut here = LOCKED_HERE.lock();
             here.remove(&(self.process, self.id));
-            // Where it cannot be released by name, the closing of the last descriptor does it, at the latest with the process.
+            // Where it cannot be released by name, the closing of the last descriptor does it, at
+            // the latest with the process.
             let _ = rustix::fs::flock(&self.locked, FlockOperation::Unlock);
         }
     }
 }
 
-/// Makes the entry of an existing directory durable, which may be the work of a process that died between creation
-/// and sync. Those above it were synced before it was created.
+/// Makes the entry of an existing directory durable, which may be the work of a process that died
+/// between creation and sync. Those above it were synced before it was created.
 fn sync_entry_of_existing(dir: &Path) -> io::Result<()> {
     let Some(parent) = dir.parent() else {
         return Ok(());
     };
-    // The top of a mounted file system is no entry of the one it is mounted on, and that one may be unable to sync.
+    // The top of a mounted file system is no entry of the one it is mounted on, and that one may be
+    // unable to sync.
     if fs::metadata(here_if_empty(parent))?.dev() != fs::metadata(dir)?.dev() {
         return Ok(());
     }
     match sync_directory(parent) {
-        // A parent that we may not open, or on a medium that cannot be written, is one that somebody else set up.
+        // A parent that we may not open, or on a medium that cannot be written, is one that
+        // somebody else set up.
         Err(error)
             if matches!(
                 error.kind(),

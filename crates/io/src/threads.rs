@@ -1,6 +1,7 @@
 //! Threads as a part that can be replaced, or be absent.
 //!
-//! Invariants: a body is run exactly once, or never when [`Threads::spawn`] gave `Ok(None)` or an error.
+//! Invariants: a body is run exactly once, or never when [`Threads::spawn`] gave `Ok(None)` or an
+//! error.
 //! Concurrency: bodies run beside the caller; nothing here waits except [`Joiner::join`].
 //! Failure: a panic of a body stays inside its thread and shows as `false` from [`Joiner::join`].
 
@@ -12,19 +13,20 @@ use std::thread;
 pub trait Threads: Send + Sync + fmt::Debug {
     /// Starts `body` on a thread called `name`.
     ///
-    /// `Ok(None)` means that this runtime has no threads: `body` is dropped without being run, and the caller does
-    /// the work inline when it falls due.
+    /// `Ok(None)` means that this runtime has no threads: `body` is dropped without being run, and
+    /// the caller does the work inline when it falls due.
     ///
     /// # Errors
-    /// When the thread cannot be started (limits of the system, a NUL byte in `name`); `body` was not run.
+    /// When the thread cannot be started (limits of the system, a NUL byte in `name`); `body` was
+    /// not run.
     fn spawn(
         &self,
         name: &str,
         body: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Option<Box<dyn Joiner>>>;
 
-    /// The number of the process that asks. It changes under a running program when the program forks: then the threads
-    /// that were started are not there any more.
+    /// The number of the process that asks. It changes under a running program when the program
+    /// forks: then the threads that were started are not there any more.
     fn process(&self) -> u32 {
         std::process::id()
     }

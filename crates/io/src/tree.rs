@@ -1,7 +1,8 @@
 //! The names of a file system in memory: directories, and files with some node each.
 //!
-//! Invariants: keys are normal paths ([`crate::place::normal`]); a name is a file or a directory, never both; the
-//! parent of every name is a directory; `/` and the empty path (the working directory) always are directories.
+//! Invariants: keys are normal paths ([`crate::place::normal`]); a name is a file or a directory,
+//! never both; the parent of every name is a directory; `/` and the empty path (the working
+//! directory) always are directories.
 //! Concurrency: a plain value, guarded by its owner.
 //! Failure: the error kinds of a Unix kernel.
 

@@ -64,7 +64,8 @@ pub(crate) fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Measures syncs beside the rivals: appends of 4 KiB to a file that was filled before, each with its `fdatasync`.
+/// Measures syncs beside the rivals: appends of 4 KiB to a file that was filled before, each with
+/// its `fdatasync`.
 pub(crate) struct SyncProbe {
     file: std::fs::File,
     path: std::path::PathBuf,
@@ -115,7 +116,8 @@ impl Drop for SyncProbe {
     }
 }
 
-/// The most memory that was resident in this process at any time, in bytes (`VmHWM`); 0 where the kernel does not tell.
+/// The most memory that was resident in this process at any time, in bytes (`VmHWM`); 0 where the
+/// kernel does not tell.
 pub(crate) fn peak_resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));

@@ -1,4 +1,5 @@
-//! The lab: experiments that print tables. Not shipped; every figure in `docs/benchmarks.md` comes from here.
+//! The lab: experiments that print tables. Not shipped; every figure in `docs/benchmarks.md` comes
+//! from here.
 //!
 //! ```sh
 //! cargo run --release -p lab -- data --dir PATH --json results.json
@@ -31,11 +32,13 @@ enum Experiment {
     Golsm(experiments::golsm::Arguments),
     /// A million points of one channel in batches, and small reads of it, against SQLite.
     Respawn(experiments::respawn::Arguments),
-    /// The EVENT paper's streams, in order and with late events, against copying and compressing alone.
+    /// The EVENT paper's streams, in order and with late events, against copying and compressing
+    /// alone.
     Events(experiments::events::Arguments),
     /// Ten million values of a hundred devices, a device at a time or as they arrive.
     Bulk(experiments::bulk::Arguments),
-    /// Tiles of one channel at every level and size, overviews beside SQLite, ingest by store and batch size.
+    /// Tiles of one channel at every level and size, overviews beside SQLite, ingest by store and
+    /// batch size.
     Tiles(experiments::tiles::Arguments),
     /// Late data: what the policies of the SEP paper write again, simulated, run and predicted.
     Wa(experiments::wa::Arguments),

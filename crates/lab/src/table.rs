@@ -12,7 +12,8 @@ pub(crate) fn print(heads: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// The middle one of some figures, and how far the smallest and the largest are from it, in percent.
+/// The middle one of some figures, and how far the smallest and the largest are from it, in
+/// percent.
 pub(crate) fn median(mut figures: Vec<f64>) -> (f64, f64, f64) {
     figures.sort_by(f64::total_cmp);
     let middle = figures.get(figures.len() / 2).copied().unwrap_or(0.0);

@@ -1,7 +1,7 @@
 //! What a statement gives: a schema, batches of rows as they are computed, and what was done.
 //!
-//! Invariants: dropping an answer's rows stops what computes them; the statement's limits of time and rows hold until the last
-//! row is taken.
+//! Invariants: dropping an answer's rows stops what computes them; the statement's limits of time
+//! and rows hold until the last row is taken.
 
 use crate::error::Error;
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
@@ -47,7 +47,8 @@ impl Done {
     }
 }
 
-/// What was done by a statement without rows, as a row: `done` and, where something was counted, `count`. `None` for those with rows.
+/// What was done by a statement without rows, as a row: `done` and, where something was counted,
+/// `count`. `None` for those with rows.
 #[must_use]
 pub fn done_row(done: Done) -> Option<RecordBatch> {
     let (word, count) = match done {
@@ -70,7 +71,8 @@ pub fn done_row(done: Done) -> Option<RecordBatch> {
 pub struct Answer {
     /// The columns of the rows.
     pub schema: SchemaRef,
-    /// The rows, as they are computed. Dropping this cancels the statement. Its errors become an [`Error`] by `Error::from`.
+    /// The rows, as they are computed. Dropping this cancels the statement. Its errors become an
+    /// [`Error`] by `Error::from`.
     pub rows: SendableRecordBatchStream,
     /// What was done.
     pub done: Done,

@@ -1,4 +1,5 @@
-//! The tables of a statement's view as a catalog of the SQL planner: catalog `headwater`, schema `public`.
+//! The tables of a statement's view as a catalog of the SQL planner: catalog `headwater`, schema
+//! `public`.
 
 use crate::table::Table;
 use crate::view::View;
@@ -23,7 +24,8 @@ struct Public {
 impl SchemaProvider for Public {
     fn table_names(&self) -> Vec<String> {
         self.view.table_names().unwrap_or_else(|error| {
-            // The planner has no way to take an error here; a read of the tables will tell it again.
+            // The planner has no way to take an error here; a read of the tables will tell it
+            // again.
             tracing::error!(%error, "the tables cannot be listed");
             Vec::new()
         })

@@ -1,8 +1,9 @@
 //! Columns of the engine as Arrow arrays, and back.
 //!
-//! Invariants: numbers and the bitmap of present values are handed on as they were decoded, without a copy; absent values are
-//! nulls; a value keeps every bit.
-//! Types: time is `Timestamp(Nanosecond, "UTC")`, a tag a dictionary of strings, the six field types what they are called.
+//! Invariants: numbers and the bitmap of present values are handed on as they were decoded, without
+//! a copy; absent values are nulls; a value keeps every bit. Types: time is
+//! `Timestamp(Nanosecond, "UTC")`, a tag a dictionary of strings, the six field types what they are
+//! called.
 
 use crate::error::{Error, Result};
 use arrow::array::{

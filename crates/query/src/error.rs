@@ -1,7 +1,7 @@
 //! What can go wrong with a statement, in words its writer can act on.
 //!
-//! Invariants: [`Error::code`] is stable and never changes its meaning; `sqlstate` is the Postgres code for the same thing; a
-//! message never names what the session may not see.
+//! Invariants: [`Error::code`] is stable and never changes its meaning; `sqlstate` is the Postgres
+//! code for the same thing; a message never names what the session may not see.
 
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::parser::ParserError;

@@ -1,13 +1,17 @@
-//! SQL over snapshots of a Headwater database: Apache DataFusion plans and computes, the engine reads.
+//! SQL over snapshots of a Headwater database: Apache DataFusion plans and computes, the engine
+//! reads.
 //!
-//! A [`Query`] is made once per database, a [`Session`] per connection; [`Session::run`] runs a statement. Tables are measurements:
-//! a column `time`, a dictionary column per tag, a column per field. What the engine can do better than a general executor is
-//! handed down to it: ranges of time, conditions on tags and fields, limits.
+//! A [`Query`] is made once per database, a [`Session`] per connection; [`Session::run`] runs a
+//! statement. Tables are measurements: a column `time`, a dictionary column per tag, a column per
+//! field. What the engine can do better than a general executor is handed down to it: ranges of
+//! time, conditions on tags and fields, limits.
 //!
-//! Invariants: a statement sees one snapshot, and of it only what the session's [`Access`] shows; memory, time and rows are
-//! bounded by [`Limits`], most closely where the program's allocator is [`Counting`]; nothing reads or writes files.
-//! Concurrency: statements run on the caller's tokio runtime (with its timers on), or on [`Threads`] of their own; reading from the engine is done on the
-//! runtime's threads for blocking work. Dropping an answer ends its statement.
+//! Invariants: a statement sees one snapshot, and of it only what the session's [`Access`] shows;
+//! memory, time and rows are bounded by [`Limits`], most closely where the program's allocator is
+//! [`Counting`]; nothing reads or writes files.
+//! Concurrency: statements run on the caller's tokio runtime (with its timers on), or on
+//! [`Threads`] of their own; reading from the engine is done on the runtime's threads for blocking
+//! work. Dropping an answer ends its statement.
 //! Failure: every error is an [`Error`] with a stable code.
 //! Manual: `docs/sql.md`.
 

@@ -1,8 +1,9 @@
 //! How much a statement may take: memory, time, rows.
 //!
-//! Invariants: a statement never reserves more than [`Limits::memory`], all statements together never more than
-//! [`Limits::all_memory`]; what a statement reserved is given back with its pool. What operators reserve is a part of what a
-//! statement holds: the rest is counted by [`crate::fences`].
+//! Invariants: a statement never reserves more than [`Limits::memory`], all statements together
+//! never more than [`Limits::all_memory`]; what a statement reserved is given back with its pool.
+//! What operators reserve is a part of what a statement holds: the rest is counted by
+//! [`crate::fences`].
 //! Concurrency: counters only; no lock.
 
 use datafusion::common::{DataFusionError, Result};
@@ -19,7 +20,8 @@ pub struct Limits {
     pub memory: usize,
     /// Bytes that all statements may hold together.
     pub all_memory: usize,
-    /// How long a statement may run, the reading of its answer included; `None` = as long as it likes.
+    /// How long a statement may run, the reading of its answer included; `None` = as long as it
+    /// likes.
     pub time: Option<Duration>,
     /// Rows that an answer may have; `None` = any number.
     pub rows: Option<u64>,
@@ -32,7 +34,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 256 MiB a statement, 512 MiB in all, no limit of time and rows, texts up to 1 MiB, two parts, 256 plans.
+    /// 256 MiB a statement, 512 MiB in all, no limit of time and rows, texts up to 1 MiB, two
+    /// parts, 256 plans.
     fn default() -> Limits {
         Limits {
             memory: 256 << 20,

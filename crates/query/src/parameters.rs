@@ -35,7 +35,8 @@ impl Parameters {
         &self.values
     }
 
-    /// The values in the types of the parameters; text becomes what is wanted, instants by the clocks of the zone.
+    /// The values in the types of the parameters; text becomes what is wanted, instants by the
+    /// clocks of the zone.
     ///
     /// # Errors
     /// When there is another number of them, or a value is not of its type.

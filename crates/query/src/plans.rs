@@ -1,9 +1,10 @@
 //! Plans that are kept for statements that come again.
 //!
-//! Invariants: a plan is used again only for the same text, values of parameters, settings, access and kind of session, while tables and
-//! streams are the same; it reads the snapshot of the statement that runs it. What would give something else the next time
-//! (`now()`, `random()`, tables of the session) is planned anew. Where only values of parameters differ, what the planner has read
-//! of the text is used again.
+//! Invariants: a plan is used again only for the same text, values of parameters, settings, access
+//! and kind of session, while tables and streams are the same; it reads the snapshot of the
+//! statement that runs it. What would give something else the next time (`now()`, `random()`,
+//! tables of the session) is planned anew. Where only values of parameters differ, what the planner
+//! has read of the text is used again.
 
 use crate::answer::Done;
 use crate::parsed::Parsed;
@@ -143,8 +144,8 @@ pub(crate) struct ReadKey {
 pub(crate) struct Plans {
     kept: Cache<PlanKey, Kept<Arc<dyn ExecutionPlan>>, ByBytes>,
     read: Cache<ReadKey, Kept<Arc<Described>>, ByBytes>,
-    /// The newest definitions that something was kept for. What was kept for older ones is not asked for any more, and holds
-    /// the streams of its tables in memory.
+    /// The newest definitions that something was kept for. What was kept for older ones is not
+    /// asked for any more, and holds the streams of its tables in memory.
     definitions: AtomicU64,
 }
 
@@ -204,7 +205,8 @@ impl Plans {
     }
 
     pub(crate) fn put(&self, key: PlanKey, plan: &Arc<dyn ExecutionPlan>) {
-        // What is kept must never be run itself: it would collect what it measures, and what it joined.
+        // What is kept must never be run itself: it would collect what it measures, and what it
+        // joined.
         if let Ok(plan) =
             datafusion::physical_plan::execution_plan::reset_plan_states(Arc::clone(plan))
             && self.renew(key.definitions)
@@ -218,8 +220,8 @@ impl Plans {
     }
 }
 
-/// True when the plan, as it was written, means the same in every session of its kind: it reads nothing but tables, and calls no
-/// function that a session may have of its own.
+/// True when the plan, as it was written, means the same in every session of its kind: it reads
+/// nothing but tables, and calls no function that a session may have of its own.
 pub(crate) fn is_shared(plan: &LogicalPlan) -> bool {
     reads_tables(plan)
         && no_expression(plan, &|part| match part {
@@ -236,7 +238,8 @@ pub(crate) fn is_shared(plan: &LogicalPlan) -> bool {
 /// Functions of the instant at which a statement begins: they are computed when it is planned.
 const OF_TIME: [&str; 3] = ["now", "current_date", "current_time"];
 
-/// True when the plan, as it was written, gives the same for the same rows, and reads nothing but tables.
+/// True when the plan, as it was written, gives the same for the same rows, and reads nothing but
+/// tables.
 pub(crate) fn is_lasting(plan: &LogicalPlan) -> bool {
     reads_tables(plan)
         && no_expression(plan, &|part| match part {

@@ -1,7 +1,8 @@
 //! Statements whose parameters and columns are known before they run.
 //!
-//! Invariants: what was read of a statement is used for what it was read for: the same text, access, settings and kind of session,
-//! and the tables and streams of that time; where one of them has changed, the statement is read anew.
+//! Invariants: what was read of a statement is used for what it was read for: the same text,
+//! access, settings and kind of session, and the tables and streams of that time; where one of them
+//! has changed, the statement is read anew.
 //! Concurrency: immutable; what was read is shared by all sessions for which it is the same.
 
 use crate::answer::{Answer, Done};

@@ -1,8 +1,9 @@
 //! A database that can be asked in SQL, and the sessions that ask.
 //!
-//! Invariants: a statement sees one snapshot, taken when it begins; it never runs what [`crate::statement`] does not name; what
-//! it may see is asked of the session's [`Access`] alone.
-//! Concurrency: a session may run several statements at once; each has its own memory, deadline and cancellation.
+//! Invariants: a statement sees one snapshot, taken when it begins; it never runs what
+//! [`crate::statement`] does not name; what it may see is asked of the session's [`Access`] alone.
+//! Concurrency: a session may run several statements at once; each has its own memory, deadline and
+//! cancellation.
 
 use crate::answer::{Answer, Done, Limited, too_slow};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
@@ -74,14 +75,16 @@ pub trait Extension: Send + Sync + fmt::Debug {
     /// What the client is to be told instead of an answer.
     fn rewrite(&self, statement: &mut datafusion::sql::sqlparser::ast::Statement) -> Result<()>;
 
-    /// Schemas beside `public`. One called `information_schema` takes the place of the built-in one.
+    /// Schemas beside `public`. One called `information_schema` takes the place of the built-in
+    /// one.
     fn schemas(&self) -> Vec<(String, Arc<dyn SchemaProvider>)>;
 
     /// Functions beside the built-in ones.
     fn functions(&self) -> Vec<Arc<ScalarUDF>>;
 
-    /// What extensions have in common that give the same names the same meaning in every session, but for functions that are
-    /// not immutable and for tables of their own schemas: their sessions share plans. `None` = plans are not kept.
+    /// What extensions have in common that give the same names the same meaning in every session,
+    /// but for functions that are not immutable and for tables of their own schemas: their sessions
+    /// share plans. `None` = plans are not kept.
     fn shared(&self) -> Option<&'static str> {
         None
     }
@@ -133,13 +136,15 @@ impl fmt::Debug for Query {
 }
 
 impl Query {
-    /// Statements over a database, which they may change as far as their session's [`Access`] lets them.
+    /// Statements over a database, which they may change as far as their session's [`Access`] lets
+    /// them.
     #[must_use]
     pub fn new(db: Database, limits: Limits) -> Query {
         Query::over(Source::Database(db), limits)
     }
 
-    /// Statements over a database that another process owns: those that change something are answered `read_only`.
+    /// Statements over a database that another process owns: those that change something are
+    /// answered `read_only`.
     #[must_use]
     pub fn read_only(reader: Reader, limits: Limits) -> Query {
         Query::over(Source::Reader(reader), limits)
@@ -160,7 +165,8 @@ impl Query {
         }
     }
 
-    /// A session. Statements of one text, and of one connection, belong to one session, so that settings last.
+    /// A session. Statements of one text, and of one connection, belong to one session, so that
+    /// settings last.
     #[must_use]
     pub fn session(&self, access: Arc<dyn Access>) -> Session {
         Session {

@@ -1,4 +1,5 @@
-//! The statements of a text, each with its place there, so that a mistake is told where whoever wrote the text sees it.
+//! The statements of a text, each with its place there, so that a mistake is told where whoever
+//! wrote the text sees it.
 
 use crate::{Error, Result, Session};
 

@@ -1,8 +1,9 @@
 //! Ends joins whose asker has gone, or whose time is up, between two steps of theirs.
 //!
-//! A join that finds no rows hands nothing out until it has compared all of them, and gives nobody the chance to end it. Its condition
-//! is computed for some thousand pairs of rows at a time: there it is looked whether somebody still waits. Joins that find
-//! rows, and hand out more batches than they take in, let other work of their thread go on after some of them.
+//! A join that finds no rows hands nothing out until it has compared all of them, and gives nobody
+//! the chance to end it. Its condition is computed for some thousand pairs of rows at a time: there
+//! it is looked whether somebody still waits. Joins that find rows, and hand out more batches than
+//! they take in, let other work of their thread go on after some of them.
 //!
 //! Invariant: a plan that was kept has none of this; it is put into the plan of one run.
 

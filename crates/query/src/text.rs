@@ -63,8 +63,8 @@ const UNITS: [(&[&str], i64); 8] = [
     (&["w", "week", "weeks"], 604_800_000_000_000),
 ];
 
-/// A duration written as `5m`, `1h30m`, `250ms`, `1 day`, `300.000s`: numbers, each with a unit, that are whole nanoseconds. `None` for
-/// anything else.
+/// A duration written as `5m`, `1h30m`, `250ms`, `1 day`, `300.000s`: numbers, each with a unit,
+/// that are whole nanoseconds. `None` for anything else.
 pub(crate) fn duration_ns(text: &str) -> Option<i64> {
     let mut rest = text.trim();
     if rest.is_empty() {

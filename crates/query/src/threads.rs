@@ -1,10 +1,12 @@
 //! Threads that compute statements, apart from those that serve.
 //!
-//! A join or a sort may keep a thread busy for long between two points at which it could turn to something else. On the threads that
-//! serve connections, signals and timers nobody would be answered meanwhile.
+//! A join or a sort may keep a thread busy for long between two points at which it could turn to
+//! something else. On the threads that serve connections, signals and timers nobody would be
+//! answered meanwhile.
 //!
-//! Invariants: the rows of an answer are computed at most [`BATCHES_WAITING`] batches ahead of who takes them; dropping the rows, or the
-//! future that waits for them, ends the statement at the next point at which it can be left.
+//! Invariants: the rows of an answer are computed at most [`BATCHES_WAITING`] batches ahead of who
+//! takes them; dropping the rows, or the future that waits for them, ends the statement at the next
+//! point at which it can be left.
 //! Failure: a statement that panics ends its answer with the error `internal`.
 
 use crate::answer::Answer;

@@ -2,8 +2,8 @@
 //!
 //! Invariants: all of a statement reads one snapshot; a stream that the session may not read
 //! appears nowhere, nor does a tag or a field that only such streams have (a field whose name the
-//! access does not tell); streams are in the
-//! order of their tags' columns, absent tags last, so that rows of streams read one after the other are ordered by (tags, time).
+//! access does not tell); streams are in the order of their tags' columns, absent tags last, so
+//! that rows of streams read one after the other are ordered by (tags, time).
 //! Concurrency: immutable but for caches of what the snapshot holds.
 
 use crate::columns::{TIME, arrow_field, tag_type, time_type};

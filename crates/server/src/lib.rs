@@ -11,8 +11,8 @@
 //! Concurrency: `App` is shared by all requests and holds no lock over a call of
 //! the engine.
 //!
-//! Failure: a route answers with an `ApiError`, whose code is stable. Starting fails with a [`StartError`] that says which
-//! setting is wrong.
+//! Failure: a route answers with an `ApiError`, whose code is stable. Starting fails with a
+//! [`StartError`] that says which setting is wrong.
 
 mod app;
 mod error;

@@ -1,12 +1,14 @@
 //! Who wants to be told of new values, and telling them.
 //!
-//! The write route takes from a batch what somebody watches ([`Hub::select`]) before it hands the batch to the engine, and passes
-//! it on ([`Hub::publish`]) when the write is durable. So nobody is told of what a crash could take back.
+//! The write route takes from a batch what somebody watches ([`Hub::select`]) before it hands the
+//! batch to the engine, and passes it on ([`Hub::publish`]) when the write is durable. So nobody is
+//! told of what a crash could take back.
 //!
-//! Invariants: nobody listening costs a writer one atomic load; a listener holds at most [`VALUES_MAX`] values and
-//! [`BYTES_MAX`] bytes, and learns how many it missed when it was too slow for that; writers never wait for listeners.
-//! Concurrency: one lock over who watches what, taken for writing only when somebody comes or goes; one short lock for each
-//! listener's queue.
+//! Invariants: nobody listening costs a writer one atomic load; a listener holds at most
+//! [`VALUES_MAX`] values and [`BYTES_MAX`] bytes, and learns how many it missed when it was too
+//! slow for that; writers never wait for listeners.
+//! Concurrency: one lock over who watches what, taken for writing only when somebody comes or goes;
+//! one short lock for each listener's queue.
 
 use axum::body::Bytes;
 use headwater::{Column, Refused, StreamName, StreamRows};
@@ -87,7 +89,8 @@ impl Hub {
         (!parts.is_empty()).then_some(News { parts })
     }
 
-    /// Tells listeners of what [`Hub::select`] took, without the rows that were refused. To be called when the write is durable.
+    /// Tells listeners of what [`Hub::select`] took, without the rows that were refused. To be
+    /// called when the write is durable.
     pub(crate) fn publish(&self, news: Option<News>, refused: &[Refused]) {
         let Some(news) = news else { return };
         let refused: HashSet<(usize, usize)> = refused.iter().map(|r| (r.entry, r.row)).collect();
@@ -104,7 +107,8 @@ impl Hub {
         }
     }
 
-    /// Listens to channels from now on, until the subscription is dropped. `None` when `max` listen already.
+    /// Listens to channels from now on, until the subscription is dropped. `None` when `max` listen
+    /// already.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         channels: &[(String, Channel)],

@@ -1,6 +1,7 @@
 //! What the routes that read have in common: reading what is asked, and the forms of answers.
 //!
-//! Invariant: what may not be read is answered exactly as what is not there; no text of the engine that lists names goes out.
+//! Invariant: what may not be read is answered exactly as what is not there; no text of the engine
+//! that lists names goes out.
 
 use crate::access::Access;
 use crate::error::ApiError;

@@ -1,7 +1,8 @@
 //! Starting and serving one database.
 //!
-//! A start binds the address first, so that a port that is taken is told before a recovery that may last; then it opens the
-//! database. A stop takes no more connections, lets requests end, and closes the database with everything durable.
+//! A start binds the address first, so that a port that is taken is told before a recovery that may
+//! last; then it opens the database. A stop takes no more connections, lets requests end, and
+//! closes the database with everything durable.
 
 use crate::access::tokens::{Guard, TokenFile};
 use crate::app::App;
@@ -30,18 +31,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to listen, and opens the database, recovering it if needed. Requests wait until [`Server::run`].
+    /// Starts to listen, and opens the database, recovering it if needed. Requests wait until
+    /// [`Server::run`].
     ///
     /// # Errors
-    /// When the address is taken or may not be served with these settings, a certificate or the tokens cannot be read, or the
-    /// database cannot be opened.
+    /// When the address is taken or may not be served with these settings, a certificate or the
+    /// tokens cannot be read, or the database cannot be opened.
     pub async fn start(settings: Settings) -> Result<Server, StartError> {
         Server::start_with(settings, None).await
     }
 
-    /// As [`Server::start`], over a database that is open already: that of a program which lets others look at its data, or
-    /// one whose files are not those of the system. Of the settings, those of the engine are not used, but for the directory,
-    /// where the tokens are. The database is closed at the end.
+    /// As [`Server::start`], over a database that is open already: that of a program which lets
+    /// others look at its data, or one whose files are not those of the system. Of the settings,
+    /// those of the engine are not used, but for the directory, where the tokens are. The database
+    /// is closed at the end.
     ///
     /// # Errors
     /// As [`Server::start`], but for those of opening the database.
@@ -166,8 +169,8 @@ impl Server {
         self.bound.url()
     }
 
-    /// Serves until `stop` is true or its sender is gone; then lets the requests that have begun end, and closes the database
-    /// with everything durable.
+    /// Serves until `stop` is true or its sender is gone; then lets the requests that have begun
+    /// end, and closes the database with everything durable.
     ///
     /// # Errors
     /// When the database cannot be closed.
@@ -176,8 +179,8 @@ impl Server {
     }
 }
 
-/// Runs a server until SIGTERM or SIGINT, in a runtime of its own. `ready` is called with the address of its page once it
-/// answers.
+/// Runs a server until SIGTERM or SIGINT, in a runtime of its own. `ready` is called with the
+/// address of its page once it answers.
 ///
 /// # Errors
 /// As [`Server::start`] and [`Server::run`].

@@ -1,8 +1,9 @@
 //! Formatted tiles, kept as long as what they show stays the same.
 //!
-//! Invariants: at most so many bytes; an answer is given only when every version in it is that of the data now, and only to who
-//! may read every stream in it. An answer for who may read some streams only is given to the same
-//! token only: whether a field is told of depends on what else its rules let one read.
+//! Invariants: at most so many bytes; an answer is given only when every version in it is that of
+//! the data now, and only to who may read every stream in it. An answer for who may read some
+//! streams only is given to the same token only: whether a field is told of depends on what else
+//! its rules let one read.
 //! Concurrency: looking something up waits for nothing that could wait for I/O.
 
 use crate::access::Access;

@@ -1,12 +1,16 @@
-//! What tiles cost to read, learnt from reading them: whether one may be read on the runtime's own thread.
+//! What tiles cost to read, learnt from reading them: whether one may be read on the runtime's own
+//! thread.
 //!
-//! Why: to hand a request to another thread, and its answer back, are two changes of threads, a good part of what a usual tile takes.
-//! So tiles of a kind that were quick are read where their request came in. What has not been read yet, or took long (many rows
-//! without buckets, a slow medium), is read away from there, so that other requests do not wait for it.
+//! Why: to hand a request to another thread, and its answer back, are two changes of threads, a
+//! good part of what a usual tile takes. So tiles of a kind that were quick are read where their
+//! request came in. What has not been read yet, or took long (many rows without buckets, a slow
+//! medium), is read away from there, so that other requests do not wait for it.
 //!
-//! Invariants: only a place is chosen here, never an answer. A kind is channels and a level. Two kinds may share a figure: then a
-//! slow one makes the other be read elsewhere too, and a quick one lets the other through until it has shown itself.
-//! Concurrency: figures are single words; to lose one that comes at the same time as another does no harm.
+//! Invariants: only a place is chosen here, never an answer. A kind is channels and a level. Two
+//! kinds may share a figure: then a slow one makes the other be read elsewhere too, and a quick one
+//! lets the other through until it has shown itself.
+//! Concurrency: figures are single words; to lose one that comes at the same time as another does
+//! no harm.
 
 use headwater::Level;
 use std::hash::{DefaultHasher, Hash, Hasher};

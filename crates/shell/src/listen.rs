@@ -1,10 +1,12 @@
 //! Taking connections, and letting go of them in order.
 //!
-//! Invariants: there are never more connections than the setting allows; more wait in the system's queue. After the stop no
-//! new one is taken, and each that is open ends after the request it is at, or when time is up.
+//! Invariants: there are never more connections than the setting allows; more wait in the system's
+//! queue. After the stop no new one is taken, and each that is open ends after the request it is
+//! at, or when time is up.
 //!
-//! Why not a ready-made accept loop: a limit of connections, times for TLS and heads of requests, certificates that change
-//! and an end with a time limit are all needed, and are a page of code together.
+//! Why not a ready-made accept loop: a limit of connections, times for TLS and heads of requests,
+//! certificates that change and an end with a time limit are all needed, and are a page of code
+//! together.
 
 use crate::patient::Patient;
 use crate::shell::Shell;
@@ -43,8 +45,9 @@ impl Listening {
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_timeout)
-            // Heads and bodies in one piece. Not `pipeline_flush`, which does the same and never sends what it has while
-            // bytes are left to be read, as they are behind what is no request.
+            // Heads and bodies in one piece. Not `pipeline_flush`, which does the same and never
+            // sends what it has while bytes are left to be read, as they are behind what is no
+            // request.
             .writev(false);
         http.http2()
             .timer(TokioTimer::new())

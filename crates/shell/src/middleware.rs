@@ -1,12 +1,12 @@
 //! What happens to every request before and after its route, whatever the server serves.
 //!
 //! In this order: a request id; that it names one host; the name it came under, where no token is
-//! needed; its token, and whether that suffices for the
-//! route; a permit, of which there are as many as requests may be worked on; the handler, within a time limit. Then headers
-//! on the answer, a line in the log if wanted, and metrics.
+//! needed; its token, and whether that suffices for the route; a permit, of which there are as many
+//! as requests may be worked on; the handler, within a time limit. Then headers on the answer, a
+//! line in the log if wanted, and metrics.
 //!
-//! Invariants: no handler runs for a request that its [`Needs`] keeps out. Routes that need nothing, and metrics, take no
-//! permit, so that they answer under full load.
+//! Invariants: no handler runs for a request that its [`Needs`] keeps out. Routes that need
+//! nothing, and metrics, take no permit, so that they answer under full load.
 //! Failure: a handler that panics is answered 500 and logged; the server goes on.
 
 use crate::access::Access;

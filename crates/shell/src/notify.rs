@@ -1,6 +1,7 @@
 //! Tells systemd how far the process is (`sd_notify`, `Type=notify`).
 //!
-//! Source: the protocol in sd_notify(3): a datagram of `KEY=VALUE` lines to the socket named by `NOTIFY_SOCKET`.
+//! Source: the protocol in sd_notify(3): a datagram of `KEY=VALUE` lines to the socket named by
+//! `NOTIFY_SOCKET`.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

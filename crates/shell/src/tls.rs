@@ -1,6 +1,7 @@
 //! Certificates, and changing them while the server runs.
 //!
-//! Invariant: connections are made with the newest certificate that could be read; a bad one is reported and changes nothing.
+//! Invariant: connections are made with the newest certificate that could be read; a bad one is
+//! reported and changes nothing.
 
 use parking_lot::RwLock;
 use rustls::ServerConfig;

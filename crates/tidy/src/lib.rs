@@ -3,7 +3,8 @@
 //!
 //! Invariants: nothing here needs the network or builds anything of ours; sources are parsed, not
 //! searched by patterns, where a rule is about code.
-//! Failure: a source that cannot be read or parsed is a panic with its name: the compiler says more.
+//! Failure: a source that cannot be read or parsed is a panic with its name: the compiler says
+//! more.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -38,7 +39,8 @@ const SKIPPED: [&str; 6] = [
     "seeds",
 ];
 
-/// All files below `dir` whose name ends in `ending`, sorted, as paths from the top folder with `/`.
+/// All files below `dir` whose name ends in `ending`, sorted, as paths from the top folder with
+/// `/`.
 #[must_use]
 pub fn files(dir: &str, ending: &str) -> Vec<String> {
     fn walk(dir: &Path, ending: &str, out: &mut Vec<PathBuf>) {

@@ -1,8 +1,8 @@
 //! What a writer hands in: columns per stream, by name.
 //!
-//! Invariants: the entries of a batch name each stream at most once when built through [`Batch::stream`];
-//! all columns of an entry have as many rows as it has times; tags are sorted by key and no key comes twice.
-//! A batch is one all-or-nothing write.
+//! Invariants: the entries of a batch name each stream at most once when built through
+//! [`Batch::stream`]; all columns of an entry have as many rows as it has times; tags are sorted by
+//! key and no key comes twice. A batch is one all-or-nothing write.
 
 use crate::Timestamp;
 use crate::column::{Column, Values};
@@ -10,8 +10,8 @@ use crate::value::{FieldType, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Names a stream: a table and its tags, sorted by key. A clone shares the text, so that naming a stream in every batch is
-/// cheap.
+/// Names a stream: a table and its tags, sorted by key. A clone shares the text, so that naming a
+/// stream in every batch is cheap.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamName(Arc<Parts>);
 
@@ -31,7 +31,8 @@ impl std::fmt::Debug for StreamName {
 }
 
 impl StreamName {
-    /// A stream of `table` with these tags, in any order. When a key comes twice the last value counts.
+    /// A stream of `table` with these tags, in any order. When a key comes twice the last value
+    /// counts.
     ///
     /// ```
     /// let name = headwater_types::StreamName::new("weather", [("station", "EWR")]);
@@ -76,7 +77,8 @@ impl StreamName {
             .map(|(_, v)| v.as_str())
     }
 
-    /// Reads `table,tag=value,…`; a backslash keeps the next character (comma, `=`, blank, backslash).
+    /// Reads `table,tag=value,…`; a backslash keeps the next character (comma, `=`, blank,
+    /// backslash).
     #[must_use]
     pub fn parse(text: &str) -> Option<StreamName> {
         let mut parts: Vec<Vec<String>> = vec![vec![String::new()]];
@@ -118,7 +120,8 @@ impl std::fmt::Display for StreamName {
     }
 }
 
-/// Appends the text of a stream, as [`StreamName`] shows itself: for those who have its parts and no name.
+/// Appends the text of a stream, as [`StreamName`] shows itself: for those who have its parts and
+/// no name.
 ///
 /// ```
 /// let mut text = String::new();
@@ -181,7 +184,8 @@ impl StreamRows {
         }
     }
 
-    /// Appends a row. Fields seen for the first time are absent in earlier rows; fields not named are absent in this one.
+    /// Appends a row. Fields seen for the first time are absent in earlier rows; fields not named
+    /// are absent in this one.
     ///
     /// # Errors
     /// When a field already has values of another type in this batch; the row is then not added.
@@ -283,9 +287,10 @@ pub struct Producer {
 }
 
 impl Batch {
-    /// Numbers the batch, so that writing it again after an error or a restart stores it once: a batch whose number is at most
-    /// the newest that was taken in of this producer is acknowledged and not stored again. So a producer writes its batches in
-    /// the order of their numbers, and gives a number to one content only.
+    /// Numbers the batch, so that writing it again after an error or a restart stores it once: a
+    /// batch whose number is at most the newest that was taken in of this producer is acknowledged
+    /// and not stored again. So a producer writes its batches in the order of their numbers, and
+    /// gives a number to one content only.
     ///
     /// ```
     /// let mut batch = headwater_types::Batch::new();
@@ -303,8 +308,8 @@ impl Batch {
         self.producer.as_ref()
     }
 
-    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored. Tables, fields and streams that its good
-    /// rows brought up may be defined all the same.
+    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored. Tables,
+    /// fields and streams that its good rows brought up may be defined all the same.
     ///
     /// ```
     /// let mut batch = headwater_types::Batch::new();
@@ -350,8 +355,8 @@ impl Batch {
         self.entries.push(rows);
     }
 
-    /// Lets every value of this batch end at an instant: from then on no reader finds it. A later write of the same field at the
-    /// same time counts with its own expiry, or with none.
+    /// Lets every value of this batch end at an instant: from then on no reader finds it. A later
+    /// write of the same field at the same time counts with its own expiry, or with none.
     pub fn expire_at(&mut self, at: Timestamp) {
         self.expires_at = Some(at);
     }

@@ -1,8 +1,9 @@
 //! Levels of the pyramid: buckets of 2^level seconds, aligned to 1970 UTC.
 //!
-//! Invariants: bucket `k` of level `l` holds every `t` with `k·2^l ≤ t/10^9 < (k+1)·2^l`, computed exactly in `i128`
-//! for negative times and negative levels alike; its first nanosecond is `ceil(k·10^9·2^l)`. Every bucket of a level lies
-//! inside one bucket of each higher level. A tile is 512 buckets.
+//! Invariants: bucket `k` of level `l` holds every `t` with `k·2^l ≤ t/10^9 < (k+1)·2^l`, computed
+//! exactly in `i128` for negative times and negative levels alike; its first nanosecond is
+//! `ceil(k·10^9·2^l)`. Every bucket of a level lies inside one bucket of each higher level. A tile
+//! is 512 buckets.
 
 use crate::time::{ClosedRange, Timestamp};
 
@@ -52,7 +53,8 @@ impl Level {
     #[inline]
     #[must_use]
     pub fn bucket_of(self, at: Timestamp) -> i64 {
-        // Whole seconds and the rest apart, so that 64 bits do: |seconds| < 2^34, the rest is below 2^30, levels are ≥ −20.
+        // Whole seconds and the rest apart, so that 64 bits do: |seconds| < 2^34, the rest is below
+        // 2^30, levels are ≥ −20.
         const PER_SECOND: i64 = NANOS_PER_SECOND as i64;
         let seconds = at.as_nanos().div_euclid(PER_SECOND);
         if self.0 >= 0 {
@@ -80,7 +82,8 @@ impl Level {
         }
     }
 
-    /// The instants of the buckets `first ..= last`, cut to the range of instants; empty when none is inside.
+    /// The instants of the buckets `first ..= last`, cut to the range of instants; empty when none
+    /// is inside.
     #[must_use]
     pub fn span(self, first_bucket: i64, last_bucket: i64) -> ClosedRange {
         let first = self.bucket_start_wide(first_bucket);

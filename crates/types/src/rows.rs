@@ -4,7 +4,8 @@ use crate::column::Column;
 use crate::value::FieldId;
 use std::ops::Range;
 
-/// What an allocator takes for each allocation besides the bytes asked for, about: a header and rounding up.
+/// What an allocator takes for each allocation besides the bytes asked for, about: a header and
+/// rounding up.
 const ALLOCATION_BYTES: usize = 16;
 
 /// Rows of one stream. `times` are nanoseconds since 1970; every column has `times.len()` rows.
@@ -67,7 +68,8 @@ impl Rows {
         }
     }
 
-    /// These rows and then `later`'s, in vectors no larger than they need be. Types must agree as for [`Rows::extend_from`].
+    /// These rows and then `later`'s, in vectors no larger than they need be. Types must agree as
+    /// for [`Rows::extend_from`].
     #[must_use]
     pub fn joined(&self, later: &Rows) -> Rows {
         let rows = self.len() + later.len();
@@ -144,7 +146,8 @@ impl Rows {
         }
     }
 
-    /// Bytes these rows occupy in memory: what was asked of the allocator, and what it takes for itself, about.
+    /// Bytes these rows occupy in memory: what was asked of the allocator, and what it takes for
+    /// itself, about.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let slots = self.columns.capacity() * size_of::<(FieldId, Column)>();

@@ -1,7 +1,7 @@
 //! Instants on the time line of the data.
 //!
-//! Invariants: a [`Timestamp`] is any `i64` count of nanoseconds since 1970-01-01T00:00:00Z, negative before it;
-//! a [`ClosedRange`] has `first <= last` unless it is [`ClosedRange::EMPTY`].
+//! Invariants: a [`Timestamp`] is any `i64` count of nanoseconds since 1970-01-01T00:00:00Z,
+//! negative before it; a [`ClosedRange`] has `first <= last` unless it is [`ClosedRange::EMPTY`].
 //! Wall clock only: spans of time are [`std::time::Duration`] or plain nanoseconds named so.
 
 use std::fmt;

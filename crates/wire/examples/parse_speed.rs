@@ -1,4 +1,5 @@
-//! Prints what parsing costs on generated input: `cargo run --release -p headwater-wire --example parse_speed`.
+//! Prints what parsing costs on generated input:
+//! `cargo run --release -p headwater-wire --example parse_speed`.
 #![allow(clippy::print_stdout, reason = "a program that prints its result")]
 
 use headwater_types::Timestamp;

@@ -4,8 +4,8 @@ use crate::escapes::unescape_string;
 use crate::number;
 use headwater_types::{Bitmap, Column, FieldType, Values};
 
-/// A value as found. A flat struct rather than an enum: copying an enum whose variants differ in layout stalled
-/// the processor for half of the parsing time.
+/// A value as found. A flat struct rather than an enum: copying an enum whose variants differ in
+/// layout stalled the processor for half of the parsing time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParsedValue<'a> {
     field_type: FieldType,

@@ -1,6 +1,7 @@
 //! Lengths of time as text: `10s 5m 1h 7d 4w 1y 250ms 10us 5ns`, also joined: `1h30m`.
 //!
-//! Invariant: a year is 365 days; lengths are positive and at most `i64::MAX` nanoseconds (292 years).
+//! Invariant: a year is 365 days; lengths are positive and at most `i64::MAX` nanoseconds (292
+//! years).
 
 /// The units, longest name first so that `ms` is not read as `m`.
 const UNITS: [(&str, i64); 9] = [

@@ -1,8 +1,8 @@
 //! Instants as text: RFC 3339 and integer nanoseconds.
 //!
-//! Invariants: reading and writing are exact to the nanosecond over the whole range of [`Timestamp`]
-//! (1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z); nothing passes through a float;
-//! what [`format_instant`] writes, [`parse_instant`] reads back.
+//! Invariants: reading and writing are exact to the nanosecond over the whole range of
+//! [`Timestamp`] (1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z); nothing passes
+//! through a float; what [`format_instant`] writes, [`parse_instant`] reads back.
 
 use headwater_types::Timestamp;
 use std::fmt;
@@ -35,7 +35,8 @@ pub enum InstantError {
     TooFine,
 }
 
-/// Reads an instant: RFC 3339 with an offset, a plain date (midnight UTC), or integer nanoseconds since 1970.
+/// Reads an instant: RFC 3339 with an offset, a plain date (midnight UTC), or integer nanoseconds
+/// since 1970.
 ///
 /// ```
 /// use headwater_wire::instant::parse_instant;
@@ -106,8 +107,8 @@ impl fmt::Display for Rfc3339 {
     }
 }
 
-/// RFC 3339 to nanoseconds. Also takes a blank for the `T`, a comma for the point, and offsets without colon or minutes.
-/// Second 60 is the first second of the next minute, as in Unix time.
+/// RFC 3339 to nanoseconds. Also takes a blank for the `T`, a comma for the point, and offsets
+/// without colon or minutes. Second 60 is the first second of the next minute, as in Unix time.
 pub(crate) fn parse_rfc3339(text: &[u8]) -> Result<i64, InstantError> {
     let (days, rest) = date(text)?;
     let [b'T' | b't' | b' ', rest @ ..] = rest else {
@@ -239,7 +240,8 @@ fn join(days: i64, second_of_day: i64, nanos: i64) -> Result<i64, InstantError> 
     i64::try_from(wide).map_err(|_| InstantError::Range)
 }
 
-/// Days since 1970-01-01 of a date in the Gregorian calendar; years count from 1 March so that a leap day comes last.
+/// Days since 1970-01-01 of a date in the Gregorian calendar; years count from 1 March so that a
+/// leap day comes last.
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,7 +1,8 @@
 //! JSON text, value by value, for answers too large to build as a tree first.
 //!
-//! Invariants: what is pushed is one whole JSON value; numbers read back to the same bits; what is not finite is `null`; bytes are
-//! text, `0x` and base-16 digits. Pushing cannot fail: the only writer is a vector.
+//! Invariants: what is pushed is one whole JSON value; numbers read back to the same bits; what is
+//! not finite is `null`; bytes are text, `0x` and base-16 digits. Pushing cannot fail: the only
+//! writer is a vector.
 
 use headwater_types::{Extremes, Sum, ValueRef};
 use std::io::Write;

@@ -1,11 +1,13 @@
-//! Text and JSON forms of Headwater's data: line protocol, CSV, messages of brokers, remote write of Prometheus, tile JSON, instants, durations and time zones.
-//! Bytes in, typed values or located errors out.
+//! Text and JSON forms of Headwater's data: line protocol, CSV, messages of brokers, remote write
+//! of Prometheus, tile JSON, instants, durations and time zones. Bytes in, typed values or located
+//! errors out.
 //!
-//! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte slices and the
-//! [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
+//! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte
+//! slices and the [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
 //! Failure: a bad line is data. It comes back as a [`RefusedLine`] and changes nothing but itself.
 //! No input makes a parser panic or hold more memory than its limits say.
-//! Format: docs/format/csv.md, docs/format/lineprotocol.md, docs/format/tile.md, docs/http/reading.md, docs/mqtt.md, docs/http/prometheus.md.
+//! Format: docs/format/csv.md, docs/format/lineprotocol.md, docs/format/tile.md,
+//! docs/http/reading.md, docs/mqtt.md, docs/http/prometheus.md.
 
 pub mod channel;
 mod column_builder;

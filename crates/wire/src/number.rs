@@ -1,7 +1,8 @@
 //! Decimal numbers in text.
 //!
-//! Invariant: a float is the `f64` nearest to its decimal text, ties to even, exactly as [`str::parse`] gives it; the
-//! fast path is used only where one exact multiplication or division gives the same result.
+//! Invariant: a float is the `f64` nearest to its decimal text, ties to even, exactly as
+//! [`str::parse`] gives it; the fast path is used only where one exact multiplication or division
+//! gives the same result.
 
 /// Powers of ten that an `f64` holds exactly.
 const EXACT_POWERS: [f64; 23] = [
@@ -35,7 +36,8 @@ pub(crate) struct Scanned<'a> {
     has_exponent: bool,
 }
 
-/// The number at the front of `text`, and what follows it. `None` when there is no digit where one must be.
+/// The number at the front of `text`, and what follows it. `None` when there is no digit where one
+/// must be.
 ///
 /// Accepts a sign, digits with a point before, between or after them, and an exponent.
 #[inline(always)]
@@ -217,7 +219,8 @@ pub(crate) enum Shape {
     Text,
 }
 
-/// What a cell without a declared type holds. Texts that would lose something as a number stay text.
+/// What a cell without a declared type holds. Texts that would lose something as a number stay
+/// text.
 #[inline]
 pub(crate) fn shape_of(text: &[u8]) -> Shape {
     match text.first() {

@@ -8,8 +8,8 @@ const REFUSED_KEPT_MAX: usize = 1_000;
 
 /// The outcome of parsing a piece of input.
 ///
-/// Invariants: `lines` has one list per entry of `batch`, and each list one number per row of that entry;
-/// `refused.len() <= refused_counts.total()`.
+/// Invariants: `lines` has one list per entry of `batch`, and each list one number per row of that
+/// entry; `refused.len() <= refused_counts.total()`.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedBatch {
     /// The good lines, in columns per stream.
@@ -39,7 +39,8 @@ impl ParsedBatch {
         self.lines.get(entry_index)?.get(row_index).copied()
     }
 
-    /// Counts a line that is not stored; of the first 1,000 the reason and the beginning of the `original` are kept.
+    /// Counts a line that is not stored; of the first 1,000 the reason and the beginning of the
+    /// `original` are kept.
     pub fn refuse(&mut self, line: u64, fault: Fault, original: &[u8]) {
         self.refused_counts.add(fault.code);
         if self.refused.len() < REFUSED_KEPT_MAX {

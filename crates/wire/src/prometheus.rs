@@ -1,15 +1,18 @@
 //! What Prometheus sends by remote write 1.0: a protocol buffer in a block of snappy, as columns.
 //!
-//! Purpose: [`unpack`] and [`read`]. A series is a stream: its label `__name__` is the table, the others are tags, and its samples
-//! are the field `value`. Milliseconds become nanoseconds; values keep every bit, those of markers of staleness too.
+//! Purpose: [`unpack`] and [`read`]. A series is a stream: its label `__name__` is the table, the
+//! others are tags, and its samples are the field `value`. Milliseconds become nanoseconds; values
+//! keep every bit, those of markers of staleness too.
 //!
-//! Invariants: the few kinds of fields are walked in place, so that no message makes more memory than it is long; what is not a
-//! message as a whole is refused as a whole; of a message, a series that cannot be stored changes nothing but itself. Unknown
-//! fields are passed over, as the encoding asks for.
-//! Failure: [`MessageError`] names the byte; refused series come back as [`crate::RefusedLine`]s whose line is the number of the
-//! series.
-//! Source: the Prometheus Remote-Write 1.0 specification, <https://prometheus.io/docs/specs/prw/remote_write_spec/>, and the
-//! encoding of protocol buffers, <https://protobuf.dev/programming-guides/encoding/>.
+//! Invariants: the few kinds of fields are walked in place, so that no message makes more memory
+//! than it is long; what is not a message as a whole is refused as a whole; of a message, a series
+//! that cannot be stored changes nothing but itself. Unknown fields are passed over, as the
+//! encoding asks for.
+//! Failure: [`MessageError`] names the byte; refused series come back as [`crate::RefusedLine`]s
+//! whose line is the number of the series.
+//! Source: the Prometheus Remote-Write 1.0 specification,
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec/>, and the encoding of protocol buffers,
+//! <https://protobuf.dev/programming-guides/encoding/>.
 //! Format: docs/http/prometheus.md.
 
 use crate::parsed_batch::ParsedBatch;

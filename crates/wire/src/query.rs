@@ -1,8 +1,9 @@
 //! Query strings of URLs: `name=value&name=value`, percent-encoded.
 //!
-//! Invariants: no text makes the parser panic or hold more than [`PAIRS_MAX`] pairs; a name that is not known, or comes twice where
-//! it may come once, is an error that says so, never ignored. Times, levels and numbers are read by the functions here, so that
-//! all routes understand the same texts.
+//! Invariants: no text makes the parser panic or hold more than [`PAIRS_MAX`] pairs; a name that is
+//! not known, or comes twice where it may come once, is an error that says so, never ignored.
+//! Times, levels and numbers are read by the functions here, so that all routes understand the same
+//! texts.
 
 use crate::durations::{DurationError, parse_duration_ns};
 use crate::instant::{InstantError, parse_instant};
@@ -77,7 +78,8 @@ pub struct Query {
 }
 
 impl Query {
-    /// Reads a query string without its `?`. A `+` is a blank; a name without `=` has an empty value.
+    /// Reads a query string without its `?`. A `+` is a blank; a name without `=` has an empty
+    /// value.
     ///
     /// ```
     /// use headwater_wire::query::Query;
@@ -182,7 +184,8 @@ impl Query {
             .transpose()
     }
 
-    /// The instants from `from` (included) to `to` (not included); without them from the beginning and to the end of time.
+    /// The instants from `from` (included) to `to` (not included); without them from the beginning
+    /// and to the end of time.
     ///
     /// # Errors
     /// As [`Query::instant`].
@@ -254,7 +257,8 @@ pub fn parse_instant_at(text: &str, now: Timestamp) -> Result<Timestamp, Relativ
     }))
 }
 
-/// Decodes `%41` to `A`; with `plus`, `+` to a blank. `None` for bad escapes and for what is not UTF-8 then.
+/// Decodes `%41` to `A`; with `plus`, `+` to a blank. `None` for bad escapes and for what is not
+/// UTF-8 then.
 #[must_use]
 pub fn percent_decode(text: &str, plus: bool) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| b == b'%' || (plus && b == b'+')) {

@@ -1,6 +1,7 @@
 //! Lines that were not stored, and why.
 //!
-//! Invariant: the texts of [`RefusalCode::as_str`] are a promise to programs and never change their meaning.
+//! Invariant: the texts of [`RefusalCode::as_str`] are a promise to programs and never change their
+//! meaning.
 
 use std::fmt;
 
@@ -85,7 +86,8 @@ pub struct RefusedLine {
     pub code: RefusalCode,
     /// What was expected, what was found, and what to do.
     pub message: String,
-    /// The beginning of the line, at most 200 characters; bytes that are not UTF-8 show as `U+FFFD`.
+    /// The beginning of the line, at most 200 characters; bytes that are not UTF-8 show as
+    /// `U+FFFD`.
     pub original: String,
 }
 
@@ -161,7 +163,8 @@ impl RefusalCounts {
     }
 }
 
-/// The beginning of a line for an answer or a report: at most 200 characters; bytes that are not UTF-8 show as `U+FFFD`.
+/// The beginning of a line for an answer or a report: at most 200 characters; bytes that are not
+/// UTF-8 show as `U+FFFD`.
 ///
 /// ```
 /// assert_eq!(headwater_wire::cut_line(&[b'x'; 300]).len(), 200);

@@ -2,8 +2,9 @@
 //!
 //! `{"fields":["time","mean","stddev","count"],"data":[[t,mean,stddev,count],…],"level":L,"offset":O}`
 //!
-//! Invariants: `time` is the mean time of the bucket's events in seconds since 1970; numbers read back to the same bits;
-//! what is not finite is `null`; a bucket without events has no row. Format: docs/format/tile.md.
+//! Invariants: `time` is the mean time of the bucket's events in seconds since 1970; numbers read
+//! back to the same bits; what is not finite is `null`; a bucket without events has no row. Format:
+//! docs/format/tile.md.
 
 use crate::json::{push_extreme, push_i64, push_optional_f64, push_sum, push_u64};
 use headwater_types::{Aggregate, Level};
@@ -84,7 +85,8 @@ impl TileColumn {
     }
 }
 
-/// Writes a tile. `buckets` are the buckets that hold events, in order; the number is for the caller's own use.
+/// Writes a tile. `buckets` are the buckets that hold events, in order; the number is for the
+/// caller's own use.
 ///
 /// ```
 /// use headwater_types::{Aggregate, Level};
@@ -176,7 +178,8 @@ fn mean_time_seconds(aggregate: &Aggregate) -> Option<f64> {
     Some(if aggregate.time_sum < 0 { -mean } else { mean })
 }
 
-/// Quotient and rest. A division of 128 bits takes several times as long as to guess it in doubles and to look whether it is right.
+/// Quotient and rest. A division of 128 bits takes several times as long as to guess it in doubles
+/// and to look whether it is right.
 fn divided(sum: u128, by: u128) -> (u128, u128) {
     let guess = (sum as f64 / by as f64) as u64;
     for quotient in [guess, guess.saturating_sub(1)] {

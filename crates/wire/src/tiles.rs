@@ -1,10 +1,13 @@
-//! Several tiles as bytes: the compact form, exact below level −20 where seconds as doubles are not.
+//! Several tiles as bytes: the compact form, exact below level −20 where seconds as doubles are
+//! not.
 //!
-//! Little endian. `HWT1`, number of tiles u32; then for each tile status u32, level i32, offset i64, first instant of the tile i64
-//! (ns since 1970, the nearest instant there is), rows u32, 0 u32, then with status 0 the columns of so many f64 each: mean time in
-//! ns after the tile's first instant, mean, min, max, count, stddev. NaN stands for what is not there.
+//! Little endian. `HWT1`, number of tiles u32; then for each tile status u32, level i32, offset
+//! i64, first instant of the tile i64 (ns since 1970, the nearest instant there is), rows u32, 0
+//! u32, then with status 0 the columns of so many f64 each: mean time in ns after the tile's first
+//! instant, mean, min, max, count, stddev. NaN stands for what is not there.
 //!
-//! Invariants: rows come by time, one for each bucket that holds events; a tile that is not status 0 has no rows.
+//! Invariants: rows come by time, one for each bucket that holds events; a tile that is not status
+//! 0 has no rows.
 //! Format: docs/format/tile.md.
 
 use headwater_types::{Aggregate, Level, TILE_BUCKETS};
@@ -80,7 +83,8 @@ pub fn push_tile(
     }
 }
 
-/// The first instant of a tile, ns since 1970; the nearest one there is, if it lies before or behind all of them.
+/// The first instant of a tile, ns since 1970; the nearest one there is, if it lies before or
+/// behind all of them.
 #[must_use]
 pub fn tile_start(level: Level, offset: i64) -> i64 {
     let Some(bucket) = offset.checked_mul(TILE_BUCKETS) else {

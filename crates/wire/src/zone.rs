@@ -1,13 +1,15 @@
 //! Time zones by their names, and clocks in them.
 //!
-//! Purpose: one reading of zones for every door: how far a zone's clocks are from UTC at an instant, and which instant they show.
-//! Invariants: a zone's name reads back as the same zone. A time of day that the clocks skip is that long after the change by
-//! which they skip it, and one that they show twice is the later one, as in PostgreSQL.
+//! Purpose: one reading of zones for every door: how far a zone's clocks are from UTC at an
+//! instant, and which instant they show.
+//! Invariants: a zone's name reads back as the same zone. A time of day that the clocks skip is
+//! that long after the change by which they skip it, and one that they show twice is the later one,
+//! as in PostgreSQL.
 //! Concurrency: immutable, cheap to clone.
 //! Failure: [`UnknownZone`] for a name that is none; instants beyond 64-bit nanoseconds are `None`.
 //!
-//! Source of the zones: the IANA time zone database, which is built in. Source of the forms: PostgreSQL's documentation, "Time Zones" and
-//! "POSIX Time Zone Specifications".
+//! Source of the zones: the IANA time zone database, which is built in. Source of the forms:
+//! PostgreSQL's documentation, "Time Zones" and "POSIX Time Zone Specifications".
 
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
@@ -86,8 +88,9 @@ impl Zone {
         }
     }
 
-    /// Reads a name: of the IANA database, without regard to case; a number of hours east of UTC; or a POSIX zone, whose offset counts
-    /// west. An offset with a colon and nothing before it, which some take for east and some for west, is none.
+    /// Reads a name: of the IANA database, without regard to case; a number of hours east of UTC;
+    /// or a POSIX zone, whose offset counts west. An offset with a colon and nothing before it,
+    /// which some take for east and some for west, is none.
     ///
     /// ```
     /// use headwater_wire::zone::Zone;
@@ -147,8 +150,9 @@ impl Zone {
         self.rules.is_none()
     }
 
-    /// How far its clocks are ahead of UTC at an instant, in seconds. The instant is in nanoseconds since 1970; beyond the years that the
-    /// calendar library knows (-9999 to 9999) it is as at their end.
+    /// How far its clocks are ahead of UTC at an instant, in seconds. The instant is in nanoseconds
+    /// since 1970; beyond the years that the calendar library knows (-9999 to 9999) it is as at
+    /// their end.
     #[must_use]
     pub fn offset_seconds(&self, at_ns: i128) -> i32 {
         let Some(rules) = &self.rules else {
@@ -162,15 +166,16 @@ impl Zone {
         rules.to_offset(at).seconds()
     }
 
-    /// What its clocks show at an instant: both in nanoseconds since 1970, the first in UTC, the second as if that were the zone. `None` =
-    /// beyond 64 bits.
+    /// What its clocks show at an instant: both in nanoseconds since 1970, the first in UTC, the
+    /// second as if that were the zone. `None` = beyond 64 bits.
     #[must_use]
     pub fn wall_ns(&self, at_ns: i64) -> Option<i64> {
         let offset = i64::from(self.offset_seconds(at_ns.into()));
         at_ns.checked_add(offset.checked_mul(1_000_000_000)?)
     }
 
-    /// The instant at which its clocks show a time: the inverse of [`Zone::wall_ns`]. `None` = beyond 64 bits.
+    /// The instant at which its clocks show a time: the inverse of [`Zone::wall_ns`]. `None` =
+    /// beyond 64 bits.
     #[must_use]
     pub fn instant_ns(&self, wall_ns: i64) -> Option<i64> {
         let Some(rules) = &self.rules else {
@@ -182,7 +187,8 @@ impl Zone {
         i64::try_from(at.as_nanosecond()).ok()
     }
 
-    /// The beginning of the second, minute or hour (of so many seconds) that the clocks show at an instant. `None` = beyond 64 bits.
+    /// The beginning of the second, minute or hour (of so many seconds) that the clocks show at an
+    /// instant. `None` = beyond 64 bits.
     #[must_use]
     pub fn begin_of(&self, at_ns: i64, unit_seconds: u32) -> Option<i64> {
         let offset = i128::from(self.offset_seconds(at_ns.into())) * SECOND_NS;
@@ -191,7 +197,8 @@ impl Zone {
         i64::try_from(shown.div_euclid(unit) * unit - offset).ok()
     }
 
-    /// Whether since 1970, and as far as 64 bits reach, its clocks differ from UTC by whole multiples of so many seconds.
+    /// Whether since 1970, and as far as 64 bits reach, its clocks differ from UTC by whole
+    /// multiples of so many seconds.
     #[must_use]
     pub fn is_whole(&self, unit_seconds: u32) -> bool {
         let Some(rules) = &self.rules else {

@@ -1,7 +1,8 @@
 //! Computed columns of a group: functions over intervals, and functions of their results.
 //!
-//! Invariants: what the pyramid knows is not read from rows; rows are read where a condition on fields, or the function itself, asks
-//! for each value; a text that is a number counts as one for functions of numbers.
+//! Invariants: what the pyramid knows is not read from rows; rows are read where a condition on
+//! fields, or the function itself, asks for each value; a text that is a number counts as one for
+//! functions of numbers.
 
 use super::arithmetic::{number, operate};
 use super::condition::Condition;
@@ -47,7 +48,8 @@ pub(super) struct Grouping<'a> {
     pub(super) fill: Fill,
 }
 
-/// A computed series: places on the time line, which are numbers of intervals or instants, and values.
+/// A computed series: places on the time line, which are numbers of intervals or instants, and
+/// values.
 type Points = Vec<(i64, Option<Value>)>;
 
 impl Asker<'_> {
@@ -286,7 +288,8 @@ impl Asker<'_> {
         }
     }
 
-    /// One function over the whole range. If it chooses a value, the row has the time of that value.
+    /// One function over the whole range. If it chooses a value, the row has the time of that
+    /// value.
     fn single(
         &self,
         grouping: &Grouping<'_>,
@@ -367,7 +370,8 @@ impl Asker<'_> {
         Ok(best)
     }
 
-    /// The rows that a function chooses, with their other values: every row of the range is looked at.
+    /// The rows that a function chooses, with their other values: every row of the range is looked
+    /// at.
     fn points(&self, grouping: &Grouping<'_>, members: &[&Member]) -> Result<Vec<Computed>, Error> {
         let (plan, windows) = (grouping.plan, grouping.windows);
         let Some((function, field)) = plan.calls.first().and_then(Call::function) else {
@@ -496,7 +500,8 @@ fn source(plan: &Plan, function: Function, field: usize) -> Source {
     }
 }
 
-/// What a function gives for each interval that has something: its number, a time if the value has one, and the value.
+/// What a function gives for each interval that has something: its number, a time if the value has
+/// one, and the value.
 fn values(
     plan: &Plan,
     function: Function,
@@ -554,7 +559,8 @@ fn grid(grouping: &Grouping<'_>, reads: &BTreeMap<Source, Read>) -> Result<(i64,
     windows.numbers(windows.start(first).max(start), end)
 }
 
-/// Whether a row is to be chosen instead of the one held. Of equal ones the earliest stays, and for the last the one that comes later.
+/// Whether a row is to be chosen instead of the one held. Of equal ones the earliest stays, and for
+/// the last the one that comes later.
 fn better(function: Function, new: (ValueRef<'_>, i64), held: (ValueRef<'_>, i64)) -> bool {
     use super::arithmetic::compare;
     use std::cmp::Ordering;

@@ -1,13 +1,14 @@
 //! Numbers and texts as InfluxQL compares and computes them.
 //!
-//! Invariants: integers stay exact as long as both sides are integers, and what leaves their range becomes a float; division gives a
-//! float; a result that is not finite is no value.
+//! Invariants: integers stay exact as long as both sides are integers, and what leaves their range
+//! becomes a float; division gives a float; a result that is not finite is no value.
 
 use headwater::{Value, ValueRef};
 use headwater_wire::influxql::{Literal, Operator};
 use std::cmp::Ordering;
 
-/// A value written in a statement. Lengths of time are integers of nanoseconds; a regular expression is none.
+/// A value written in a statement. Lengths of time are integers of nanoseconds; a regular
+/// expression is none.
 pub(super) fn literal(literal: &Literal) -> Option<Value> {
     Some(match literal {
         Literal::Integer(number) => Value::I64(*number),
@@ -20,7 +21,8 @@ pub(super) fn literal(literal: &Literal) -> Option<Value> {
     })
 }
 
-/// A number as a float. A text that is a number counts as one, since some clients write numbers in quotes.
+/// A number as a float. A text that is a number counts as one, since some clients write numbers in
+/// quotes.
 pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
     match value {
         ValueRef::F64(v) => Some(v),

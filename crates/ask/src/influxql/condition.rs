@@ -1,6 +1,7 @@
 //! `WHERE`: which instants, and what must hold of tags and fields.
 //!
-//! Invariant: `time` is compared only in parts that all must hold, so that a condition is one range of instants and the rest.
+//! Invariant: `time` is compared only in parts that all must hold, so that a condition is one range
+//! of instants and the rest.
 
 use super::arithmetic::literal;
 use super::invalid;
@@ -165,7 +166,8 @@ fn instant(value: &Expression, now: Timestamp, zone: Option<&TimeZone>) -> Resul
     }
 }
 
-/// `2015-08-18T00:00:00.5Z`, `2015-08-18 00:00:00.5`, `2015-08-18`; without an offset in the zone of the statement.
+/// `2015-08-18T00:00:00.5Z`, `2015-08-18 00:00:00.5`, `2015-08-18`; without an offset in the zone
+/// of the statement.
 fn instant_of_text(text: &str, zone: Option<&TimeZone>) -> Result<i128, Error> {
     let text = text.trim();
     let wrong = || {

@@ -5,7 +5,8 @@ use headwater::Value;
 use headwater_wire::influxql::Fill;
 use std::collections::BTreeMap;
 
-/// Values for the intervals from `first` to `last`, of those that have some. With [`Fill::None`] only those.
+/// Values for the intervals from `first` to `last`, of those that have some. With [`Fill::None`]
+/// only those.
 pub(super) fn filled(
     values: BTreeMap<i64, Value>,
     first: i64,

@@ -121,7 +121,8 @@ impl Function {
         }
     }
 
-    /// What it gives for an interval, from its values in the order of time; [`Function::Distinct`] gives several.
+    /// What it gives for an interval, from its values in the order of time; [`Function::Distinct`]
+    /// gives several.
     pub(super) fn of_values(self, values: &mut Vec<(i64, Value)>) -> Vec<(Option<i64>, Value)> {
         let one = |value: Option<Value>| value.map(|v| (None, v)).into_iter().collect();
         match self {

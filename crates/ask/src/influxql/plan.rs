@@ -1,7 +1,9 @@
-//! The columns of a `SELECT` for one measurement: wildcards written out, names found, functions checked.
+//! The columns of a `SELECT` for one measurement: wildcards written out, names found, functions
+//! checked.
 //!
-//! Invariant: a plan either gives rows as they are, or computes; in the latter every field is inside of a function, unless the one
-//! function there is chooses a row, whose other values may then stand beside it.
+//! Invariant: a plan either gives rows as they are, or computes; in the latter every field is
+//! inside of a function, unless the one function there is chooses a row, whose other values may
+//! then stand beside it.
 
 use super::arithmetic::literal;
 use super::condition::{Compiler, compile_regex};
@@ -76,7 +78,8 @@ struct Planner<'a> {
     every_ns: Option<i64>,
 }
 
-/// Plans a statement for a measurement; `None` when the measurement has nothing of what is asked for.
+/// Plans a statement for a measurement; `None` when the measurement has nothing of what is asked
+/// for.
 pub(super) fn plan(
     select: &Select,
     measurement: &Measurement,

@@ -1,7 +1,8 @@
 //! What must hold of a row: conditions over tags and fields, ready to be asked.
 //!
-//! Invariants: of a stream's tags everything is decided once, so that what is left for its rows is about fields only; a tag that is
-//! not there is an empty text; a field that is not there makes every comparison with it false.
+//! Invariants: of a stream's tags everything is decided once, so that what is left for its rows is
+//! about fields only; a tag that is not there is an empty text; a field that is not there makes
+//! every comparison with it false.
 
 use super::arithmetic::{holds, operate};
 use headwater::{Comparison, FieldType, Filter, StreamName, Value, ValueRef};
@@ -128,7 +129,8 @@ impl Predicate {
         }
     }
 
-    /// The part of it that the engine can use to leave out whole leaves. `fields` are those that are read.
+    /// The part of it that the engine can use to leave out whole leaves. `fields` are those that
+    /// are read.
     pub(super) fn filters(&self, fields: &[(String, FieldType)]) -> Vec<Filter> {
         match self {
             Predicate::All(parts) => parts.iter().flat_map(|p| p.filters(fields)).collect(),

@@ -1,7 +1,7 @@
 //! Rows as they are, of all series of a group together.
 //!
-//! Invariant: with a limit, no more than twice as many rows as it allows are held, whatever the series hold; newest rows are looked
-//! for from the end backwards.
+//! Invariant: with a limit, no more than twice as many rows as it allows are held, whatever the
+//! series hold; newest rows are looked for from the end backwards.
 
 use super::arithmetic::operate;
 use super::measurements::Member;
@@ -65,7 +65,8 @@ impl Asker<'_> {
 }
 
 impl Collector<'_> {
-    /// Takes a member's rows of a range; with a limit and in rising order not more than are of use. Gives their number.
+    /// Takes a member's rows of a range; with a limit and in rising order not more than are of use.
+    /// Gives their number.
     fn take(&mut self, index: usize, member: &Member, range: ClosedRange) -> Result<usize, Error> {
         let limit = match self.wanted.descending {
             true => usize::MAX,
@@ -101,7 +102,8 @@ impl Collector<'_> {
         Ok(self.rows.len() - before)
     }
 
-    /// Takes a member's newest rows: from the end backwards, each stretch twice as long as the one before.
+    /// Takes a member's newest rows: from the end backwards, each stretch twice as long as the one
+    /// before.
     fn newest(&mut self, index: usize, member: &Member) -> Result<(), Error> {
         let keep = self.wanted.keep.unwrap_or(usize::MAX);
         let mut range = self.wanted.range.intersect(&member.extent);

@@ -5,12 +5,13 @@ use super::measurements::Member;
 use crate::error::{Error, found};
 use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec};
 
-/// Takes a chunk and the numbers of its rows that the condition lets through; false ends the reading.
+/// Takes a chunk and the numbers of its rows that the condition lets through; false ends the
+/// reading.
 type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
 
 impl Asker<'_> {
-    /// Hands out chunks of rows by time, with the numbers of those that the condition lets through, until `each` says false. The
-    /// columns are `read`.
+    /// Hands out chunks of rows by time, with the numbers of those that the condition lets through,
+    /// until `each` says false. The columns are `read`.
     pub(super) fn each_chunk(
         &self,
         member: &Member,

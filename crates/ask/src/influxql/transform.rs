@@ -1,6 +1,7 @@
 //! Functions from one series to another: differences, derivatives, sums so far.
 //!
-//! Invariant: what comes out has the times of what went in, without those that have nothing before them to compare with.
+//! Invariant: what comes out has the times of what went in, without those that have nothing before
+//! them to compare with.
 
 use super::arithmetic::{finite, from_wide, number, operate};
 use headwater::Value;

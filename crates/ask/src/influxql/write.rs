@@ -1,7 +1,8 @@
 //! Answers as InfluxDB 1 writes them, in JSON and CSV.
 //!
-//! Invariants: numbers read back to the same bits; a float without a fraction is written without one, as InfluxDB does; what is not
-//! finite is `null`; the first column of rows of data is their time, as RFC 3339 or as an integer of the unit asked for.
+//! Invariants: numbers read back to the same bits; a float without a fraction is written without
+//! one, as InfluxDB does; what is not finite is `null`; the first column of rows of data is their
+//! time, as RFC 3339 or as an integer of the unit asked for.
 
 use super::{Answer, Cell, Series};
 use crate::error::Error;

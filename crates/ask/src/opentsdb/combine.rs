@@ -1,7 +1,8 @@
 //! Several series as one: at every instant at which one of them has a point.
 //!
-//! Invariant: where the aggregator interpolates, a series counts from its first to its last point, with what lies on the line between
-//! its neighbours; elsewhere only with the points it has. Sums and extremes of integers are exact.
+//! Invariant: where the aggregator interpolates, a series counts from its first to its last point,
+//! with what lies on the line between its neighbours; elsewhere only with the points it has. Sums
+//! and extremes of integers are exact.
 
 use crate::budget::Budget;
 use crate::error::Error;

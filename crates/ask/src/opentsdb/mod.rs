@@ -1,7 +1,8 @@
 //! Questions of OpenTSDB's clients: series of a metric chosen by tags, downsampled, put together.
 //!
-//! Invariants: an interval's value comes from the pyramid and not from rows, but for its first and last value; only streams that the
-//! asker may read are counted, listed or put together; whatever is kept is counted by a `Budget`.
+//! Invariants: an interval's value comes from the pyramid and not from rows, but for its first and
+//! last value; only streams that the asker may read are counted, listed or put together; whatever
+//! is kept is counted by a `Budget`.
 //! Page: docs/http/opentsdb.md.
 
 mod combine;

@@ -1,5 +1,5 @@
-//! `COPY (SELECT …) TO 'file'`: rows into a file of this machine. Servers do not write files; the command line does, wherever the rows
-//! come from.
+//! `COPY (SELECT …) TO 'file'`: rows into a file of this machine. Servers do not write files; the
+//! command line does, wherever the rows come from.
 //!
 //! Invariant: the file has its name only once it is whole; until then it is called `….partial`.
 
@@ -160,7 +160,8 @@ impl Copy {
                 Ok(())
             }
             Err(failure) => {
-                // The reason is told; that a part of it may stay behind as well is not worth another.
+                // The reason is told; that a part of it may stay behind as well is not worth
+                // another.
                 let _ = std::fs::remove_file(&partial);
                 Err(failure)
             }

@@ -1,7 +1,8 @@
 //! Questions in SQL: to a database on this machine, or to a server.
 //!
-//! Invariants: both give batches of columns as they come, so what is printed or written does not depend on whom was asked; a
-//! local database is only read unless its owner is asked for. Rows are held a batch at a time.
+//! Invariants: both give batches of columns as they come, so what is printed or written does not
+//! depend on whom was asked; a local database is only read unless its owner is asked for. Rows are
+//! held a batch at a time.
 
 mod copy;
 mod local;

@@ -1,6 +1,7 @@
 //! A grid of braille dots in two layers.
 //!
-//! Invariant: where the mean passes through a character, only the mean shows there, so that it stands out.
+//! Invariant: where the mean passes through a character, only the mean shows there, so that it
+//! stands out.
 
 /// Dots in one character.
 pub(super) const DOTS_WIDE: usize = 2;

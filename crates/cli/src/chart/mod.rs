@@ -1,7 +1,9 @@
-//! Draws a value over time in the terminal: the envelope from minimum to maximum, the mean as a line, gaps as gaps.
+//! Draws a value over time in the terminal: the envelope from minimum to maximum, the mean as a
+//! line, gaps as gaps.
 //!
-//! Invariants: a chart has two dots per character in width and four in height; each dot column is one bin; the mean line
-//! connects neighbours only when they are no further apart than the gap allows.
+//! Invariants: a chart has two dots per character in width and four in height; each dot column is
+//! one bin; the mean line connects neighbours only when they are no further apart than the gap
+//! allows.
 
 mod axis;
 mod canvas;

@@ -1,4 +1,5 @@
-//! `headwater aggregate`: count, extremes, mean, sum, deviation, first and last of a field, whole or in bins.
+//! `headwater aggregate`: count, extremes, mean, sum, deviation, first and last of a field, whole
+//! or in bins.
 
 use crate::address::Address;
 use crate::arguments::{RangeArgs, parse_duration, parse_time};

@@ -8,7 +8,8 @@ use crate::store::DbArgs;
 use clap::Args;
 use headwater::Database;
 
-/// Rewrite partitions that would become smaller or tidier, and carry out deletes, retention and aging
+/// Rewrite partitions that would become smaller or tidier, and carry out deletes, retention and
+/// aging
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     #[command(flatten)]

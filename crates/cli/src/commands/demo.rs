@@ -1,10 +1,11 @@
 //! `headwater demo`: simulated sensors that send to a running server.
 //!
-//! Purpose: something to look at while it comes in, with events that arrive late. Everything is in the table `simulated`, so that
-//! it is not taken for what someone measured.
+//! Purpose: something to look at while it comes in, with events that arrive late. Everything is in
+//! the table `simulated`, so that it is not taken for what someone measured.
 //!
-//! Invariants: an event's time is when its value was taken, and it is sent when its delay has passed; delays are lognormal, as
-//! those of real devices often are. What is sent depends on the seed and the time alone.
+//! Invariants: an event's time is when its value was taken, and it is sent when its delay has
+//! passed; delays are lognormal, as those of real devices often are. What is sent depends on the
+//! seed and the time alone.
 
 use crate::arguments::parse_duration;
 use crate::failure::Failure;
@@ -41,7 +42,8 @@ pub(crate) struct Demo {
     )]
     url: String,
 
-    /// Certificates in PEM that the server's must be one of or be signed by, under https: [default: those that the system trusts]
+    /// Certificates in PEM that the server's must be one of or be signed by, under https: [default:
+    /// those that the system trusts]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 

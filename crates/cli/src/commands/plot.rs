@@ -1,6 +1,7 @@
 //! `headwater plot`: a field over time, drawn in the terminal, at any zoom.
 //!
-//! Everything is answered from bins: one per dot column, so the cost does not grow with the number of events.
+//! Everything is answered from bins: one per dot column, so the cost does not grow with the number
+//! of events.
 
 use crate::address::Address;
 use crate::arguments::RangeArgs;
@@ -187,7 +188,8 @@ impl Source<'_> {
         Ok(bins.first().map_or(Aggregate::EMPTY, |bin| bin.aggregate))
     }
 
-    /// The range to show: ends that were not given are where the data begin and end. `None` without data.
+    /// The range to show: ends that were not given are where the data begin and end. `None` without
+    /// data.
     fn shown_range(
         &self,
         range: ClosedRange,
@@ -201,7 +203,8 @@ impl Source<'_> {
         Ok(Some(ClosedRange::new(first, last)))
     }
 
-    /// The instants of the first and the last value: from coarse buckets down to the one that holds it alone.
+    /// The instants of the first and the last value: from coarse buckets down to the one that holds
+    /// it alone.
     fn extent(&self, range: ClosedRange) -> Result<Option<ClosedRange>, Failure> {
         let (Some(first), Some(last)) = (self.end_of(range, false)?, self.end_of(range, true)?)
         else {

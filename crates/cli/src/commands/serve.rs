@@ -1,4 +1,5 @@
-//! `headwater serve` and `headwater config`: the settings from everywhere, and the server that has them.
+//! `headwater serve` and `headwater config`: the settings from everywhere, and the server that has
+//! them.
 
 use crate::failure::Failure;
 use crate::grid::{Heading, render};

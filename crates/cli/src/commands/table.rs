@@ -51,7 +51,8 @@ struct Settings {
     #[arg(long, value_name = "AGE", value_parser = parse_lifetime)]
     retention: Option<Lifetime>,
 
-    /// Rows older than this are removed and leave their aggregates, so that tiles stay: 30d, 1y, or forever
+    /// Rows older than this are removed and leave their aggregates, so that tiles stay: 30d, 1y, or
+    /// forever
     #[arg(long, value_name = "AGE", value_parser = parse_lifetime)]
     raw_for: Option<Lifetime>,
 }

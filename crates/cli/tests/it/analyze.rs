@@ -4,7 +4,8 @@ use crate::support::{Bench, program};
 use std::io::Write;
 use std::process::Stdio;
 
-/// Two devices, an event a second of each; every tenth of device a arrives 40 s late, and b lives an hour behind.
+/// Two devices, an event a second of each; every tenth of device a arrives 40 s late, and b lives
+/// an hour behind.
 fn recording() -> String {
     let mut rows: Vec<(i64, String)> = Vec::new();
     for i in 0..4_000i64 {

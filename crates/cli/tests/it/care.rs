@@ -1,4 +1,5 @@
-//! Backup beside a running import, the import killed, the backup restored: what was acknowledged before the backup is in it.
+//! Backup beside a running import, the import killed, the backup restored: what was acknowledged
+//! before the backup is in it.
 
 use crate::kill::{UNACKNOWLEDGED_BYTES_MAX, check, kill, line, open, rows_without_holes};
 use crate::support::{Bench, program};
@@ -41,7 +42,8 @@ fn a_backup_beside_an_import_that_is_killed() {
     let (mut number, mut bytes) = (0, 0);
     let mut ends = Vec::new();
     for round in 0..4 {
-        // Blocks while the import is behind by more than its queues hold: so much of it is acknowledged.
+        // Blocks while the import is behind by more than its queues hold: so much of it is
+        // acknowledged.
         while bytes < (round + 1) * (1 << 20) {
             let line = line(number);
             input.write_all(line.as_bytes()).unwrap();

@@ -136,7 +136,8 @@ fn times_of_any_unit_are_read_exactly() {
 #[test]
 fn bad_rows_are_told_by_their_numbers_and_the_others_are_stored() {
     let bench = Bench::new();
-    // 1: good; 2: no time; 3: too far away for nanoseconds; 4: a fraction in an integer; 5: nothing to store; 6: good.
+    // 1: good; 2: no time; 3: too far away for nanoseconds; 4: a fraction in an integer; 5: nothing
+    // to store; 6: good.
     let times = [Some(1), None, Some(i64::MAX), Some(4), Some(5), Some(6)];
     let values = [Some(1.0), Some(2.0), Some(3.0), Some(4.5), None, Some(6.0)];
     let rows = batch(vec![

@@ -1,7 +1,9 @@
-//! Answers to SQL compared with those of DuckDB (PyPI), statement by statement; the statements stand in `duckdb/*.sql`.
+//! Answers to SQL compared with those of DuckDB (PyPI), statement by statement; the statements
+//! stand in `duckdb/*.sql`.
 //!
-//! DuckDB reads the Parquet that `headwater export` writes, so that is compared as well. The package is installed once into the target
-//! folder; where that is not possible the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
+//! DuckDB reads the Parquet that `headwater export` writes, so that is compared as well. The
+//! package is installed once into the target folder; where that is not possible the test says so
+//! and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
 use crate::support::{Bench, text};
 use std::path::{Path, PathBuf};

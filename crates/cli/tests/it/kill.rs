@@ -1,10 +1,11 @@
-//! Processes killed with SIGKILL while they write, many times over one database: what was acknowledged is there, batches are
-//! whole, `check` finds nothing, and the next process goes on.
+//! Processes killed with SIGKILL while they write, many times over one database: what was
+//! acknowledged is there, batches are whole, `check` finds nothing, and the next process goes on.
 //!
-//! Two kinds of victims. The example `durable_writer` says of every batch when it is acknowledged, so each must be found; it
-//! runs inside this test program, started again as a child. `headwater import` says nothing until it ends, but it reads no
-//! further than its queues allow: what it has taken from its input less what fits into them was acknowledged.
-//! The moment of the kill is after a random count of acknowledgements or bytes, and a random time below 20 ms.
+//! Two kinds of victims. The example `durable_writer` says of every batch when it is acknowledged,
+//! so each must be found; it runs inside this test program, started again as a child.
+//! `headwater import` says nothing until it ends, but it reads no further than its queues allow:
+//! what it has taken from its input less what fits into them was acknowledged. The moment of the
+//! kill is after a random count of acknowledgements or bytes, and a random time below 20 ms.
 
 use crate::support::{Bench, program};
 use headwater::{
@@ -86,7 +87,8 @@ fn copied(bench: &Bench, round: usize) -> PathBuf {
     copy
 }
 
-/// Does nothing in this process; in the child that [`acknowledged_batches_survive_kills`] starts, it writes until it is killed.
+/// Does nothing in this process; in the child that [`acknowledged_batches_survive_kills`] starts,
+/// it writes until it is killed.
 #[test]
 fn the_writer_to_be_killed() {
     if let Ok(orders) = std::env::var(VICTIM) {
@@ -95,7 +97,8 @@ fn the_writer_to_be_killed() {
     }
 }
 
-/// Starts the writer, waits for some acknowledgements, kills it. Returns the newest acknowledged batch of each writer.
+/// Starts the writer, waits for some acknowledgements, kills it. Returns the newest acknowledged
+/// batch of each writer.
 fn run_and_kill(db: &Path, durability: &str, dice: &mut Dice) -> Vec<Option<i64>> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kill::the_writer_to_be_killed", "--nocapture"])
@@ -158,7 +161,8 @@ fn batches(snapshot: &Snapshot, name: &StreamName) -> BTreeMap<i64, Vec<(i64, f6
     found
 }
 
-/// Every batch up to the newest is there in all its streams, with all its rows. Returns the newest of each writer.
+/// Every batch up to the newest is there in all its streams, with all its rows. Returns the newest
+/// of each writer.
 fn whole_batches(db: &Database, round: usize) -> Vec<i64> {
     let snapshot = db.snapshot().unwrap();
     let is_known = |name: &StreamName| {
@@ -230,11 +234,13 @@ pub(crate) fn line(number: u64) -> String {
 }
 
 const IMPORT_STREAMS: u64 = 3;
-/// What an import may have taken in without having stored it: 16 batches of 32 KiB (one in the parser, one on its way, two in
-/// the queue, one in the writer, nine unacknowledged), the reader's buffers and the pipe.
+/// What an import may have taken in without having stored it: 16 batches of 32 KiB (one in the
+/// parser, one on its way, two in the queue, one in the writer, nine unacknowledged), the reader's
+/// buffers and the pipe.
 pub(crate) const UNACKNOWLEDGED_BYTES_MAX: u64 = 16 * (32 << 10) + 3 * (64 << 10);
 
-/// Imports rows from `first` on and kills the import. Returns a number below which every row was acknowledged.
+/// Imports rows from `first` on and kills the import. Returns a number below which every row was
+/// acknowledged.
 fn import_and_kill(db: &Path, durability: &str, first: u64, dice: &mut Dice) -> u64 {
     let mut child = program()
         .args(["import", "--format", "lp", "--precision", "ns"])
@@ -281,8 +287,8 @@ pub(crate) fn rows_without_holes(db: &Database, round: usize) -> u64 {
                 return 0;
             };
             let Some(bin) = bins.first() else { return 0 };
-            // Times differ, so equal count, extremes and sum leave no other rows possible but by a lie of the index, and
-            // the last round reads the rows.
+            // Times differ, so equal count, extremes and sum leave no other rows possible but by a
+            // lie of the index, and the last round reads the rows.
             let count = bin.aggregate.count;
             let newest = device + (count - 1) * IMPORT_STREAMS;
             let extremes = Extremes::I64(device as i64, newest as i64);

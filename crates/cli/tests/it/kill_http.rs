@@ -1,5 +1,5 @@
-//! A server killed with SIGKILL in the middle of writes over HTTP, many times over one database: every line that was answered 204
-//! is there afterwards, with its value, and `check` finds nothing.
+//! A server killed with SIGKILL in the middle of writes over HTTP, many times over one database:
+//! every line that was answered 204 is there afterwards, with its value, and `check` finds nothing.
 
 use crate::kill::{Dice, check, open};
 use crate::serve::Served;
@@ -51,7 +51,8 @@ fn write(stream: &mut TcpStream, body: &str) -> Option<u16> {
     Some(head.split(' ').nth(1).unwrap().parse().unwrap())
 }
 
-/// One writer: batches of several sizes until the server is gone. Tells the end of what was acknowledged, and of what was sent.
+/// One writer: batches of several sizes until the server is gone. Tells the end of what was
+/// acknowledged, and of what was sent.
 fn load(addr: &str, writer: usize, from: i64, acknowledged: &AtomicU64) -> (i64, i64) {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_nodelay(true).unwrap();

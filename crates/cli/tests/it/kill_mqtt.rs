@@ -1,5 +1,6 @@
-//! A server killed with SIGKILL in the middle of messages from a broker, several times over one database: every message that the
-//! broker took is there in the end, since none was acknowledged before it was stored.
+//! A server killed with SIGKILL in the middle of messages from a broker, several times over one
+//! database: every message that the broker took is there in the end, since none was acknowledged
+//! before it was stored.
 
 use crate::kill::{Dice, check, open};
 use crate::serve::Served;

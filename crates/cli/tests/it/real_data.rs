@@ -1,8 +1,9 @@
 //! Real data goes in, comes out and is the same; what its authors warn of has a test each.
 //!
-//! Oracle: the source files as text, read by a small reader of their own (`source`), arranged as the table's rules ask
-//! (`oracle`). Nothing of the parser under test takes part. The files lie in `shared/data` beside the repository; tests of
-//! files that are not there say so and pass. The weather file is in the repository and is always tested.
+//! Oracle: the source files as text, read by a small reader of their own (`source`), arranged as
+//! the table's rules ask (`oracle`). Nothing of the parser under test takes part. The files lie in
+//! `shared/data` beside the repository; tests of files that are not there say so and pass. The
+//! weather file is in the repository and is always tested.
 
 mod made_up;
 mod oracle;

@@ -1,4 +1,5 @@
-//! `headwater serve` as a process: where it says it listens, how it ends, what it says when it cannot start.
+//! `headwater serve` as a process: where it says it listens, how it ends, what it says when it
+//! cannot start.
 
 use crate::support::{Bench, Ran, program, text};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -407,8 +408,8 @@ fn an_idle_server_of_an_empty_database_is_small() {
             .ask("GET", "/metrics", "", "")
             .contains("\nprocess_resident_memory_bytes ")
     );
-    // What it holds itself. The pages of its own file are not counted: they are many in a program that is not optimised, and
-    // the lab looks at those of one that is.
+    // What it holds itself. The pages of its own file are not counted: they are many in a program
+    // that is not optimised, and the lab looks at those of one that is.
     let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).unwrap();
     let held: u64 = status
         .lines()

@@ -77,7 +77,8 @@ fn version_is_told() {
     assert_eq!((code, stdout.starts_with("headwater 0.")), (0, true));
 }
 
-/// The help is part of the promise to users. After a change on purpose: `UPDATE_HELP=1 cargo test -p headwater-cli help`.
+/// The help is part of the promise to users. After a change on purpose:
+/// `UPDATE_HELP=1 cargo test -p headwater-cli help`.
 #[test]
 fn help_texts_are_as_they_were() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
@@ -137,7 +138,8 @@ fn help_texts_are_as_they_were() {
     }
 }
 
-/// The texts of settings are those of the table, which is the page's test; here, that every one has a flag.
+/// The texts of settings are those of the table, which is the page's test; here, that every one has
+/// a flag.
 #[test]
 fn every_setting_of_the_server_has_a_flag_with_its_help() {
     for command in ["serve", "config"] {

@@ -88,7 +88,8 @@ pub(super) fn put(
     }
 }
 
-/// True when the aggregate can be said column by column, which all that [`Aggregate::of`] and merging make can.
+/// True when the aggregate can be said column by column, which all that [`Aggregate::of`] and
+/// merging make can.
 fn is_regular(field_type: FieldType, a: &Aggregate) -> bool {
     let zero = 0.0f64.to_bits();
     let odd = a
@@ -339,8 +340,9 @@ pub(super) struct Shape<'a> {
     pub(super) middles: &'a [i128],
 }
 
-/// Reads what [`put`] wrote, and gives the aggregates of the buckets that are wanted. Of a field that is not `wanted` only counts
-/// and sums of times are true, since those of the next field may follow from them. `before` are the same buckets of the field before.
+/// Reads what [`put`] wrote, and gives the aggregates of the buckets that are wanted. Of a field
+/// that is not `wanted` only counts and sums of times are true, since those of the next field may
+/// follow from them. `before` are the same buckets of the field before.
 pub(super) fn take(
     cursor: &mut Cursor<'_>,
     shape: &Shape<'_>,

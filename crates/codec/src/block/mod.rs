@@ -1,12 +1,14 @@
 //! Bucket blocks: up to 64 buckets of one level of the pyramid, all fields.
 //!
-//! Invariants: decoding gives every aggregate back bit for bit, save its [`headwater_types::aggregate::Carry`], which is not stored;
-//! settled aggregates ([`Aggregate::settled`]) take the fewest bytes. Sums of decimals are integers, so mean and M2 are kept
-//! as the integers they follow from, with the difference in units of the last place, and only where that is smaller.
-//! Failure: any damage is a [`DecodeError`], found by the checksum of the whole block; memory is bounded by
-//! [`BLOCK_BUCKETS_MAX`] and [`FIELDS_MAX`].
-//! Format: docs/format/block.md. `moments` derives mean and M2 from integers, `field` holds both directions of
-//! a field, `wide` and `plain` the shapes that need 128 bits.
+//! Invariants: decoding gives every aggregate back bit for bit, save its
+//! [`headwater_types::aggregate::Carry`], which is not stored; settled aggregates
+//! ([`Aggregate::settled`]) take the fewest bytes. Sums of decimals are integers, so mean and M2
+//! are kept as the integers they follow from, with the difference in units of the last place, and
+//! only where that is smaller.
+//! Failure: any damage is a [`DecodeError`], found by the checksum of the whole block; memory is
+//! bounded by [`BLOCK_BUCKETS_MAX`] and [`FIELDS_MAX`].
+//! Format: docs/format/block.md. `moments` derives mean and M2 from integers, `field` holds both
+//! directions of a field, `wide` and `plain` the shapes that need 128 bits.
 
 mod field;
 mod moments;
@@ -52,8 +54,8 @@ impl BucketBlock {
     /// The bytes of the block, checksum included.
     ///
     /// # Panics
-    /// When there are more than [`BLOCK_BUCKETS_MAX`] buckets or [`FIELDS_MAX`] fields, when buckets or fields do not
-    /// strictly rise, or when a list has another length than the buckets.
+    /// When there are more than [`BLOCK_BUCKETS_MAX`] buckets or [`FIELDS_MAX`] fields, when
+    /// buckets or fields do not strictly rise, or when a list has another length than the buckets.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let count = self.buckets.len();
@@ -102,8 +104,8 @@ impl BucketBlock {
         Self::decode_some(bytes, None, ALL_BUCKETS)
     }
 
-    /// As [`BucketBlock::decode`], with these fields only: the others are as if no row had a value of them. A reader of one
-    /// field of many saves most of the work.
+    /// As [`BucketBlock::decode`], with these fields only: the others are as if no row had a value
+    /// of them. A reader of one field of many saves most of the work.
     ///
     /// ```
     /// use headwater_codec::block::BucketBlock;
@@ -125,8 +127,8 @@ impl BucketBlock {
         Self::decode_some(bytes, Some(fields), ALL_BUCKETS)
     }
 
-    /// As [`BucketBlock::decode_fields`], or with all fields for `None`, and with these buckets only. A reader of a few buckets
-    /// saves most of the work.
+    /// As [`BucketBlock::decode_fields`], or with all fields for `None`, and with these buckets
+    /// only. A reader of a few buckets saves most of the work.
     ///
     /// ```
     /// use headwater_codec::block::BucketBlock;

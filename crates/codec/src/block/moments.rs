@@ -1,9 +1,10 @@
 //! Mean and M2 from integers.
 //!
-//! For values `d / p` with integers `d`, `p` a power of ten, let `s` be the sum of `d - low` and `q` that of its squares.
-//! Then mean = (s + n·low) / (n·p) and M2 = (n·q - s²) / (n·p²), so `s` and `t = q - ceil(s² / n)` say both but for the
-//! last few bits. All of it is integer arithmetic, conversions and single divisions, so that every machine computes the
-//! same bits: these functions are part of the format.
+//! For values `d / p` with integers `d`, `p` a power of ten, let `s` be the sum of `d - low` and
+//! `q` that of its squares. Then mean = (s + n·low) / (n·p) and M2 = (n·q - s²) / (n·p²), so `s`
+//! and `t = q - ceil(s² / n)` say both but for the last few bits. All of it is integer arithmetic,
+//! conversions and single divisions, so that every machine computes the same bits: these functions
+//! are part of the format.
 
 use headwater_types::aggregate::settled_m2;
 
@@ -47,7 +48,8 @@ impl Sums {
         Some((square, rest))
     }
 
-    /// `n·t + rest` where all of it fits 64 bits, which is nearly always: the same number at a third of the time.
+    /// `n·t + rest` where all of it fits 64 bits, which is nearly always: the same number at a
+    /// third of the time.
     fn narrow_numerator(&self, t: i64) -> Option<i64> {
         let sum = i64::try_from(self.sum).ok()?.unsigned_abs();
         let n = self.finite.max(1);

@@ -1,5 +1,5 @@
-//! What the encoder remembers from leaf to leaf: per column the way that was found best, because searching costs several
-//! times the encoding.
+//! What the encoder remembers from leaf to leaf: per column the way that was found best, because
+//! searching costs several times the encoding.
 //!
 //! Invariant: hints change sizes and times, never the values read back.
 
@@ -13,7 +13,8 @@ const SEARCH_EVERY_THOROUGH: u32 = 4;
 /// Columns remembered at most; further ones are searched each time.
 const COLUMNS_MAX: usize = 4_096;
 
-/// What the encoder remembers from leaf to leaf of one table, per column, so that it need not search again.
+/// What the encoder remembers from leaf to leaf of one table, per column, so that it need not
+/// search again.
 #[derive(Clone, Debug, Default)]
 pub struct EncodeHints {
     times: ColumnHint,
@@ -24,8 +25,8 @@ pub struct EncodeHints {
 }
 
 impl EncodeHints {
-    /// For rows that are written once and read for long: searches sixteen times as often, which takes a little more time and
-    /// saves some percent of the bytes.
+    /// For rows that are written once and read for long: searches sixteen times as often, which
+    /// takes a little more time and saves some percent of the bytes.
     #[must_use]
     pub fn thorough() -> EncodeHints {
         EncodeHints {
@@ -100,8 +101,8 @@ impl Choice {
         Choice { way, bits, age: 0 }
     }
 
-    /// True when the choice is old, or this leaf came out clearly larger than the one it was found on, or clearly smaller:
-    /// then the data have changed, and another way may do even better.
+    /// True when the choice is old, or this leaf came out clearly larger than the one it was found
+    /// on, or clearly smaller: then the data have changed, and another way may do even better.
     pub(super) fn is_stale(&self, bits: f32) -> bool {
         self.age >= SEARCH_EVERY || bits > self.bits * 1.2 + 0.5 || bits < self.bits * 0.8 - 0.5
     }

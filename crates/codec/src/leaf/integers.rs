@@ -9,7 +9,8 @@ use crate::pack::{block_len, put_block, take_block};
 
 /// With fewer values pco's tables cost more than they save.
 const PCO_FROM: usize = 96;
-/// Bit packing may be this much larger than pco, in parts of 1,000, because it decodes several times faster.
+/// Bit packing may be this much larger than pco, in parts of 1,000, because it decodes several
+/// times faster.
 const PLAIN_WORTH: usize = 1_060;
 
 /// Appends the payload of at least one value and returns its codec.

@@ -1,12 +1,13 @@
 //! Leaves: compressed rows of one or several streams.
 //!
-//! Invariants: rows come back bit for bit; a page of 256 rows is decoded without its neighbours; the header has a checksum
-//! and so has every column; encoding is correct with any hints.
-//! Failure: any bytes give rows or a [`DecodeError`] that says what was expected where; memory is bounded by
-//! [`MAX_ROWS`], [`MAX_COLUMNS`] and [`MAX_TEXT_BYTES`].
+//! Invariants: rows come back bit for bit; a page of 256 rows is decoded without its neighbours;
+//! the header has a checksum and so has every column; encoding is correct with any hints.
+//! Failure: any bytes give rows or a [`DecodeError`] that says what was expected where; memory is
+//! bounded by [`MAX_ROWS`], [`MAX_COLUMNS`] and [`MAX_TEXT_BYTES`].
 //! Concurrency: a [`Leaf`] is immutable and shared by reference count.
-//! Format: docs/format/leaf.md. `leaf/encode.rs` chooses the codec of a column; `integers`, `floats`, `text` and
-//! `presence` hold both directions of each; `pages` says which values a page holds.
+//! Format: docs/format/leaf.md. `leaf/encode.rs` chooses the codec of a column; `integers`,
+//! `floats`, `text` and `presence` hold both directions of each; `pages` says which values a page
+//! holds.
 
 mod decode;
 mod encode;
@@ -87,18 +88,20 @@ pub struct ColumnInfo {
     pub encoded_bytes: usize,
 }
 
-/// Encodes rows (one stream's, sorted by time, or several streams' one after the other) as one leaf. A column of which no
-/// row is present is left out.
+/// Encodes rows (one stream's, sorted by time, or several streams' one after the other) as one
+/// leaf. A column of which no row is present is left out.
 ///
 /// # Panics
-/// When there are more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns, when columns are not in rising order of the field,
-/// have not as many rows as there are times, or hold more than [`MAX_TEXT_BYTES`] of text.
+/// When there are more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns, when columns are not in
+/// rising order of the field, have not as many rows as there are times, or hold more than
+/// [`MAX_TEXT_BYTES`] of text.
 #[must_use]
 pub fn encode_leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
     encode::leaf(rows, hints)
 }
 
-/// A leaf whose header was checked. Holds the bytes; columns are decoded on request. Cheap to clone.
+/// A leaf whose header was checked. Holds the bytes; columns are decoded on request. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct Leaf {
     bytes: Arc<[u8]>,
@@ -159,9 +162,9 @@ impl Leaf {
             + self.header.columns.len() * size_of::<header::ColumnEntry>()
     }
 
-    /// Decodes rows `range` (cut to the rows of the leaf) of the times and of `fields` (`None` = all); only the pages that
-    /// hold them are decoded, and checksums of the columns read are verified. A field that has no column here has none in
-    /// the result.
+    /// Decodes rows `range` (cut to the rows of the leaf) of the times and of `fields` (`None` =
+    /// all); only the pages that hold them are decoded, and checksums of the columns read are
+    /// verified. A field that has no column here has none in the result.
     ///
     /// # Errors
     /// When bytes are damaged.

@@ -78,8 +78,8 @@ impl Pages {
         Wanted { values, pages }
     }
 
-    /// Decodes the wanted pages with `page(payload, slots)` and returns the wanted values. Payloads are as
-    /// [`put_payloads`] wrote them.
+    /// Decodes the wanted pages with `page(payload, slots)` and returns the wanted values. Payloads
+    /// are as [`put_payloads`] wrote them.
     pub(super) fn read<T: Copy + Default>(
         &self,
         cursor: &mut Cursor<'_>,
@@ -137,8 +137,8 @@ impl Pages {
     }
 }
 
-/// Writes the payloads of the filled pages: lengths of all but the last, then the payloads. `ends` are the ends of the
-/// payloads in `bytes`.
+/// Writes the payloads of the filled pages: lengths of all but the last, then the payloads. `ends`
+/// are the ends of the payloads in `bytes`.
 pub(super) fn put_payloads(bytes: &[u8], ends: &[usize], out: &mut Vec<u8>) {
     let mut before = 0;
     let mut lengths: Vec<i64> = ends

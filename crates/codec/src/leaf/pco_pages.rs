@@ -1,7 +1,8 @@
-//! Numbers by pco's wrapped format: one chunk a column, one pco page a leaf page, so that single pages decode.
+//! Numbers by pco's wrapped format: one chunk a column, one pco page a leaf page, so that single
+//! pages decode.
 //!
-//! Payload: pco's header, its chunk metadata, then the pages as [`super::pages::put_payloads`] writes them, each beginning
-//! with its number of values implied by the leaf.
+//! Payload: pco's header, its chunk metadata, then the pages as [`super::pages::put_payloads`]
+//! writes them, each beginning with its number of values implied by the leaf.
 
 use super::hints::{Mode, Way};
 use super::pages::{Pages, Wanted, put_payloads};

@@ -17,7 +17,8 @@ pub(super) fn name(kind: u8) -> &'static str {
     }
 }
 
-/// Appends the smaller form and returns its number. Runs begin with absent rows and alternate; the last is left out.
+/// Appends the smaller form and returns its number. Runs begin with absent rows and alternate; the
+/// last is left out.
 pub(super) fn put(bits: Option<&Bitmap>, out: &mut Vec<u8>) -> u8 {
     let Some(bits) = bits else {
         return ALL;

@@ -1,5 +1,5 @@
-//! Columns of strings and bytes: a constant, a dictionary with packed codes, or pages of lengths and zstd frames, in which
-//! the text of the first page serves the others as a dictionary.
+//! Columns of strings and bytes: a constant, a dictionary with packed codes, or pages of lengths
+//! and zstd frames, in which the text of the first page serves the others as a dictionary.
 
 use super::pages::{Pages, Wanted, put_payloads};
 use super::{MAX_TEXT_BYTES, PAGE_ROWS, codec};
@@ -15,8 +15,8 @@ const LEVEL: i32 = 3;
 const ZSTD_FROM: usize = 48;
 /// Most entries of a dictionary of strings.
 const ENTRIES_MAX: usize = 4_096;
-/// The first page's text helps the others up to this size; larger pages stand alone, since it would cost more time than it
-/// saves bytes.
+/// The first page's text helps the others up to this size; larger pages stand alone, since it would
+/// cost more time than it saves bytes.
 const PREFIX_MAX: usize = 8 << 10;
 
 /// How the text of a page is kept; the numbers are part of the format.
@@ -216,7 +216,8 @@ fn text_of(
             Err(LENGTH)
         };
     }
-    // A frame says its length; believing only one that agrees keeps allocation to what the lengths say.
+    // A frame says its length; believing only one that agrees keeps allocation to what the lengths
+    // say.
     match zstd::zstd_safe::get_frame_content_size(bytes) {
         Ok(Some(size)) if size == len as u64 => {}
         _ => return Err(LENGTH),

@@ -1,4 +1,5 @@
-//! Reading of log columns. Every count is checked against the limits, and against the bytes left, before memory is taken.
+//! Reading of log columns. Every count is checked against the limits, and against the bytes left,
+//! before memory is taken.
 
 use super::encode::allowed;
 use super::{MAX_HEAP_BYTES, MAX_ROWS, MAX_TEXT_BYTES, UNITS, codec, slot_bytes};

@@ -1,10 +1,10 @@
-//! Bit packing. A full group of 256 values is kept in four lanes, so that one shift serves four neighbours and the compiler
-//! can use vector instructions; fewer values are a plain bit stream.
+//! Bit packing. A full group of 256 values is kept in four lanes, so that one shift serves four
+//! neighbours and the compiler can use vector instructions; fewer values are a plain bit stream.
 //!
 //! Layout: docs/format/light.md, "packed bits". Little-endian throughout, low bits first.
 
-/// Lanes of a full group: value `i` stands in lane `i % 4`, at bit `(i / 4) * width` of that lane's bit stream; the four
-/// streams are interleaved by 64-bit words.
+/// Lanes of a full group: value `i` stands in lane `i % 4`, at bit `(i / 4) * width` of that lane's
+/// bit stream; the four streams are interleaved by 64-bit words.
 const LANES: usize = 4;
 const GROUP: usize = 256;
 const ROWS: usize = GROUP / LANES;
@@ -120,7 +120,8 @@ fn pack_stream(values: impl Iterator<Item = u64>, width: u8, out: &mut Vec<u8>) 
 fn unpack_stream(bytes: &[u8], width: u8, out: &mut [i64]) {
     let width = usize::from(width);
     let mask = u64::MAX >> (64 - width);
-    // Where eight bytes are left a value is a part of them, unless it is so wide that a ninth may be needed.
+    // Where eight bytes are left a value is a part of them, unless it is so wide that a ninth may
+    // be needed.
     let whole = match bytes.len().checked_sub(8) {
         Some(last) if width <= 57 => (last * 8 / width + 1).min(out.len()),
         _ => 0,

@@ -1,8 +1,10 @@
-//! Blocks of up to 256 integers in as few bits as their range, or the range of their differences, needs.
+//! Blocks of up to 256 integers in as few bits as their range, or the range of their differences,
+//! needs.
 //!
-//! A block is a tag byte, one or two zigzag varints and the packed bits (docs/format/light.md, "integer block"). All
-//! arithmetic wraps, so that any `i64` values round-trip.
-//! Invariant: a block describes itself given the number of its values; decoding reads exactly what encoding wrote.
+//! A block is a tag byte, one or two zigzag varints and the packed bits (docs/format/light.md,
+//! "integer block"). All arithmetic wraps, so that any `i64` values round-trip.
+//! Invariant: a block describes itself given the number of its values; decoding reads exactly what
+//! encoding wrote.
 //! Failure: a bad tag or too few bytes is a [`DecodeError`]; nothing is allocated.
 
 mod bits;
@@ -209,7 +211,8 @@ pub(crate) fn take_integers(
     Ok(out)
 }
 
-/// Room for a list of at most [`BLOCK`] values that is looked at once: it needs no memory of its own then.
+/// Room for a list of at most [`BLOCK`] values that is looked at once: it needs no memory of its
+/// own then.
 pub(crate) struct Room([i64; BLOCK]);
 
 impl Room {

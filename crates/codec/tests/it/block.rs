@@ -45,7 +45,8 @@ fn check(block: &BucketBlock) -> usize {
         assert_same(&BucketBlock::decode_fields(&bytes, &only).unwrap(), &some);
     }
     assert_eq!(BucketBlock::decode_fields(&bytes, &[]).unwrap().fields, []);
-    // Some of the buckets, and of the fields: the first and the last alone, a few in the middle, all, none.
+    // Some of the buckets, and of the fields: the first and the last alone, a few in the middle,
+    // all, none.
     let (first, last) = match (block.buckets.first(), block.buckets.last()) {
         (Some(first), Some(last)) => (*first, *last),
         _ => (0, 0),

@@ -1,4 +1,5 @@
-//! Damaged bytes are refused where there is a checksum, and never panic where there is none or it was made to fit.
+//! Damaged bytes are refused where there is a checksum, and never panic where there is none or it
+//! was made to fit.
 
 use crate::block::block_of;
 use crate::shapes::{Noise, named_columns, rows_of};

@@ -1,7 +1,8 @@
 //! Golden bytes: fixed input covering every codec, against files that are checked in.
 //!
-//! Today's decoder must read them, and today's encoder must still write them. To add a file for a new format version, run
-//! the tests once with `HEADWATER_WRITE_GOLDEN=1`; files of older versions stay and stay readable.
+//! Today's decoder must read them, and today's encoder must still write them. To add a file for a
+//! new format version, run the tests once with `HEADWATER_WRITE_GOLDEN=1`; files of older versions
+//! stay and stay readable.
 
 use crate::block::{assert_same as assert_same_block, block_of};
 use crate::shapes::{Noise, assert_same, named_columns, rows_of, with_gaps};

@@ -26,7 +26,8 @@ impl Noise {
     }
 }
 
-/// Panics unless the rows are the same, floats bit for bit. Columns without a value may be missing on one side.
+/// Panics unless the rows are the same, floats bit for bit. Columns without a value may be missing
+/// on one side.
 pub(crate) fn assert_same(found: &Rows, expected: &Rows) {
     assert_eq!(found.times, expected.times, "times");
     let filled = |rows: &Rows| -> Vec<FieldId> {

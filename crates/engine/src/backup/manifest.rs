@@ -192,7 +192,8 @@ impl Manifest {
                 Err(error) => return Err(error),
             }
         }
-        // The first backup, cut short while its manifest was written, leaves one that is not whole, and no backup.
+        // The first backup, cut short while its manifest was written, leaves one that is not whole,
+        // and no backup.
         match first_error {
             Some(error) if largest > 1 => Err(error),
             _ => Ok(None),

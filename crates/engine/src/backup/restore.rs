@@ -10,12 +10,14 @@ use headwater_io::{Env, Files, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`, and checks all of it. The
-/// metadata are written last: a restore that was cut short leaves what does not open.
+/// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`,
+/// and checks all of it. The metadata are written last: a restore that was cut short leaves what
+/// does not open.
 ///
 /// # Errors
-/// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of the backup is not what was
-/// backed up, `full`, `io`. Damage found by the check is part of the report.
+/// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of
+/// the backup is not what was backed up, `full`, `io`. Damage found by the check is part of the
+/// report.
 pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport> {
     options.validate()?;
     let dir = options.dir.as_path();
@@ -42,7 +44,8 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
         Ok(())
     };
     part(false)?;
-    // What a failed sync leaves looks whole until the power goes: nobody may open it and build on it.
+    // What a failed sync leaves looks whole until the power goes: nobody may open it and build on
+    // it.
     part(true).map_err(|error: Error| match remove_meta(env, dir) {
         Ok(()) => error,
         Err(left) => Error::new(

@@ -80,7 +80,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Removes what `manifest` does not name: left over from a backup that was cut short, or part of an older one.
+    /// Removes what `manifest` does not name: left over from a backup that was cut short, or part
+    /// of an older one.
     pub(super) fn remove_unnamed(&self, manifest: Option<&Manifest>) -> Result<()> {
         let number = manifest.map(|m| m.number);
         let folder = manifest::folder(self.dir);

@@ -1,4 +1,5 @@
-//! A backup as if it were a database: files to read, so that it can be checked without being restored.
+//! A backup as if it were a database: files to read, so that it can be checked without being
+//! restored.
 
 use super::each_part;
 use super::manifest::{Entry, Kind, Manifest};

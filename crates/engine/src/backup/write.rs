@@ -48,13 +48,15 @@ pub struct BackupOptions {
     pub verify: bool,
 }
 
-/// Backs the database in `options.dir` up into the folder `to`: one state of it, with everything acknowledged before this call.
-/// Works beside the owner of the database, in its process or in another, and without one. Into a folder that holds an older
-/// backup of the same database, only what is new is copied; the older one counts until the new one is whole.
+/// Backs the database in `options.dir` up into the folder `to`: one state of it, with everything
+/// acknowledged before this call. Works beside the owner of the database, in its process or in
+/// another, and without one. Into a folder that holds an older backup of the same database, only
+/// what is new is copied; the older one counts until the new one is whole.
 ///
 /// # Errors
-/// `not_found` without a database, `invalid` when the folder holds something else, `locked` while another backup into it runs,
-/// `busy` when the owner changes the database too fast, `corrupt`, `full`, `io`. The older backup is still good then.
+/// `not_found` without a database, `invalid` when the folder holds something else, `locked` while
+/// another backup into it runs, `busy` when the owner changes the database too fast, `corrupt`,
+/// `full`, `io`. The older backup is still good then.
 pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
     backup_with(env, options, to, &BackupOptions::default())
 }
@@ -223,7 +225,8 @@ impl<'a> Writing<'a> {
                     .files
                     .open(&path, OpenMode::Write)
                     .map_err(io(&path, "open"))?;
-                // Bytes behind those the older backup counts are left over from one that was cut short.
+                // Bytes behind those the older backup counts are left over from one that was cut
+                // short.
                 file.set_len(front.bytes).map_err(io(&path, "truncate"))?;
                 let crc = copy(source, (&*file, &path), front.bytes, bytes, front.crc)?;
                 file.sync_data().map_err(io(&path, "sync"))?;

@@ -19,9 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// All definitions.
 ///
-/// Streams already in the metadata are looked up there and remembered by a 96-bit keyed hash (16 bytes each and their place in
-/// a map): of ten million streams any two have the same one with a chance of 10^-15. Those defined since the last step are held here whole,
-/// once, and shared by whoever looks at them.
+/// Streams already in the metadata are looked up there and remembered by a 96-bit keyed hash (16
+/// bytes each and their place in a map): of ten million streams any two have the same one with a
+/// chance of 10^-15. Those defined since the last step are held here whole, once, and shared by
+/// whoever looks at them.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     hashers: (RandomState, RandomState),
@@ -86,7 +87,8 @@ struct State {
     changes: u64,
 }
 
-/// Changes definitions: what readers take without the lock is brought up to date before it is let go.
+/// Changes definitions: what readers take without the lock is brought up to date before it is let
+/// go.
 struct Writing<'a> {
     state: RwLockWriteGuard<'a, State>,
     changes: &'a AtomicU64,
@@ -183,7 +185,8 @@ impl Catalog {
         state.tables.get(id.0 as usize).cloned()
     }
 
-    /// As [`Catalog::table_named`], without waiting: `None` also when definitions are being changed.
+    /// As [`Catalog::table_named`], without waiting: `None` also when definitions are being
+    /// changed.
     pub(crate) fn try_table_named(&self, name: &str) -> Option<Arc<Table>> {
         let state = self.state.try_read()?;
         let id = state.table_ids.get(name)?;
@@ -201,7 +204,8 @@ impl Catalog {
         self.hashers.0.build_hasher()
     }
 
-    /// How often a definition was made, changed or dropped since opening: where it is the same, the definitions are.
+    /// How often a definition was made, changed or dropped since opening: where it is the same, the
+    /// definitions are.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -234,8 +238,9 @@ impl Catalog {
             .unwrap_or(0)
     }
 
-    /// Changes or makes a table. `change` gets the table as it is now (or none) and gives the new one; its definition is put
-    /// into the log by `enqueue` before it is in force. No change = no record.
+    /// Changes or makes a table. `change` gets the table as it is now (or none) and gives the new
+    /// one; its definition is put into the log by `enqueue` before it is in force. No change = no
+    /// record.
     pub(crate) fn define_table(
         &self,
         name: &str,
@@ -324,7 +329,8 @@ impl Catalog {
         Ok(Some(id))
     }
 
-    /// As [`Catalog::find_stream`], for a snapshot that sees `sequence`: it still finds what was dropped later.
+    /// As [`Catalog::find_stream`], for a snapshot that sees `sequence`: it still finds what was
+    /// dropped later.
     pub(crate) fn find_stream_at(
         &self,
         index: &dyn StreamIndex,
@@ -344,7 +350,8 @@ impl Catalog {
         self.find_stream(index, key)
     }
 
-    /// The streams of a table as a snapshot with this sequence sees them, by tags; `None` = as they are now.
+    /// The streams of a table as a snapshot with this sequence sees them, by tags; `None` = as they
+    /// are now.
     pub(crate) fn streams_of(
         &self,
         index: &dyn StreamIndex,
@@ -376,7 +383,8 @@ impl Catalog {
         enqueue: impl FnOnce() -> Result<Sequence>,
     ) -> Result<Sequence> {
         let mut state = self.writing();
-        // Before the record can be published: who sees it must not take a stream for one that is there.
+        // Before the record can be published: who sees it must not take a stream for one that is
+        // there.
         self.has_dropped.store(true, Ordering::Release);
         let sequence = enqueue()?;
         for record in records {
@@ -418,7 +426,8 @@ impl Catalog {
         }
     }
 
-    /// Defines the streams behind `keys`, none of which was found; one log record for all that are really new.
+    /// Defines the streams behind `keys`, none of which was found; one log record for all that are
+    /// really new.
     pub(crate) fn define_streams(
         &self,
         index: &dyn StreamIndex,
@@ -487,8 +496,9 @@ impl Catalog {
         match &definition {
             Definition::Table(table) => {
                 let known = state.tables.get(table.id.0 as usize).cloned();
-                // Fields are only added and types only widened, so the definition with more of them is the newer one;
-                // the log is replayed in order, so an older record than the metadata's is followed by the newer ones.
+                // Fields are only added and types only widened, so the definition with more of them
+                // is the newer one; the log is replayed in order, so an older record than the
+                // metadata's is followed by the newer ones.
                 if known.as_ref().is_some_and(|known| {
                     known.fields.len() > table.fields.len() || known.life.dropped
                 }) {

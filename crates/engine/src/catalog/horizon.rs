@@ -3,7 +3,8 @@
 use headwater_types::Timestamp;
 use std::time::Duration;
 
-/// An instant before which something has ended. It moves ahead as time goes by, and back when the clock or a setting does.
+/// An instant before which something has ended. It moves ahead as time goes by, and back when the
+/// clock or a setting does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Horizon(Timestamp);
 

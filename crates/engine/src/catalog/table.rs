@@ -63,7 +63,8 @@ pub(crate) struct Life {
     pub(crate) cut: Horizon,
     /// Rows before this instant are or will be only aggregates; no more come there.
     pub(crate) aged_to: Horizon,
-    /// The furthest that "aged to" ever was: what lies before it may be aged, even where rows may come again.
+    /// The furthest that "aged to" ever was: what lies before it may be aged, even where rows may
+    /// come again.
     pub(crate) aged_most: Horizon,
     /// Some write carried an expiry.
     pub(crate) expires: bool,
@@ -98,7 +99,8 @@ impl Life {
         self.raw_for.is_some() || self.aged_most.is_set()
     }
 
-    /// The largest level of a partition: at most an eighth of the shortest life, so that whole partitions can go.
+    /// The largest level of a partition: at most an eighth of the shortest life, so that whole
+    /// partitions can go.
     pub(crate) fn level_max(&self) -> Option<i32> {
         let shortest = match (self.retention, self.raw_for) {
             (Some(a), Some(b)) => a.min(b),
@@ -172,9 +174,11 @@ pub struct TableInfo {
     pub retention: Option<Duration>,
     /// Rows older than this are removed and leave their aggregates; `None` = never.
     pub raw_for: Option<Duration>,
-    /// Nothing before this instant is found, and nothing can be written there. It goes back when the retention is raised.
+    /// Nothing before this instant is found, and nothing can be written there. It goes back when
+    /// the retention is raised.
     pub cut: Option<Timestamp>,
-    /// No rows can be written before this instant: it is, or will shortly be, known by its aggregates only.
+    /// No rows can be written before this instant: it is, or will shortly be, known by its
+    /// aggregates only.
     pub aged_to: Option<Timestamp>,
 }
 
@@ -198,7 +202,8 @@ pub struct TableSpec {
     pub leaf_events: Option<u32>,
     /// Fields to declare; more may come with writes.
     pub fields: Vec<FieldSpec>,
-    /// Tag keys to declare, so that they are known before the first write; more may come with writes.
+    /// Tag keys to declare, so that they are known before the first write; more may come with
+    /// writes.
     pub tags: Vec<String>,
     /// Rows older than this are removed; `None` = never.
     pub retention: Option<Duration>,
@@ -221,7 +226,8 @@ impl TableSpec {
     }
 }
 
-/// Version 1 had no lives; version 3 is written where tags are declared, version 4 where aging has gone back.
+/// Version 1 had no lives; version 3 is written where tags are declared, version 4 where aging has
+/// gone back.
 const VERSION: u8 = 2;
 const VERSION_WITH_TAGS: u8 = 3;
 const VERSION_AGED_BACK: u8 = 4;

@@ -78,8 +78,8 @@ pub(crate) struct Core {
     pub(crate) clock_guard: ClockGuard,
     pub(crate) compaction: Compaction,
     pub(crate) door: Door,
-    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock but
-    /// a shard's `state`.
+    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock
+    /// but a shard's `state`.
     pub(crate) pin_files: Mutex<PinFiles>,
     /// What must hold for files to be changed.
     pub(crate) guard: Arc<Guard>,

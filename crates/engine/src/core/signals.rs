@@ -72,8 +72,8 @@ impl Signals {
         self.wanted.notify_all();
     }
 
-    /// Wakes workers without the lock, for writers: a worker that was just about to wait looks again
-    /// a little later.
+    /// Wakes workers without the lock, for writers: a worker that was just about to wait looks
+    /// again a little later.
     pub(crate) fn nudge_workers(&self) {
         self.wanted.notify_all();
     }

@@ -26,9 +26,9 @@ impl UnreadablePartitions {
         self.any.store(true, Ordering::Release);
     }
 
-    /// True when a log of this many bytes is longer than it should be, so that events are stored for
-    /// its sake. While it is kept for partitions that cannot be read, which storing does not change,
-    /// what came since events were last stored for its sake counts.
+    /// True when a log of this many bytes is longer than it should be, so that events are stored
+    /// for its sake. While it is kept for partitions that cannot be read, which storing does not
+    /// change, what came since events were last stored for its sake counts.
     pub(crate) fn is_log_too_long(&self, live_bytes: u64, bytes_max: u64) -> bool {
         if !self.any() {
             return live_bytes > bytes_max;

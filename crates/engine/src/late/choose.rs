@@ -1,6 +1,7 @@
 //! What may be chosen among, and which of it costs least.
 //!
-//! Invariants: pure functions. A ranking begins with the least cost; the policy in force is always in it.
+//! Invariants: pure functions. A ranking begins with the least cost; the policy in force is always
+//! in it.
 //! Concurrency: values.
 //! Failure: none; settings are checked where they come in.
 
@@ -13,7 +14,8 @@ use std::str::FromStr;
 
 /// Shares of memory for the flank that are tried, in sixteenths.
 const SHARES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// Shares of memory where events may be kept back too: fewer, so that a ranking takes a few milliseconds.
+/// Shares of memory where events may be kept back too: fewer, so that a ranking takes a few
+/// milliseconds.
 const SHARES_RETAINING: [u32; 6] = [4, 6, 8, 10, 12, 14];
 /// Parts of the flank that are kept back, in eighths.
 const RETAINED: [u32; 3] = [2, 4, 6];
@@ -21,10 +23,11 @@ const RETAINED: [u32; 3] = [2, 4, 6];
 const LEAVES_TRIED_WITH: usize = 3;
 /// Smaller leaves are never chosen.
 const LEAF_EVENTS_MIN: u32 = 128;
-/// The smallest leaf chosen is this part of the table's: a quarter, so that compaction need not mend it.
+/// The smallest leaf chosen is this part of the table's: a quarter, so that compaction need not
+/// mend it.
 const LEAF_PARTS: [u32; 2] = [2, 4];
-/// What the frame of a leaf takes on the medium, and a flush of a stream besides its leaves, in events' bytes: some 40 B and 60 B at
-/// 3 B an event.
+/// What the frame of a leaf takes on the medium, and a flush of a stream besides its leaves, in
+/// events' bytes: some 40 B and 60 B at 3 B an event.
 const LEAF_FRAME_EVENTS: f64 = 14.0;
 const FLUSH_FRAME_EVENTS: f64 = 20.0;
 
@@ -63,7 +66,8 @@ impl Knobs {
 
 /// Who decides on the policy for late data.
 ///
-/// As text: `adaptive`, `adaptive:paper`, `conventional`, `separate:SHARE` (`separate` alone gives both halves); a fixed policy may go on with `,retain=EVENTS` and `,scope=touched` or
+/// As text: `adaptive`, `adaptive:paper`, `conventional`, `separate:SHARE` (`separate` alone gives
+/// both halves); a fixed policy may go on with `,retain=EVENTS` and `,scope=touched` or
 /// `,scope=overlap`.
 ///
 /// ```
@@ -210,7 +214,8 @@ pub struct Space {
     pub leaf_events: u32,
     /// What may be chosen.
     pub knobs: Knobs,
-    /// Whether frames of leaves and flushes count: they do on a medium, and not where the papers count events.
+    /// Whether frames of leaves and flushes count: they do on a medium, and not where the papers
+    /// count events.
     pub frames: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Policies for late data: how memory is shared between in-order and late events, what a flush keeps back, what a merge
-//! rewrites; and predictions of what each policy would write.
+//! Policies for late data: how memory is shared between in-order and late events, what a flush
+//! keeps back, what a merge rewrites; and predictions of what each policy would write.
 //!
 //! [`lateness`](Lateness) keeps what was seen of late events, the model ([`predict`]) says from it what a policy would write, a
-//! replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`] has the paper's own formulas to compare with. [`Space`] is
-//! what may be chosen among, and an [`Analyzer`] for each shard decides.
+//! replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`] has the paper's own formulas to
+//! compare with. [`Space`] is what may be chosen among, and an [`Analyzer`] for each shard decides.
 //!
 //! Invariants: everything here is pure, and needs no clock and no files.
 //! Concurrency: values; the shards' locks guard those in use.
@@ -47,8 +47,8 @@ pub enum MergeScope {
 pub enum Split {
     /// One buffer for all events (the paper's pi_c).
     Conventional,
-    /// A flank for in-order events and a buffer for late ones (the paper's pi_s). The flank's share of the memory is
-    /// above 0 and below 1.
+    /// A flank for in-order events and a buffer for late ones (the paper's pi_s). The flank's share
+    /// of the memory is above 0 and below 1.
     Separate {
         /// Share of the memory that in-order events may use.
         flank_share: f64,
@@ -60,7 +60,8 @@ pub enum Split {
 pub struct LatePolicy {
     /// One buffer or two.
     pub split: Split,
-    /// How many of the newest events of a stream a flush keeps in memory, so that slightly late events stay in order.
+    /// How many of the newest events of a stream a flush keeps in memory, so that slightly late
+    /// events stay in order.
     pub retain_events: u32,
     /// What a merge rewrites.
     pub merge_scope: MergeScope,
@@ -117,7 +118,8 @@ impl LatePolicy {
     }
 }
 
-/// Events of a memory of `memory` events that the flank may hold: at least one, and at least one less than all.
+/// Events of a memory of `memory` events that the flank may hold: at least one, and at least one
+/// less than all.
 #[must_use]
 pub fn flank_capacity(memory: usize, flank_share: f64) -> usize {
     ((memory as f64 * flank_share).round() as usize).clamp(1, memory.saturating_sub(1).max(1))
@@ -128,9 +130,10 @@ pub fn flank_capacity(memory: usize, flank_share: f64) -> usize {
 pub enum FlushRule {
     /// By bytes against the memory budget; streams with whole leaves first.
     Production,
-    /// As in the papers, for experiments: memory is counted in events of one shard, a buffer that is full is flushed whole
-    /// right after the insertion that filled it, there is one partition, and no late runs. Leaves are cut full from the left.
-    /// What is left at the end is stored in the same way, each buffer by itself.
+    /// As in the papers, for experiments: memory is counted in events of one shard, a buffer that
+    /// is full is flushed whole right after the insertion that filled it, there is one partition,
+    /// and no late runs. Leaves are cut full from the left. What is left at the end is stored in
+    /// the same way, each buffer by itself.
     LabExact {
         /// Events of memory, in-order and late together (the paper's n).
         memory_events: u32,

@@ -1,13 +1,16 @@
 //! Predicts the write amplification of a policy from the law of delays or of lateness.
 //!
-//! Everything is counted in events of one stream: ages, delays, memory, leaves. An event generated `a` events ago has arrived
-//! with probability F(a) = 1 − S(a); J(x) is the integral of S from x on, so every sum over events is a difference of J.
-//! With lateness instead of delays (see [`super::lateness`]) the same formulas hold, and need neither clocks nor fixed intervals.
+//! Everything is counted in events of one stream: ages, delays, memory, leaves. An event generated
+//! `a` events ago has arrived with probability F(a) = 1 − S(a); J(x) is the integral of S from x
+//! on, so every sum over events is a difference of J. With lateness instead of delays (see
+//! [`super::lateness`]) the same formulas hold, and need neither clocks nor fixed intervals.
 //!
-//! Four cases: one buffer or two, every overlapped leaf or only touched ones. In all of them a flush leaves a *frontier*, the newest
-//! event stored; its age E\[A\] follows from S, and grows with what a flush keeps back (`retain_events`). A touched leaf is
-//! rewritten unless no buffered event falls into it; an overlapped one, unless all buffered events are older, or all newer. For the
-//! oldest of many events the extremal index of the law says how many independent ones they stand for.
+//! Four cases: one buffer or two, every overlapped leaf or only touched ones. In all of them a
+//! flush leaves a *frontier*, the newest event stored; its age E\[A\] follows from S, and grows
+//! with what a flush keeps back (`retain_events`). A touched leaf is rewritten unless no buffered
+//! event falls into it; an overlapped one, unless all buffered events are older, or all newer. For
+//! the oldest of many events the extremal index of the law says how many independent ones they
+//! stand for.
 //!
 //! Invariants: pure functions; a prediction is at least 1.
 //! Concurrency: values only.
@@ -16,13 +19,15 @@
 use super::law::DelayLaw;
 use super::{LatePolicy, MergeScope, Split, flank_capacity};
 
-/// Places within a flank's cycle at which a phase is taken to begin, where it has few flushes, and where it has many.
+/// Places within a flank's cycle at which a phase is taken to begin, where it has few flushes, and
+/// where it has many.
 const BEGINNINGS: (usize, usize) = (6, 2);
 /// So many are many.
 const MANY_FLUSHES: f64 = 24.0;
 /// A probability this small ends a sum.
 const NEGLIGIBLE: f64 = 1e-6;
-/// How the terms of a sum are taken together: so many one by one; then each stands for more, by a factor from one to the next.
+/// How the terms of a sum are taken together: so many one by one; then each stands for more, by a
+/// factor from one to the next.
 type Grouping = (f64, f64);
 const TERMS: Grouping = (48.0, 1.08);
 const FAR_FLUSHES: Grouping = (16.0, 1.15);
@@ -54,9 +59,11 @@ impl std::fmt::Display for Candidate {
 /// What a policy has to work with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Configuration {
-    /// Events of a stream that fit into memory, in order and late together (the paper's n); at least 2.
+    /// Events of a stream that fit into memory, in order and late together (the paper's n); at
+    /// least 2.
     pub memory_events: f64,
-    /// Late runs of a stream that may wait before they are merged; 0 = late events are merged at once.
+    /// Late runs of a stream that may wait before they are merged; 0 = late events are merged at
+    /// once.
     pub late_runs_max: usize,
 }
 
@@ -249,8 +256,8 @@ fn solve(rising: impl Fn(f64) -> f64, goal: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Calls `term(k, width)` for k = first, first + 1, … and later for wider and wider groups, the middle of which k is. Ends when it
-/// says so.
+/// Calls `term(k, width)` for k = first, first + 1, … and later for wider and wider groups, the
+/// middle of which k is. Ends when it says so.
 fn each_term(
     first: f64,
     last: f64,
@@ -364,7 +371,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
             });
             events
         };
-        // A merge passes the leftover on, so that it takes every multiple of the common divisor; a flush leaves its own.
+        // A merge passes the leftover on, so that it takes every multiple of the common divisor; a
+        // flush leaves its own.
         let leftovers = (self.leaf / common_divisor(cycle, self.leaf)).round();
         let parts = leftovers.clamp(1.0, 8.0) as usize;
         let merged: f64 = (1..=parts)
@@ -384,8 +392,9 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         self.touched_before(self.frontier.age + cycle, cycle) / cycle
     }
 
-    /// Stored events in leaves that receive one of the events that arrived in the newest `length` and are older than `from`. The
-    /// leaves are those that were stored before, the first of them right behind `from`.
+    /// Stored events in leaves that receive one of the events that arrived in the newest `length`
+    /// and are older than `from`. The leaves are those that were stored before, the first of them
+    /// right behind `from`.
     fn touched_before(&self, from: f64, length: f64) -> f64 {
         let tail = |x: f64| self.law.tail(x);
         let (single_terms, growth) = FAR_LEAVES;
@@ -424,7 +433,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         sum
     }
 
-    /// Stored events rewritten per event, when late events have a buffer of `late_capacity` and wait in up to `runs` runs of as many.
+    /// Stored events rewritten per event, when late events have a buffer of `late_capacity` and
+    /// wait in up to `runs` runs of as many.
     fn separate(
         &self,
         cycle: f64,
@@ -497,8 +507,9 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         if older.is_empty() {
             return s - law.tail(*age) + law.tail(age + s);
         }
-        // An event of age b + ½ that is missing and newer than all that is stored (P: the product of S up to b) is in order if it comes
-        // within s: the sum over b of that, times S(b + ½) − S(b + ½ + s).
+        // An event of age b + ½ that is missing and newer than all that is stored (P: the product
+        // of S up to b) is in order if it comes within s: the sum over b of that, times S(b + ½) −
+        // S(b + ½ + s).
         let missing = if s > FAR_AGES * older.len() as f64 {
             // So far off the law is a straight line over the ages that count.
             weight * law.survival(middle + s)
@@ -520,7 +531,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         let tail = |x: f64| law.tail(x);
         let k = phase.flushes;
         let oldest_border = phase.border(k + 1.0);
-        // Buffered events older than the border of the j-th last flush; older than an age beyond the phase.
+        // Buffered events older than the border of the j-th last flush; older than an age beyond
+        // the phase.
         let beyond = |age: f64| tail(age - phase.length) - tail(age);
         let at_oldest = beyond(oldest_border);
         let per_cycle = tail(phase.lag) - tail(phase.lag + phase.cycle);
@@ -598,7 +610,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         if rest > 0.5 {
             add(rest, 1.0);
         }
-        // The law changes with the order of the age, so what lies far behind the border may be taken together.
+        // The law changes with the order of the age, so what lies far behind the border may be
+        // taken together.
         let mut left = full;
         while left > 0.5 {
             let behind = lag / per_event + flushed - left * self.leaf;
@@ -616,7 +629,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         let missing = tail(phase.lag);
         each_term(1.0, phase.flushes, FAR_FLUSHES, |j, width| {
             let young = phase.border(j);
-            // Late events older than what lies behind a depth: those that were missing at the flush, less those that still are.
+            // Late events older than what lies behind a depth: those that were missing at the
+            // flush, less those that still are.
             let mut before = missing - tail(young);
             for group in groups {
                 let after = group.missing - tail(young + group.depth);

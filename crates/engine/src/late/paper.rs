@@ -1,17 +1,20 @@
-//! The model of the paper "Separation or Not", under its own names: zeta, r_c, r_s, g, N_arrive and Algorithm 1.
+//! The model of the paper "Separation or Not", under its own names: zeta, r_c, r_s, g, N_arrive and
+//! Algorithm 1.
 //!
-//! It is computed and shown beside our own prediction ([`super::model`]), so that a reader of the paper can check us; it
-//! decides nothing. Three things differ from the print. Equation 2 is evaluated in a form with one integral of a tabulated
-//! function ([`PaperModel::zeta`]; [`PaperModel::zeta_as_printed`] is the sum as it stands in the paper). Equation 5 follows
-//! from the definitions of N_cur and N_bef, which the printed one contradicts. And a separation with hardly any late event
-//! has a phase without end instead of a division by zero.
-//! Invariants: delays are independent, events are generated every `dt`; both in the same unit of time. A table holds as many
-//! events as the memory in the paper; its size does not enter (equation 3 counts events, not tables).
+//! It is computed and shown beside our own prediction ([`super::model`]), so that a reader of the
+//! paper can check us; it decides nothing. Three things differ from the print. Equation 2 is
+//! evaluated in a form with one integral of a tabulated function ([`PaperModel::zeta`];
+//! [`PaperModel::zeta_as_printed`] is the sum as it stands in the paper). Equation 5 follows from
+//! the definitions of N_cur and N_bef, which the printed one contradicts. And a separation with
+//! hardly any late event has a phase without end instead of a division by zero.
+//! Invariants: delays are independent, events are generated every `dt`; both in the same unit of
+//! time. A table holds as many events as the memory in the paper; its size does not enter (equation
+//! 3 counts events, not tables).
 //! Concurrency: a model is a value.
 //! Failure: none; extreme laws give large or infinite numbers.
 //!
-//! Source: Y. Kang and others, "Separation or Not: On Handing Out-of-Order Time-Series Data in Leveled LSM-Tree", ICDE 2022,
-//! sections II to IV.
+//! Source: Y. Kang and others, "Separation or Not: On Handing Out-of-Order Time-Series Data in
+//! Leveled LSM-Tree", ICDE 2022, sections II to IV.
 
 use super::law::DelayLaw;
 
@@ -81,8 +84,8 @@ impl<'a> PaperModel<'a> {
         }
         let hazard = |v: f64| law.minus_log_distribution(v * dt);
         let mut lambda = vec![0.0; nodes.len()];
-        // From the far end: beyond the fine part the sum is the integral from half a step on, by Gauss's rule with two
-        // nodes; in the fine part it is the sum itself.
+        // From the far end: beyond the fine part the sum is the integral from half a step on, by
+        // Gauss's rule with two nodes; in the fine part it is the sum itself.
         for index in (0..nodes.len().saturating_sub(1)).rev() {
             let (v, next) = (node(&nodes, index), node(&nodes, index + 1));
             let value = if v >= FINE {
@@ -91,7 +94,8 @@ impl<'a> PaperModel<'a> {
                 node(&lambda, index + 1)
                     + half * (hazard(middle - offset) + hazard(middle + offset))
             } else {
-                // Two nodes on lies v + 1, or the first node behind the fine part, reached by half a step.
+                // Two nodes on lies v + 1, or the first node behind the fine part, reached by half
+                // a step.
                 let on = if v + 1.0 <= FINE {
                     node(&lambda, index + 2)
                 } else {
@@ -128,10 +132,11 @@ impl<'a> PaperModel<'a> {
         la + (lb - la) * share
     }
 
-    /// ζ(n): expected number of subsequent points on disk when `n` points are in memory (equation 2).
+    /// ζ(n): expected number of subsequent points on disk when `n` points are in memory (equation
+    /// 2).
     ///
-    /// With T_m = m·Δt the sum over i turns the density of the delay into its distribution:
-    /// ζ(n) = ∫ F((v + ½)Δt)·(1 − exp(Λ(v + n) − Λ(v))) dv over v ≥ 0, Λ(v) = Σ_{j ≥ 1} −ln F((v + j)Δt).
+    /// With T_m = m·Δt the sum over i turns the density of the delay into its distribution: ζ(n) =
+    /// ∫ F((v + ½)Δt)·(1 − exp(Λ(v + n) − Λ(v))) dv over v ≥ 0, Λ(v) = Σ_{j ≥ 1} −ln F((v + j)Δt).
     #[must_use]
     pub fn zeta(&self, n: f64) -> f64 {
         let value = |v: f64, lambda: f64| {
@@ -155,8 +160,9 @@ impl<'a> PaperModel<'a> {
         sum
     }
 
-    /// ζ(n) as printed: the sum over `i` below `disk` of 1 − ∫ f(x)·Π_{j=1..n} F((i + j)Δt + x) dx, the integral over `parts`
-    /// quantiles of the delay, which `quantile` gives. Slow; it is here to check [`PaperModel::zeta`].
+    /// ζ(n) as printed: the sum over `i` below `disk` of 1 − ∫ f(x)·Π_{j=1..n} F((i + j)Δt + x) dx,
+    /// the integral over `parts` quantiles of the delay, which `quantile` gives. Slow; it is here
+    /// to check [`PaperModel::zeta`].
     #[must_use]
     pub fn zeta_as_printed(
         &self,
@@ -189,8 +195,9 @@ impl<'a> PaperModel<'a> {
         self.zeta(n) / n + 1.0
     }
 
-    /// g(n_seq): expected number of out-of-order points that arrive while `n_seq` in-order ones do (equation 1). A point that
-    /// arrives i intervals after a flush is in order with probability F(ι_i), ι_i = i·Δt.
+    /// g(n_seq): expected number of out-of-order points that arrive while `n_seq` in-order ones do
+    /// (equation 1). A point that arrives i intervals after a flush is in order with probability
+    /// F(ι_i), ι_i = i·Δt.
     #[must_use]
     pub fn g(&self, n_seq: f64) -> f64 {
         self.g_up_to(n_seq).0
@@ -221,8 +228,8 @@ impl<'a> PaperModel<'a> {
         n_seq * n_nonseq / self.g(n_seq) + n_nonseq
     }
 
-    /// r_s(n_seq): write amplification of pi_s with a C_seq of `n_seq` of `n` points: equation 5 as it follows from N_cur and
-    /// N_bef, r_s = 2 + ζ(N)/N − (n_nonseq + n'_seq)/N.
+    /// r_s(n_seq): write amplification of pi_s with a C_seq of `n_seq` of `n` points: equation 5 as
+    /// it follows from N_cur and N_bef, r_s = 2 + ζ(N)/N − (n_nonseq + n'_seq)/N.
     #[must_use]
     pub fn r_s(&self, n: f64, n_seq: f64) -> f64 {
         let n_nonseq = n - n_seq;
@@ -235,7 +242,8 @@ impl<'a> PaperModel<'a> {
         2.0 + self.zeta(arrive) / arrive - (n_nonseq + last_flushed) / arrive
     }
 
-    /// Algorithm 1: the policy with the least predicted write amplification, over every n_seq from 1 to n − 1.
+    /// Algorithm 1: the policy with the least predicted write amplification, over every n_seq from
+    /// 1 to n − 1.
     #[must_use]
     pub fn algorithm_1(&self, n: u32) -> Algorithm1 {
         let r_c = self.r_c(f64::from(n));

@@ -1,19 +1,23 @@
 //! Shadow replay: what every candidate would have written, counted on time stamps alone.
 //!
-//! All candidates see the same arrivals in one pass. Of each are kept its frontier, the number of in-order events, the late
-//! events, and the borders and counts of its leaves; no rows. After a merge the new borders are interpolated. It follows
-//! the rules of [`super::FlushRule::LabExact`] and agrees with an exact simulation within about a hundredth. It is the referee
-//! where the model is off: noisy over short stretches, since one merge is one sample, but free of assumptions.
+//! All candidates see the same arrivals in one pass. Of each are kept its frontier, the number of
+//! in-order events, the late events, and the borders and counts of its leaves; no rows. After a
+//! merge the new borders are interpolated. It follows the rules of [`super::FlushRule::LabExact`]
+//! and agrees with an exact simulation within about a hundredth. It is the referee where the model
+//! is off: noisy over short stretches, since one merge is one sample, but free of assumptions.
 //!
-//! Invariants: per candidate, leaves rise in time; `written` counts every event put into a leaf, once more for each
-//! rewriting. The stretch must be contiguous: leaving out events would make the others look earlier or later than they are.
+//! Invariants: per candidate, leaves rise in time; `written` counts every event put into a leaf,
+//! once more for each rewriting. The stretch must be contiguous: leaving out events would make the
+//! others look earlier or later than they are.
 //! Concurrency: a value.
-//! Failure: none. Memory: the newest `memory_events` times, shared, and per candidate its late events and 16 bytes a leaf.
+//! Failure: none. Memory: the newest `memory_events` times, shared, and per candidate its late
+//! events and 16 bytes a leaf.
 
 use super::model::{Candidate, Configuration};
 use super::{MergeScope, Split};
 
-/// Leaves before the first event seen, laid out at the interval given, that late events may fall into.
+/// Leaves before the first event seen, laid out at the interval given, that late events may fall
+/// into.
 const LEAVES_BEFORE: usize = 512;
 
 /// Replays arrivals for several candidates.
@@ -67,12 +71,14 @@ pub struct ShadowCount {
     pub written: u64,
     /// Merges of late events.
     pub merges: u64,
-    /// Write amplification: up to the end of the newest phase when there were at least two, else of everything.
+    /// Write amplification: up to the end of the newest phase when there were at least two, else of
+    /// everything.
     pub write_amplification: f64,
 }
 
 impl Shadow {
-    /// Begins a replay behind `frontier`, the newest time stored before, with events every `interval_ns` before that.
+    /// Begins a replay behind `frontier`, the newest time stored before, with events every
+    /// `interval_ns` before that.
     #[must_use]
     pub fn new(
         candidates: &[Candidate],

@@ -1,12 +1,15 @@
-//! Studies a recording of events with their generation and arrival times, before or after they are stored.
+//! Studies a recording of events with their generation and arrival times, before or after they are
+//! stored.
 //!
-//! Everything that the analyzer of a shard would see is computed from the order of arrival alone; delays, their quantiles and
-//! their autocorrelation, and the paper's own advice, from the arrival times. The candidates are predicted for a given memory, and
-//! counted by a replay of the stream with the most events.
+//! Everything that the analyzer of a shard would see is computed from the order of arrival alone;
+//! delays, their quantiles and their autocorrelation, and the paper's own advice, from the arrival
+//! times. The candidates are predicted for a given memory, and counted by a replay of the stream
+//! with the most events.
 //!
 //! Invariants: a stream's events come in the order in which they arrived.
 //! Concurrency: a value.
-//! Failure: none. Memory: 16 bytes an event, up to [`EVENTS_KEPT`] events; later ones are counted, but not replayed.
+//! Failure: none. Memory: 16 bytes an event, up to [`EVENTS_KEPT`] events; later ones are counted,
+//! but not replayed.
 
 use super::choose::{Knobs, PolicyChoice, Ranked, Space};
 use super::lateness::{Lateness, Tracker};
@@ -77,7 +80,8 @@ pub struct StudyReport {
     pub interval_ns: f64,
     /// Shares of the events, and the delay in ns they do not exceed; empty without arrival times.
     pub delays: Vec<(f64, f64)>,
-    /// Shares, from much to little, and the delay in ns that so many exceed: evenly spaced on a logarithmic scale.
+    /// Shares, from much to little, and the delay in ns that so many exceed: evenly spaced on a
+    /// logarithmic scale.
     pub delay_curve: Vec<(f64, f64)>,
     /// Lags, and the correlation of delays so many events apart, in the busiest stream.
     pub autocorrelation: Vec<(usize, f64)>,
@@ -111,7 +115,8 @@ impl Study {
         }
     }
 
-    /// Takes in an event, in order of arrival; `arrival` in ns since 1970 like `generation`, if it is known.
+    /// Takes in an event, in order of arrival; `arrival` in ns since 1970 like `generation`, if it
+    /// is known.
     pub fn observe(&mut self, stream: u32, generation: i64, arrival: Option<i64>) {
         self.events += 1;
         let slot = self.streams.entry(stream).or_default();
@@ -255,7 +260,8 @@ fn raw_quantile(delays: &[f64], share: f64) -> f64 {
     sorted.get(at).copied().unwrap_or(0.0)
 }
 
-/// The delays that so many events exceed, for shares from all to one event, evenly on a logarithmic scale.
+/// The delays that so many events exceed, for shares from all to one event, evenly on a logarithmic
+/// scale.
 fn curve(delays: &[f64]) -> Vec<(f64, f64)> {
     if delays.len() < 2 {
         return Vec::new();

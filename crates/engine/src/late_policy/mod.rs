@@ -1,8 +1,9 @@
-//! What shards do about late data: when their analyzers evaluate, which policy comes into force, when
-//! a late buffer is merged for its age.
+//! What shards do about late data: when their analyzers evaluate, which policy comes into force,
+//! when a late buffer is merged for its age.
 //!
-//! Invariants: a change of policy writes nothing, moves nothing and makes nobody wait: events in memory are divided anew when
-//! their stream is written to or stored the next time. A policy that is set by the user never changes.
+//! Invariants: a change of policy writes nothing, moves nothing and makes nobody wait: events in
+//! memory are divided anew when their stream is written to or stored the next time. A policy that
+//! is set by the user never changes.
 //! Concurrency: predictions are made without a lock, between two short looks at the shard.
 //! Failure: none of its own.
 
@@ -20,11 +21,11 @@ use crate::shard::ShardState;
 
 /// What an event takes in memory, before any is there to look at.
 const EVENT_BYTES: f64 = 40.0;
-/// Rewriting more stored events than this per late event is never done at once: a run waits for company, and for a compaction that
-/// would rewrite the leaves anyway.
+/// Rewriting more stored events than this per late event is never done at once: a run waits for
+/// company, and for a compaction that would rewrite the leaves anyway.
 const REWRITE_PER_LATE_EVENT_MAX: f64 = 4.0;
-/// After an evaluation a shard does without for so many times as long as it took: it takes 1 % of the time at most, however fast
-/// events arrive.
+/// After an evaluation a shard does without for so many times as long as it took: it takes 1 % of
+/// the time at most, however fast events arrive.
 const REST: u32 = 100;
 
 /// The policy of a new shard.
@@ -33,8 +34,8 @@ pub(crate) fn first_analyzer(options: &Options) -> Analyzer {
     Analyzer::new(first_candidate(options), adaptive)
 }
 
-/// The analyzer of a shard as it was kept; a new one if what was kept is of another version. The owner's settings decide what
-/// is in force.
+/// The analyzer of a shard as it was kept; a new one if what was kept is of another version. The
+/// owner's settings decide what is in force.
 pub(crate) fn kept_analyzer(options: &Options, kept: &[u8], is_owner: bool) -> Analyzer {
     let mut analyzer = match Analyzer::decode(kept) {
         Ok(analyzer) => analyzer,
@@ -61,7 +62,8 @@ fn first_candidate(options: &Options) -> Candidate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InForce {
     pub(crate) candidate: Candidate,
-    /// Stored events that may be rewritten at once for each late one; beyond that, late events become a run.
+    /// Stored events that may be rewritten at once for each late one; beyond that, late events
+    /// become a run.
     pub(crate) rewrite_per_late: f64,
 }
 
@@ -130,7 +132,8 @@ fn shard_memory_events(core: &Core, state: &ShardState) -> f64 {
     core.memory.flush_bytes() as f64 / core.shards.len().max(1) as f64 / event_bytes.max(8.0)
 }
 
-/// Enough has arrived, and enough time has passed. Exact conditions count events only, so that they can be repeated.
+/// Enough has arrived, and enough time has passed. Exact conditions count events only, so that they
+/// can be repeated.
 fn evaluation_is_due(core: &Core, state: &ShardState) -> bool {
     state.analyzer.is_due()
         && (core.regime.is_exact() || core.env.clock.monotonic() >= state.evaluate_from)
@@ -169,7 +172,8 @@ pub(crate) fn decide_if_due(core: &Core, index: ShardIndex) -> Result<()> {
     Ok(())
 }
 
-/// Takes account of the newest events before the database is closed, so that the next opening goes on from them.
+/// Takes account of the newest events before the database is closed, so that the next opening goes
+/// on from them.
 pub(crate) fn settle_analyzers(core: &Core) {
     for shard in &core.shards {
         let mut state = shard.state.lock();

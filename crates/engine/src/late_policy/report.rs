@@ -83,15 +83,18 @@ pub struct ShardLateReport {
     pub events: u64,
     /// Share of the events seen lately that were not the newest of their stream.
     pub late_share: f64,
-    /// Memory of the streams that bring the events, in events of one; 0 before the first evaluation.
+    /// Memory of the streams that bring the events, in events of one; 0 before the first
+    /// evaluation.
     pub memory_events: f64,
-    /// Write amplification measured since the policy came into force, or since opening, and the merges in it.
+    /// Write amplification measured since the policy came into force, or since opening, and the
+    /// merges in it.
     pub measured: Option<(f64, u64)>,
     /// Every candidate with its prediction, the least cost first.
     pub candidates: Vec<Ranked>,
     /// The newest decisions, the oldest first.
     pub decisions: Vec<Decision>,
-    /// How many of the events seen lately were how late, in events of their stream: as [`crate::late::Histogram::buckets`].
+    /// How many of the events seen lately were how late, in events of their stream: as
+    /// [`crate::late::Histogram::buckets`].
     pub histogram: Vec<(u64, f64)>,
     /// Shares of the events seen lately, and how late they are at most, in events of their stream.
     pub quantiles: Vec<(f64, f64)>,

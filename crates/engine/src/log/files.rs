@@ -1,8 +1,10 @@
-//! The files of the log: zero-filled once, filled from the front, recycled when nothing in them is needed.
+//! The files of the log: zero-filled once, filled from the front, recycled when nothing in them is
+//! needed.
 //!
-//! Invariants: exactly one file is current; files in `full` have rising generations below the current one's and rising
-//! sequences; before a file is left for the next, its bytes are on the medium; before a record goes to a file, its header is.
-//! So generations on the medium have no gaps, and no generation is ever used twice. A file never changes its name.
+//! Invariants: exactly one file is current; files in `full` have rising generations below the
+//! current one's and rising sequences; before a file is left for the next, its bytes are on the
+//! medium; before a record goes to a file, its header is. So generations on the medium have no
+//! gaps, and no generation is ever used twice. A file never changes its name.
 //! Failure: any error is passed up and the log latches.
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
@@ -84,8 +86,8 @@ impl LogFiles {
         self.file_bytes - FILE_HEADER_BYTES
     }
 
-    /// The generation the records of the next [`LogFiles::append`] of `bytes` bytes will carry; begins a new file if they
-    /// do not fit the current one.
+    /// The generation the records of the next [`LogFiles::append`] of `bytes` bytes will carry;
+    /// begins a new file if they do not fit the current one.
     pub(crate) fn prepare(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
         if let Some(current) = &self.current
             && current.offset + bytes <= current.bytes
@@ -134,8 +136,8 @@ impl LogFiles {
         let path = file_path(&self.dir, number);
         file.write_all_at(0, &header.encode())
             .map_err(|e| Error::io("write", &path, e))?;
-        // Were records there before the header, a crash could take the header alone, and the next process would use its
-        // generation again, for which the records left over would check out.
+        // Were records there before the header, a crash could take the header alone, and the next
+        // process would use its generation again, for which the records left over would check out.
         file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
         self.bytes_written += FILE_HEADER_BYTES;
         self.current = Some(Current {
@@ -221,7 +223,8 @@ impl LogFiles {
         Ok(true)
     }
 
-    /// The generation of the oldest file with a record at or after `needed`, without changing anything.
+    /// The generation of the oldest file with a record at or after `needed`, without changing
+    /// anything.
     pub(crate) fn first_generation_needed(&self, needed: Sequence) -> u64 {
         self.full
             .iter()

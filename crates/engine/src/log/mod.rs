@@ -1,15 +1,17 @@
 //! The commit log: one for the database, batches as all-or-nothing records, group commit.
 //!
-//! There is no commit thread that must be woken: whoever waits first becomes the leader, writes and syncs everything that
-//! is pending, and wakes the others; meanwhile the next group fills. A background thread leads for writers that do not wait.
+//! There is no commit thread that must be woken: whoever waits first becomes the leader, writes and
+//! syncs everything that is pending, and wakes the others; meanwhile the next group fills. A
+//! background thread leads for writers that do not wait.
 //!
-//! Invariants: sequences are dense and rising, given under the lock in the order of the log; `published <= acknowledgeable
-//! <= written`; a record is published only when it is as durable as its writers asked for and its events are in memory,
-//! and so is every record before it.
+//! Invariants: sequences are dense and rising, given under the lock in the order of the log;
+//! `published <= acknowledgeable <= written`; a record is published only when it is as durable as
+//! its writers asked for and its events are in memory, and so is every record before it.
 //! Concurrency: one leader at a time owns the files; the state lock is never held over I/O.
-//! Failure: after any write or sync error the log latches and every later call returns kind `closed`.
-//! Crash: bytes after the last synced record may be anything; replay trims them in the last file and calls any other bad
-//! record corrupt. Format: docs/format/log.md. Tests: `tests/it/crash.rs` cuts at every barrier.
+//! Failure: after any write or sync error the log latches and every later call returns kind
+//! `closed`. Crash: bytes after the last synced record may be anything; replay trims them in the
+//! last file and calls any other bad record corrupt. Format: docs/format/log.md. Tests:
+//! `tests/it/crash.rs` cuts at every barrier.
 
 mod files;
 mod record;
@@ -92,7 +94,8 @@ pub(crate) struct Log {
     /// `published` of the state, for readers: they need not wait for the lock.
     published: AtomicU64,
     changed: Condvar,
-    /// Wakes the background thread, apart from `changed` so that a group does not wake it for nothing.
+    /// Wakes the background thread, apart from `changed` so that a group does not wake it for
+    /// nothing.
     nudged: Condvar,
     leader: Mutex<Leader>,
 }
@@ -125,8 +128,8 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Goes on after `replayed`; the next record gets the number after `after`. A new file is made known before the first record
-    /// goes to it.
+    /// Goes on after `replayed`; the next record gets the number after `after`. A new file is made
+    /// known before the first record goes to it.
     pub(crate) fn new(
         replayed: Replayed,
         after: Sequence,
@@ -167,8 +170,9 @@ impl Log {
         }
     }
 
-    /// Until this is dropped, a panic of the thread latches the log. Others wait for what this thread does: they are refused then,
-    /// and what it left half done is neither acknowledged nor built on.
+    /// Until this is dropped, a panic of the thread latches the log. Others wait for what this
+    /// thread does: they are refused then, and what it left half done is neither acknowledged nor
+    /// built on.
     pub(crate) fn latch_on_panic(&self, what: &'static str) -> LatchOnPanic<'_> {
         LatchOnPanic {
             log: self,
@@ -217,7 +221,8 @@ impl Log {
         }
     }
 
-    /// Wakes whoever waits for what has been published, or for what never will be. Tasks are woken without the lock.
+    /// Wakes whoever waits for what has been published, or for what never will be. Tasks are woken
+    /// without the lock.
     fn announce<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.notify_all();
         let woken = state.take_woken();
@@ -249,14 +254,15 @@ impl Log {
         moved
     }
 
-    /// Waits until a record is published: as durable as the database promises, and seen by every later snapshot.
+    /// Waits until a record is published: as durable as the database promises, and seen by every
+    /// later snapshot.
     pub(crate) fn wait_published(&self, sequence: Sequence) -> Result<()> {
         let state = self.state.lock();
         self.drive(state, |s| s.published >= sequence).map(drop)
     }
 
-    /// Whether a record is published, or never will be; if neither is known yet, `waker` is woken when it is. The background
-    /// thread leads for those who wait so.
+    /// Whether a record is published, or never will be; if neither is known yet, `waker` is woken
+    /// when it is. The background thread leads for those who wait so.
     pub(crate) fn poll_published(&self, sequence: Sequence, waker: &Waker) -> Option<Result<()>> {
         let mut state = self.state.lock();
         if state.published >= sequence {
@@ -419,7 +425,8 @@ impl Log {
             let (part, later) = rest.split_at(count);
             let generation = leader.files.prepare(bytes, previous)?;
             if generation > leader.begun {
-                // Its header is on the medium: should it be gone one day, nobody takes it for one that was never begun.
+                // Its header is on the medium: should it be gone one day, nobody takes it for one
+                // that was never begun.
                 (self.make_known)(generation)?;
                 leader.begun = generation;
             }
@@ -538,7 +545,8 @@ impl Log {
         Sequence(self.state.lock().next.0 - 1)
     }
 
-    /// The oldest generation of log files that a database needs whose oldest uncovered record is `needed`.
+    /// The oldest generation of log files that a database needs whose oldest uncovered record is
+    /// `needed`.
     pub(crate) fn first_generation_needed(&self, needed: Sequence) -> u64 {
         self.leader.lock().files.first_generation_needed(needed)
     }
@@ -554,7 +562,8 @@ impl Log {
         self.leader.lock().files.recycle_below(generation)
     }
 
-    /// Replay will read no record up to this one again: the last before the oldest file kept at `generation`.
+    /// Replay will read no record up to this one again: the last before the oldest file kept at
+    /// `generation`.
     pub(crate) fn sequence_before(&self, generation: u64) -> Sequence {
         self.leader.lock().files.sequence_before(generation)
     }

@@ -1,7 +1,8 @@
 //! The bytes of a log record and of a log file's header.
 //!
-//! A record is a 32-byte header, the payload, and zeros up to the next multiple of 8. The header's checksum covers the
-//! file's generation, so that records left over in a recycled file are never taken for new ones.
+//! A record is a 32-byte header, the payload, and zeros up to the next multiple of 8. The header's
+//! checksum covers the file's generation, so that records left over in a recycled file are never
+//! taken for new ones.
 
 use crate::ids::Sequence;
 use headwater_codec::checksum::{crc32c, crc32c_append};
@@ -68,7 +69,8 @@ impl FileHeader {
         out
     }
 
-    /// `None` when the bytes are no header: the file was never begun, or its header was torn before anything was synced.
+    /// `None` when the bytes are no header: the file was never begun, or its header was torn before
+    /// anything was synced.
     pub(crate) fn decode(bytes: &[u8]) -> Option<FileHeader> {
         let bytes: &[u8; FILE_HEADER_BYTES as usize] =
             bytes.get(..FILE_HEADER_BYTES as usize)?.try_into().ok()?;

@@ -1,11 +1,12 @@
 //! Reads the log back at opening, and tells a torn tail from damage.
 //!
-//! A record that does not check out ends the log. It is a torn tail when nothing says that it once was on the medium; it is
-//! damage when a later record or file was written after everything up to it had been synced, or a step was committed that
-//! needed it. A file that should be there and is not, or is shorter than it was made, is damage too: the metadata say which were
-//! begun, and a record says it too, wherever it stands in a file without a header.
-//! A reader beside an owner changes nothing, and makes sure that no file was begun anew while it was read.
-//! What is read here was perhaps never synced by the process that wrote it: it is, before anything is built on it.
+//! A record that does not check out ends the log. It is a torn tail when nothing says that it once
+//! was on the medium; it is damage when a later record or file was written after everything up to
+//! it had been synced, or a step was committed that needed it. A file that should be there and is
+//! not, or is shorter than it was made, is damage too: the metadata say which were begun, and a
+//! record says it too, wherever it stands in a file without a header. A reader beside an owner
+//! changes nothing, and makes sure that no file was begun anew while it was read. What is read here
+//! was perhaps never synced by the process that wrote it: it is, before anything is built on it.
 
 use super::files::{FREE_FILES_MAX, FullFile, LogFiles, file_path};
 use super::record::{
@@ -66,8 +67,8 @@ pub(crate) struct Needed {
 pub(crate) enum Access<'a> {
     /// The owner of the database, who goes on behind what is read.
     Owner,
-    /// Somebody who may read while an owner writes: changes no file. The check fails if files may have been freed since the
-    /// metadata were read.
+    /// Somebody who may read while an owner writes: changes no file. The check fails if files may
+    /// have been freed since the metadata were read.
     Reader(&'a dyn Fn() -> Result<()>),
 }
 
@@ -208,8 +209,8 @@ pub(crate) fn replay(
             headless.push(number);
         }
     }
-    // A header comes after the syncs of a file and of its name. Where there is none, one of them may have failed, which no later
-    // sync makes up for: such a file is never used again.
+    // A header comes after the syncs of a file and of its name. Where there is none, one of them
+    // may have failed, which no later sync makes up for: such a file is never used again.
     for number in headless.into_iter().filter(|_| access.is_owner()) {
         let path = file_path(dir, number);
         files
@@ -238,7 +239,8 @@ pub(crate) fn replay(
     })
 }
 
-/// Generations have no gaps from the first needed one to the newest begun, and every file is as long as it was made.
+/// Generations have no gaps from the first needed one to the newest begun, and every file is as
+/// long as it was made.
 fn check_complete(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -275,8 +277,8 @@ fn check_complete(
     if expected <= needed.newest_generation {
         return Err(lost_file(files, dir, headless, expected, None)?);
     }
-    // A header is on the medium before its file's records: where a record of the next generation stands, there was one. The
-    // metadata of a database that an older version wrote do not say so.
+    // A header is on the medium before its file's records: where a record of the next generation
+    // stands, there was one. The metadata of a database that an older version wrote do not say so.
     match holder_of(files, dir, headless, expected)? {
         Some(path) => Err(headless_file(path, expected)),
         None => Ok(()),
@@ -293,7 +295,8 @@ fn headless_file(path: PathBuf, generation: u64) -> Error {
     })
 }
 
-/// Says where the file of a generation should be that is not there. `behind` is the one found in its place.
+/// Says where the file of a generation should be that is not there. `behind` is the one found in
+/// its place.
 fn lost_file(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -363,8 +366,9 @@ fn read_whole(files: &Arc<dyn Files>, path: &Path) -> Result<Vec<u8>> {
 
 /// Writes the first bytes of the newest file again as they are, and syncs them.
 ///
-/// The process that wrote them may have been killed before its last sync, or that sync may have failed, after which the system
-/// shows bytes that it will never write. Older files were synced before the next was begun.
+/// The process that wrote them may have been killed before its last sync, or that sync may have
+/// failed, after which the system shows bytes that it will never write. Older files were synced
+/// before the next was begun.
 fn write_again(files: &Arc<dyn Files>, path: &Path, bytes: u64) -> Result<()> {
     let file = files
         .open(path, OpenMode::Write)
@@ -396,7 +400,8 @@ struct End {
     torn: bool,
 }
 
-/// A file that is begun anew gets its header before any record: while the header stands, what was read was of this use.
+/// A file that is begun anew gets its header before any record: while the header stands, what was
+/// read was of this use.
 fn still_same(file: &dyn File, expected: &FileHeader, path: &Path) -> Result<()> {
     let mut header = [0u8; FILE_HEADER_BYTES as usize];
     file.read_exact_at(0, &mut header)
@@ -449,7 +454,8 @@ fn read_file(
     loop {
         let rest = content.get(offset..).unwrap_or_default();
         if next_previous == Some(progress.last) {
-            // What follows was not acknowledged when the next file was begun, and its number was given again.
+            // What follows was not acknowledged when the next file was begun, and its number was
+            // given again.
             return Ok(End {
                 offset: offset as u64,
                 torn: false,

@@ -1,9 +1,10 @@
 //! Events not yet in segments: per stream, chunks in a flank and a late buffer.
 //!
-//! Invariants: an event is in memory from its insertion until a step that stored it is published, and then for readers that
-//! opened their snapshot before; readers filter by sequence and version, so they see each event exactly once.
-//! Concurrency: guarded by the shard's lock; chunks are shared by reference count, and one that only its stream holds may
-//! still grow.
+//! Invariants: an event is in memory from its insertion until a step that stored it is published,
+//! and then for readers that opened their snapshot before; readers filter by sequence and version,
+//! so they see each event exactly once.
+//! Concurrency: guarded by the shard's lock; chunks are shared by reference count, and one that
+//! only its stream holds may still grow.
 //! Failure: none; nothing here does I/O.
 
 mod place;

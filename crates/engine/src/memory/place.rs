@@ -10,8 +10,8 @@ use headwater_types::{ClosedRange, FieldId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Puts chunks in order of time, without those a reader does not see. False when their rows cannot be read as they lie: because
-/// they have to be sorted, merged or converted first.
+/// Puts chunks in order of time, without those a reader does not see. False when their rows cannot
+/// be read as they lie: because they have to be sorted, merged or converted first.
 pub(crate) fn lie_in_order(
     chunks: &mut Vec<Arc<Chunk>>,
     sequence: Sequence,

@@ -1,9 +1,10 @@
 //! Rows of a stream's chunks, sorted by time and then arrival.
 //!
-//! Work is done by stretches: rows that stand one behind the other in a chunk and are in order. They are dealt to a few piles
-//! that rise by time, as they come: events in order make one pile, bursts of late ones another, and only what fits none is
-//! sorted row by row (the idea of patience sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The
-//! piles are merged then, and whole stretches are copied.
+//! Work is done by stretches: rows that stand one behind the other in a chunk and are in order.
+//! They are dealt to a few piles that rise by time, as they come: events in order make one pile,
+//! bursts of late ones another, and only what fits none is sorted row by row (the idea of patience
+//! sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The piles are merged
+//! then, and whole stretches are copied.
 
 use crate::assured::part_of;
 use crate::catalog::Table;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 /// Piles that rise by time before the rest is sorted.
 const PILES: usize = 3;
 
-/// A row: its time, its write, its chunk, its place there. Rows are put in this order. Within one write rows keep their
-/// order; one write's rows of a stream may stand in several chunks only after a cut by time, so equal times never do.
+/// A row: its time, its write, its chunk, its place there. Rows are put in this order. Within one
+/// write rows keep their order; one write's rows of a stream may stand in several chunks only after
+/// a cut by time, so equal times never do.
 type Key = (i64, Sequence, u32, u32);
 
 /// Rows that stand one behind the other in a chunk and are in order; at least one.
@@ -28,8 +30,9 @@ struct Stretch {
     rows: Range<u32>,
 }
 
-/// Sorts the rows of chunks that lie in `range` with a sequence up to `sequence`, by time and then arrival, with every
-/// column in the type the table has now. With `duplicates = last`, rows of one time are merged field by field.
+/// Sorts the rows of chunks that lie in `range` with a sequence up to `sequence`, by time and then
+/// arrival, with every column in the type the table has now. With `duplicates = last`, rows of one
+/// time are merged field by field.
 pub(crate) fn sorted_rows(
     chunks: &[Arc<Chunk>],
     range: &ClosedRange,
@@ -47,7 +50,8 @@ pub(crate) fn sorted_rows(
     let found = in_order(&chunks, first, last, sequence);
     let distinct = found.is_some() && chunks.iter().all(|c| c.rising);
     let stretches = found.unwrap_or_else(|| {
-        // As they came: a chunk with one very late event would else stand far in front, and its others with it.
+        // As they came: a chunk with one very late event would else stand far in front, and its
+        // others with it.
         chunks.sort_by_key(|c| c.first_sequence);
         let sorting = Sorting { chunks: &chunks };
         sorting.all(first, last, sequence)
@@ -82,7 +86,8 @@ fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Opt
     Some(out)
 }
 
-/// The rows of a sorted chunk that lie in a range and that a reader sees; `None` when those do not stand one behind the other.
+/// The rows of a sorted chunk that lie in a range and that a reader sees; `None` when those do not
+/// stand one behind the other.
 pub(super) fn rows_within(
     chunk: &Chunk,
     first: i64,
@@ -117,8 +122,9 @@ fn guess(times: &[i64], time: i64) -> usize {
     (share * times.len() as f64).max(0.0) as usize
 }
 
-/// The first of sorted times for which `before` does not hold, looked for from `guess` on in growing steps: a good guess
-/// touches few lines of memory beside those that are read anyway, where halving would touch one for each step.
+/// The first of sorted times for which `before` does not hold, looked for from `guess` on in
+/// growing steps: a good guess touches few lines of memory beside those that are read anyway, where
+/// halving would touch one for each step.
 pub(crate) fn search(times: &[i64], guess: usize, before: impl Fn(i64) -> bool) -> usize {
     let is_before = |at: usize| times.get(at).is_some_and(|t| before(*t));
     let (mut low, mut high) = (0, times.len());
@@ -171,8 +177,8 @@ impl Sorting<'_> {
         self.key(stretch.chunk, stretch.rows.end - 1)
     }
 
-    /// Where the rows of a stretch before `key` end. It is looked for from the front in growing steps: where two lists take
-    /// turns, that is a few rows on.
+    /// Where the rows of a stretch before `key` end. It is looked for from the front in growing
+    /// steps: where two lists take turns, that is a few rows on.
     fn split(&self, stretch: &Stretch, key: Key) -> u32 {
         let (mut low, mut high) = (stretch.rows.start, stretch.rows.end);
         let mut step = 1;
@@ -269,7 +275,8 @@ impl Sorting<'_> {
         end(&mut from, chunk.len() as u32);
     }
 
-    /// Puts a stretch on the first pile it continues; what lies before the top of a pile goes on to the next.
+    /// Puts a stretch on the first pile it continues; what lies before the top of a pile goes on to
+    /// the next.
     fn deal(&self, stretch: Stretch, piles: &mut [Vec<Stretch>; PILES], rest: &mut Vec<Key>) {
         let mut left = stretch;
         for pile in piles {
@@ -460,7 +467,8 @@ pub(crate) fn in_table_type(column: Column, table: &Table, field: FieldId) -> Co
     }
 }
 
-/// Merges rows of one time, the later over the earlier, field by field. Rows are sorted by time, then arrival.
+/// Merges rows of one time, the later over the earlier, field by field. Rows are sorted by time,
+/// then arrival.
 pub(crate) fn merge_equal_times(rows: Rows) -> Rows {
     if rows.times.windows(2).all(|w| matches!(w, [a, b] if a < b)) {
         return rows;
@@ -552,7 +560,8 @@ mod tests {
             .collect()
     }
 
-    /// Writes of some rows each: times, and which columns they have (both, only the first, its integers before widening).
+    /// Writes of some rows each: times, and which columns they have (both, only the first, its
+    /// integers before widening).
     fn writes() -> impl Strategy<Value = Vec<(Vec<i64>, u8)>> {
         let near = (0i64..40, prop::collection::vec(0i64..6, 1..12)).prop_map(|(at, steps)| {
             let mut at = at;

@@ -6,7 +6,8 @@ use crate::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, Snaps
 use headwater_types::{ClosedRange, Rows};
 use std::sync::Arc;
 
-/// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a chunk each.
+/// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a
+/// chunk each.
 const JOIN_ROWS: usize = 512;
 /// A chunk that nobody else holds takes rows until it has so many.
 const APPEND_ROWS: usize = 2048;
@@ -41,7 +42,8 @@ impl StreamMemory {
         self.watermark.is_none_or(|w| time > w)
     }
 
-    /// Takes in rows; `separate` says whether late ones have a buffer of their own. Returns bytes added.
+    /// Takes in rows; `separate` says whether late ones have a buffer of their own. Returns bytes
+    /// added.
     pub(crate) fn insert(&mut self, rows: Rows, sequence: Sequence, separate: bool) -> isize {
         self.divide(separate);
         let before = self.bytes as isize;
@@ -66,8 +68,8 @@ impl StreamMemory {
         self.bytes as isize - before
     }
 
-    /// Divides what is held as the policy asks for: late events with the others, or apart. Readers see the same rows: what is
-    /// cut is of the age of what it was cut from.
+    /// Divides what is held as the policy asks for: late events with the others, or apart. Readers
+    /// see the same rows: what is cut is of the age of what it was cut from.
     pub(crate) fn divide(&mut self, separate: bool) {
         if self.separate == separate {
             return;
@@ -103,7 +105,8 @@ impl StreamMemory {
         }
     }
 
-    /// Adds rows to the newest chunk of the flank, if no reader or step holds it: small writes then cost a copy and no chunk.
+    /// Adds rows to the newest chunk of the flank, if no reader or step holds it: small writes then
+    /// cost a copy and no chunk.
     fn append(&mut self, rows: &Rows, sequence: Sequence) -> bool {
         let Some(chunk) = self.flank.last_mut().and_then(Arc::get_mut) else {
             return false;
@@ -129,8 +132,8 @@ impl StreamMemory {
         *rows += chunk.len();
         self.bytes += chunk.bytes;
         list.push(chunk);
-        // Like the carry of a binary counter: a chunk is joined with its neighbour when that is not much larger,
-        // so a row is copied at most log2(JOIN_ROWS) times.
+        // Like the carry of a binary counter: a chunk is joined with its neighbour when that is not
+        // much larger, so a row is copied at most log2(JOIN_ROWS) times.
         while let [.., a, b] = list.as_slice()
             && a.len() + b.len() <= JOIN_ROWS
             && a.len() <= b.len() * 2

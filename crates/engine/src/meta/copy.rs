@@ -1,12 +1,14 @@
 //! One consistent look at a database that its owner may be changing.
 //!
-//! The metadata are copied into memory while their header stays the same. redb writes the header last in a commit and never
-//! overwrites pages of the newest commit before the next one, so a copy under an unchanged header is that commit. Segment files
-//! are append-only and held open; log files are begun anew only when a later commit no longer names them, which shows in their
-//! headers and in a gap of their generations. Whatever fits together is one state of the database; else the look is taken again.
+//! The metadata are copied into memory while their header stays the same. redb writes the header
+//! last in a commit and never overwrites pages of the newest commit before the next one, so a copy
+//! under an unchanged header is that commit. Segment files are append-only and held open; log files
+//! are begun anew only when a later commit no longer names them, which shows in their headers and
+//! in a gap of their generations. Whatever fits together is one state of the database; else the
+//! look is taken again.
 //!
-//! Failure: `busy` when the owner commits faster than the metadata can be copied; what looks damaged in the same way three
-//! times in a row is damage.
+//! Failure: `busy` when the owner commits faster than the metadata can be copied; what looks
+//! damaged in the same way three times in a row is damage.
 
 use crate::error::Damage;
 use crate::layout::{log_dir, meta_path, segment_dir};

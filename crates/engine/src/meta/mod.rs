@@ -1,7 +1,8 @@
-//! The metadata: catalog, partitions with committed lengths, log position, counters. One redb database, `meta.redb`.
+//! The metadata: catalog, partitions with committed lengths, log position, counters. One redb
+//! database, `meta.redb`.
 //!
-//! Invariants: one transaction per step makes all of the step's segments visible at once; a segment file the partitions
-//! table does not name is no part of the database; `step_sequence` never falls.
+//! Invariants: one transaction per step makes all of the step's segments visible at once; a segment
+//! file the partitions table does not name is no part of the database; `step_sequence` never falls.
 //! Concurrency: redb's own; writers are serialized by it.
 //! Failure: a failed commit leaves the old state; the caller latches the database.
 //! Format: docs/format/meta.md.
@@ -36,7 +37,8 @@ const STREAMS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("streams")
 const STREAM_COUNTS: TableDefinition<'_, u32, u64> = TableDefinition::new("stream_counts");
 const TAG_KEYS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tag_keys");
 const PARTITIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("partitions");
-/// Streams that are gone while the log may still hold events of them: the sequence of their end, then their record.
+/// Streams that are gone while the log may still hold events of them: the sequence of their end,
+/// then their record.
 const DROPPED: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("dropped");
 /// By name: number of the newest batch, and the sequence of its record.
 const ANALYZERS: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("analyzers");
@@ -56,7 +58,8 @@ pub(crate) struct Meta {
     db: Database,
     path: PathBuf,
     written: Arc<AtomicU64>,
-    /// The owner's lock of the file itself. Released after redb has closed it, as the order of the fields says.
+    /// The owner's lock of the file itself. Released after redb has closed it, as the order of the
+    /// fields says.
     lock: Option<Box<dyn Lock>>,
 }
 
@@ -146,13 +149,15 @@ impl Meta {
             return Ok(None);
         }
         if len % PAGE_BYTES != 0 {
-            // Power went while the file grew, which redb does before it writes there: it accepts whole pages only.
+            // Power went while the file grew, which redb does before it writes there: it accepts
+            // whole pages only.
             file.set_len(len - len % PAGE_BYTES)
                 .map_err(|e| Error::io("truncate", path, e))?;
         }
         let written = Arc::new(AtomicU64::new(0));
-        // A process that did not close it may have met a failed sync, after which the system shows bytes that it will never
-        // write. redb is about to build on what it reads, so it is written again.
+        // A process that did not close it may have met a failed sync, after which the system shows
+        // bytes that it will never write. redb is about to build on what it reads, so it is written
+        // again.
         let rewritten = Rc::new(RefCell::new(None));
         let (outcome, again) = (Rc::clone(&rewritten), Arc::clone(&file));
         let mut builder = redb::Builder::new();
@@ -165,8 +170,8 @@ impl Meta {
                 }
             });
         let backend = backend::Backend::new(file, Arc::clone(&written));
-        // redb takes a file that was closed at its word, and panics on some of what a flipped bit can make of it: so its
-        // checksums are verified, and a panic on the way means damage.
+        // redb takes a file that was closed at its word, and panics on some of what a flipped bit
+        // can make of it: so its checksums are verified, and a panic on the way means damage.
         let opening = || -> std::result::Result<Database, redb::DatabaseError> {
             let mut db = builder.create_with_backend(backend)?;
             if rewritten.borrow().is_none() {
@@ -227,8 +232,8 @@ impl Meta {
         &self.path
     }
 
-    /// Begins a transaction, if the file is still the one that its name stands for. Whoever finds another file there owns that
-    /// one: what both commit, one of them loses.
+    /// Begins a transaction, if the file is still the one that its name stands for. Whoever finds
+    /// another file there owns that one: what both commit, one of them loses.
     fn begin_write(&self) -> Result<redb::WriteTransaction> {
         if let Some(lock) = &self.lock
             && !lock
@@ -368,7 +373,8 @@ impl Meta {
         Ok(out)
     }
 
-    /// Forgets streams dropped up to a sequence: nothing in the log or in segments mentions them any more.
+    /// Forgets streams dropped up to a sequence: nothing in the log or in segments mentions them
+    /// any more.
     pub(crate) fn forget_dropped(&self, up_to: Sequence) -> Result<()> {
         let gone: Vec<StreamId> = self
             .dropped()?

@@ -4,7 +4,8 @@ use crate::ids::{Sequence, ShardIndex, TableId};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::{ClosedRange, Level};
 
-/// A partition as the metadata knows it: its place, its segment's committed length, its last footer, its sizes.
+/// A partition as the metadata knows it: its place, its segment's committed length, its last
+/// footer, its sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionRecord {
     pub(crate) table: TableId,

@@ -1,6 +1,8 @@
-//! Temporal aggregates and tiles: inner buckets from the pyramid, edges and disturbed buckets from rows.
+//! Temporal aggregates and tiles: inner buckets from the pyramid, edges and disturbed buckets from
+//! rows.
 //!
-//! Source: EVENT paper, section 2 (temporal aggregation on the TAB+-tree); RESPAWN paper, section III-A (tiles).
+//! Source: EVENT paper, section 2 (temporal aggregation on the TAB+-tree); RESPAWN paper, section
+//! III-A (tiles).
 
 use super::bins::Bins;
 use super::ends::{self, Side};
@@ -21,8 +23,8 @@ pub struct AggregateSpec {
     pub range: ClosedRange,
     /// The bins.
     pub bins: Bins,
-    /// Give the first and the last value of each bin too. For bins of a few leaves or less this reads every row of the range. Where
-    /// only aggregates are kept there is neither.
+    /// Give the first and the last value of each bin too. For bins of a few leaves or less this
+    /// reads every row of the range. Where only aggregates are kept there is neither.
     pub first_last: bool,
 }
 
@@ -61,7 +63,8 @@ pub(crate) fn aggregate(
         .collect())
 }
 
-/// Values that a bin must have on average for its ends to be looked for one by one: below, it is quicker to read all rows once.
+/// Values that a bin must have on average for its ends to be looked for one by one: below, it is
+/// quicker to read all rows once.
 const SEARCHED: u64 = 8_192;
 
 #[derive(Default)]
@@ -119,8 +122,8 @@ impl Ends {
     }
 }
 
-/// Aggregates by bin. They are found in rising order but for what is read from rows, which comes after the buckets of its
-/// partition.
+/// Aggregates by bin. They are found in rising order but for what is read from rows, which comes
+/// after the buckets of its partition.
 #[derive(Default)]
 struct ByBin {
     rising: Vec<(i128, Aggregate)>,
@@ -189,7 +192,8 @@ impl Collector {
 }
 
 impl Sink for Collector {
-    /// Takes a bucket that lies in one bin and of which nothing has expired; others must be looked into.
+    /// Takes a bucket that lies in one bin and of which nothing has expired; others must be looked
+    /// into.
     fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit {
         if seen.is_final {
             self.add_final(seen);

@@ -124,7 +124,8 @@ pub(super) struct Stretches<'a> {
 }
 
 impl Stretches<'_> {
-    /// The bin of a time behind those handed out, and its last instant: mostly the next bin, which takes no division to find.
+    /// The bin of a time behind those handed out, and its last instant: mostly the next bin, which
+    /// takes no division to find.
     fn bin_of(&self, time: i64) -> (i128, i64) {
         if let (Bins::Every { width_ns, .. }, Some((bin, last))) = (self.bins, self.bin)
             && let Some(next) = last.checked_add(width_ns)

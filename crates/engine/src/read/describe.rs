@@ -16,7 +16,8 @@ pub struct StreamInfo {
     pub first: Option<Timestamp>,
     /// Its latest event; where rows have been aged away, the end of the latest bucket.
     pub last: Option<Timestamp>,
-    /// Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or remove too.
+    /// Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or
+    /// remove too.
     pub rows: u64,
 }
 
@@ -49,8 +50,8 @@ impl Snapshot {
         field.ok_or_else(|| Error::internal("a field without its definition"))
     }
 
-    /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags, shorter texts first. To walk through
-    /// the streams of a table a page at a time.
+    /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags,
+    /// shorter texts first. To walk through the streams of a table a page at a time.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -88,8 +89,9 @@ impl Snapshot {
         Ok(streams)
     }
 
-    /// Looks through the texts of at most `limit` streams of a table behind `after`, in the order of
-    /// [`Snapshot::streams_after`], and gives those for which `wanted` says yes: a search makes no names of what it does not find.
+    /// Looks through the texts of at most `limit` streams of a table behind `after`, in the order
+    /// of [`Snapshot::streams_after`], and gives those for which `wanted` says yes: a search makes
+    /// no names of what it does not find.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};

@@ -7,8 +7,9 @@ use std::cmp::Ordering;
 
 /// How a field is compared with a value.
 ///
-/// The `Total` ones compare floats by IEEE 754's total order, as SQL engines on Arrow do: NaN equals itself and lies above all
-/// (or below all, if its sign is negative), and -0 lies below 0. Other types they compare as the plain ones do.
+/// The `Total` ones compare floats by IEEE 754's total order, as SQL engines on Arrow do: NaN
+/// equals itself and lies above all (or below all, if its sign is negative), and -0 lies below 0.
+/// Other types they compare as the plain ones do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Comparison {
@@ -41,8 +42,8 @@ impl Comparison {
     }
 }
 
-/// A condition on one field. Rows without a value in it never match, and neither does NaN (except [`Comparison::NotEqual`] and
-/// those of the total order).
+/// A condition on one field. Rows without a value in it never match, and neither does NaN (except
+/// [`Comparison::NotEqual`] and those of the total order).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     /// The field.
@@ -119,7 +120,8 @@ impl Condition {
         }
     }
 
-    /// Of the rows in `picked`, those that match. Numbers are compared as slices, without a look at each value's type.
+    /// Of the rows in `picked`, those that match. Numbers are compared as slices, without a look at
+    /// each value's type.
     pub(crate) fn retain(&self, column: &Column, picked: &mut Vec<u32>) {
         let presence = column.presence();
         let present = |row: u32| presence.is_none_or(|bits| bits.get(row as usize));
@@ -151,7 +153,8 @@ impl Condition {
             (ValueRef::F64(a), ValueRef::F64(b)) => self.floats(a, b),
             (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
             (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),
-            // Of a field that became one of floats: what is compared may be older or newer than that.
+            // Of a field that became one of floats: what is compared may be older or newer than
+            // that.
             (ValueRef::I64(a), ValueRef::F64(b)) => self.floats(a as f64, b),
             (ValueRef::F64(a), ValueRef::I64(b)) => self.floats(a, b as f64),
             (ValueRef::Bool(a), ValueRef::Bool(b)) => Some(a.cmp(&b)),

@@ -12,7 +12,8 @@ use super::view::StreamView;
 use crate::Result;
 use headwater_types::{ClosedRange, FieldId, StreamName, Timestamp, Value};
 
-/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which is known without a leaf.
+/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which
+/// is known without a leaf.
 fn end_of(
     view: &StreamView,
     field: FieldId,
@@ -39,7 +40,8 @@ fn reaches_all_that_is_stored(view: &StreamView, range: &ClosedRange) -> bool {
 }
 
 impl Snapshot {
-    /// The earliest value of a field in a range: what a scan of the range gives first. Little more is read than the leaf it lies in.
+    /// The earliest value of a field in a range: what a scan of the range gives first. Little more
+    /// is read than the leaf it lies in.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};

@@ -1,7 +1,8 @@
-//! Brings together what an aggregate of a stream is made of: whole buckets of the pyramid, and rows for the rest.
+//! Brings together what an aggregate of a stream is made of: whole buckets of the pyramid, and rows
+//! for the rest.
 //!
-//! Invariants: every row of the range reaches the sink once: in a bucket that it took, or as a row, merged with all of its time
-//! and without what has expired.
+//! Invariants: every row of the range reaches the sink once: in a bucket that it took, or as a row,
+//! merged with all of its time and without what has expired.
 
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
@@ -107,7 +108,8 @@ pub(super) fn rows(
     Ok(())
 }
 
-/// Hands out the buckets of a range that lie in bins of this width, and the rows of the rest with the fields in `read`.
+/// Hands out the buckets of a range that lie in bins of this width, and the rows of the rest with
+/// the fields in `read`.
 pub(super) fn buckets_and_rows(
     view: &StreamView,
     read: &[FieldId],

@@ -1,7 +1,8 @@
 //! A stream that is looked up once and read many times.
 //!
-//! Invariants: a handle gives what its name would give, in every snapshot: where the stream it remembers may not be the one that
-//! a snapshot sees under the name, the name is looked up. Stream numbers are never used twice.
+//! Invariants: a handle gives what its name would give, in every snapshot: where the stream it
+//! remembers may not be the one that a snapshot sees under the name, the name is looked up. Stream
+//! numbers are never used twice.
 //! Concurrency: immutable.
 
 use super::aggregate::{AggregateSpec, Bin};
@@ -17,9 +18,9 @@ use crate::{Error, Result};
 use headwater_types::{Aggregate, ClosedRange, Level, StreamName, Timestamp, Value};
 use std::sync::{Arc, Weak};
 
-/// A stream that was looked up once ([`Snapshot::handle`]), for programs that read the same streams again and again: with it a read
-/// goes without the lookup of the name. It may be used with any snapshot, and gives what the name would give there; it keeps
-/// neither data nor the database open.
+/// A stream that was looked up once ([`Snapshot::handle`]), for programs that read the same streams
+/// again and again: with it a read goes without the lookup of the name. It may be used with any
+/// snapshot, and gives what the name would give there; it keeps neither data nor the database open.
 #[derive(Clone, Debug)]
 pub struct StreamHandle {
     name: StreamName,
@@ -45,7 +46,8 @@ impl Snapshot {
         let (Some(table), true) = (table, handle.is_of(&self.core)) else {
             return self.find(handle.name());
         };
-        // One that was dropped is still there for older snapshots, and may have a successor for newer ones.
+        // One that was dropped is still there for older snapshots, and may have a successor for
+        // newer ones.
         if self.core.catalog.any_dropped([handle.stream].into_iter()) {
             return self.find(handle.name());
         }
@@ -83,7 +85,8 @@ impl StreamHandle {
         &self.name
     }
 
-    /// True for the database it was looked up in. The weak reference keeps the address from being used again.
+    /// True for the database it was looked up in. The weak reference keeps the address from being
+    /// used again.
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
         std::ptr::eq(self.database.as_ptr(), Arc::as_ptr(core))
     }

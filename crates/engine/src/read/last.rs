@@ -172,7 +172,8 @@ fn in_table_type(view: &StreamView, field: FieldId, value: Value) -> Value {
     }
 }
 
-/// The newest value of a field in a partition: main run first, then late runs, each of which wins over those before.
+/// The newest value of a field in a partition: main run first, then late runs, each of which wins
+/// over those before.
 fn in_partition(
     view: &StreamView,
     partition: &Arc<Partition>,
@@ -277,7 +278,8 @@ fn backwards(
     let hidden = view.hidden(partition);
     for leaf in leaves.iter().rev() {
         if !hidden.touches(&leaf.range()) {
-            // A leaf's rows are in order, and merged, already; and mostly the newest one has a value.
+            // A leaf's rows are in order, and merged, already; and mostly the newest one has a
+            // value.
             let count = leaf.count as usize;
             let newest = count.saturating_sub(1);
             let mut found = false;

@@ -1,9 +1,10 @@
-//! Merges the runs of a stream and its events in memory into one sequence of rows, by time and then arrival.
+//! Merges the runs of a stream and its events in memory into one sequence of rows, by time and then
+//! arrival.
 //!
-//! Invariants: a source's rows are sorted; sources are ordered by age, the oldest first, so that of equal times the later
-//! source's are the newer ones. Output rows are in the types the table has now, every equal time merged when the table's
-//! duplicates are `last`.
-//! It copies whole ranges of rows while one source is alone in time, and goes row by row only where sources meet.
+//! Invariants: a source's rows are sorted; sources are ordered by age, the oldest first, so that of
+//! equal times the later source's are the newer ones. Output rows are in the types the table has
+//! now, every equal time merged when the table's duplicates are `last`. It copies whole ranges of
+//! rows while one source is alone in time, and goes row by row only where sources meet.
 
 use crate::Result;
 use crate::assured::part_of;
@@ -133,8 +134,8 @@ impl<'a> Merge<'a> {
         self.sources
     }
 
-    /// Makes sure that source `index` has a row at hand, unless it is at its end. A damaged leaf is dropped from the
-    /// source, so that the next call goes on behind it.
+    /// Makes sure that source `index` has a row at hand, unless it is at its end. A damaged leaf is
+    /// dropped from the source, so that the next call goes on behind it.
     fn fill(&mut self, index: usize) -> Result<()> {
         let Some(source) = self.sources.get_mut(index) else {
             return Ok(());
@@ -162,7 +163,8 @@ impl<'a> Merge<'a> {
 
     /// The next rows, at least one and about [`CHUNK_ROWS`]; `None` at the end.
     ///
-    /// After an error of kind corrupt the merge may be asked again and goes on behind the damaged leaf.
+    /// After an error of kind corrupt the merge may be asked again and goes on behind the damaged
+    /// leaf.
     pub(crate) fn next_rows(&mut self) -> Result<Option<Rows>> {
         let mut out = Rows::default();
         while out.len() < CHUNK_ROWS {
@@ -229,8 +231,8 @@ impl<'a> Merge<'a> {
             same.extend_from(&source.rows, source.at..source.at + count);
             source.at += count;
             if self.table.keeps_duplicates() && source.at >= source.rows.len() {
-                // More rows of this time may follow in the source's next leaf, and they come before the newer sources':
-                // stop here, the next round goes on with this source.
+                // More rows of this time may follow in the source's next leaf, and they come before
+                // the newer sources': stop here, the next round goes on with this source.
                 break;
             }
         }

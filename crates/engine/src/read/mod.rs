@@ -1,10 +1,11 @@
 //! Reading: snapshots, scans, newest values, aggregates, tiles.
 //!
-//! Invariants: a snapshot sees exactly the records up to its sequence (law 1); a tile or aggregate equals the aggregate of the
-//! same snapshot's scan (law 3).
-//! Concurrency: no lock is held over I/O; a reader never waits for a flush, a merge or a compaction.
-//! Failure: damage is an error of kind `corrupt` for what needs the damaged part, and for nothing else; a damaged block is
-//! replaced by reading rows.
+//! Invariants: a snapshot sees exactly the records up to its sequence (law 1); a tile or aggregate
+//! equals the aggregate of the same snapshot's scan (law 3).
+//! Concurrency: no lock is held over I/O; a reader never waits for a flush, a merge or a
+//! compaction.
+//! Failure: damage is an error of kind `corrupt` for what needs the damaged part, and for nothing
+//! else; a damaged block is replaced by reading rows.
 
 mod aggregate;
 mod bins;

@@ -42,7 +42,8 @@ pub struct ScanChunk {
     pub columns: Vec<Column>,
 }
 
-/// An iterator over the rows of a stream, by time. It keeps what it reads alive, apart from its snapshot's memory.
+/// An iterator over the rows of a stream, by time. It keeps what it reads alive, apart from its
+/// snapshot's memory.
 pub struct Scan {
     view: StreamView,
     range: ClosedRange,

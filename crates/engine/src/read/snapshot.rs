@@ -27,7 +27,8 @@ pub struct Snapshot {
     pub(super) tables: Arc<Tables>,
     /// When values of tables expire: which have. `None` = none does.
     now: Option<Moment>,
-    /// The number of changes to definitions that it sees; `None` when there was one while it was opened.
+    /// The number of changes to definitions that it sees; `None` when there was one while it was
+    /// opened.
     definitions: Option<u64>,
 }
 
@@ -50,7 +51,8 @@ impl Snapshot {
         loop {
             let deletes = core.door.deletes();
             let definitions = core.catalog.changes();
-            // Shards first, the sequence after: every step in the shards' versions is at or below the sequence then.
+            // Shards first, the sequence after: every step in the shards' versions is at or below
+            // the sequence then.
             let shards: Vec<ShardSnapshot> = core
                 .shards
                 .iter()
@@ -71,7 +73,8 @@ impl Snapshot {
                 now,
                 definitions: Some(definitions).filter(|d| *d == core.catalog.changes()),
             };
-            // A delete that came in between may be at or below the sequence and yet unknown to a shard's list.
+            // A delete that came in between may be at or below the sequence and yet unknown to a
+            // shard's list.
             if core.door.deletes() == deletes {
                 return snapshot;
             }
@@ -84,8 +87,9 @@ impl Snapshot {
         self.sequence.0
     }
 
-    /// Tells tables, fields and streams apart from those of other snapshots of the same open database: where it is the same, they
-    /// are the same. `None` when they were being changed; that says nothing. For programs that prepare something per table.
+    /// Tells tables, fields and streams apart from those of other snapshots of the same open
+    /// database: where it is the same, they are the same. `None` when they were being changed; that
+    /// says nothing. For programs that prepare something per table.
     #[must_use]
     pub fn definitions(&self) -> Option<u64> {
         self.definitions
@@ -247,8 +251,8 @@ impl Snapshot {
     /// The rows of a stream in a range, by time; of equal times by arrival.
     ///
     /// # Errors
-    /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its field. The iterator gives
-    /// `corrupt` for a damaged part and goes on behind it.
+    /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its
+    /// field. The iterator gives `corrupt` for a damaged part and goes on behind it.
     pub fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<Scan> {
         self.scan_found(self.find(stream)?, spec)
     }
@@ -272,7 +276,8 @@ impl Snapshot {
     /// Aggregates of one field over a range, whole or in bins. Bins without a value are left out.
     ///
     /// # Errors
-    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less, `corrupt`, `io`.
+    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less,
+    /// `corrupt`, `io`.
     pub fn aggregate(
         &self,
         stream: &StreamName,
@@ -296,7 +301,8 @@ impl Snapshot {
     /// The filled buckets of a tile: bucket numbers of the level, with the field's aggregates.
     ///
     /// # Errors
-    /// `not_found` for an unknown stream or field, `corrupt`, `io`. A tile outside the range of instants is empty.
+    /// `not_found` for an unknown stream or field, `corrupt`, `io`. A tile outside the range of
+    /// instants is empty.
     pub fn tile(
         &self,
         stream: &StreamName,

@@ -1,7 +1,8 @@
 //! Rows and aggregates of several fields by bins, in one walk: what a grouped query asks for.
 //!
-//! Invariants: a bin is there when it holds a row, also one without any of the fields asked for; its rows are counted as a scan
-//! would count them. Where rows have been aged away they count as they did when they were.
+//! Invariants: a bin is there when it holds a row, also one without any of the fields asked for;
+//! its rows are counted as a scan would count them. Where rows have been aged away they count as
+//! they did when they were.
 
 use super::bins::Bins;
 use super::gather::{Sink, buckets_and_rows};
@@ -27,7 +28,8 @@ pub struct SummarySpec {
 /// A bin that holds a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SummaryBin {
-    /// The number of the bin: bin 0 of [`Bins::Every`] begins at the origin. It may begin before the range.
+    /// The number of the bin: bin 0 of [`Bins::Every`] begins at the origin. It may begin before
+    /// the range.
     pub number: i128,
     /// Its rows.
     pub rows: u64,
@@ -35,7 +37,8 @@ pub struct SummaryBin {
     pub aggregates: Vec<Aggregate>,
 }
 
-/// Bins are found in rising order but for what is read from rows, which comes after the buckets of its partition.
+/// Bins are found in rising order but for what is read from rows, which comes after the buckets of
+/// its partition.
 struct Collector<'a> {
     spec: &'a SummarySpec,
     fields: &'a [FieldId],
@@ -89,8 +92,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes a bucket whose rows have gone: all that is known is when its values came on average. Its rows count where those of
-    /// its first field do.
+    /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
+    /// Its rows count where those of its first field do.
     fn take_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(time) = seen.mean_time()
             && seen.counts_at(time)
@@ -146,8 +149,8 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// The rows in a range, by what is known of the leaves: those at its ends alone are read. `None` where rows may replace others, are
-/// deleted or have expired, or have left their aggregates only.
+/// The rows in a range, by what is known of the leaves: those at its ends alone are read. `None`
+/// where rows may replace others, are deleted or have expired, or have left their aggregates only.
 fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
     if view.now.is_some() {
         return Ok(None);
@@ -233,8 +236,8 @@ fn summary(view: &StreamView, fields: &[FieldId], spec: &SummarySpec) -> Result<
 }
 
 impl Snapshot {
-    /// Rows and aggregates of several fields over a range, whole or in bins; bins without a row are left out. Whole buckets come
-    /// from the pyramid.
+    /// Rows and aggregates of several fields over a range, whole or in bins; bins without a row are
+    /// left out. Whole buckets come from the pyramid.
     ///
     /// ```
     /// use headwater_types::{Batch, ClosedRange, StreamName};
@@ -253,7 +256,8 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less, `corrupt`, `io`.
+    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less,
+    /// `corrupt`, `io`.
     pub fn summary(&self, stream: &StreamName, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
         self.summary_found(self.find(stream)?, spec)
     }

@@ -1,9 +1,12 @@
-//! What a range of a stream looks like, as a number: equal numbers, equal data. For caches and for `ETag`.
+//! What a range of a stream looks like, as a number: equal numbers, equal data. For caches and for
+//! `ETag`.
 //!
-//! Invariants: two versions of one open database, stream and range are equal only if every read of the range gives the same in
-//! both; the reverse does not hold (a flush changes the version and not the data). The number means nothing after the database was
-//! closed: it is keyed by chance, so that versions of another process are not taken for equal.
-//! Concurrency: [`quick`] takes no lock that is ever held over I/O, and gives up where the catalog is busy.
+//! Invariants: two versions of one open database, stream and range are equal only if every read of
+//! the range gives the same in both; the reverse does not hold (a flush changes the version and not
+//! the data). The number means nothing after the database was closed: it is keyed by chance, so
+//! that versions of another process are not taken for equal.
+//! Concurrency: [`quick`] takes no lock that is ever held over I/O, and gives up where the catalog
+//! is busy.
 
 use super::snapshot::Snapshot;
 use crate::Result;
@@ -21,8 +24,8 @@ use std::hash::{Hash, Hasher};
 pub struct DataVersion {
     /// A keyed hash of what the range is made of.
     pub number: u64,
-    /// No write can change the range: it lies before what the table takes. Deletes, retention and drops still can, and writes can
-    /// again when retention or aging goes back.
+    /// No write can change the range: it lies before what the table takes. Deletes, retention and
+    /// drops still can, and writes can again when retention or aging goes back.
     pub is_closed: bool,
 }
 
@@ -87,7 +90,8 @@ struct VisibleRows {
     count: usize,
 }
 
-/// `None` for none. So that a range before the end of a chunk that grows keeps its version, its rows are looked at one by one.
+/// `None` for none. So that a range before the end of a chunk that grows keeps its version, its
+/// rows are looked at one by one.
 fn visible_rows(chunk: &Chunk, range: &ClosedRange, at: Sequence) -> Option<VisibleRows> {
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     if first <= chunk.first_time && chunk.last_time <= last && chunk.last_sequence <= at {
@@ -124,8 +128,9 @@ fn visible_rows(chunk: &Chunk, range: &ClosedRange, at: Sequence) -> Option<Visi
 }
 
 impl Snapshot {
-    /// The version of a range of a stream in this snapshot: as long as it is the same, so is every answer to a read of the range.
-    /// `None` when the table's values expire, so that time alone changes answers.
+    /// The version of a range of a stream in this snapshot: as long as it is the same, so is every
+    /// answer to a read of the range. `None` when the table's values expire, so that time alone
+    /// changes answers.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -166,8 +171,9 @@ impl Snapshot {
     }
 }
 
-/// The version that a snapshot taken now would have, without waiting for anything that could wait for I/O. `None` when that cannot
-/// be told so: the stream was not used since opening, definitions are being changed, values expire.
+/// The version that a snapshot taken now would have, without waiting for anything that could wait
+/// for I/O. `None` when that cannot be told so: the stream was not used since opening, definitions
+/// are being changed, values expire.
 pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Option<DataVersion> {
     let mut key = Vec::with_capacity(64);
     loop {

@@ -45,7 +45,8 @@ impl StreamView {
         }
     }
 
-    /// Rows as a reader sees them, after everything of one time has been merged: without what has expired.
+    /// Rows as a reader sees them, after everything of one time has been merged: without what has
+    /// expired.
     pub(crate) fn settled<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         match self.now {
             None => Cow::Borrowed(rows),
@@ -102,7 +103,8 @@ impl StreamView {
     }
 }
 
-/// The runs of a stream in a partition as merge sources, oldest first; only leaves that meet the range.
+/// The runs of a stream in a partition as merge sources, oldest first; only leaves that meet the
+/// range.
 pub(crate) fn run_sources(
     view: &StreamView,
     partition: &Partition,

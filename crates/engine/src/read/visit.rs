@@ -1,12 +1,14 @@
 //! Rows handed out where they lie, for programs that copy them once, to where they want them.
 //!
-//! A scan makes rows that are the reader's own. Of a small read that is most of the work, and of a large one from memory half of it.
-//! Where a stream's rows in a range only have to be put one behind the other (leaves of main runs, and chunks of memory behind them, as
-//! events in order make them), they are handed out as they stand in the cache of decoded leaves and in memory. Everything else (late
-//! events, deletes, expiry, filters, fields that were widened) is scanned.
+//! A scan makes rows that are the reader's own. Of a small read that is most of the work, and of a
+//! large one from memory half of it. Where a stream's rows in a range only have to be put one
+//! behind the other (leaves of main runs, and chunks of memory behind them, as events in order make
+//! them), they are handed out as they stand in the cache of decoded leaves and in memory.
+//! Everything else (late events, deletes, expiry, filters, fields that were widened) is scanned.
 //!
 //! Invariants: what is handed out, put end to end, is what a scan gives.
-//! Concurrency: chunks and decoded columns are held by reference count; no lock is held while the reader's code runs.
+//! Concurrency: chunks and decoded columns are held by reference count; no lock is held while the
+//! reader's code runs.
 //! Failure: the first error ends the read.
 
 use super::scan::{ScanSpec, wanted_field, wanted_fields};
@@ -199,8 +201,9 @@ pub(super) fn visit(
 }
 
 impl Snapshot {
-    /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in memory or decoded already is not
-    /// copied, and what has to be put together first is. For programs that put rows into memory of their own.
+    /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in
+    /// memory or decoded already is not copied, and what has to be put together first is. For
+    /// programs that put rows into memory of their own.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, ScanSpec};

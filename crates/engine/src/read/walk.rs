@@ -1,10 +1,12 @@
 //! Walks the pyramid of a stream in a partition from the coarsest level down.
 //!
-//! Invariants: every row of the main run in the range is either in a bucket the visitor took or skipped, or in a base bucket
-//! that is handed back for reading; buckets that late runs or memory touch, and buckets not wholly inside the range, are
-//! always handed back; levels above the base are not trusted where they are stale. Where the rows have been aged away, base
-//! buckets are shown as they are, also those that are only partly asked for.
-//! Failure: a damaged block is replaced by reading the rows behind it; where these have gone it is an error of the read.
+//! Invariants: every row of the main run in the range is either in a bucket the visitor took or
+//! skipped, or in a base bucket that is handed back for reading; buckets that late runs or memory
+//! touch, and buckets not wholly inside the range, are always handed back; levels above the base
+//! are not trusted where they are stale. Where the rows have been aged away, base buckets are shown
+//! as they are, also those that are only partly asked for.
+//! Failure: a damaged block is replaced by reading the rows behind it; where these have gone it is
+//! an error of the read.
 
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
@@ -102,7 +104,8 @@ impl SeenBucket<'_> {
     }
 }
 
-/// A block decoded last at its level, by its offset: of buckets that are looked into many follow each other in one block.
+/// A block decoded last at its level, by its offset: of buckets that are looked into many follow
+/// each other in one block.
 struct DecodedBlock {
     level: Level,
     offset: u64,
@@ -110,7 +113,8 @@ struct DecodedBlock {
     whole: Option<Rc<BucketBlock>>,
 }
 
-/// A block of which no more than one in so many buckets is wanted is decoded in part, unless it is asked for again.
+/// A block of which no more than one in so many buckets is wanted is decoded in part, unless it is
+/// asked for again.
 const PART: u64 = 4;
 
 pub(crate) struct Walk<'a> {
@@ -137,7 +141,8 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// `None` when the stream has no pyramid here. `memory_times` are the times of events in memory, sorted.
+    /// `None` when the stream has no pyramid here. `memory_times` are the times of events in
+    /// memory, sorted.
     pub(crate) fn new(
         view: &'a StreamView,
         partition: &'a Partition,
@@ -180,7 +185,8 @@ impl<'a> Walk<'a> {
         self.aged
     }
 
-    /// Begins at the coarsest level with buckets no wider than this, for a visitor that would only look into wider ones.
+    /// Begins at the coarsest level with buckets no wider than this, for a visitor that would only
+    /// look into wider ones.
     pub(crate) fn no_wider_than(mut self, width_ns: i128) -> Walk<'a> {
         while self.top > self.base && self.top.bucket_start_wide(1) > width_ns {
             self.top = self.below(self.top);
@@ -195,7 +201,8 @@ impl<'a> Walk<'a> {
         self
     }
 
-    /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and apart.
+    /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and
+    /// apart.
     pub(crate) fn run(
         mut self,
         visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
@@ -222,7 +229,8 @@ impl<'a> Walk<'a> {
         Ok(out)
     }
 
-    /// Visits the buckets of `level` in `range`; what this level does not hold yet is left to the level below.
+    /// Visits the buckets of `level` in `range`; what this level does not hold yet is left to the
+    /// level below.
     fn level(
         &mut self,
         level: Level,
@@ -277,7 +285,8 @@ impl<'a> Walk<'a> {
                 None => range,
                 Some(entry) => {
                     let closed = level.bucket_span(entry.last_bucket).last;
-                    // Where this level is stale it may lack buckets too, so the level below is asked for the whole stretch.
+                    // Where this level is stale it may lack buckets too, so the level below is
+                    // asked for the whole stretch.
                     for (from, to) in &stale {
                         let known = level.span(*from, *to).intersect(&range);
                         let known = known.intersect(&ClosedRange::new(Timestamp::MIN, closed));
@@ -300,7 +309,8 @@ impl<'a> Walk<'a> {
         known.whole.clone().filter(|_| known.offset == entry.offset)
     }
 
-    /// The buckets of a block that are to be decoded where `first` to `last` are wanted, and whether these are all.
+    /// The buckets of a block that are to be decoded where `first` to `last` are wanted, and
+    /// whether these are all.
     fn part(
         &self,
         level: Level,
@@ -418,7 +428,8 @@ impl<'a> Walk<'a> {
         self.dirty.range(first..=last).next().is_some()
     }
 
-    /// Stretches of buckets of a level that are not true, by number and apart; none at the base level.
+    /// Stretches of buckets of a level that are not true, by number and apart; none at the base
+    /// level.
     fn stale_buckets(&self, level: Level, first: i64, last: i64) -> Vec<(i64, i64)> {
         let mut out: Vec<(i64, i64)> = Vec::new();
         if level == self.base {

@@ -1,7 +1,8 @@
 //! Saves what can be read of a damaged log into one new file.
 //!
-//! Invariants: sequences stay what they were, since covers refer to them; where a record is lost, an empty one takes its
-//! number. A record that uses a definition that is lost is kept without what it cannot mean any more.
+//! Invariants: sequences stay what they were, since covers refer to them; where a record is lost,
+//! an empty one takes its number. A record that uses a definition that is lost is kept without what
+//! it cannot mean any more.
 
 use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
 use crate::ids::{Sequence, StreamId};
@@ -57,7 +58,8 @@ struct Raw {
 }
 
 impl LogScan {
-    /// Reads every log file of a generation from `first_generation` on; files up to `known_generation` were begun.
+    /// Reads every log file of a generation from `first_generation` on; files up to
+    /// `known_generation` were begun.
     pub(super) fn read(
         files: &dyn Files,
         dir: &Path,
@@ -89,7 +91,8 @@ impl LogScan {
             let header = FileHeader::decode(&content);
             raws.push(Raw { content, header });
         }
-        // A file whose header is damaged is known by its records, wherever they stand: their checksums cover the generation.
+        // A file whose header is damaged is known by its records, wherever they stand: their
+        // checksums cover the generation.
         let known: Vec<u64> = raws
             .iter()
             .filter_map(|r| Some(r.header?.generation))

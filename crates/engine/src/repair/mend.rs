@@ -1,6 +1,7 @@
 //! Plans how one segment becomes readable again: without what is damaged, and with everything else.
 //!
-//! Nothing is rewritten: one more footer takes damaged leaves and blocks out, the same way as a step would.
+//! Nothing is rewritten: one more footer takes damaged leaves and blocks out, the same way as a
+//! step would.
 
 use super::scan::Whole;
 use crate::catalog::Table;
@@ -18,7 +19,8 @@ pub(super) struct Mended {
     pub(super) record: Option<PartitionRecord>,
     /// Damaged leaves: stream and entry.
     pub(super) lost: Vec<(StreamId, LeafEntry)>,
-    /// Streams whose stored aggregates are given up, with whether rows are left to compute them from.
+    /// Streams whose stored aggregates are given up, with whether rows are left to compute them
+    /// from.
     pub(super) without_pyramid: Vec<(StreamId, bool)>,
     /// Where damage was met, in words of the reader.
     pub(super) damages: Vec<crate::Damage>,
@@ -50,7 +52,8 @@ pub(super) fn newest_is_readable(store: &Store, id: SegmentId, whole: &Whole) ->
     Ok(true)
 }
 
-/// Reads everything a segment holds, of the streams that are `known`; `distrusted` says that its stored aggregates are not to be used at all.
+/// Reads everything a segment holds, of the streams that are `known`; `distrusted` says that its
+/// stored aggregates are not to be used at all.
 pub(super) fn mend(
     store: &Store,
     id: SegmentId,
@@ -183,7 +186,8 @@ fn mend_stream(
         }
     }
     let blocks_bad = !bad.is_empty() || (distrusted && !state.blocks.is_empty());
-    // The aggregates count the rows that are lost. Where rows have gone, the other blocks are all that is left of them.
+    // The aggregates count the rows that are lost. Where rows have gone, the other blocks are all
+    // that is left of them.
     if state.is_aged() {
         if !bad.is_empty() {
             delta.base = state.base;

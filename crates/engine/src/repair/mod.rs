@@ -1,12 +1,14 @@
 //! Repair: makes a damaged database sound again, with everything in it that can still be read.
 //!
-//! 1 look at everything and plan, in memory; 2 check the planned database as if it were there; 3 only then, and only when asked,
-//! put it on the medium. What is damaged is copied to `DIR/quarantine` first and stays there.
+//! 1 look at everything and plan, in memory; 2 check the planned database as if it were there; 3
+//! only then, and only when asked, put it on the medium. What is damaged is copied to
+//! `DIR/quarantine` first and stays there.
 //!
-//! Invariants: nothing that could be read before is lost; sequences stay what they are; one commit of the metadata makes the
-//! repair (where they are made anew: the writing of the file).
+//! Invariants: nothing that could be read before is lost; sequences stay what they are; one commit
+//! of the metadata makes the repair (where they are made anew: the writing of the file).
 //! Concurrency: needs the lock of the owner.
-//! Failure: before that commit the database is as it was; after it, it is repaired. A repair that was cut short is run again.
+//! Failure: before that commit the database is as it was; after it, it is repaired. A repair that
+//! was cut short is run again.
 
 mod log;
 mod mend;
@@ -64,13 +66,13 @@ pub struct RepairReport {
     pub after: CheckReport,
 }
 
-/// Repairs the database in `options.dir`, which must not be open. Damaged leaves and footers, torn or missing log records, missing
-/// files and missing or damaged metadata are dealt with; everything that can be read stays. Damaged files are copied to
-/// `DIR/quarantine` before anything is changed.
+/// Repairs the database in `options.dir`, which must not be open. Damaged leaves and footers, torn
+/// or missing log records, missing files and missing or damaged metadata are dealt with; everything
+/// that can be read stays. Damaged files are copied to `DIR/quarantine` before anything is changed.
 ///
 /// # Errors
-/// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was written by another version,
-/// `full`, `io`.
+/// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was
+/// written by another version, `full`, `io`.
 pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
     options.validate()?;
     let dir = options.dir.as_path();
@@ -159,7 +161,8 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
         let path = log_dir.join(format!("{number}.log"));
         let io = |e| Error::io("write", &path, e);
         let file = files.open(&path, OpenMode::CreateNew).map_err(io)?;
-        // The header last: it says that what stands behind it takes the place of the older files, and that the name stays.
+        // The header last: it says that what stands behind it takes the place of the older files,
+        // and that the name stays.
         let (header, records) = content
             .split_at_checked(FILE_HEADER_BYTES as usize)
             .ok_or_else(|| Error::internal("repair: a log file without a header"))?;
@@ -190,7 +193,8 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
                     sync_dir(files, dir)?;
                     copy(&**memory, &path, &*file, &path)
                 });
-            // What a failed sync leaves looks whole until the power goes: nobody may open it and build on it.
+            // What a failed sync leaves looks whole until the power goes: nobody may open it and
+            // build on it.
             made.map_err(|error| match remove_if_there(files, &path) {
                 Ok(()) => error,
                 Err(left) => Error::new(

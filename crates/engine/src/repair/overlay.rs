@@ -1,4 +1,5 @@
-//! A database as it will be after a repair: its files, with what the repair will change held in memory.
+//! A database as it will be after a repair: its files, with what the repair will change held in
+//! memory.
 
 use crate::ids::SegmentId;
 use headwater_io::{File, Files, Lock, LockError, MemoryFiles, OpenMode};

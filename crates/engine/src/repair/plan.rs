@@ -303,7 +303,8 @@ impl Planning<'_> {
                 ..h
             }) != header
         }) {
-            // The header is part of what never changes while a file exists: a copy under a new number gets a good one.
+            // The header is part of what never changes while a file exists: a copy under a new
+            // number gets a good one.
             named = SegmentId(self.next_segment);
             self.next_segment += 1;
             header.id = named;
@@ -493,8 +494,9 @@ impl Planning<'_> {
         self.save_log(floor, step_sequence, (0, 0), &covers)
     }
 
-    /// Without metadata nobody knows whether the newest step of a shard was committed. Where what it wrote cannot be read it was
-    /// perhaps cut short, and the log has its events: such groups are left out. Any later step of the shard proves a commit.
+    /// Without metadata nobody knows whether the newest step of a shard was committed. Where what
+    /// it wrote cannot be read it was perhaps cut short, and the log has its events: such groups
+    /// are left out. Any later step of the shard proves a commit.
     fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
         let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);
         let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();
@@ -566,7 +568,8 @@ impl Planning<'_> {
         })
     }
 
-    /// Checks the database as planned, and deals with what that finds: the log, and aggregates that do not fit their rows.
+    /// Checks the database as planned, and deals with what that finds: the log, and aggregates that
+    /// do not fit their rows.
     fn log_and_check(&mut self, is_new: bool) -> Result<CheckReport> {
         let mut report = check(self.overlay(), self.options.clone())?;
         let log_dir = log_dir(self.dir);

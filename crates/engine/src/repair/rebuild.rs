@@ -1,8 +1,9 @@
 //! Makes the metadata again from segments and log alone.
 //!
-//! What was rewritten and what took its place may both be there: a rewrite that was cut short before its commit, or a segment
-//! that was not removed in time after it. Each segment says in its header what it takes the place of ([`Replaces`]), and with
-//! which others; from that follows which are in force.
+//! What was rewritten and what took its place may both be there: a rewrite that was cut short
+//! before its commit, or a segment that was not removed in time after it. Each segment says in its
+//! header what it takes the place of ([`Replaces`]), and with which others; from that follows which
+//! are in force.
 
 use super::log::LogScan;
 use super::scan::ScannedSegment;
@@ -64,8 +65,8 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
             .iter()
             .any(|id| known.get(id).is_some_and(|f| f.went_on));
         let one_replaced = ids.clone().any(|id| replaced.contains(&SegmentId(id)));
-        // Without a sign that the rewriting was committed, the old segment counts while it has all that was rewritten: of the
-        // new ones nobody knows that they are on the medium whole.
+        // Without a sign that the rewriting was committed, the old segment counts while it has all
+        // that was rewritten: of the new ones nobody knows that they are on the medium whole.
         let whole = members.len() == usize::from(replaces.parts)
             && members
                 .iter()
@@ -223,7 +224,8 @@ pub(super) fn rebuild(
     })
 }
 
-/// Tables and streams as segments and log know them. Table ids are dense: a table that left no trace gets a name that says so.
+/// Tables and streams as segments and log know them. Table ids are dense: a table that left no
+/// trace gets a name that says so.
 fn definitions(
     all: &[ScannedSegment],
     log: &LogScan,

@@ -37,8 +37,9 @@ impl Whole {
         self.offset + u64::from(self.bytes)
     }
 
-    /// Of a segment that was written by a rewriting: whether all of that is there, and whether later steps added to it. Each
-    /// group of a rewriting but the last holds [`GROUP_STREAMS`] streams or more.
+    /// Of a segment that was written by a rewriting: whether all of that is there, and whether
+    /// later steps added to it. Each group of a rewriting but the last holds [`GROUP_STREAMS`]
+    /// streams or more.
     pub(super) fn rewriting(&self) -> (bool, bool) {
         let last = self
             .footers
@@ -119,7 +120,8 @@ pub(super) fn chain(
     }))
 }
 
-/// Hands out every whole footer that ends at or below `limit`, from the last on, until `each` says stop.
+/// Hands out every whole footer that ends at or below `limit`, from the last on, until `each` says
+/// stop.
 fn footers_backwards(
     file: &dyn File,
     path: &Path,

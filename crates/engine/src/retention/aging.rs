@@ -1,6 +1,7 @@
 //! Ages partitions: their rows go, their aggregates stay.
 //!
-//! Invariants: a partition is aged only while all of it lies before "aged to", which is in the log by then.
+//! Invariants: a partition is aged only while all of it lies before "aged to", which is in the log
+//! by then.
 
 use super::horizon::set_horizon;
 use super::rules::age_at;
@@ -16,7 +17,8 @@ use std::time::Duration;
 /// A partition that is due for aging waits so long at most while rows for it come.
 const FILLING_MAX: Duration = Duration::from_secs(3600);
 
-/// Ages the partitions that are due. What is aged is decided once: partitions that come to be meanwhile are due the next time.
+/// Ages the partitions that are due. What is aged is decided once: partitions that come to be
+/// meanwhile are due the next time.
 pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     let due = to_age(core, table, age_at(&table.life, now));
     let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
@@ -45,8 +47,9 @@ pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     Ok(aged)
 }
 
-/// Partitions that end before an instant and still hold rows, each with the first instant behind it; without those that old
-/// data are being brought into, which would be refused from then on, for a while.
+/// Partitions that end before an instant and still hold rows, each with the first instant behind
+/// it; without those that old data are being brought into, which would be refused from then on, for
+/// a while.
 fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, SegmentId, Horizon)> {
     let mut out = Vec::new();
     let monotonic = core.env.clock.monotonic();

@@ -1,4 +1,5 @@
-//! Moves the cut of a table ahead: what lies before it is left out by readers from then on, and removed by whole partitions.
+//! Moves the cut of a table ahead: what lies before it is left out by readers from then on, and
+//! removed by whole partitions.
 
 use super::horizon::set_horizon;
 use super::rules::cut_at;
@@ -16,7 +17,8 @@ pub(super) fn move_cut(core: &Core, table: &Table, now: Timestamp) -> Result<boo
     Ok(moved)
 }
 
-/// Moves the cut ahead to where it belongs; what lies before it is left out by readers from then on, and waits to be removed.
+/// Moves the cut ahead to where it belongs; what lies before it is left out by readers from then
+/// on, and waits to be removed.
 pub(super) fn set_cut(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     if cut_at(&table.life, now).cut <= table.life.cut {
         return Ok(false);

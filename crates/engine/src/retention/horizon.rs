@@ -36,14 +36,16 @@ pub(super) fn set_horizon(core: &Core, table: &Table, set: impl FnOnce(&mut Life
     }
 }
 
-/// Moves the horizons of a table back to where they belong, if they lie after it. True when they did.
+/// Moves the horizons of a table back to where they belong, if they lie after it. True when they
+/// did.
 pub(super) fn take_horizons_back(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     let mut life = table.life;
     take_back(&mut life, now);
     if life == table.life {
         return Ok(false);
     }
-    // A partition that is being aged just now was before "aged to" when that began, and nothing may come to it meanwhile.
+    // A partition that is being aged just now was before "aged to" when that began, and nothing may
+    // come to it meanwhile.
     let aging = if life.aged_to < table.life.aged_to {
         let held = core.compaction.try_begin_for(core.options.busy_timeout);
         Some(held.ok_or_else(|| {

@@ -1,10 +1,12 @@
-//! Retention and aging: moves the horizons of tables as time goes by, and back when they went too far.
+//! Retention and aging: moves the horizons of tables as time goes by, and back when they went too
+//! far.
 //!
-//! Invariants: a horizon is in the log before anything is removed or aged behind it; it lies where the believed instant and the
-//! table's setting put it, or before, and goes back to there when either has changed; rows are removed by whole partitions, and
-//! until then readers leave those before the cut out themselves, so that they are there again when it goes back. A partition is
-//! aged only while all of it lies before "aged to", and "aged to" goes back only while no partition is being rewritten.
-//! What time it is for this says [`crate::clock`].
+//! Invariants: a horizon is in the log before anything is removed or aged behind it; it lies where
+//! the believed instant and the table's setting put it, or before, and goes back to there when
+//! either has changed; rows are removed by whole partitions, and until then readers leave those
+//! before the cut out themselves, so that they are there again when it goes back. A partition is
+//! aged only while all of it lies before "aged to", and "aged to" goes back only while no partition
+//! is being rewritten. What time it is for this says [`crate::clock`].
 
 mod aging;
 mod cut;
@@ -22,7 +24,8 @@ use headwater_types::Timestamp;
 use horizon::take_horizons_back;
 use std::sync::Arc;
 
-/// Moves the horizons of all tables to where they belong now, and ages what is due. True when anything changed.
+/// Moves the horizons of all tables to where they belong now, and ages what is due. True when
+/// anything changed.
 pub(crate) fn move_horizons(core: &Core) -> Result<bool> {
     let lives = |t: &Arc<Table>| {
         let life = &t.life;
@@ -60,7 +63,8 @@ fn holds_anything(core: &Core, table: &Table) -> bool {
     })
 }
 
-/// Puts a changed retention or aging into force for readers and writers; what it removes waits for workers.
+/// Puts a changed retention or aging into force for readers and writers; what it removes waits for
+/// workers.
 pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
     let now = core.moment().of(table.id);
     take_horizons_back(core, table, now)?;
@@ -70,8 +74,9 @@ pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// At an opening: the clock is looked at, and where no instant is known, that of a new database is kept at once. Otherwise
-/// whichever clock somebody happens to look at first, here or in the next process, would be believed.
+/// At an opening: the clock is looked at, and where no instant is known, that of a new database is
+/// kept at once. Otherwise whichever clock somebody happens to look at first, here or in the next
+/// process, would be believed.
 pub(crate) fn begin_to_believe(core: &Core) -> Result<()> {
     let is_new = core.clock_guard.knows_nothing();
     core.moment();
@@ -92,7 +97,8 @@ pub(crate) fn review_all_horizons(core: &Core) {
     }
 }
 
-/// As the clock and the settings are now: for whoever would be refused otherwise. True when horizons went back.
+/// As the clock and the settings are now: for whoever would be refused otherwise. True when
+/// horizons went back.
 pub(crate) fn review_horizons(core: &Core, table: &Table) -> Result<bool> {
     let now = core.moment().of(table.id);
     take_horizons_back(core, table, now)

@@ -1,6 +1,8 @@
-//! Where the horizons of a table belong: pure rules of its settings and the instant that is believed.
+//! Where the horizons of a table belong: pure rules of its settings and the instant that is
+//! believed.
 //!
-//! Invariants: a cut lies at the beginning of a bucket, at or before the instant that the retention says.
+//! Invariants: a cut lies at the beginning of a bucket, at or before the instant that the retention
+//! says.
 
 use crate::catalog::{Horizon, Life, level_below};
 use headwater_types::{Level, Timestamp};

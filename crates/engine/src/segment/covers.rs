@@ -1,7 +1,8 @@
 //! Which events of which streams are stored, as several groups say it, looked up by stream.
 //!
 //! Invariants: sorted by stream; of one stream in the order they were given.
-//! Concurrency: plain data. One list for all streams: a list for each of many would take several times the memory.
+//! Concurrency: plain data. One list for all streams: a list for each of many would take several
+//! times the memory.
 
 use super::format::Cover;
 use crate::assured::part_of;

@@ -1,7 +1,8 @@
-//! The bytes of a segment file: its header and the footers of its groups. Docs: docs/format/segment.md.
+//! The bytes of a segment file: its header and the footers of its groups. Docs:
+//! docs/format/segment.md.
 //!
-//! Invariants: a footer ends with a 16-byte trailer (length, checksum, magic), so that one can be found from the end of a
-//! file without the metadata; numbers are little-endian or LEB128.
+//! Invariants: a footer ends with a 16-byte trailer (length, checksum, magic), so that one can be
+//! found from the end of a file without the metadata; numbers are little-endian or LEB128.
 
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -15,8 +16,9 @@ pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"HWFOOT\x00\x01";
 pub(crate) const HEADER_BYTES: u64 = 64;
 const TRAILER_BYTES: usize = 16;
 const FOOTER_VERSION: u8 = 1;
-/// A rewriting of more streams is written as several groups, each with so many streams but for the last, so that it holds the
-/// changes of so many at once. Part of the format: a repair tells by it whether a rewriting was finished.
+/// A rewriting of more streams is written as several groups, each with so many streams but for the
+/// last, so that it holds the changes of so many at once. Part of the format: a repair tells by it
+/// whether a rewriting was finished.
 pub(crate) const GROUP_STREAMS: usize = 4096;
 
 /// The header of a segment: which partition it belongs to. Never changes.
@@ -31,8 +33,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) replaces: Option<Replaces>,
 }
 
-/// What a segment takes the place of, so that the metadata can be rebuilt from segments alone: a rewrite that was never
-/// committed, and a segment that was not removed in time, are told from those in force.
+/// What a segment takes the place of, so that the metadata can be rebuilt from segments alone: a
+/// rewrite that was never committed, and a segment that was not removed in time, are told from
+/// those in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replaces {
     /// The segment that was rewritten.
@@ -42,7 +45,8 @@ pub(crate) struct Replaces {
     /// Which of the segments that take its place together; their ids follow one another.
     pub(crate) part: u16,
     pub(crate) parts: u16,
-    /// Covers up to this sequence were left out: the log up to it is not needed for what this segment holds.
+    /// Covers up to this sequence were left out: the log up to it is not needed for what this
+    /// segment holds.
     pub(crate) covers_after: Sequence,
 }
 
@@ -111,7 +115,8 @@ impl SegmentHeader {
     }
 }
 
-/// Where rows of one stream lie in a leaf. A leaf may be shared by several streams, each with a range of its rows.
+/// Where rows of one stream lie in a leaf. A leaf may be shared by several streams, each with a
+/// range of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafEntry {
     /// Time of the first row, ns.
@@ -179,7 +184,8 @@ pub(crate) struct StreamDelta {
     /// Where levels above the base are not true; replaces the list before.
     pub(crate) stale: Option<Vec<ClosedRange>>,
     pub(crate) covers: Vec<Cover>,
-    /// The newest row of the main run, when it changed; no bytes = it must be looked up in the newest leaf.
+    /// The newest row of the main run, when it changed; no bytes = it must be looked up in the
+    /// newest leaf.
     pub(crate) last_row: Option<Box<[u8]>>,
 }
 
@@ -257,7 +263,8 @@ impl Footer {
         Ok(Footer { streams, ..footer })
     }
 
-    /// Reads a footer but for its streams, which are handed over one by one: all of them decoded take ten times their bytes.
+    /// Reads a footer but for its streams, which are handed over one by one: all of them decoded
+    /// take ten times their bytes.
     pub(super) fn decode_each(
         bytes: &[u8],
         mut each: impl FnMut(StreamDelta),
@@ -601,7 +608,8 @@ impl StreamDelta {
         Ok(delta)
     }
 
-    /// Goes behind a change without keeping anything of it, or looking closer than its length asks for.
+    /// Goes behind a change without keeping anything of it, or looking closer than its length asks
+    /// for.
     fn skip(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
         let flags = cursor.u8("stream flags")?;
         let count = |cursor: &mut Cursor<'_>| {

@@ -1,6 +1,7 @@
 //! Writes one group: leaves, blocks, footer, behind the committed length of a segment.
 //!
-//! Invariants: nothing below the committed length is touched; nothing counts until the metadata names the new length.
+//! Invariants: nothing below the committed length is touched; nothing counts until the metadata
+//! names the new length.
 //! Failure: an error leaves bytes behind the committed length, which the next group overwrites.
 
 use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
@@ -132,7 +133,8 @@ impl GroupWriter {
         })
     }
 
-    /// Writes the footer and hands everything to the file. Not yet synced. What is put next begins a further group.
+    /// Writes the footer and hands everything to the file. Not yet synced. What is put next begins
+    /// a further group.
     pub(crate) fn finish(
         &mut self,
         previous: Option<(u64, u32)>,

@@ -1,13 +1,16 @@
 //! Where a segment's footers say what about which streams; and what the segment holds in sum.
 //!
-//! A segment's state is the fold of its footers. Of a segment with many streams only this index stays in memory: of each footer,
-//! where the changes of each *page* of streams stand, 16 bytes for each. What the segment holds of a page is put together when
-//! somebody asks (`Store::page`), and kept as long as there is room.
+//! A segment's state is the fold of its footers. Of a segment with many streams only this index
+//! stays in memory: of each footer, where the changes of each *page* of streams stand, 16 bytes for
+//! each. What the segment holds of a page is put together when somebody asks (`Store::page`), and
+//! kept as long as there is room.
 //!
-//! Invariants: pages are stretches of `2^shift` stream numbers; of one group each page has one section or none; sections and
-//! `newest` rise by page; `newest` names the last group that changed a page, which is the version of the page.
+//! Invariants: pages are stretches of `2^shift` stream numbers; of one group each page has one
+//! section or none; sections and `newest` rise by page; `newest` names the last group that changed
+//! a page, which is the version of the page.
 //! Concurrency: immutable; a group makes a new state that shares what it can.
-//! Failure: a section is checked when the footer is indexed, and again by its own checksum when it is read alone.
+//! Failure: a section is checked when the footer is indexed, and again by its own checksum when it
+//! is read alone.
 
 use super::format::{Footer, Parts, StreamDelta, next_stream};
 use super::page::Page;
@@ -129,7 +132,8 @@ impl GroupIndex {
         Ok((bytes, index))
     }
 
-    /// The index of a footer at `offset`, all of which is checked; and the footer without its streams.
+    /// The index of a footer at `offset`, all of which is checked; and the footer without its
+    /// streams.
     pub(super) fn read(
         bytes: &[u8],
         offset: u64,
@@ -156,7 +160,8 @@ impl GroupIndex {
         Some((self.footer_offset + u64::from(section.at), section.bytes))
     }
 
-    /// Hands out a page's changes, or what is wanted of them, from the bytes at [`GroupIndex::place`].
+    /// Hands out a page's changes, or what is wanted of them, from the bytes at
+    /// [`GroupIndex::place`].
     pub(super) fn each_change(
         &self,
         page: PageNumber,
@@ -294,7 +299,8 @@ impl SegmentState {
         }
     }
 
-    /// The state and the changed pages after one more group. `touched` are the pages before it, rising, of all streams it changes.
+    /// The state and the changed pages after one more group. `touched` are the pages before it,
+    /// rising, of all streams it changes.
     pub(crate) fn after(
         &self,
         footer: &Footer,
@@ -321,7 +327,8 @@ impl SegmentState {
         Ok((next, ChangedPages(pages)))
     }
 
-    /// The state after a group that holds streams the segment did not have before; its pages are read when they are needed.
+    /// The state after a group that holds streams the segment did not have before; its pages are
+    /// read when they are needed.
     pub(crate) fn after_new_streams(&self, footer: &Footer, group: GroupIndex) -> SegmentState {
         let mut sums = self.sums;
         for delta in &footer.streams {
@@ -359,7 +366,8 @@ impl ChangedPages {
     }
 }
 
-/// True when the index of a footer gives of every page what the footer gives: for tests and the fuzz target.
+/// True when the index of a footer gives of every page what the footer gives: for tests and the
+/// fuzz target.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn index_agrees(bytes: &[u8], footer: &Footer) -> bool {
     [0, 3, 12].into_iter().all(|shift| {

@@ -1,8 +1,9 @@
 //! What a segment holds of a page of streams, in little memory.
 //!
-//! A page is a stretch of stream numbers (see [`super::index`]). Within it a stream with a few leaves is kept as the bytes a
-//! footer would hold of it, a larger one decoded; many small streams take a tenth of what their decoded states would. Times
-//! and offsets are written as differences from those of the page's first stream: mostly one byte instead of ten.
+//! A page is a stretch of stream numbers (see [`super::index`]). Within it a stream with a few
+//! leaves is kept as the bytes a footer would hold of it, a larger one decoded; many small streams
+//! take a tenth of what their decoded states would. Times and offsets are written as differences
+//! from those of the page's first stream: mostly one byte instead of ten.
 //!
 //! Invariants: stream numbers rise; a page never changes, a group makes a new one.
 //! Concurrency: immutable.
@@ -14,10 +15,12 @@ use crate::ids::{Sequence, StreamId};
 use headwater_codec::Cursor;
 use std::sync::Arc;
 
-/// A stream with more leaves and blocks than this is kept decoded: it is read more often than its neighbours change.
+/// A stream with more leaves and blocks than this is kept decoded: it is read more often than its
+/// neighbours change.
 const PACKED_PARTS_MAX: usize = 64;
 
-/// What times and offsets of a page are written relative to. Whatever it is, a state is unpacked as it was.
+/// What times and offsets of a page are written relative to. Whatever it is, a state is unpacked as
+/// it was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     time: i64,
@@ -90,7 +93,8 @@ impl Page {
         all.filter_map(|(at, stream)| Some((*stream, self.at(at)?)))
     }
 
-    /// The page after one more group. Its changes rise by stream; several of one stream apply in their order. Keeps the sums.
+    /// The page after one more group. Its changes rise by stream; several of one stream apply in
+    /// their order. Keeps the sums.
     pub(super) fn changed(&self, deltas: &[StreamDelta], sums: &mut Sums) -> Page {
         let mut page = Page {
             origin: self.origin,
@@ -189,7 +193,8 @@ impl Page {
     }
 }
 
-/// Appends the bytes of a state: those of a footer that adds all of it. Appends none if the origin is too far away.
+/// Appends the bytes of a state: those of a footer that adds all of it. Appends none if the origin
+/// is too far away.
 fn pack(state: &StreamState, origin: Origin, out: &mut Vec<u8>) {
     let StreamState {
         main,

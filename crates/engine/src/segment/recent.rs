@@ -1,8 +1,9 @@
 //! Keeps what was used last of segments' states and pages.
 //!
-//! Invariants: at most `bytes_max` of them, but always the `least` used last, however large: a step or a reader that goes from
-//! stream to stream needs the same few again and again, and to make one anew costs reading every footer.
-//! Of one place only the newest version counts as used: older ones are what open snapshots see.
+//! Invariants: at most `bytes_max` of them, but always the `least` used last, however large: a step
+//! or a reader that goes from stream to stream needs the same few again and again, and to make one
+//! anew costs reading every footer. Of one place only the newest version counts as used: older ones
+//! are what open snapshots see.
 //! Concurrency: one lock, held for a look at a map.
 
 use crate::ids::SegmentId;
@@ -68,9 +69,11 @@ impl<V> Recent<V> {
         Some(Arc::clone(&kept.value))
     }
 
-    /// True when what a reader comes by should be taken in: as long as there is room, and then one of [`SELDOM`]. Of a round that goes
-    /// through more than there is room for, the longest unused would always be what comes next, and nothing would ever be found; so
-    /// a part stays that is (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high performance caching", ISCA 2007).
+    /// True when what a reader comes by should be taken in: as long as there is room, and then one
+    /// of [`SELDOM`]. Of a round that goes through more than there is room for, the longest unused
+    /// would always be what comes next, and nothing would ever be found; so a part stays that is
+    /// (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high performance
+    /// caching", ISCA 2007).
     pub(super) fn admits(&self) -> bool {
         let mut inner = self.inner.lock();
         if inner.bytes < self.bytes_kept() {
@@ -176,7 +179,8 @@ mod tests {
             put(7, page, 64);
         }
         assert!(is_there(7, 0, 64));
-        // One more than fits: an older version goes before anything else does, then what was not used.
+        // One more than fits: an older version goes before anything else does, then what was not
+        // used.
         put(7, 3, 99);
         assert!(!is_there(7, 3, 64) && is_there(7, 3, 99) && is_there(7, 0, 64));
         put(8, 0, 64);

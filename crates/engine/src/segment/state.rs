@@ -1,7 +1,9 @@
-//! What a segment holds of a stream, and in sum: the fold of its footers up to the committed length.
+//! What a segment holds of a stream, and in sum: the fold of its footers up to the committed
+//! length.
 //!
-//! Invariants: a stream's main run is sorted and its leaves do not overlap (`keep`: they may share a border); blocks are
-//! sorted by level and bucket; blocks of the base level cover every row of the main run.
+//! Invariants: a stream's main run is sorted and its leaves do not overlap (`keep`: they may share
+//! a border); blocks are sorted by level and bucket; blocks of the base level cover every row of
+//! the main run.
 //! Concurrency: plain data.
 
 use super::format::{BlockEntry, Footer, LeafEntry, StreamDelta};
@@ -39,8 +41,8 @@ impl StreamState {
                 .sum::<u64>()
     }
 
-    /// True when the rows have gone and left their buckets. What comes beside them is in late runs only: it is counted in no
-    /// bucket.
+    /// True when the rows have gone and left their buckets. What comes beside them is in late runs
+    /// only: it is counted in no bucket.
     pub(crate) fn is_aged(&self) -> bool {
         self.main.is_empty() && !self.blocks.is_empty()
     }
@@ -50,8 +52,9 @@ impl StreamState {
         self.main.last().map(|l| l.last)
     }
 
-    /// What is newer than this can be appended. It is the newest time in the main run, or in a late run, if the main run has
-    /// lost its end to a delete: a late run's event must not get a newer one below it.
+    /// What is newer than this can be appended. It is the newest time in the main run, or in a late
+    /// run, if the main run has lost its end to a delete: a late run's event must not get a newer
+    /// one below it.
     pub(crate) fn watermark(&self) -> Option<i64> {
         let late = self.late.iter().filter_map(|run| run.last());
         self.main_end().max(late.map(|l| l.last).max())
@@ -64,7 +67,8 @@ impl StreamState {
         part_of(&self.blocks, from..to, "blocks of a level")
     }
 
-    /// The leaf of the main run an event of this time belongs to: the last one that begins at or before it, else the first.
+    /// The leaf of the main run an event of this time belongs to: the last one that begins at or
+    /// before it, else the first.
     pub(crate) fn owner(&self, time: i64) -> usize {
         self.main
             .partition_point(|l| l.first <= time)

@@ -1,10 +1,12 @@
 //! Reading segments: open files, states, pages, leaves and blocks, each through a bounded cache.
 //!
-//! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never change and every key names
-//! file and offset. A leaf or block whose bytes are damaged is remembered and reported once in the
-//! log. Of a partition that is known to be unreadable nothing is read.
+//! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never
+//! change and every key names file and offset. A leaf or block whose bytes are damaged is
+//! remembered and reported once in the log. Of a partition that is known to be unreadable nothing
+//! is read.
 //! Concurrency: caches are shared; I/O holds no lock.
-//! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of anything else.
+//! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of
+//! anything else.
 
 mod blocks;
 mod leaves;
@@ -145,10 +147,12 @@ pub(crate) struct Store {
     files: Arc<dyn Files>,
     dir: PathBuf,
     open: Cache<SegmentId, Arc<dyn File>>,
-    /// Of a reader beside an owner: files held open since it looked, since the owner may remove their names.
+    /// Of a reader beside an owner: files held open since it looked, since the owner may remove
+    /// their names.
     pinned: Option<HashMap<SegmentId, Arc<dyn File>>>,
     open_files_max: usize,
-    /// Stream numbers of a page, as a power of two: as many as give about [`PAGE_STREAMS`] of a shard.
+    /// Stream numbers of a page, as a power of two: as many as give about [`PAGE_STREAMS`] of a
+    /// shard.
     page_shift: u32,
     states: Recent<SegmentState>,
     /// Pages put together last, unpacked; each goes on to `pages` when it has to make room.
@@ -156,8 +160,8 @@ pub(crate) struct Store {
     pages: Recent<Page>,
     leaves: Cache<FileOffset, (Leaf, usize), CacheWeight>,
     columns: Cache<ColumnKey, DecodedColumn, CacheWeight>,
-    /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to find the others, and decoded
-    /// ones would take ten times the room.
+    /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to
+    /// find the others, and decoded ones would take ten times the room.
     blocks: Cache<FileOffset, Arc<[u8]>, CacheWeight>,
     damaged: Mutex<HashSet<FileOffset>>,
     pub(crate) counters: ReadCounters,
@@ -172,7 +176,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// `cache_bytes` is shared: half for decoded columns, the rest for raw leaves, blocks and states.
+    /// `cache_bytes` is shared: half for decoded columns, the rest for raw leaves, blocks and
+    /// states.
     pub(crate) fn new(
         files: Arc<dyn Files>,
         dir: PathBuf,

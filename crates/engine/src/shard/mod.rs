@@ -5,7 +5,8 @@
 //! step knows which older versions are read; `bytes` are those of events not yet stored, and what
 //! only older snapshots see of memory counts in `pinned`; a stream with nothing in memory but a
 //! watermark takes 16 bytes and its place in a map, nothing else.
-//! Concurrency: one lock, held for short work in memory only; one step at a time ([`Shard::stepping`]).
+//! Concurrency: one lock, held for short work in memory only; one step at a time
+//! ([`Shard::stepping`]).
 
 use crate::chunk::Chunk;
 mod parked;
@@ -69,7 +70,8 @@ pub(crate) struct ShardState {
     pub(crate) analyzer: Analyzer,
     /// The analyzer learnt something since the last commit.
     pub(crate) unsaved_analyzer: bool,
-    /// No evaluation before this moment of the monotonic clock, so that evaluating takes little of the time.
+    /// No evaluation before this moment of the monotonic clock, so that evaluating takes little of
+    /// the time.
     pub(crate) evaluate_from: Duration,
     /// The policy was changed: a step first divides what memory holds anew.
     pub(crate) repartition: bool,
@@ -77,7 +79,8 @@ pub(crate) struct ShardState {
     pub(crate) late_since: Option<Duration>,
 }
 
-/// What a stream with events in memory takes besides them: its [`ShardStream`] and its place in a map.
+/// What a stream with events in memory takes besides them: its [`ShardStream`] and its place in a
+/// map.
 const ACTIVE_BYTES: usize = size_of::<ShardStream>() + 48;
 
 /// What a snapshot keeps of a shard.

@@ -30,7 +30,8 @@ impl StreamWriter<'_, '_> {
                     old.extend_from(rows, 0..rows.len());
                     old
                 }
-                // Without the old rows there is no pyramid yet; their damage is reported where they are read.
+                // Without the old rows there is no pyramid yet; their damage is reported where they
+                // are read.
                 Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
                 Err(error) => return Err(error),
             };

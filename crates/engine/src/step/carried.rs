@@ -1,8 +1,9 @@
 //! Buckets whose rows have gone, when the partition that holds them is rewritten.
 //!
-//! Invariants: such buckets stand for acknowledged rows and are the only thing that does, so whoever rewrites a partition takes
-//! them along; rows beside them stay in late runs, which no bucket counts, until they are aged too.
-//! Earlier versions stored rows among such buckets, which then count both: what the rows do not account for is what has gone.
+//! Invariants: such buckets stand for acknowledged rows and are the only thing that does, so
+//! whoever rewrites a partition takes them along; rows beside them stay in late runs, which no
+//! bucket counts, until they are aged too. Earlier versions stored rows among such buckets, which
+//! then count both: what the rows do not account for is what has gone.
 //! Failure: a damaged block ends the rewriting: the partition stays as it is.
 
 use super::cutter::{Destination, LeafCutter};
@@ -82,7 +83,8 @@ pub(super) fn spans(
     Ok(spans)
 }
 
-/// True when a partition holds buckets of rows that have gone which are wider than the buckets of a level.
+/// True when a partition holds buckets of rows that have gone which are wider than the buckets of a
+/// level.
 pub(super) fn is_wider_than(
     core: &Core,
     table: &Table,
@@ -101,8 +103,8 @@ pub(super) fn is_wider_than(
     Ok(false)
 }
 
-/// The buckets of rows that have gone, where an earlier version stored rows among them; `None` elsewhere, and where damage hides
-/// it.
+/// The buckets of rows that have gone, where an earlier version stored rows among them; `None`
+/// elsewhere, and where damage hides it.
 pub(super) fn mixed(context: &StoreContext<'_>, state: &StreamState) -> Result<Option<Buckets>> {
     match gone(context.store, context.table, context.segment, state) {
         Ok(buckets) => Ok(Some(buckets).filter(|b| !b.is_empty())),
@@ -111,7 +113,8 @@ pub(super) fn mixed(context: &StoreContext<'_>, state: &StreamState) -> Result<O
     }
 }
 
-/// Sets a stream's rows and the buckets of those that have gone apart, and stores more rows: all rows are in late runs from then on.
+/// Sets a stream's rows and the buckets of those that have gone apart, and stores more rows: all
+/// rows are in late runs from then on.
 pub(super) fn set_apart(
     writer: &mut StreamWriter<'_, '_>,
     rows: &Rows,
@@ -142,7 +145,8 @@ impl Rewriting<'_> {
         Ok(Some(buckets).filter(|b| !b.is_empty()))
     }
 
-    /// Writes the buckets again, and the stream's rows beside them or, when they are aged, into them; returns how many rows.
+    /// Writes the buckets again, and the stream's rows beside them or, when they are aged, into
+    /// them; returns how many rows.
     pub(super) fn beside(
         &self,
         state: &StreamState,

@@ -1,7 +1,7 @@
 //! Makes a step durable, commits it, publishes it and frees the log (steps 2 to 5 of the protocol).
 //!
-//! Invariants: the log is synced before the segments that hold its events are named; readers get the new partitions and lose the
-//! events in memory at one instant.
+//! Invariants: the log is synced before the segments that hold its events are named; readers get
+//! the new partitions and lose the events in memory at one instant.
 //! Failure: see the module above; a failed transaction latches.
 
 use super::write::WrittenGroup;
@@ -62,9 +62,9 @@ pub(super) fn make_durable(
     sequence: Sequence,
     written: &[WrittenGroup],
 ) -> Result<()> {
-    // The log first: what a segment holds must not outlive the definitions and the numbers in the log. A table may have been
-    // changed after the step's sequence, and rows have been stored in its new types.
-    // Without a definition on its way there is nothing more to sync.
+    // The log first: what a segment holds must not outlive the definitions and the numbers in the
+    // log. A table may have been changed after the step's sequence, and rows have been stored in
+    // its new types. Without a definition on its way there is nothing more to sync.
     let changed = core.catalog.newest_pending_table().unwrap_or_default();
     core.log.sync_up_to(sequence.max(changed))?;
     for one in written {
@@ -162,7 +162,8 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
     core.memory_changed(change);
 }
 
-/// Step 5: names the log files that are no longer needed to the next commit, and frees those the last one named.
+/// Step 5: names the log files that are no longer needed to the next commit, and frees those the
+/// last one named.
 pub(super) fn free_log(core: &Core) -> Result<()> {
     recycle(core)?;
     let generation = core.log.first_generation_needed(core.first_needed());

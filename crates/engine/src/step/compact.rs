@@ -1,12 +1,14 @@
-//! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it outgrew its size.
+//! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it
+//! outgrew its size.
 //!
-//! Invariants: the new segments hold exactly the old one's rows, and the buckets of rows that have gone
-//! ([`super::carried`]); covers that replay may still need go with them; while it runs the partition takes no
-//! groups (it is marked busy), and the swap is one commit. Every reason for a rewriting is gone when it is done,
-//! by what the new records say: a split narrows spans, the other reasons need more than one group or an expiry
-//! that has passed. So nothing is rewritten twice without new groups, also over restarts; should it come
-//! otherwise, [`settle`] notes it.
-//! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the partition stays as it is.
+//! Invariants: the new segments hold exactly the old one's rows, and the buckets of rows that have
+//! gone ([`super::carried`]); covers that replay may still need go with them; while it runs the
+//! partition takes no groups (it is marked busy), and the swap is one commit. Every reason for a
+//! rewriting is gone when it is done, by what the new records say: a split narrows spans, the other
+//! reasons need more than one group or an expiry that has passed. So nothing is rewritten twice
+//! without new groups, also over restarts; should it come otherwise, [`settle`] notes it.
+//! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the
+//! partition stays as it is.
 
 use super::carried;
 use super::commit::{commit, free_log, make_durable};
@@ -38,7 +40,8 @@ const BYTES_MIN: u64 = 64 << 10;
 /// Groups after which a partition of small leaves is rewritten.
 const SMALL_LEAF_GROUPS: u32 = 64;
 
-/// True when a partition should be rewritten. `thorough` = whenever it would become smaller or tidier at all.
+/// True when a partition should be rewritten. `thorough` = whenever it would become smaller or
+/// tidier at all.
 pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
     if core.regime.is_exact() {
         return false;
@@ -83,7 +86,8 @@ fn is_too_wide(table: &Table, level: Level) -> bool {
         .is_some_and(|most| level.get() > most && level > Level::MIN)
 }
 
-/// True when so much has expired that a rewriting pays: about half, if values expire as they came; with `thorough`, anything.
+/// True when so much has expired that a rewriting pays: about half, if values expire as they came;
+/// with `thorough`, anything.
 fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
     let Some(first) = record.expires_first else {
         return false;
@@ -101,7 +105,8 @@ pub(crate) fn compact_partition(core: &Core, index: ShardIndex, id: SegmentId) -
     rewrite_partition(core, index, id, Purpose::Compaction)
 }
 
-/// Leaves only the buckets of a partition's rows. Nothing of it may be in memory, and no more may come.
+/// Leaves only the buckets of a partition's rows. Nothing of it may be in memory, and no more may
+/// come.
 pub(crate) fn age_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
     rewrite_partition(core, index, id, Purpose::Aging)
 }
@@ -147,8 +152,8 @@ fn rewrite_partition(
     result.map(|()| true)
 }
 
-/// True when no rows can come to a partition any more, and none wait for it in memory. "Aged to" goes back only while nothing is
-/// rewritten.
+/// True when no rows can come to a partition any more, and none wait for it in memory. "Aged to"
+/// goes back only while nothing is rewritten.
 fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
     let span = partition.record.span();
     life.aged_to.ends(span.last.as_nanos()) && !state.has_rows_in(partition.record.table, &span)
@@ -196,7 +201,8 @@ fn rewrite(
         purpose,
     };
     let parts = u16::try_from(spans.len()).map_err(|_| Error::internal("65536 parts"))?;
-    // Ids of what is written together follow one another, by which a repair knows whether all of it is there.
+    // Ids of what is written together follow one another, by which a repair knows whether all of it
+    // is there.
     let first_id = core.segment_ids.take_many(parts);
     let mut written = Vec::with_capacity(spans.len());
     let mut result = Ok(());
@@ -385,7 +391,8 @@ impl PartitionRewrite<'_> {
             Ok::<_, Error>(written)
         };
         for number in state.pages() {
-            // Page by page, like everything else: of all streams at once they would be the largest thing in memory.
+            // Page by page, like everything else: of all streams at once they would be the largest
+            // thing in memory.
             let covers = core
                 .store
                 .page_covers(state, number, replaces.covers_after)?;

@@ -23,7 +23,8 @@ impl LeafCutter {
         }
     }
 
-    /// Leaves for `total` rows, about even when they do not come out full, none above `leaf_events`.
+    /// Leaves for `total` rows, about even when they do not come out full, none above
+    /// `leaf_events`.
     pub(crate) fn balanced(total: usize, leaf_events: usize) -> LeafCutter {
         let leaves = total.div_ceil(leaf_events.max(1)).max(1);
         LeafCutter::new(total.div_ceil(leaves))

@@ -1,8 +1,9 @@
 //! Takes deleted events out of what a partition holds of one stream.
 //!
-//! Invariants: leaves inside a range go without being read; leaves at its edges are written again without the events; the
-//! pyramid follows in the same group.
-//! Failure: a damaged leaf at an edge stays as it is, with a warning: none of its rows can be read any more.
+//! Invariants: leaves inside a range go without being read; leaves at its edges are written again
+//! without the events; the pyramid follows in the same group.
+//! Failure: a damaged leaf at an edge stays as it is, with a warning: none of its rows can be read
+//! any more.
 
 use super::cutter::{Destination, LeafCutter};
 use super::stream_writer::{GroupOutput, StoreContext};
@@ -108,8 +109,9 @@ pub(super) fn erase(
     Ok(())
 }
 
-/// Leaves behind a cut one that hold a single instant, the same that is left of the cut one (`keep`). They are listed again
-/// behind it, since nothing but their place in the list says which events came first.
+/// Leaves behind a cut one that hold a single instant, the same that is left of the cut one
+/// (`keep`). They are listed again behind it, since nothing but their place in the list says which
+/// events came first.
 fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
     let behind = part_of(&state.main, cut.index + 1.., "leaves behind a cut one");
     let (first, last) = (cut.kept.times.first(), cut.kept.times.last());

@@ -39,7 +39,8 @@ pub(super) fn units(
     };
     match scope {
         MergeScope::Overlap => {
-            // Every leaf that shares an instant with the buffer's range; none when it lies in a gap.
+            // Every leaf that shares an instant with the buffer's range; none when it lies in a
+            // gap.
             let from = state.main.partition_point(|l| l.last < *first);
             let to = if appends {
                 state.main.len()
@@ -80,7 +81,8 @@ pub(super) fn fold_units(
         // A delete has taken the main run away: the late runs become one.
         return std::iter::once(0..0).collect();
     }
-    // The late runs' times are not at hand without reading them: take every leaf that one of their leaves overlaps.
+    // The late runs' times are not at hand without reading them: take every leaf that one of their
+    // leaves overlaps.
     let mut touched = vec![false; state.main.len()];
     let mut mark = |first: i64, last: i64| {
         let from = state.owner(first);
@@ -108,7 +110,8 @@ pub(super) fn fold_units(
     apart(state, out)
 }
 
-/// Widens units so that none ends between two rows of one time (`keep`), where a newer event could not go to its place.
+/// Widens units so that none ends between two rows of one time (`keep`), where a newer event could
+/// not go to its place.
 fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut out: Vec<Range<usize>> = Vec::new();
     for mut unit in units {
@@ -128,8 +131,8 @@ fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> 
 }
 
 impl StreamWriter<'_, '_> {
-    /// Merges late events into these ranges of leaves; where damage is in the way they become a late
-    /// run.
+    /// Merges late events into these ranges of leaves; where damage is in the way they become a
+    /// late run.
     pub(super) fn merge_or_run(
         &mut self,
         rows: &RowsToMerge<'_>,
@@ -137,7 +140,8 @@ impl StreamWriter<'_, '_> {
         cause: Cause,
     ) -> Result<()> {
         let clean = self.delta.clone();
-        // A merge that rewrites the last leaf takes the events behind it along: one sequence, cut once.
+        // A merge that rewrites the last leaf takes the events behind it along: one sequence, cut
+        // once.
         let nothing = Rows::default();
         let takes_all = units.last().is_some_and(|u| u.end == self.state.main.len());
         let (merged, appended) = if takes_all {
@@ -155,7 +159,8 @@ impl StreamWriter<'_, '_> {
         }
     }
 
-    /// Rewrites the leaves of `units` with the late events, and those of the late runs when folding, and appends the rest.
+    /// Rewrites the leaves of `units` with the late events, and those of the late runs when
+    /// folding, and appends the rest.
     fn merge(
         &mut self,
         late: &Rows,
@@ -193,7 +198,8 @@ impl StreamWriter<'_, '_> {
             }
             next_leaf = unit.end;
             let leaves = part_of(&self.state.main, unit.clone(), "leaves to rewrite");
-            // A unit owns the times from its first leaf (or the beginning of time) up to the next leaf behind it.
+            // A unit owns the times from its first leaf (or the beginning of time) up to the next
+            // leaf behind it.
             let until = self
                 .state
                 .main
@@ -315,7 +321,8 @@ impl StreamWriter<'_, '_> {
         Ok(())
     }
 
-    /// Adds appended rows to buckets that replace stored ones: the newest stored bucket goes on with them.
+    /// Adds appended rows to buckets that replace stored ones: the newest stored bucket goes on
+    /// with them.
     fn append_buckets(&self, base: Level, append: &Rows, buckets: &mut Buckets) -> Result<()> {
         let first = append.times.first().copied().unwrap_or(0);
         let number = base.bucket_of(Timestamp::from_nanos(first));
@@ -336,7 +343,8 @@ impl StreamWriter<'_, '_> {
     }
 }
 
-/// A merge over main-run leaves and the overlay up to a time; the overlay goes on with the next unit.
+/// A merge over main-run leaves and the overlay up to a time; the overlay goes on with the next
+/// unit.
 struct BoundedMerge<'a> {
     merge: Merge<'a>,
     until: i64,

@@ -1,16 +1,18 @@
 //! Steps: take events out of a shard's memory, store them in segments, commit, publish.
 //!
-//! Protocol (docs/format/segment.md): 1 write every group; 2 sync the log up to the step's sequence and each file, and the directory if
-//! a file is new; 3 one metadata transaction; 4 publish to readers; 5 free log files.
-//! Invariants: a step takes every event of its streams and times with a sequence up to its own, which is at most the
-//! published one; each stream's cover in a partition says exactly that.
-//! Concurrency: one step of a shard at a time; writers and readers go on, they are excluded only while memory is looked at
-//! and while the result is published.
-//! Failure: before the transaction nothing has changed, and new files are removed again: a full disk aborts the step and is
-//! reported by the writer that waits for memory; any other failure latches the database. A transaction that failed may be on
-//! the medium all the same: the database latches, and every file stays until the next opening
-//! knows. A partition whose header or footers turn out to be damaged is set aside
-//! ([`crate::unreadable`]), and the step begins anew without it.
+//! Protocol (docs/format/segment.md): 1 write every group; 2 sync the log up to the step's sequence
+//! and each file, and the directory if a file is new; 3 one metadata transaction; 4 publish to
+//! readers; 5 free log files.
+//! Invariants: a step takes every event of its streams and times with a sequence up to its own,
+//! which is at most the published one; each stream's cover in a partition says exactly that.
+//! Concurrency: one step of a shard at a time; writers and readers go on, they are excluded only
+//! while memory is looked at and while the result is published.
+//! Failure: before the transaction nothing has changed, and new files are removed again: a full
+//! disk aborts the step and is reported by the writer that waits for memory; any other failure
+//! latches the database. A transaction that failed may be on the medium all the same: the database
+//! latches, and every file stays until the next opening knows. A partition whose header or footers
+//! turn out to be damaged is set aside ([`crate::unreadable`]), and the step begins anew without
+//! it.
 
 mod append;
 mod carried;
@@ -50,7 +52,8 @@ use std::sync::Arc;
 use take::take;
 use write::{StepRows, WrittenGroup, discard, write_group};
 
-/// What a step holds of a stream until it is committed, besides the rows: changes, covers, its share of two pages, small vectors.
+/// What a step holds of a stream until it is committed, besides the rows: changes, covers, its
+/// share of two pages, small vectors.
 const STREAM_BYTES: usize = 1024;
 
 /// Counts what a step holds as memory in use, so that writers wait for it.
@@ -133,8 +136,8 @@ pub(crate) fn run_step(
     Ok(true)
 }
 
-/// What is in force; after a change of policy, memory is divided as it asks for, stream by stream, so that no writer waits for
-/// all of them.
+/// What is in force; after a change of policy, memory is divided as it asks for, stream by stream,
+/// so that no writer waits for all of them.
 fn divide_anew(core: &Core, shard: &Shard) -> InForce {
     let (in_force, streams) = {
         let mut state = shard.state.lock();

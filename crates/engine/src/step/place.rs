@@ -1,7 +1,7 @@
 //! Divides what a step took over partitions, and chooses spans for times that no partition owns.
 //!
-//! Invariants: a step touches at most [`PARTITIONS_MAX`] partitions; what falls into others, or into one that is being
-//! rewritten or cannot be read, stays in memory.
+//! Invariants: a step touches at most [`PARTITIONS_MAX`] partitions; what falls into others, or
+//! into one that is being rewritten or cannot be read, stays in memory.
 
 use super::take::TakenRows;
 use crate::assured::part_of;

@@ -79,7 +79,8 @@ pub(crate) fn buffers_to_store(policy: &LatePolicy, shard: ShardView) -> Buffers
     }
 }
 
-/// The last time a step takes of a stream's sorted times: all but the newest `retain`, in whole leaves when `whole_leaves`.
+/// The last time a step takes of a stream's sorted times: all but the newest `retain`, in whole
+/// leaves when `whole_leaves`.
 pub(crate) fn cut(
     times: &[i64],
     retain: usize,

@@ -68,7 +68,8 @@ impl StreamWriter<'_, '_> {
         self.merge_or_run(&rows, &units, cause)
     }
 
-    /// Stores rows of a stream whose older rows here have gone and left their buckets: as a late run, which no bucket counts.
+    /// Stores rows of a stream whose older rows here have gone and left their buckets: as a late
+    /// run, which no bucket counts.
     fn store_beside_buckets(&mut self, rows: &Rows) -> Result<()> {
         if self.state.late.len() < self.context.late_runs_max.max(1) {
             return self.write_late_run(rows);

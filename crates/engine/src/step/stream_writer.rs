@@ -23,7 +23,8 @@ pub(crate) struct StoreContext<'a> {
     pub(crate) scope: MergeScope,
     /// Events of a full leaf: the table's, or fewer if the policy says so.
     pub(crate) leaf_events: usize,
-    /// Rewriting up to this many stored events per late event is done at once; more waits in a late run.
+    /// Rewriting up to this many stored events per late event is done at once; more waits in a late
+    /// run.
     pub(crate) rewrite_per_late: f64,
     pub(crate) late_runs_max: usize,
     /// Leaves are cut full from the left, as in the papers; otherwise evenly.

@@ -1,11 +1,13 @@
-//! Carries out deletes, drops and retention in a shard: out of its partitions, then out of its memory.
+//! Carries out deletes, drops and retention in a shard: out of its partitions, then out of its
+//! memory.
 //!
-//! Invariants: a group with sequence S leaves its whole partition rid of every delete up to S, so readers and replay compare
-//! sequences and need no other mark; memory loses the events even while a partition that is being rewritten has to wait;
-//! a tombstone leaves the shard once nothing of it is left to do.
-//! A partition all of whose events are gone is removed. Its covers go with it: an event that the log still holds comes back
-//! at replay only to be removed again by the delete or the cut, which stands behind it in the log.
-//! A partition of which nothing can be read is left as it is, and the deletes that concern it stay.
+//! Invariants: a group with sequence S leaves its whole partition rid of every delete up to S, so
+//! readers and replay compare sequences and need no other mark; memory loses the events even while
+//! a partition that is being rewritten has to wait; a tombstone leaves the shard once nothing of it
+//! is left to do. A partition all of whose events are gone is removed. Its covers go with it: an
+//! event that the log still holds comes back at replay only to be removed again by the delete or
+//! the cut, which stands behind it in the log. A partition of which nothing can be read is left as
+//! it is, and the deletes that concern it stay.
 
 use super::commit::{commit, free_log, make_durable};
 use super::cutter::SharedLeaves;
@@ -304,7 +306,8 @@ fn write(
     })
 }
 
-/// Takes out of memory what is deleted, and lets go of tombstones that have nothing left to do. True when it did anything.
+/// Takes out of memory what is deleted, and lets go of tombstones that have nothing left to do.
+/// True when it did anything.
 fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     let mut state = shard.state.lock();
     let due: Vec<Tombstone> = state

@@ -1,8 +1,9 @@
 //! Takes events out of a shard's memory: which streams, and up to which time.
 //!
-//! Invariants: what is taken of a stream is every event of its range with a sequence up to the step's; nothing is removed from
-//! memory here, that is done when the step has been committed.
-//! Concurrency: the shard is looked at for one stream at a time, so that writers never wait for a step.
+//! Invariants: what is taken of a stream is every event of its range with a sequence up to the
+//! step's; nothing is removed from memory here, that is done when the step has been committed.
+//! Concurrency: the shard is looked at for one stream at a time, so that writers never wait for a
+//! step.
 
 use super::plan::{self, Buffers, Urgency};
 use crate::assured::part_of;
@@ -23,7 +24,8 @@ use std::sync::Arc;
 const STREAMS_MAX: usize = 8192;
 /// So many of any case: each step costs a commit.
 const STREAMS_LEAST: usize = 1024;
-/// One stream for so many bytes of the budget: what a step holds of them then stays small beside it, with two shards at it.
+/// One stream for so many bytes of the budget: what a step holds of them then stays small beside
+/// it, with two shards at it.
 const BUDGET_PER_STREAM: usize = 4096;
 
 /// What was taken of one stream.
@@ -86,8 +88,8 @@ pub(super) fn take(
         tables.insert(id, Arc::clone(&table));
         Ok(table)
     };
-    // What to free: half of what the shard holds. Streams with whole leaves first, then the largest; for a log that is too
-    // long the streams with the oldest events.
+    // What to free: half of what the shard holds. Streams with whole leaves first, then the
+    // largest; for a log that is too long the streams with the oldest events.
     match urgency {
         Urgency::Memory => candidates.sort_by_key(|c| std::cmp::Reverse((c.bytes, c.stream))),
         Urgency::Log | Urgency::All => candidates.sort_by_key(|c| (c.first_sequence, c.stream)),
@@ -176,8 +178,9 @@ struct KeptBack {
 }
 
 impl KeptBack {
-    /// Where the in-order events end that are not kept back, if that is to be found out before anything is put in order: what is kept
-    /// would be sorted again by every step until it is stored.
+    /// Where the in-order events end that are not kept back, if that is to be found out before
+    /// anything is put in order: what is kept would be sorted again by every step until it is
+    /// stored.
     fn bound(
         &self,
         chunks: &[Arc<Chunk>],
@@ -283,7 +286,8 @@ mod tests {
     }
 
     proptest! {
-        /// Times are unlike here; of equal ones more may be kept back when they are not put in order first.
+        /// Times are unlike here; of equal ones more may be kept back when they are not put in
+        /// order first.
         #[test]
         fn what_is_kept_back_is_the_same_whether_or_not_it_is_put_in_order(
             times in Just((0..60i64).map(|t| t * 3).collect::<Vec<i64>>()).prop_shuffle(),

@@ -1,6 +1,7 @@
 //! Writes a step's groups (step 1 of the protocol), and says what they make of a partition.
 //!
-//! Invariants: nothing counts until the metadata names it; a file that is new is removed again unless it is kept.
+//! Invariants: nothing counts until the metadata names it; a file that is new is removed again
+//! unless it is kept.
 
 use super::cutter::{Destination, SharedLeaves};
 use super::place::{PartitionWork, TargetPartition};
@@ -139,7 +140,8 @@ pub(super) fn write_group(
             delta: &mut delta,
         };
         writer.store(rows.as_ref().unwrap_or(&one.rows))?;
-        // No wider than what is stored here: that is all replay has to skip, and it takes fewer bytes.
+        // No wider than what is stored here: that is all replay has to skip, and it takes fewer
+        // bytes.
         let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return Err(Error::internal("a part of a step without rows"));
@@ -255,7 +257,8 @@ pub(crate) fn record(
         footer_bytes: finished.footer_bytes,
         sequence,
         events: sums.events,
-        // Footers are in use too: what a rewriting would save of them is small, and not the same for every table.
+        // Footers are in use too: what a rewriting would save of them is small, and not the same
+        // for every table.
         live_bytes: sums.live_bytes + sums.footer_bytes,
         groups: 0,
         leaves: sums.leaves,
@@ -289,8 +292,9 @@ pub(super) fn attach_shared(
     Ok(())
 }
 
-/// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone: `new` are those it did not.
-/// Who has no name any more was dropped, and forgotten: nobody asks for its rows before they are erased.
+/// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone:
+/// `new` are those it did not. Who has no name any more was dropped, and forgotten: nobody asks for
+/// its rows before they are erased.
 pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDelta]) -> Result<()> {
     if new.is_empty() {
         return Ok(());
@@ -304,7 +308,8 @@ pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDel
     Ok(())
 }
 
-/// Removes a new file when writing it fails, so that attempts on a full disk do not fill it further.
+/// Removes a new file when writing it fails, so that attempts on a full disk do not fill it
+/// further.
 pub(super) struct RemoveUnlessKept {
     file: Arc<SegmentFile>,
     armed: bool,

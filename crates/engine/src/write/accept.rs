@@ -72,7 +72,8 @@ pub(super) struct CheckedEntry {
     pub(super) kept: Option<Vec<usize>>,
 }
 
-/// Checks one entry against its table; defines the table and new fields. `None` when no row of it is good.
+/// Checks one entry against its table; defines the table and new fields. `None` when no row of it
+/// is good.
 pub(super) fn check_entry(
     core: &Core,
     index: usize,
@@ -169,7 +170,8 @@ pub(super) fn check_entry(
     }))
 }
 
-/// The field of this name. Entries mostly have their fields in the table's order, so the one at the same place is tried first.
+/// The field of this name. Entries mostly have their fields in the table's order, so the one at the
+/// same place is tried first.
 fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> {
     match table.fields.get(at) {
         Some(field) if field.name == name => u32::try_from(at).ok().map(FieldId),

@@ -1,7 +1,8 @@
 //! The life of a write: check, define, log, insert, publish.
 //!
-//! Invariants: a refused row changes nothing but itself (law 6); everything of a batch that is accepted is one log record;
-//! memory is bounded, because a writer waits before its record gets a number.
+//! Invariants: a refused row changes nothing but itself (law 6); everything of a batch that is
+//! accepted is one log record; memory is bounded, because a writer waits before its record gets a
+//! number.
 //! Concurrency: any number of writers; each encodes its own record.
 
 mod accept;
@@ -83,7 +84,8 @@ impl PreparedBatch<'_> {
     }
 }
 
-/// Takes a batch in: after this its events are in the log's hands and in memory, and are published when the log says so.
+/// Takes a batch in: after this its events are in the log's hands and in memory, and are published
+/// when the log says so.
 pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
     core.log.check()?;
     let producer = batch.producer().cloned();
@@ -181,7 +183,8 @@ fn repeated(sequence: Sequence) -> SubmittedBatch {
     }
 }
 
-/// What the batch was checked against may have been ended since: nothing of it is stored then, and the writer tries again.
+/// What the batch was checked against may have been ended since: nothing of it is stored then, and
+/// the writer tries again.
 fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     let mut checked: Option<(TableId, crate::catalog::Life)> = None;
     for one in prepared {
@@ -287,7 +290,8 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
     Ok(gathered.prepared)
 }
 
-/// The rows of an entry that lie in no stretch of which only aggregates are kept: nobody could say which rows the others replace.
+/// The rows of an entry that lie in no stretch of which only aggregates are kept: nobody could say
+/// which rows the others replace.
 fn without_aged(
     table: &str,
     entry: usize,
@@ -324,7 +328,8 @@ fn value_count(rows: &Rows) -> u64 {
     columns.map(|(_, c)| c.present_count() as u64).sum()
 }
 
-/// Bytes of the events as a program holds them: 8 a number and a timestamp, 1 a boolean, the length of text.
+/// Bytes of the events as a program holds them: 8 a number and a timestamp, 1 a boolean, the length
+/// of text.
 fn raw_bytes(rows: &Rows) -> usize {
     rows.len() * 8
         + rows
@@ -439,8 +444,9 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
     core.memory_changed(change);
 }
 
-/// Notes that values of a table may expire, before the first one is written. `busy` when the table was dropped, also when
-/// there is another of its name: what was checked against the one does not fit the other.
+/// Notes that values of a table may expire, before the first one is written. `busy` when the table
+/// was dropped, also when there is another of its name: what was checked against the one does not
+/// fit the other.
 fn let_expire(core: &Core, table: &Table) -> Result<Arc<Table>> {
     let change = |_, old: Option<&Table>| {
         let known = old.filter(|t| t.id == table.id && !t.life.dropped);

@@ -55,7 +55,8 @@ pub(super) fn wake_workers(core: &Core) {
     }
 }
 
-/// Makes sure the watermark of a stream is known: the newest time in the main runs of its partitions.
+/// Makes sure the watermark of a stream is known: the newest time in the main runs of its
+/// partitions.
 pub(super) fn ensure_watermark(
     core: &Core,
     shard: ShardIndex,
@@ -88,8 +89,9 @@ pub(super) fn ensure_watermark(
     }
 }
 
-/// Where rows of a stream have been aged away and rows may come again, since aging went back, in a table in which a row would
-/// replace another one: by time, apart. Empty when none of the times (in any order) can lie there.
+/// Where rows of a stream have been aged away and rows may come again, since aging went back, in a
+/// table in which a row would replace another one: by time, apart. Empty when none of the times (in
+/// any order) can lie there.
 pub(super) fn aged_stretches(
     core: &Core,
     table: TableId,

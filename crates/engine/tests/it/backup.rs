@@ -1,4 +1,5 @@
-//! Backup and restore: at every point of an owner's life, cut at every operation, into older backups, after a restore.
+//! Backup and restore: at every point of an owner's life, cut at every operation, into older
+//! backups, after a restore.
 
 use crate::reader::Hooked;
 use crate::support::{
@@ -257,7 +258,8 @@ fn an_owner_that_goes_on_in_the_midst_of_a_backup() {
     }
 }
 
-/// After a restore the database goes on in another way than the one that was lost: names are the same, bytes are not.
+/// After a restore the database goes on in another way than the one that was lost: names are the
+/// same, bytes are not.
 #[test]
 fn a_restored_database_goes_on_and_is_backed_up_into_the_same_folder() {
     let disk = FaultyFiles::new(2);

@@ -1,8 +1,10 @@
 //! Databases that earlier versions wrote: each must open, hold what it held, and go on.
 //!
-//! `tests/compat/NAME.zst` has the files of a database as a process left it that was killed, with events in the log that no segment
-//! has; `NAME.txt` what it held. With `HEADWATER_WRITE_COMPAT=NAME` in the environment the present version writes a new pair; a
-//! pair that is there is never written again. `tests/compat/aged` holds a database with a defect of its time: `life/older.rs`.
+//! `tests/compat/NAME.zst` has the files of a database as a process left it that was killed, with
+//! events in the log that no segment has; `NAME.txt` what it held. With
+//! `HEADWATER_WRITE_COMPAT=NAME` in the environment the present version writes a new pair; a pair
+//! that is there is never written again. `tests/compat/aged` holds a database with a defect of its
+//! time: `life/older.rs`.
 
 use crate::support::{self, Run, collect, small_options, workload};
 use headwater_engine::{AggregateSpec, Bins, Database, ScanSpec};
@@ -18,7 +20,8 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat")
 }
 
-/// The files of a database: for each the length of its path and its own (u32 little-endian), the path and the bytes.
+/// The files of a database: for each the length of its path and its own (u32 little-endian), the
+/// path and the bytes.
 fn pack(files: &dyn Files) -> Vec<u8> {
     let mut out = Vec::new();
     for dir in DIRS {

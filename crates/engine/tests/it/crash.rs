@@ -1,7 +1,9 @@
-//! The crash sweep: the power fails, or the process is killed, at every write, sync and change of a name; law 1 must hold.
+//! The crash sweep: the power fails, or the process is killed, at every write, sync and change of a
+//! name; law 1 must hold.
 //!
-//! A first run counts the operations, later runs cut at each of them, take several states of the disk that such a cut can leave,
-//! open the database there, and look for the number of steps that it holds: at least the acknowledged ones, at most those begun.
+//! A first run counts the operations, later runs cut at each of them, take several states of the
+//! disk that such a cut can leave, open the database there, and look for the number of steps that
+//! it holds: at least the acknowledged ones, at most those begun.
 
 use crate::cuts::{cuts, variable};
 use crate::support::{
@@ -87,7 +89,8 @@ impl Sweep {
         }
     }
 
-    /// Plays the whole workload and checks that it does what it is for; gives the number of operations.
+    /// Plays the whole workload and checks that it does what it is for; gives the number of
+    /// operations.
     fn uncut(&self, steps: &[Step<'_>]) -> u64 {
         let disk = FaultyFiles::new(1);
         let mut run = Run::new(Arc::new(disk.clone()), &self.options);
@@ -145,7 +148,8 @@ impl Sweep {
         dice: &mut Dice,
     ) {
         let mut disk = cut.after_crash(seed);
-        // Often the power fails again while the database is put right, or while it is closed after that, and again.
+        // Often the power fails again while the database is put right, or while it is closed after
+        // that, and again.
         while dice.chance(40) {
             let depth = [12, 40, 200][dice.below(3) as usize];
             disk.crash_at(dice.below(depth));
@@ -167,7 +171,8 @@ impl Sweep {
         self.go_on(&disk, run, db, steps, found, dice);
     }
 
-    /// Life goes on after the crash: what was there stays, what is written is there too, the files are sound.
+    /// Life goes on after the crash: what was there stays, what is written is there too, the files
+    /// are sound.
     fn go_on(
         &self,
         disk: &FaultyFiles,
@@ -436,7 +441,8 @@ fn workloads_of_any_seed_cut_now_and_then() {
     }
 }
 
-/// A process is killed, another one goes on with what the operating system has, and then the power fails.
+/// A process is killed, another one goes on with what the operating system has, and then the power
+/// fails.
 fn killed_then_cut(name: &str, options: &Options, actions: &[Action], stride: u64) {
     let all = steps(actions);
     let mut dice = Dice::new(99);
@@ -504,7 +510,8 @@ fn a_killed_process_loses_nothing_and_leaves_nothing_unsafe() {
 const WRITERS: u64 = 4;
 const BATCHES: u64 = 50;
 
-/// What one writer does: batches over two streams of its own, in a table of its own, and the stream that all share.
+/// What one writer does: batches over two streams of its own, in a table of its own, and the stream
+/// that all share.
 fn batches_of(writer: u64, seed: u64) -> Vec<Vec<Event>> {
     let mut dice = Dice::new(seed ^ (writer << 32));
     let own = |part: u64| StreamName::new(format!("w{writer}"), [("part", part.to_string())]);
@@ -563,7 +570,8 @@ fn part_of(content: &Content, writer: u64) -> Content {
     part
 }
 
-/// Writes with up to three batches in flight; gives how many were begun and how many of them acknowledged.
+/// Writes with up to three batches in flight; gives how many were begun and how many of them
+/// acknowledged.
 fn write_all(db: &Database, batches: &[Vec<Event>]) -> (usize, usize) {
     let (mut begun, mut acknowledged) = (0, 0);
     let mut flying = VecDeque::new();
@@ -857,7 +865,8 @@ fn no_row_is_stored_in_a_type_whose_definition_may_still_be_lost() {
     )];
     db.commit(batch_of(&integers)).unwrap();
     *gate.shut.lock().unwrap() = true;
-    // The definition is in force, but stays in front of the gate; the memory used up makes a worker store what came before.
+    // The definition is in force, but stays in front of the gate; the memory used up makes a worker
+    // store what came before.
     let ticket = db.write(batch_of(&widening)).unwrap();
     let before = gate.metadata_synced.load(Ordering::Acquire);
     let patience = std::time::Instant::now();

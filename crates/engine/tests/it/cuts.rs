@@ -1,5 +1,6 @@
-//! Where a sweep of power cuts cuts: at every operation when asked (`HEADWATER_CRASH_EVERY=1`), else at every so many, beginning at
-//! one that depends on the sources of the engine. So one change always gets the same verdict, and another one looks elsewhere.
+//! Where a sweep of power cuts cuts: at every operation when asked (`HEADWATER_CRASH_EVERY=1`),
+//! else at every so many, beginning at one that depends on the sources of the engine. So one change
+//! always gets the same verdict, and another one looks elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -1,6 +1,7 @@
-//! Flipped bits and files cut short, in every kind of file. What is damaged is named, with file and offset; whatever is
-//! returned is right; everything that is not damaged stays readable; nothing panics; `check`
-//! reports what reading met. Only a damaged log or damaged metadata keep a database from opening.
+//! Flipped bits and files cut short, in every kind of file. What is damaged is named, with file and
+//! offset; whatever is returned is right; everything that is not damaged stays readable; nothing
+//! panics; `check` reports what reading met. Only a damaged log or damaged metadata keep a database
+//! from opening.
 
 mod metadata;
 
@@ -26,7 +27,8 @@ pub(crate) struct Victim {
     flushed: usize,
 }
 
-/// A power cut after the last acknowledgement: segments and metadata as of the last flush, the rest in the log.
+/// A power cut after the last acknowledgement: segments and metadata as of the last flush, the rest
+/// in the log.
 fn victim(options: Options, mut actions: Vec<Action>, tail: Vec<Action>) -> Victim {
     let disk = FaultyFiles::new(1);
     let mut run = Run::new(Arc::new(disk.clone()), &options);
@@ -46,7 +48,8 @@ fn victim(options: Options, mut actions: Vec<Action>, tail: Vec<Action>) -> Vict
     }
 }
 
-/// Everything there is: late runs, pyramids of several levels, shared leaves, several groups, a log with records.
+/// Everything there is: late runs, pyramids of several levels, shared leaves, several groups, a log
+/// with records.
 pub(crate) fn rich_victim() -> Victim {
     let options = Options {
         partition_target_bytes: 24 << 10,
@@ -154,8 +157,8 @@ pub(crate) fn values_ever(steps: &[Step<'_>]) -> BTreeMap<(StreamName, i64, Stri
     out
 }
 
-/// Reads everything in every way. What comes back has to be what the model holds; where a scan has met damage, rows may be
-/// missing, or lack what the damaged part held.
+/// Reads everything in every way. What comes back has to be what the model holds; where a scan has
+/// met damage, rows may be missing, or lack what the damaged part held.
 fn read_damaged(
     db: &Database,
     model: &Model,
@@ -341,7 +344,8 @@ fn data_files(disk: &FaultyFiles) -> Vec<(PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// Opens and reads a damaged copy of the victim, and checks everything that must hold, whatever is damaged.
+/// Opens and reads a damaged copy of the victim, and checks everything that must hold, whatever is
+/// damaged.
 fn examine(victim: &Victim, disk: &FaultyFiles, what: &str) -> Outcome {
     let steps = victim.steps();
     let run = Run::new(Arc::new(disk.clone()), &victim.options);

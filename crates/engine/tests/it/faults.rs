@@ -1,5 +1,5 @@
-//! What the medium and its users do wrong: no space, errors, short reads, no right to write, two owners, foreign files.
-//! Each gives a clear error; nothing acknowledged is lost; nothing panics.
+//! What the medium and its users do wrong: no space, errors, short reads, no right to write, two
+//! owners, foreign files. Each gives a clear error; nothing acknowledged is lost; nothing panics.
 
 use crate::support::{
     Action, Dice, Event, Fields, Maker, Progress, Run, Step, assert_sound, batch_of, keeping_table,
@@ -25,7 +25,8 @@ fn options() -> &'static Options {
     OPTIONS.get_or_init(small_options)
 }
 
-/// Plays the workload until something fails, the last close included. Gives the database, the error and how far it came.
+/// Plays the workload until something fails, the last close included. Gives the database, the error
+/// and how far it came.
 fn play_until_it_fails(
     disk: &FaultyFiles,
     actions: &[Action],
@@ -149,8 +150,8 @@ fn a_write_that_is_in_the_log_is_acknowledged_though_storing_it_further_fails() 
     assert_eq!(rows(&run.open().unwrap()), 21);
 }
 
-/// The life of a full disk with a reserve: what was taken in is stored, writes say full, deletes and reads go on, and when there is
-/// space again writes go on by themselves. Nothing latches.
+/// The life of a full disk with a reserve: what was taken in is stored, writes say full, deletes
+/// and reads go on, and when there is space again writes go on by themselves. Nothing latches.
 #[test]
 fn a_reserve_keeps_a_full_disk_from_stopping_anything_but_writes() {
     let options = Options {
@@ -194,7 +195,8 @@ fn a_reserve_keeps_a_full_disk_from_stopping_anything_but_writes() {
         };
         assert_eq!(refused.kind(), ErrorKind::Full, "{what}: {refused}");
         assert_eq!(rows(&db) as i64, written, "{what}");
-        // What a rewriting gave back since is somebody else's: there is half of the reserve, and no space to make it again.
+        // What a rewriting gave back since is somebody else's: there is half of the reserve, and no
+        // space to make it again.
         let used: u64 = disk.files().iter().map(|(_, len)| len).sum();
         disk.capacity(used + (48 << 10));
         run.clock.advance(std::time::Duration::from_secs(1));
@@ -228,7 +230,8 @@ fn a_reserve_keeps_a_full_disk_from_stopping_anything_but_writes() {
     assert!(met > 4, "{met}");
 }
 
-/// Whoever met the failure is told of it, and everybody else that the database is closed because of it.
+/// Whoever met the failure is told of it, and everybody else that the database is closed because of
+/// it.
 fn assert_failed(error: &Error, what: &str) {
     assert!(
         matches!(error.kind(), ErrorKind::Io | ErrorKind::Closed),
@@ -240,8 +243,8 @@ fn assert_failed(error: &Error, what: &str) {
     );
 }
 
-/// A fault of one kind at the operation with this number, and everything that may follow it. False when nothing failed: the
-/// fault came while the database was closed, or not at all.
+/// A fault of one kind at the operation with this number, and everything that may follow it. False
+/// when nothing failed: the fault came while the database was closed, or not at all.
 fn fault_at(kind: FaultKind, number: u64, actions: &[Action], steps: &[Step<'_>]) -> bool {
     let what = format!("{kind:?} at {number}");
     let disk = FaultyFiles::new(number);

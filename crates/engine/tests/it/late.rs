@@ -1,4 +1,5 @@
-//! Predictions for late data, against counts: the model and the shadow replay beside the plain simulation of the policies.
+//! Predictions for late data, against counts: the model and the shadow replay beside the plain
+//! simulation of the policies.
 
 use crate::model::Random;
 use crate::papers::Simulation;
@@ -15,7 +16,8 @@ use std::time::Duration;
 
 const MEMORY: usize = 512;
 
-/// The paper's synthetic data: an event every `dt`, lognormal delays; timestamps in order of arrival, 1 ms for each event.
+/// The paper's synthetic data: an event every `dt`, lognormal delays; timestamps in order of
+/// arrival, 1 ms for each event.
 pub(crate) fn lognormal_arrivals(
     seed: u64,
     count: usize,
@@ -124,10 +126,12 @@ fn predictions_are_what_a_plain_simulation_counts() {
                 "{what}: {} merges, expected {merges}",
                 counted.merges
             );
-            // One merge is one sample: with few of them the count itself is uncertain, and one merge is missing at the end.
+            // One merge is one sample: with few of them the count itself is uncertain, and one
+            // merge is missing at the end.
             let few = 1.5 / (merges as f64).max(1.0) * (expected - 1.0);
             let mut predictions = vec![("lateness", predict(candidate, &configuration, &lateness))];
-            // The heaviest tail is hardly seen in so few events: there the law of all delays promises more.
+            // The heaviest tail is hardly seen in so few events: there the law of all delays
+            // promises more.
             if dt > 20.0 || sigma < 2.0 {
                 predictions.push(("delays", predict(candidate, &configuration, &delays)));
             }
@@ -342,7 +346,8 @@ fn disorder_between_devices_costs_nothing_and_a_wrong_clock_only_its_own() {
     let devices: Vec<StreamName> = (0..40)
         .map(|i| StreamName::new("t", [("device", i.to_string())]))
         .collect();
-    // Each device sends what it has gathered in an hour, in turn: between devices time goes back all the time.
+    // Each device sends what it has gathered in an hour, in turn: between devices time goes back
+    // all the time.
     let hour = 3_600_000_000_000i64;
     for round in 0..12i64 {
         for (number, device) in devices.iter().enumerate() {

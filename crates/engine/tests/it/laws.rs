@@ -1,4 +1,5 @@
-//! The laws of the design (section 2), each a test of its name. The model test and the crash sweep check them on random input.
+//! The laws of the design (section 2), each a test of its name. The model test and the crash sweep
+//! check them on random input.
 
 use crate::model::{Random, same_aggregate};
 use headwater_engine::{
@@ -463,7 +464,8 @@ fn law_9_a_held_snapshot_costs_writers_nothing_and_at_most_the_memory_in_use_whe
     law_9_run(4 << 20, 100);
 }
 
-/// What a table under [`law_7_run`] must hold of each stream, by time: the values of all its rows there.
+/// What a table under [`law_7_run`] must hold of each stream, by time: the values of all its rows
+/// there.
 type Acknowledged = [BTreeMap<i64, Vec<f64>>; 3];
 
 /// Count and sum of each stream, over all time and in one bin.
@@ -502,8 +504,8 @@ fn assert_counted(db: &Database, expected: &Acknowledged, what: &str) {
     }
 }
 
-/// In-order and late writes into a table whose rows are aged after a day, with power cuts and openings between them. Everything
-/// that was accepted must be counted at every moment.
+/// In-order and late writes into a table whose rows are aged after a day, with power cuts and
+/// openings between them. Everything that was accepted must be counted at every moment.
 fn law_7_run(seed: u64, duplicates: Duplicates) {
     const SECOND: i64 = 1_000_000_000;
     const DAY: i64 = 86_400 * SECOND;
@@ -540,7 +542,8 @@ fn law_7_run(seed: u64, duplicates: Duplicates) {
         }
         assert_counted(&db, &expected, &what("opened"));
         for round in 0..16 {
-            // A stretch in order, which an import or a slow device brings, and now and then what comes late, even by weeks.
+            // A stretch in order, which an import or a slow device brings, and now and then what
+            // comes late, even by weeks.
             let late = random.chance(40);
             let from = match random.below(4) {
                 _ if !late => newest,

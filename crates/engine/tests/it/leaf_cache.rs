@@ -74,8 +74,9 @@ fn bins_that_cut_buckets_decode_the_pages_of_their_ends_only() {
         let rows: Vec<u64> = bins.iter().map(|bin| bin.rows).collect();
         assert_eq!(rows, [[1_000; 16].as_slice(), &[384]].concat());
     };
-    // Each of 16 ends lies in a page or between two, and the page before is looked into where a page begins with the bucket; however
-    // often it is asked. Of the last bucket, which is open, the rows are read.
+    // Each of 16 ends lies in a page or between two, and the page before is looked into where a
+    // page begins with the bucket; however often it is asked. Of the last bucket, which is open,
+    // the rows are read.
     for _ in 0..4 {
         let pages = decoded(&db, summary);
         assert!((16..=56).contains(&pages), "{pages} pages of 64");

@@ -258,7 +258,8 @@ fn what_retention_has_ended_is_gone_and_its_cut_follows_the_setting() {
     let late = minutes(&world, 0, 2);
     assert_eq!(late.accepted, 0);
     assert_eq!(late.refused[0].code, REFUSED_ENDED);
-    // A shorter retention moves the cut at once, a longer one back: what is gone stays so, and older rows can be written again.
+    // A shorter retention moves the cut at once, a longer one back: what is gone stays so, and
+    // older rows can be written again.
     let set = |world: &World, retention| {
         let change = TableChange {
             retention: Some(retention),
@@ -371,7 +372,8 @@ fn aged_rows_leave_their_tiles() {
         }
         assert_eq!(count(&snapshot, &dense, ClosedRange::ALL), 2 * 86_400);
         assert_eq!(count(&snapshot, &sparse, ClosedRange::ALL), 20);
-        // A range that ends inside of buckets takes those whose values came inside on average: off by a bucket at most.
+        // A range that ends inside of buckets takes those whose values came inside on average: off
+        // by a bucket at most.
         for first_last in [false, true] {
             let spec = AggregateSpec {
                 range: ClosedRange::ALL,

@@ -76,7 +76,8 @@ fn many_streams(streams: u64, rounds: i64, budget: usize) {
     );
     // Nearly all of these files is footers; to rewrite them again and again would gain nothing.
     assert!(stats.events_compaction <= stats.events, "{stats:?}");
-    // The budget, 160 bytes a stream, a quarter on top for what the allocator cannot use, and what the test itself holds.
+    // The budget, 160 bytes a stream, a quarter on top for what the allocator cannot use, and what
+    // the test itself holds.
     let allowed = (budget as u64 + 160 * streams) * 5 / 4 + (32 << 20);
     assert!(used <= allowed, "{used} bytes resident, {allowed} allowed");
     for id in [0, 1, streams / 2, streams - 1] {
@@ -290,7 +291,8 @@ fn an_oversized_batch_is_refused_whole() {
     assert_eq!(db.stats().unwrap().events, 0);
 }
 
-/// Batches that define many streams and store nothing: their names take memory until the metadata hold them.
+/// Batches that define many streams and store nothing: their names take memory until the metadata
+/// hold them.
 fn names_only(env: Env, has_workers: bool) {
     let options = Options {
         memory_budget_bytes: 1 << 20,

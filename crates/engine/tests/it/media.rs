@@ -1,5 +1,5 @@
-//! A database whose parts lie on different media: each part on its own and nowhere else, through a power cut, a backup, a repair
-//! and a full medium.
+//! A database whose parts lie on different media: each part on its own and nowhere else, through a
+//! power cut, a backup, a repair and a full medium.
 
 use crate::support::small_options;
 use headwater_engine::{

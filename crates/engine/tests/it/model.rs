@@ -77,7 +77,8 @@ pub(crate) fn policies() -> Vec<LatePolicy> {
     out
 }
 
-/// Further seeds for a longer run: `HEADWATER_MODEL_SEEDS=100 cargo test -p headwater-engine model`.
+/// Further seeds for a longer run:
+/// `HEADWATER_MODEL_SEEDS=100 cargo test -p headwater-engine model`.
 fn extra_seeds() -> u64 {
     std::env::var("HEADWATER_MODEL_SEEDS")
         .ok()

@@ -1,8 +1,8 @@
 //! The rule `LabExact` counts what a plain simulation of the papers' policies counts.
 //!
-//! Conventions: a buffer acts right after the insertion that fills it; merged events are cut into full leaves from the left,
-//! the remainder last; an event is in order when it is newer than the newest event in a leaf; the buffers left at the end are
-//! flushed and counted, each by itself.
+//! Conventions: a buffer acts right after the insertion that fills it; merged events are cut into
+//! full leaves from the left, the remainder last; an event is in order when it is newer than the
+//! newest event in a leaf; the buffers left at the end are flushed and counted, each by itself.
 
 use crate::model::Random;
 use headwater_engine::{Database, Durability, FlushRule, LatePolicy, MergeScope, Options, Split};

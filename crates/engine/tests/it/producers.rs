@@ -1,4 +1,5 @@
-//! Numbered batches: written again, they are stored once, also after a crash, after the log was recycled, beside one another.
+//! Numbered batches: written again, they are stored once, also after a crash, after the log was
+//! recycled, beside one another.
 
 use crate::support::{Run, assert_sound, small_options};
 use headwater_engine::{
@@ -130,7 +131,8 @@ fn numbers_outlive_the_log() {
     assert_sound(&disk, &options);
 }
 
-/// What a producer does: every batch, then all of it again after whatever happens, from the first or from the newest acknowledged.
+/// What a producer does: every batch, then all of it again after whatever happens, from the first
+/// or from the newest acknowledged.
 fn deliver(
     db: &Database,
     from: u64,

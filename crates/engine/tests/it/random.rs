@@ -1,7 +1,9 @@
-//! Random lives of a database on a disk that fails, beside plain lists: whatever happens, nothing acknowledged is lost.
+//! Random lives of a database on a disk that fails, beside plain lists: whatever happens, nothing
+//! acknowledged is lost.
 //!
-//! Each seed is one life: writes of all kinds into tables of all kinds, statements, snapshots that are held, backups, a clock that
-//! may be wrong; and processes that are closed, killed, cut off or fail, each as often as the others.
+//! Each seed is one life: writes of all kinds into tables of all kinds, statements, snapshots that
+//! are held, backups, a clock that may be wrong; and processes that are closed, killed, cut off or
+//! fail, each as often as the others.
 
 mod aggregates;
 mod beside;
@@ -24,7 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use told::Told;
 use world::{Trouble, World};
 
-/// What has to happen in the lives of `make test`, whatever the seeds: else they would prove less than they say.
+/// What has to happen in the lives of `make test`, whatever the seeds: else they would prove less
+/// than they say.
 const KINDS: [&str; 43] = [
     "acknowledged and lost as promised",
     "aged partitions seen",

@@ -1,4 +1,5 @@
-//! Reading beside an owner: at every point of its life, and while it goes on in the midst of a look.
+//! Reading beside an owner: at every point of its life, and while it goes on in the midst of a
+//! look.
 
 use crate::support::{
     Action, Dice, Run, Step, check, read_snapshot, small_options, steps, workload,
@@ -13,7 +14,8 @@ use std::sync::{Arc, Mutex};
 /// Called before every operation of one kind.
 type Hook = Arc<dyn Fn() + Send + Sync>;
 
-/// Files that call a hook before every operation that changes something, or before every one that only looks.
+/// Files that call a hook before every operation that changes something, or before every one that
+/// only looks.
 #[derive(Clone)]
 pub(crate) struct Hooked {
     pub(crate) disk: Arc<dyn Files>,
@@ -130,7 +132,8 @@ fn open(files: Arc<dyn Files>, options: &Options) -> Result<Reader> {
     Reader::open_in(env, options.clone())
 }
 
-/// Plays a life action by action; `acknowledged` and `begun` say how far it came, for those who look meanwhile.
+/// Plays a life action by action; `acknowledged` and `begun` say how far it came, for those who
+/// look meanwhile.
 fn live(files: Arc<dyn Files>, options: &Options, actions: &[Action], counts: &[AtomicUsize; 2]) {
     let mut run = Run::new(files, options);
     let mut db = run.open().unwrap();
@@ -184,7 +187,8 @@ fn look_everywhere(options: &Options, actions: &[Action], stride: usize) {
             }
             other => other.unwrap_or_else(|e| panic!("look {number}: {e}")),
         };
-        // Only now, after the owner's life: the files it replaced are still there for those who look at them.
+        // Only now, after the owner's life: the files it replaced are still there for those who
+        // look at them.
         let found = read_snapshot(&reader.snapshot(), &reader.tables())
             .steps_found(&all, least.max(newest), most)
             .unwrap_or_else(|e| panic!("look {number}: {e}"));
@@ -354,7 +358,8 @@ fn damage_is_told_from_change() {
     assert_eq!((damage.file, &*damage.found), (segment, "no file"));
 }
 
-/// Files of another format version are refused with a text that says so; nothing is changed, and nothing is taken for damage.
+/// Files of another format version are refused with a text that says so; nothing is changed, and
+/// nothing is taken for damage.
 #[test]
 fn files_of_another_version_are_refused() {
     let options = small_options();
@@ -388,7 +393,8 @@ fn files_of_another_version_are_refused() {
                 assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
                 assert!(error.to_string().contains("format version 9"), "{error}");
             }
-            // The metadata's own store puts its file right after an unclean end, which may shorten it.
+            // The metadata's own store puts its file right after an unclean end, which may shorten
+            // it.
             let others = |files: Vec<(std::path::PathBuf, u64)>| -> Vec<_> {
                 let is_meta = |p: &Path| p.ends_with("meta.redb");
                 files.into_iter().filter(|(p, _)| !is_meta(p)).collect()

@@ -1,5 +1,6 @@
-//! Repair: damage of every kind in every file, the metadata gone, a repair cut short. Afterwards the database is sound, everything
-//! that could be read before is there, nothing is there that was never written, and life goes on.
+//! Repair: damage of every kind in every file, the metadata gone, a repair cut short. Afterwards
+//! the database is sound, everything that could be read before is there, nothing is there that was
+//! never written, and life goes on.
 
 use crate::damage::{Victim, rich_victim, values_ever};
 use crate::support::{
@@ -97,7 +98,8 @@ fn repaired(
     let db = run.open().unwrap_or_else(|e| panic!("{what}: {e}"));
     let after = cells_of(&read_back(&db));
     let lost: Vec<_> = before.difference(&after).take(3).collect();
-    // What damage hid can come to light, an older value of the same field and time: it was written once.
+    // What damage hid can come to light, an older value of the same field and time: it was written
+    // once.
     let unexplained: Vec<_> = lost
         .iter()
         .filter(|(name, time, field, _)| {
@@ -256,14 +258,16 @@ fn without_metadata_everything_comes_back() {
             let what = format!("seed {seed} closed {closed}");
             let report = run_repair(&disk, &options, RepairMode::Act);
             assert!(report.after.is_sound(), "{what}: {report:#?}");
-            // Of streams that were dropped the log may still have rows, and nothing else tells of them.
+            // Of streams that were dropped the log may still have rows, and nothing else tells of
+            // them.
             assert!(
                 report.lost.iter().all(|l| l.ends_with("or it was dropped")),
                 "{what}: {report:#?}"
             );
             let db = Run::new(Arc::new(disk.clone()), &options).open().unwrap();
             let found = read_back(&db).steps_found(&all, all.len(), all.len());
-            // Rows that were only in the log, of streams that no segment names: the metadata alone may have known what they were.
+            // Rows that were only in the log, of streams that no segment names: the metadata alone
+            // may have known what they were.
             if closed || report.lost.is_empty() {
                 assert_eq!(found, Ok(all.len()), "{what}: {report:#?}");
                 exact += 1;
@@ -273,8 +277,8 @@ fn without_metadata_everything_comes_back() {
     assert!(exact >= 4, "{exact}");
 }
 
-/// The power fails at any operation of a life; then the metadata are lost too. Rewrites that were not finished, and segments that
-/// were not removed in time, are lying about.
+/// The power fails at any operation of a life; then the metadata are lost too. Rewrites that were
+/// not finished, and segments that were not removed in time, are lying about.
 #[test]
 fn after_a_power_cut_and_without_metadata_nothing_is_lost_or_doubled() {
     let options = small_options();

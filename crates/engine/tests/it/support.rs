@@ -1,8 +1,9 @@
-//! Shared by the tests of crashes, faults and damage: a small workload, a plain model of what it should leave, and reading a
-//! database back.
+//! Shared by the tests of crashes, faults and damage: a small workload, a plain model of what it
+//! should leave, and reading a database back.
 //!
-//! A workload is a list of [`Action`]s. Those that change what a reader sees are numbered as *steps*, in the order in which the
-//! log gets them, so "what is there" is a number: the model after that many steps.
+//! A workload is a list of [`Action`]s. Those that change what a reader sees are numbered as
+//! *steps*, in the order in which the log gets them, so "what is there" is a number: the model
+//! after that many steps.
 
 use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Database, DeleteSpec, Duplicates, Error, ErrorKind,
@@ -390,7 +391,8 @@ pub(crate) fn collect(scan: Scan) -> (Vec<(i64, Fields)>, Vec<Error>) {
     (rows, errors)
 }
 
-/// Reads everything, and compares the aggregates and the newest values of every stream with its rows.
+/// Reads everything, and compares the aggregates and the newest values of every stream with its
+/// rows.
 pub(crate) fn read_back(db: &Database) -> Content {
     read_snapshot(&db.snapshot().unwrap(), &db.tables())
 }
@@ -451,8 +453,8 @@ pub(crate) fn read_snapshot(snapshot: &Snapshot, tables: &[TableInfo]) -> Conten
 }
 
 impl Content {
-    /// What differs from the model, if anything. Streams without rows and fields without values may be there in addition:
-    /// their definitions may have outlived the batch that brought them.
+    /// What differs from the model, if anything. Streams without rows and fields without values may
+    /// be there in addition: their definitions may have outlived the batch that brought them.
     pub(crate) fn difference(&self, model: &Model) -> Option<String> {
         for (name, table) in &model.tables {
             let Some(found) = self.tables.get(name) else {
@@ -504,8 +506,8 @@ impl Content {
         None
     }
 
-    /// The number of steps, from `least` to `most`, after which the model is what the database holds; the largest one, since
-    /// some steps change no rows.
+    /// The number of steps, from `least` to `most`, after which the model is what the database
+    /// holds; the largest one, since some steps change no rows.
     pub(crate) fn steps_found(
         &self,
         steps: &[Step<'_>],
@@ -574,8 +576,9 @@ pub(crate) fn small_options() -> Options {
     }
 }
 
-/// Makes workloads like those of sensors: mostly rising times, some late, some far away, some twice; a table whose later
-/// writes win and one that keeps everything; fields that come later and one that is widened from i64 to f64.
+/// Makes workloads like those of sensors: mostly rising times, some late, some far away, some
+/// twice; a table whose later writes win and one that keeps everything; fields that come later and
+/// one that is widened from i64 to f64.
 pub(crate) struct Maker {
     pub(crate) dice: Dice,
     clocks: BTreeMap<StreamName, i64>,
@@ -609,7 +612,8 @@ impl Maker {
         }
     }
 
-    /// One event. `age` says how far the workload has come, in percent: fields are added and widened on the way.
+    /// One event. `age` says how far the workload has come, in percent: fields are added and
+    /// widened on the way.
     pub(crate) fn event(&mut self, age: u64) -> Event {
         self.events += 1;
         let mut fields = Fields::new();
@@ -708,7 +712,8 @@ pub(crate) fn keeping_table() -> Action {
     })
 }
 
-/// A workload of about `length` actions. Explicit flushes and compactions come every so many actions; 0 = never.
+/// A workload of about `length` actions. Explicit flushes and compactions come every so many
+/// actions; 0 = never.
 pub(crate) fn workload(
     seed: u64,
     length: u64,
@@ -758,8 +763,8 @@ pub(crate) fn workload(
     actions
 }
 
-/// The files of a process that can be killed: from then on every call fails, and nothing is lost but what the process had
-/// not yet handed to the operating system. The disk below goes on.
+/// The files of a process that can be killed: from then on every call fails, and nothing is lost
+/// but what the process had not yet handed to the operating system. The disk below goes on.
 #[derive(Clone, Debug)]
 pub(crate) struct Mortal {
     disk: FaultyFiles,

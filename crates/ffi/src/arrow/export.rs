@@ -1,4 +1,5 @@
-//! Rows as Arrow: a struct array whose first child is `time`, followed by tags, if wanted, and fields.
+//! Rows as Arrow: a struct array whose first child is `time`, followed by tags, if wanted, and
+//! fields.
 
 use super::{ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema, TIME, TIME_FORMAT, format_of};
 use crate::handles;
@@ -80,7 +81,8 @@ fn schema(
 }
 
 unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
-    // SAFETY: by the specification this is called once, with a schema whose callback this is: one made here, perhaps moved.
+    // SAFETY: by the specification this is called once, with a schema whose callback this is: one
+    // made here, perhaps moved.
     let Some(schema) = (unsafe { schema.as_mut() }) else {
         return;
     };
@@ -165,7 +167,8 @@ fn array(
 }
 
 unsafe extern "C" fn release_array(array: *mut ArrowArray) {
-    // SAFETY: by the specification this is called once, with an array whose callback this is: one made here, perhaps moved.
+    // SAFETY: by the specification this is called once, with an array whose callback this is: one
+    // made here, perhaps moved.
     let Some(array) = (unsafe { array.as_mut() }) else {
         return;
     };
@@ -258,7 +261,8 @@ fn of_column(rows: &Arc<Rows>, index: usize, column: &Column) -> Outcome<ArrowAr
     ))
 }
 
-/// Rows as a struct array; `tags` are given as columns behind the time. What is kept alive is the rows; numbers and texts are not copied.
+/// Rows as a struct array; `tags` are given as columns behind the time. What is kept alive is the
+/// rows; numbers and texts are not copied.
 pub(super) fn array_of(rows: &Arc<Rows>, tags: &[String]) -> Outcome<ArrowArray> {
     let count = rows.times().len();
     let times = vec![null(), rows.times().as_ptr().cast()];
@@ -286,8 +290,9 @@ impl Drop for Dropping {
     }
 }
 
-/// Rows as Arrow: a struct array with the times as `time` (timestamp[ns, UTC]) and then the fields. Schema and array are the caller's to
-/// release, by their callbacks, and stay valid when the handle of the rows is released; nothing but booleans is copied.
+/// Rows as Arrow: a struct array with the times as `time` (timestamp[ns, UTC]) and then the fields.
+/// Schema and array are the caller's to release, by their callbacks, and stay valid when the handle
+/// of the rows is released; nothing but booleans is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_rows_arrow(
     rows: u64,

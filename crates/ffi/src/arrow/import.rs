@@ -267,8 +267,9 @@ fn columns<'a>(
     Ok(out)
 }
 
-/// Adds rows of a stream from Arrow: a struct array (a record batch) with a column of times of this name (timestamps of any unit, or 64-bit
-/// integers in ns since 1970), and a field in every other column. Everything is copied; schema and array stay the caller's.
+/// Adds rows of a stream from Arrow: a struct array (a record batch) with a column of times of this
+/// name (timestamps of any unit, or 64-bit integers in ns since 1970), and a field in every other
+/// column. Everything is copied; schema and array stay the caller's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_batch_arrow(
     batch: hw_batch,

@@ -1,10 +1,13 @@
-//! The Arrow C data interface: rows to and from every library that knows Arrow, without a line of ours in it.
+//! The Arrow C data interface: rows to and from every library that knows Arrow, without a line of
+//! ours in it.
 //!
-//! Source: the Apache Arrow specification, "The Arrow C data interface" and "The Arrow C stream interface". The structs are those of
-//! the specification; the header declares them under the guards it asks for.
+//! Source: the Apache Arrow specification, "The Arrow C data interface" and "The Arrow C stream
+//! interface". The structs are those of the specification; the header declares them under the
+//! guards it asks for.
 //!
-//! Invariants: what is exported owns what it points to, together with others, until its release callback is called; children may be
-//! moved out of their parent and released by themselves. What is imported is copied, and stays the caller's.
+//! Invariants: what is exported owns what it points to, together with others, until its release
+//! callback is called; children may be moved out of their parent and released by themselves. What
+//! is imported is copied, and stays the caller's.
 //! Concurrency: as the specification has it: one user at a time.
 
 mod export;

@@ -97,9 +97,10 @@ unsafe extern "C" fn release(stream: *mut ArrowArrayStream) {
     }
 }
 
-/// A scan as a stream of Arrow arrays: struct arrays with the times as `time`, of a scan over the streams of a table then a column of text
-/// for each tag key of the table, and then the fields. The stream is the caller's to release by its callback; the handle of the scan may
-/// be released before.
+/// A scan as a stream of Arrow arrays: struct arrays with the times as `time`, of a scan over the
+/// streams of a table then a column of text for each tag key of the table, and then the fields. The
+/// stream is the caller's to release by its callback; the handle of the scan may be released
+/// before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_scan_arrow(
     scan: hw_scan,

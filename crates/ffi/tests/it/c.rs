@@ -1,5 +1,5 @@
-//! The example in C, compiled against the header with every warning an error, linked statically and dynamically, and run; and what the
-//! libraries let others see.
+//! The example in C, compiled against the header with every warning an error, linked statically and
+//! dynamically, and run; and what the libraries let others see.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,8 @@ fn the_program_on_the_page_runs() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "2 rows\n");
 }
 
-/// Whether programs can be linked with these flags here. They can with the compilers that `.ci/run` installs.
+/// Whether programs can be linked with these flags here. They can with the compilers that `.ci/run`
+/// installs.
 fn available(flags: &[&str]) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("empty.c");
@@ -161,8 +162,8 @@ fn the_example_neither_leaks_nor_touches_what_is_not_its_own() {
     });
 }
 
-/// A child made by `fork` is refused, whatever it calls, and what its parent acknowledges before and after is there when the parent
-/// is killed.
+/// A child made by `fork` is refused, whatever it calls, and what its parent acknowledges before
+/// and after is there when the parent is killed.
 #[test]
 fn a_forked_child_is_told_and_takes_nothing_from_its_parent() {
     use std::os::unix::process::ExitStatusExt;

@@ -55,7 +55,8 @@ fn rows_come_back_also_after_closing() {
     }
 }
 
-/// Without values that are finite there is no number, whatever is asked; integers are exact before they become doubles.
+/// Without values that are finite there is no number, whatever is asked; integers are exact before
+/// they become doubles.
 #[test]
 fn bins_are_finished_without_what_is_not_finite() {
     let db = Db::new();
@@ -101,7 +102,8 @@ fn bins_are_finished_without_what_is_not_finite() {
     db.close();
 }
 
-/// A dangling pointer ends a program in Go, whose garbage collector looks at all that look like pointers.
+/// A dangling pointer ends a program in Go, whose garbage collector looks at all that look like
+/// pointers.
 #[test]
 fn what_is_empty_is_null() {
     let db = Db::new();

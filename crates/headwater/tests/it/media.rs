@@ -1,4 +1,5 @@
-//! A database on two media, by the facade alone: killed, opened again, checked, backed up, restored, repaired.
+//! A database on two media, by the facade alone: killed, opened again, checked, backed up,
+//! restored, repaired.
 
 use headwater::io::{FaultyFiles, Files, MemoryFiles, NoThreads};
 use headwater::{

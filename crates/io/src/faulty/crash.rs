@@ -1,9 +1,10 @@
 //! What a power cut leaves on the simulated disk.
 //!
-//! Invariants: bytes that were synced and not written since are never harmed, as long as the unsynced changes did not
-//! cut the file below them; the length stays within what synced and unsynced changes made of it; a name stands for
-//! one of the things it stood for since its directory was synced. Seed 0 keeps nothing unsynced, seed 1 everything.
-//! Every other seed gives, for each file by itself, some subset of the unsynced changes, writes split into sectors.
+//! Invariants: bytes that were synced and not written since are never harmed, as long as the
+//! unsynced changes did not cut the file below them; the length stays within what synced and
+//! unsynced changes made of it; a name stands for one of the things it stood for since its
+//! directory was synced. Seed 0 keeps nothing unsynced, seed 1 everything. Every other seed gives,
+//! for each file by itself, some subset of the unsynced changes, writes split into sectors.
 //! Concurrency: pure functions on the guarded state of [`super::disk`].
 //! Failure: none; a state that cannot be built does not exist.
 
@@ -24,7 +25,8 @@ pub(super) fn after_crash(disk: &Disk, seed: u64) -> Disk {
     {
         after.live.dirs.insert(dir.clone());
     }
-    // What each name stood for since the last sync, oldest first; the first entry is the durable one.
+    // What each name stood for since the last sync, oldest first; the first entry is the durable
+    // one.
     let mut stories: BTreeMap<&Path, Vec<Option<&NodeRef>>> = disk
         .durable
         .iter()
@@ -100,7 +102,8 @@ fn content(node: &Node, fate: &mut Fate) -> Vec<u8> {
                 .iter()
                 .fold(len_old, |len, change| change.len_after(len));
             mix(&mut image, &node.pending, dice);
-            // Data and length reach the medium separately: the length may be ahead of the data or behind it.
+            // Data and length reach the medium separately: the length may be ahead of the data or
+            // behind it.
             image.len = match dice.below(4) {
                 0 => len_old,
                 1 => len_new,
@@ -112,8 +115,8 @@ fn content(node: &Node, fate: &mut Fate) -> Vec<u8> {
     image.into_content()
 }
 
-/// How a mixed fate treats the changes of one file. Pure coin flips over many changes would hardly ever give the
-/// plain cases, which break other things.
+/// How a mixed fate treats the changes of one file. Pure coin flips over many changes would hardly
+/// ever give the plain cases, which break other things.
 enum Manner {
     Nothing,
     Everything,
@@ -190,8 +193,8 @@ impl Change {
         }
     }
 
-    /// The parts that survive or not each by itself, as ranges of the data: the sectors of a write, or one empty
-    /// range for a change of the length.
+    /// The parts that survive or not each by itself, as ranges of the data: the sectors of a write,
+    /// or one empty range for a change of the length.
     fn pieces(&self) -> Vec<Range<usize>> {
         let Change::Write { offset, data } = self else {
             return std::iter::once(0..0).collect();
@@ -213,8 +216,9 @@ impl Change {
 
 /// A file under reconstruction.
 ///
-/// `bytes` may be longer than `len`: what a cut took away is still on the medium, and comes back when the change of
-/// the length turns out not to have survived. Growth that survives overwrites it with zeros.
+/// `bytes` may be longer than `len`: what a cut took away is still on the medium, and comes back
+/// when the change of the length turns out not to have survived. Growth that survives overwrites it
+/// with zeros.
 struct Image {
     bytes: Vec<u8>,
     len: u64,

@@ -1,10 +1,14 @@
-//! The state of the simulated disk: what programs see, what is durable, and what is on its way between the two.
+//! The state of the simulated disk: what programs see, what is durable, and what is on its way
+//! between the two.
 //!
-//! Invariants: `durable` plus all of `pending` in order is `live`, for the bytes of a file and for the names, as long
-//! as no sync has failed; a failed sync empties `pending` without touching `durable`, as Linux does.
-//! Operations are numbered from 0 without gaps; after the cut no operation changes anything.
-//! Concurrency: a [`Disk`] is guarded as a whole by its owner; the lock of a [`Node`] is taken after that of the disk.
-//! Failure: every error is one that was asked for, or a caller mistake with the error kind of a Unix kernel.
+//! Invariants: `durable` plus all of `pending` in order is `live`, for the bytes of a file and for
+//! the names, as long as no sync has failed; a failed sync empties `pending` without touching
+//! `durable`, as Linux does. Operations are numbered from 0 without gaps; after the cut no
+//! operation changes anything.
+//! Concurrency: a [`Disk`] is guarded as a whole by its owner; the lock of a [`Node`] is taken
+//! after that of the disk.
+//! Failure: every error is one that was asked for, or a caller mistake with the error kind of a
+//! Unix kernel.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -177,7 +181,8 @@ impl Disk {
             let mut written = data;
             let mut result = Ok(());
             if disk.due(&[FaultKind::WriteError]).is_some() {
-                // How much of a failed write arrived is unknown to the caller, so any front part may have.
+                // How much of a failed write arrived is unknown to the caller, so any front part
+                // may have.
                 written = front(data, disk.dice.below(data.len() as u64 + 1));
                 result = Err(Errno::IO.into());
             }
@@ -326,8 +331,9 @@ impl Disk {
         Ok(())
     }
 
-    /// Counts an operation and does it. When its turn to be cut has come, what it changes is only a possibility, since
-    /// nothing is made durable then, and the caller hears of nothing but the power cut.
+    /// Counts an operation and does it. When its turn to be cut has come, what it changes is only a
+    /// possibility, since nothing is made durable then, and the caller hears of nothing but the
+    /// power cut.
     fn operation<T>(
         &mut self,
         what: &str,

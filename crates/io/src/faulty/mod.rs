@@ -1,28 +1,35 @@
-//! A file system in memory that models a disk honestly: what is not synced may be lost, and the power can fail.
+//! A file system in memory that models a disk honestly: what is not synced may be lost, and the
+//! power can fail.
 //!
-//! Purpose: the crash proofs of the product. A first run counts the operations; later runs cut the power at each of
-//! them, take possible states of the disk ([`FaultyFiles::after_crash`]), reopen, and check the promises.
+//! Purpose: the crash proofs of the product. A first run counts the operations; later runs cut the
+//! power at each of them, take possible states of the disk ([`FaultyFiles::after_crash`]), reopen,
+//! and check the promises.
 //!
 //! # The model
-//! - **Content.** Each file has durable bytes and a list of changes (writes, changes of length) since the last
-//!   `sync_data`. Reads see the newest state. `sync_data` makes bytes and length durable, never the name.
-//! - **Names.** Creations and removals are durable only after `sync_dir` of their directory. Directories are durable
-//!   when `create_dir_all` returns; that makes no file name durable.
-//! - **Operations.** `write_all_at`, `set_len`, `sync_data`, creating and removing a file, `sync_dir`, and each new
-//!   directory of `create_dir_all` are operations, numbered from 0 in the order of the calls, failed calls included.
-//!   Opening, reading, listing and locking are not.
-//! - **Power cut.** The operation whose number was set ([`FaultyFiles::crash_at`]) and every later call fail with
-//!   [`io::ErrorKind::Other`], "simulated power cut". The interrupted operation may survive, wholly, partly or not.
-//! - **After it**, for each file by itself: any subset of its unsynced changes, writes split at sectors of
-//!   [`SECTOR_BYTES`], one sector perhaps torn; any length between the old and the new one, grown parts without data
-//!   reading as zeros; and for each name any of the states since the last `sync_dir`. A removed file that comes back
-//!   does so with its durable bytes and any subset of what was not synced.
+//! - **Content.** Each file has durable bytes and a list of changes (writes, changes of length)
+//!   since the last `sync_data`. Reads see the newest state. `sync_data` makes bytes and length
+//!   durable, never the name.
+//! - **Names.** Creations and removals are durable only after `sync_dir` of their directory.
+//!   Directories are durable when `create_dir_all` returns; that makes no file name durable.
+//! - **Operations.** `write_all_at`, `set_len`, `sync_data`, creating and removing a file,
+//!   `sync_dir`, and each new directory of `create_dir_all` are operations, numbered from 0 in the
+//!   order of the calls, failed calls included. Opening, reading, listing and locking are not.
+//! - **Power cut.** The operation whose number was set ([`FaultyFiles::crash_at`]) and every later
+//!   call fail with [`io::ErrorKind::Other`], "simulated power cut". The interrupted operation may
+//!   survive, wholly, partly or not.
+//! - **After it**, for each file by itself: any subset of its unsynced changes, writes split at
+//!   sectors of [`SECTOR_BYTES`], one sector perhaps torn; any length between the old and the new
+//!   one, grown parts without data reading as zeros; and for each name any of the states since the
+//!   last `sync_dir`. A removed file that comes back does so with its durable bytes and any subset
+//!   of what was not synced.
 //!
 //! # What the model takes for granted
-//! Bytes that were synced stay as they are while writes go to other bytes, even within one sector; a sync that said
-//! `Ok` is true; nothing decays, except through [`FaultyFiles::flip_bit`] and [`FaultyFiles::truncate_file`].
+//! Bytes that were synced stay as they are while writes go to other bytes, even within one sector;
+//! a sync that said `Ok` is true; nothing decays, except through [`FaultyFiles::flip_bit`] and
+//! [`FaultyFiles::truncate_file`].
 //!
-//! Invariants: the same seed and the same sequence of calls give the same results, crashes included.
+//! Invariants: the same seed and the same sequence of calls give the same results, crashes
+//! included.
 //! Concurrency: one lock over the whole disk; with several threads the sequence of calls is theirs.
 //! Failure: only what was asked for through this type, and caller mistakes.
 //! Tests: `tests/it/crash.rs`, `tests/it/faults.rs`.
@@ -47,20 +54,23 @@ use crate::place;
 /// The unit in which unsynced writes survive a power cut.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Errors of the medium that [`FaultyFiles::fail_next`] can cause; each shows as `EIO`, if it does not say otherwise.
+/// Errors of the medium that [`FaultyFiles::fail_next`] can cause; each shows as `EIO`, if it does
+/// not say otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A `write_all_at` or `set_len` fails. Any front part of the data may have been written; a length stays.
+    /// A `write_all_at` or `set_len` fails. Any front part of the data may have been written; a
+    /// length stays.
     WriteError,
-    /// A `sync_data` or `sync_dir` fails, as on Linux with ext4 or XFS: everything unsynced is marked clean without
-    /// having been written. Reads still see it, the next sync says `Ok`, and a power cut loses it.
+    /// A `sync_data` or `sync_dir` fails, as on Linux with ext4 or XFS: everything unsynced is
+    /// marked clean without having been written. Reads still see it, the next sync says `Ok`, and a
+    /// power cut loses it.
     SyncError,
-    /// As `SyncError`, but `sync_data` also throws the unsynced bytes away at once, as on btrfs: reads see the
-    /// durable state again. (For `sync_dir` the same as `SyncError`.)
+    /// As `SyncError`, but `sync_data` also throws the unsynced bytes away at once, as on btrfs:
+    /// reads see the durable state again. (For `sync_dir` the same as `SyncError`.)
     SyncErrorReverting,
-    /// A `sync_data` or `sync_dir` fails with `ENOSPC`, as where space is found only when data are written back; what was
-    /// unsynced goes as in `SyncError`.
+    /// A `sync_data` or `sync_dir` fails with `ENOSPC`, as where space is found only when data are
+    /// written back; what was unsynced goes as in `SyncError`.
     SyncFull,
     /// A `read_at` fails.
     ReadError,
@@ -127,14 +137,15 @@ impl FaultyFiles {
         }
     }
 
-    /// How many operations were begun; also the number of the next one, since they are numbered from 0.
-    /// A crash sweep is `for n in 0..operations`.
+    /// How many operations were begun; also the number of the next one, since they are numbered
+    /// from 0. A crash sweep is `for n in 0..operations`.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.disk.lock().operations
     }
 
-    /// Cuts the power at the operation with this number, or at the next one if that is past already.
+    /// Cuts the power at the operation with this number, or at the next one if that is past
+    /// already.
     pub fn crash_at(&self, op_number: u64) {
         self.disk.lock().crash_at = Some(op_number);
     }
@@ -156,17 +167,19 @@ impl FaultyFiles {
         self.disk.lock().interrupted.clone()
     }
 
-    /// A new disk as it may be after the power comes back; `self` stays as it is, so that other seeds can be tried.
+    /// A new disk as it may be after the power comes back; `self` stays as it is, so that other
+    /// seeds can be tried.
     ///
-    /// Seed 0 gives the disk on which nothing unsynced survived, seed 1 the one on which everything did, any other
-    /// seed a mixture. Locks, faults, limits and numbers of the old disk are gone. Before a power cut the answer is
-    /// what a cut at this moment would leave.
+    /// Seed 0 gives the disk on which nothing unsynced survived, seed 1 the one on which everything
+    /// did, any other seed a mixture. Locks, faults, limits and numbers of the old disk are gone.
+    /// Before a power cut the answer is what a cut at this moment would leave.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> FaultyFiles {
         FaultyFiles::from(crash::after_crash(&self.disk.lock(), seed))
     }
 
-    /// Lets one operation fail: of those that `kind` can happen to, `after_ops` pass first. Calls add up.
+    /// Lets one operation fail: of those that `kind` can happen to, `after_ops` pass first. Calls
+    /// add up.
     pub fn fail_next(&self, kind: FaultKind, after_ops: u64) {
         self.disk.lock().arm(kind, after_ops);
     }
@@ -176,8 +189,9 @@ impl FaultyFiles {
         self.disk.lock().disarm()
     }
 
-    /// From now on the lengths of all files together cannot grow past `bytes`: writes take what fits and then fail
-    /// with [`io::ErrorKind::StorageFull`], and so does growing with `set_len`. `u64::MAX` lifts the limit.
+    /// From now on the lengths of all files together cannot grow past `bytes`: writes take what
+    /// fits and then fail with [`io::ErrorKind::StorageFull`], and so does growing with `set_len`.
+    /// `u64::MAX` lifts the limit.
     pub fn capacity(&self, bytes: u64) {
         self.disk.lock().capacity = (bytes < u64::MAX).then_some(bytes);
     }
@@ -214,8 +228,8 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// Puts other bytes where some were, durably and without changing the length, as decay of the medium does: zeros, or
-    /// anything. What lies behind the end of the file is left out.
+    /// Puts other bytes where some were, durably and without changing the length, as decay of the
+    /// medium does: zeros, or anything. What lies behind the end of the file is left out.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -233,7 +247,8 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// Takes the name of a file away, durably, as a damaged file system or a wrong hand does. Not an operation.
+    /// Takes the name of a file away, durably, as a damaged file system or a wrong hand does. Not
+    /// an operation.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -247,8 +262,9 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// Cuts a file to `len` bytes, durably, as a damaged file system does. Files that are shorter stay. Meant for
-    /// files at rest: changes that were not synced are kept and may grow the file again.
+    /// Cuts a file to `len` bytes, durably, as a damaged file system does. Files that are shorter
+    /// stay. Meant for files at rest: changes that were not synced are kept and may grow the file
+    /// again.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -269,8 +285,8 @@ impl FaultyFiles {
         Ok(self.node(path.as_ref())?.lock().live.clone())
     }
 
-    /// Makes `bytes` the durable content of the file at `path`, creating it and its directories durably when missing.
-    /// Not an operation.
+    /// Makes `bytes` the durable content of the file at `path`, creating it and its directories
+    /// durably when missing. Not an operation.
     ///
     /// # Errors
     /// When a directory is at `path`, or a file is where a directory is needed.
@@ -302,7 +318,8 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// All files that programs see, with their lengths, sorted by path; also when the power is gone.
+    /// All files that programs see, with their lengths, sorted by path; also when the power is
+    /// gone.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let disk = self.disk.lock();

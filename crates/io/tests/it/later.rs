@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 /// What is left to do of a request.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Files in memory behind a thread that takes all requests there are and begins with the newest; syncs come last.
+/// Files in memory behind a thread that takes all requests there are and begins with the newest;
+/// syncs come last.
 #[derive(Debug)]
 struct Later {
     files: MemoryFiles,

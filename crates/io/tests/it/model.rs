@@ -1,5 +1,5 @@
-//! Random operations on the file systems in memory, against each other and against a plain model of what a power cut
-//! may leave.
+//! Random operations on the file systems in memory, against each other and against a plain model of
+//! what a power cut may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,8 @@ fn contents(files: &dyn Files, dir: &Path) -> BTreeMap<String, Vec<u8>> {
     files.list(dir).unwrap().into_iter().map(read).collect()
 }
 
-/// A file of the model: its durable bytes and all that may have happened since, told apart per byte.
+/// A file of the model: its durable bytes and all that may have happened since, told apart per
+/// byte.
 #[derive(Clone, Default, Debug)]
 struct ModelFile {
     durable: Vec<u8>,
@@ -84,7 +85,8 @@ struct ModelFile {
     /// Shortest and longest length since the last sync.
     len_min: usize,
     len_max: usize,
-    /// Values a byte had since the last sync, besides the durable one. Zero wherever it was outside the file.
+    /// Values a byte had since the last sync, besides the durable one. Zero wherever it was outside
+    /// the file.
     seen: BTreeMap<usize, BTreeSet<u8>>,
 }
 
@@ -120,7 +122,8 @@ impl ModelFile {
         for (at, byte) in found.iter().enumerate() {
             let durable = self.durable.get(at).copied();
             let seen = self.seen.get(&at).is_some_and(|seen| seen.contains(byte));
-            // A byte outside the durable file, or outside the file at some time since, may read as zero.
+            // A byte outside the durable file, or outside the file at some time since, may read as
+            // zero.
             let gap = *byte == 0 && (durable.is_none() || at >= self.len_min);
             if durable != Some(*byte) && !seen && !gap {
                 return Err(format!(
@@ -133,7 +136,8 @@ impl ModelFile {
     }
 }
 
-/// What names stood for since the last directory sync, as indexes into `files`; the last one is the present.
+/// What names stood for since the last directory sync, as indexes into `files`; the last one is the
+/// present.
 #[derive(Default, Debug)]
 struct Model {
     files: Vec<ModelFile>,
@@ -302,7 +306,8 @@ proptest! {
     fn a_cut_at_any_operation_leaves_a_state_of_before_or_after(steps in steps(), at in 0..40_u64, seed: u64) {
         let disk = disk();
         disk.crash_at(disk.operations() + at);
-        // Either the interrupted step happened to some degree, or it did not; a sync that did is no weaker.
+        // Either the interrupted step happened to some degree, or it did not; a sync that did is no
+        // weaker.
         let mut model = Model::default();
         for step in &steps {
             let done = play(&disk, &dir(), step);

@@ -1,8 +1,9 @@
 //! Bulk insert: 100 devices with 10 fields each, in batches of 1,000 rows, synced.
 //!
-//! Once a batch holds rows of one device; once it holds rows as they arrive, over all devices in turn, and is sorted into
-//! streams inside the measured time. One batch on its way, or eight. Flushes and the pyramid are part of the time; what is
-//! stored is compared with what was made. The fields are sensors with one to three decimals, and one of full precision.
+//! Once a batch holds rows of one device; once it holds rows as they arrive, over all devices in
+//! turn, and is sorted into streams inside the measured time. One batch on its way, or eight.
+//! Flushes and the pyramid are part of the time; what is stored is compared with what was made. The
+//! fields are sensors with one to three decimals, and one of full precision.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken_and_drained, turns,
@@ -57,7 +58,8 @@ struct Figures {
     ways: Vec<Figure>,
 }
 
-/// The rows of all devices. Row `i` of the arrival order is row `i / devices` of device `i % devices`.
+/// The rows of all devices. Row `i` of the arrival order is row `i / devices` of device
+/// `i % devices`.
 struct Fleet {
     names: Vec<StreamName>,
     fields: Vec<String>,
@@ -124,7 +126,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Rows of a batch as they arrive: device, time, values one row after the other, sorted into columns here.
+    /// Rows of a batch as they arrive: device, time, values one row after the other, sorted into
+    /// columns here.
     fn as_they_arrive(
         &self,
         arrivals: &[Arrivals],

@@ -1,9 +1,11 @@
-//! The EVENT paper's streams (EXPERIMENTS.md, E-12): Stock and Sine through the batch call, in order and with late events.
+//! The EVENT paper's streams (EXPERIMENTS.md, E-12): Stock and Sine through the batch call, in
+//! order and with late events.
 //!
-//! Stock: sequence number, symbol, price, volume; Sine: six floats. Event i has time i (in milliseconds). Of the late ones a
-//! tenth is spread over the whole span, the rest arrives in local batches at 10,000 equidistant places, a little behind its
-//! time. The stored rows are the same whatever the order was, which is checked. Writes are `Written`, by one writer.
-//! Beside Stock runs the least one could do with the same columns: copy them and compress them with pco at level 4.
+//! Stock: sequence number, symbol, price, volume; Sine: six floats. Event i has time i (in
+//! milliseconds). Of the late ones a tenth is spread over the whole span, the rest arrives in local
+//! batches at 10,000 equidistant places, a little behind its time. The stored rows are the same
+//! whatever the order was, which is checked. Writes are `Written`, by one writer. Beside Stock runs
+//! the least one could do with the same columns: copy them and compress them with pco at level 4.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, taken_and_drained,
@@ -91,7 +93,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bench.finish(&figures, &targets)
 }
 
-/// Numbers as the paper sizes them, 28 bytes an event; the symbol is a number, as its four bytes were.
+/// Numbers as the paper sizes them, 28 bytes an event; the symbol is a number, as its four bytes
+/// were.
 fn stock(events: usize) -> Vec<(&'static str, Values)> {
     let mut dice = Random::new(3);
     let mut prices: Vec<i64> = (0..500).map(|s| 1_000 + s * 37).collect();
@@ -305,7 +308,8 @@ fn check(
     }
 }
 
-/// Copies each leaf's worth of each column and compresses it, with a fresh search for the best mode as pco does it.
+/// Copies each leaf's worth of each column and compresses it, with a fresh search for the best mode
+/// as pco does it.
 fn copy_and_pco(input: &Arriving) -> Result<u64, Failure> {
     const ROWS: usize = 2_048;
     let config = pco::ChunkConfig::default().with_compression_level(4);

@@ -1,8 +1,9 @@
 //! How much memory the engine takes: many events, many streams, and opening after `kill -9`.
 //!
-//! Each case fills a new database in a process of its own, whose peak resident memory (`VmHWM`) is then exactly that of the
-//! case: nothing else ran in it. When it has written everything it says so and is killed with SIGKILL, as a crash would; a
-//! second process opens the database again. Events are made on the fly.
+//! Each case fills a new database in a process of its own, whose peak resident memory (`VmHWM`) is
+//! then exactly that of the case: nothing else ran in it. When it has written everything it says so
+//! and is killed with SIGKILL, as a crash would; a second process opens the database again. Events
+//! are made on the fly.
 
 use crate::harness::{Bench, Bound, Common, Failure, Random, Targets};
 use crate::{machine, table};
@@ -333,7 +334,8 @@ impl Sensors {
     }
 }
 
-/// Every stream gets the same number of events, a second apart, `run` at a time; a batch holds about 1,000 rows.
+/// Every stream gets the same number of events, a second apart, `run` at a time; a batch holds
+/// about 1,000 rows.
 fn fill(db: &Database, arguments: &ChildArguments) -> Result<(), Failure> {
     let each = arguments.events / arguments.streams;
     let per_batch = (1000 / arguments.run).max(1);

@@ -1,8 +1,9 @@
-//! SQL (issue 7's table): grouped queries, filters, counts and full scans of ten million values, each beside the same statement
-//! with the pyramid left out, or beside the first run of the statement, whose plan is kept for the others.
+//! SQL (issue 7's table): grouped queries, filters, counts and full scans of ten million values,
+//! each beside the same statement with the pyramid left out, or beside the first run of the
+//! statement, whose plan is kept for the others.
 //!
-//! Two stores: a channel of one value a second, and a fleet of 100 devices with ten fields each. Every answer's number of rows is
-//! checked against what the data are known to hold.
+//! Two stores: a channel of one value a second, and a fleet of 100 devices with ten fields each.
+//! Every answer's number of rows is checked against what the data are known to hold.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
@@ -26,7 +27,8 @@ pub(crate) struct Arguments {
     /// Devices of the fleet.
     #[arg(long, default_value_t = 100)]
     devices: u64,
-    /// Keep both stores in this folder, and use those that are there: for profiles of what reads them.
+    /// Keep both stores in this folder, and use those that are there: for profiles of what reads
+    /// them.
     #[arg(long)]
     keep: Option<PathBuf>,
     /// Only the statements with this in their names.
@@ -182,7 +184,8 @@ fn of_channel(values: u64) -> Vec<Asked> {
 /// [`BEGIN`] as SQL reads it.
 const BEGIN_TEXT: &str = "2023-11-24T01:44:32Z";
 
-/// Statements over the fleet. `high` is a value that one in a thousand of a device's values exceeds, and `above` their number.
+/// Statements over the fleet. `high` is a value that one in a thousand of a device's values
+/// exceeds, and `above` their number.
 fn of_fleet(rows: u64, devices: u64, high: f64, above: u64) -> Vec<Asked> {
     let minutes = rows.div_ceil(60) * devices;
     let per_minute = format!(

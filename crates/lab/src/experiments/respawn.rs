@@ -1,5 +1,5 @@
-//! The RESPAWN paper's store of one channel (EXPERIMENTS.md, R-1, R-3, R-8): a million points in batches of a thousand, and
-//! 1,024 points read at random places; ours and SQLite tuned.
+//! The RESPAWN paper's store of one channel (EXPERIMENTS.md, R-1, R-3, R-8): a million points in
+//! batches of a thousand, and 1,024 points read at random places; ours and SQLite tuned.
 //!
 //! The channel is a sensor with one value a second. All that is written is read back and compared.
 
@@ -221,8 +221,8 @@ const CACHED: &str = "headwater, cached";
 const SQLITE_COLD: &str = "sqlite tuned, cold";
 const SQLITE_CACHED: &str = "sqlite tuned, cached";
 
-/// cold means that the store was just opened and each place is read once, from the system's cache of the file; cached,
-/// that the places were read before.
+/// cold means that the store was just opened and each place is read once, from the system's
+/// cache of the file; cached, that the places were read before.
 fn reads(bench: &Bench, channel: &Channel, reads: usize) -> Result<Vec<Rounds>, Failure> {
     let (ours, theirs) = (bench.path("headwater"), bench.path("sqlite"));
     {
@@ -234,7 +234,8 @@ fn reads(bench: &Bench, channel: &Channel, reads: usize) -> Result<Vec<Rounds>, 
         store.drain()?;
     }
     let room = channel.seconds.len().saturating_sub(READ).max(1);
-    // Places apart, in random order, a little off the borders of leaves: a cold one meets no leaf that another one read.
+    // Places apart, in random order, a little off the borders of leaves: a cold one meets no leaf
+    // that another one read.
     let stride = (room / reads.max(1)).max(1);
     let mut places: Vec<usize> = (0..reads).map(|i| (i * stride + i * 7) % room).collect();
     Random::new(5).shuffle(&mut places);

@@ -1,4 +1,5 @@
-//! An experiment's surroundings: its arguments, a directory of its own, the machine, and where results go.
+//! An experiment's surroundings: its arguments, a directory of its own, the machine, and where
+//! results go.
 
 use super::{Failure, Targets};
 use crate::machine::Machine;

@@ -1,7 +1,9 @@
-//! What the experiments share: rivals measured in turn, medians and spreads, CPU time, targets, reports.
+//! What the experiments share: rivals measured in turn, medians and spreads, CPU time, targets,
+//! reports.
 //!
-//! Rivals take turns within seconds, so that whatever else the machine does falls on all of them; each round begins with
-//! another one. A figure is the median over rounds after warm-up rounds, with its smallest and largest value beside it.
+//! Rivals take turns within seconds, so that whatever else the machine does falls on all of them;
+//! each round begins with another one. A figure is the median over rounds after warm-up rounds,
+//! with its smallest and largest value beside it.
 //!
 //! ```text
 //! Common (arguments) ─► Bench (scratch directory, machine) ─► turns() ─► Rounds ─► Target rows ─► table and JSON

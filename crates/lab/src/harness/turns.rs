@@ -54,8 +54,8 @@ pub(crate) fn taken_and_drained<S>(
     })
 }
 
-/// One that does the same work as its rivals. It gets the number of the round, warm-up rounds included, and measures only
-/// what should count, by [`taken`].
+/// One that does the same work as its rivals. It gets the number of the round, warm-up rounds
+/// included, and measures only what should count, by [`taken`].
 pub(crate) struct Contestant<'a> {
     pub(crate) name: String,
     pub(crate) round: Box<dyn FnMut(usize) -> Result<Taken, Failure> + 'a>,
@@ -122,7 +122,8 @@ impl Rounds {
         drained
     }
 
-    /// The same rounds until everything is in the order it will have at rest, where that was measured.
+    /// The same rounds until everything is in the order it will have at rest, where that was
+    /// measured.
     pub(crate) fn settled(&self) -> Rounds {
         let mut settled = self.clone();
         for one in &mut settled.taken {
@@ -189,8 +190,8 @@ impl Rounds {
         }
     }
 
-    /// How many times longer an operation takes than one of `other`: the median over rounds of the two times of one round,
-    /// since what disturbs a round disturbs both.
+    /// How many times longer an operation takes than one of `other`: the median over rounds of the
+    /// two times of one round, since what disturbs a round disturbs both.
     pub(crate) fn times_of(&self, other: &Rounds) -> f64 {
         ratio(self, other, |t| t.wall_seconds / t.operations.max(1) as f64)
     }

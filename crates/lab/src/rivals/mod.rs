@@ -1,7 +1,8 @@
 //! Stores that do the same work: ours, and rivals set up as well as their makers advise.
 //!
-//! The work is that of the GOLSM paper: points `(tag, time) -> f64`, written in calls that are atomic, read by a range of
-//! one tag. A later point of the same tag and time replaces the earlier one in every store.
+//! The work is that of the GOLSM paper: points `(tag, time) -> f64`, written in calls that are
+//! atomic, read by a range of one tag. A later point of the same tag and time replaces the earlier
+//! one in every store.
 
 mod bytes;
 mod headwater;
@@ -61,7 +62,8 @@ pub(crate) trait Store {
     /// Stores the points of a call, all or nothing.
     fn write(&mut self, window: &Window<'_>) -> Result<(), Failure>;
 
-    /// Appends the points of the tags from `first` to `last`, both included, by tag as given and then by time.
+    /// Appends the points of the tags from `first` to `last`, both included, by tag as given and
+    /// then by time.
     fn read(
         &mut self,
         tags: &[usize],

@@ -6,7 +6,8 @@ use rusqlite::Connection;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Tuned: a table that is its own primary key, a write-ahead log, prepared statements, one transaction per call.
+/// Tuned: a table that is its own primary key, a write-ahead log, prepared statements, one
+/// transaction per call.
 pub(crate) struct Sqlite {
     connection: Connection,
 }
@@ -105,7 +106,8 @@ fn checkpoint(connection: &Connection) -> Result<(), Failure> {
     }
 }
 
-/// As in the paper: a row id table with an index on each column, SQL made as text, the default journal.
+/// As in the paper: a row id table with an index on each column, SQL made as text, the default
+/// journal.
 pub(crate) struct PlainSqlite {
     connection: Connection,
 }

@@ -77,7 +77,8 @@ fn lab(name: &str, arguments: &[&str]) -> (String, serde_json::Value) {
     (String::from_utf8(ran.stdout).unwrap(), report)
 }
 
-/// The experiment itself compares what the stores give back with what they were given, and with each other.
+/// The experiment itself compares what the stores give back with what they were given, and with
+/// each other.
 #[test]
 fn golsm_finds_the_same_points_in_every_store_and_judges_every_target() {
     let (text, report) = lab(
@@ -102,7 +103,8 @@ fn golsm_finds_the_same_points_in_every_store_and_judges_every_target() {
         assert_eq!(taken.len(), 2);
         for round in taken {
             let ours = write["rounds"]["name"] == "headwater";
-            // 15,000 points are 300 windows of 5 s, or one of 1,500 s; the paper's SQLite writes a twentieth at least.
+            // 15,000 points are 300 windows of 5 s, or one of 1,500 s; the paper's SQLite writes a
+            // twentieth at least.
             let calls = round["operations"].as_u64().unwrap();
             let expected: &[u64] = if write["width_seconds"] == 5 {
                 &[300, 20]
@@ -151,7 +153,8 @@ fn respawn_counts_points_syncs_and_reads() {
         assert_eq!(round["operations"], 20_000);
     }
     let syncs = |at: usize| ingest[at]["taken"][0]["syncs"].as_u64().unwrap();
-    // The definitions of table and stream may be synced by themselves, when the log's own thread is the first to see them.
+    // The definitions of table and stream may be synced by themselves, when the log's own thread is
+    // the first to see them.
     assert!((40..=42).contains(&syncs(0)), "a sync for each batch");
     assert!((1..=42).contains(&syncs(1)), "eight in flight share syncs");
     assert_eq!(syncs(2), 0, "unsynced");
@@ -213,7 +216,8 @@ fn bulk_stores_every_row_of_every_device_both_ways() {
         // 1,000 rows of 7 devices: 8 batches each, or 54 of all together.
         let batches = if way["by_device"] == true { 56 } else { 54 };
         let syncs = taken["syncs"].as_u64().unwrap();
-        // Definitions may be synced by themselves: of the table, and of streams that are new in a batch.
+        // Definitions may be synced by themselves: of the table, and of streams that are new in a
+        // batch.
         let definitions = 1 + 7;
         let least = if way["in_flight"] == 1 { batches } else { 1 };
         assert!((least..=batches + definitions).contains(&syncs), "{way}");
@@ -254,7 +258,8 @@ fn memory_fills_kills_and_reopens() {
     assert_judged(&report, 4 * 2 + 2);
 }
 
-/// The experiment compares overviews with SQLite's, and the count of every tile with the seconds it spans.
+/// The experiment compares overviews with SQLite's, and the count of every tile with the seconds it
+/// spans.
 #[test]
 fn tiles_count_every_point_and_agree_with_sqlite() {
     let (_, report) = lab(
@@ -300,7 +305,8 @@ fn tiles_count_every_point_and_agree_with_sqlite() {
     assert_judged(&report, 2 + 4 + 3 + 1 + 1 + 2 + 1);
 }
 
-/// The experiment looks for everything that was acknowledged in the database that the server leaves.
+/// The experiment looks for everything that was acknowledged in the database that the server
+/// leaves.
 #[test]
 fn server_writes_over_http_and_finds_everything_again() {
     let (text, report) = lab(

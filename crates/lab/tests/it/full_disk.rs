@@ -1,6 +1,8 @@
-//! A server on a full disk: what it answers, and that what it acknowledged is there afterwards, also after a power cut.
+//! A server on a full disk: what it answers, and that what it acknowledged is there afterwards,
+//! also after a power cut.
 //!
-//! The disk is the simulated one, so that no mount and no right is needed; the server and its answers are the real ones.
+//! The disk is the simulated one, so that no mount and no right is needed; the server and its
+//! answers are the real ones.
 
 use headwater_engine::{Database, Options, ScanSpec};
 use headwater_io::{Env, FaultyFiles};

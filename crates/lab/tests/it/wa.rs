@@ -48,7 +48,8 @@ fn the_counters_of_a_file_are_those_worked_out_by_hand() {
     assert_eq!(of("conventional --scope touched"), [16, 12 + 5 + 3, 1, 4]);
     // 1 alone fills the late buffer, and joins 0 2 3; five leaves of three in order.
     assert_eq!(of("separate:3 --scope overlap"), [16, 15 + 4, 1, 6]);
-    // 4, 7, 10 stay for the next buffer. When 1 comes, 1 10 11 rewrite the nine stored; 12 stays, then 15.
+    // 4, 7, 10 stay for the next buffer. When 1 comes, 1 10 11 rewrite the nine stored; 12 stays,
+    // then 15.
     assert_eq!(of("conventional --retain 1"), [16, 9 + 12 + 4, 1, 6]);
 }
 

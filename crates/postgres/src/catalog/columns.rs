@@ -1,6 +1,7 @@
 //! The tables of `pg_catalog` and `information_schema`: names, numbers and columns.
 //!
-//! The names are those of PostgreSQL 16, of which clients ask for any. Columns that few ask for are left out.
+//! The names are those of PostgreSQL 16, of which clients ask for any. Columns that few ask for are
+//! left out.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 

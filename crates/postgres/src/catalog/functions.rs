@@ -1,7 +1,7 @@
 //! The functions of PostgreSQL's catalog.
 //!
-//! Those that ask about the session itself, such as `current_user`, are put into the statement as texts when it is
-//! rewritten; these here work on values of rows.
+//! Those that ask about the session itself, such as `current_user`, are put into the statement as
+//! texts when it is rewritten; these here work on values of rows.
 
 use super::columns::{self, CATALOG, INFORMATION};
 use super::listing::Listing;

@@ -10,7 +10,8 @@ pub(super) const INFORMATION_OID: u32 = 13_000;
 pub(super) const USER_OID: u32 = 10;
 pub(super) const DATABASE_OID: u32 = 5;
 
-/// A number for each of these names: the same each time, unless tables with the same hash come or go.
+/// A number for each of these names: the same each time, unless tables with the same hash come or
+/// go.
 pub(super) fn oids<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<u32, &'a str> {
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();

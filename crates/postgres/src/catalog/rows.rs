@@ -74,8 +74,8 @@ impl Rows {
         }
     }
 
-    /// Adds a row of these values by their columns' names. Names that the table does not have are a mistake of this crate,
-    /// which its tests find.
+    /// Adds a row of these values by their columns' names. Names that the table does not have are a
+    /// mistake of this crate, which its tests find.
     pub(super) fn push<const N: usize>(&mut self, values: [(&str, Cell); N]) {
         self.push_some(values.map(|(name, cell)| (name, Some(cell))));
     }

@@ -88,7 +88,8 @@ impl PgType {
             .find(|t| t.name == name || t.sql == name)
     }
 
-    /// What values of a type of ours are sent as; lists are arrays of what their elements are sent as.
+    /// What values of a type of ours are sent as; lists are arrays of what their elements are sent
+    /// as.
     #[must_use]
     pub fn of(data_type: &DataType) -> &'static PgType {
         match data_type {
@@ -131,8 +132,8 @@ impl PgType {
         }
     }
 
-    /// The type of ours that a parameter of the type with this number comes as; `None` = not known, so that the statement
-    /// must say what it is.
+    /// The type of ours that a parameter of the type with this number comes as; `None` = not known,
+    /// so that the statement must say what it is.
     #[must_use]
     pub fn parameter(oid: u32) -> Option<DataType> {
         use arrow::datatypes::{Field, IntervalUnit, TimeUnit};

@@ -1,7 +1,8 @@
 //! The settings of a session that PostgreSQL's clients set and ask for.
 //!
-//! Invariants: a value that is kept is one that is obeyed, or one that means nothing here and harms nothing; what would change
-//! the form of answers and is not done is refused. What a session began with is what `RESET` goes back to, as in PostgreSQL.
+//! Invariants: a value that is kept is one that is obeyed, or one that means nothing here and harms
+//! nothing; what would change the form of answers and is not done is refused. What a session began
+//! with is what `RESET` goes back to, as in PostgreSQL.
 
 use headwater_wire::zone::{UnknownZone, Zone};
 use std::collections::BTreeMap;
@@ -423,7 +424,8 @@ impl Variables {
             .map_or(known.default, String::as_str)
     }
 
-    /// Reads the zone anew after settings went back to their defaults; they are names that were read before.
+    /// Reads the zone anew after settings went back to their defaults; they are names that were
+    /// read before.
     fn renew_zone(&mut self) {
         let name = self.get("timezone").unwrap_or_default();
         self.zone = Zone::read(name).unwrap_or_default();
@@ -498,7 +500,8 @@ impl Variables {
         Ok(known.told.then(|| (shown(known.name), value)))
     }
 
-    /// Sets one back to what the session began with. Returns how it is told to the client, if it is.
+    /// Sets one back to what the session began with. Returns how it is told to the client, if it
+    /// is.
     ///
     /// # Errors
     /// When there is none of this name.

@@ -132,7 +132,8 @@ impl Writer {
         self.message(b'R', |b| b.extend(3u32.to_be_bytes()));
     }
 
-    /// This server speaks an older minor version, and does not know some parameters of the protocol.
+    /// This server speaks an older minor version, and does not know some parameters of the
+    /// protocol.
     pub fn negotiate(&mut self, minor: u16, unknown: &[&str]) {
         self.message(b'v', |b| {
             b.extend((3u32 << 16 | u32::from(minor)).to_be_bytes());
@@ -201,7 +202,8 @@ impl Writer {
         });
     }
 
-    /// A row. `value` appends the value of a column, and returns false when it is null, having appended nothing.
+    /// A row. `value` appends the value of a column, and returns false when it is null, having
+    /// appended nothing.
     ///
     /// # Errors
     /// What `value` returns; the row is taken back then.

@@ -1,7 +1,8 @@
 //! The data of `COPY` as text: rows as lines of text or of CSV, in both directions.
 //!
-//! Invariants: what [`CopyFormat::put_row`] writes, [`CopyRows`] reads back as it was, nulls included. A row is read only when all of it
-//! is there. Reading takes time in proportion to the bytes, however they are cut into messages.
+//! Invariants: what [`CopyFormat::put_row`] writes, [`CopyRows`] reads back as it was, nulls
+//! included. A row is read only when all of it is there. Reading takes time in proportion to the
+//! bytes, however they are cut into messages.
 //! Failure: [`CopyError`] names the line; nothing can be read after it.
 //!
 //! Source: the page of `COPY` of PostgreSQL's documentation, "File Formats".
@@ -137,8 +138,9 @@ impl CopyFormat {
         if let Some((first, rest)) = field.split_first()
             && out.get(begin..) == Some(self.null.as_bytes())
         {
-            // Or it would be read as null. PostgreSQL reads this way to write a byte, but some clients do not, and
-            // with the usual null, whose backslash is doubled in a text, it is never needed.
+            // Or it would be read as null. PostgreSQL reads this way to write a byte, but some
+            // clients do not, and with the usual null, whose backslash is doubled in a text, it is
+            // never needed.
             out.truncate(begin);
             out.extend(format!("\\x{first:02x}").bytes());
             self.put_letters(rest, out);

@@ -1,10 +1,12 @@
 //! The data of `COPY` in PostgreSQL's binary form, in both directions.
 //!
-//! A header (a signature, flags, an extension that is passed over), rows (a number of fields, and of each its length and bytes, or
-//! -1 for a null), and -1 as the end. What the bytes of a field mean is the server's.
+//! A header (a signature, flags, an extension that is passed over), rows (a number of fields, and
+//! of each its length and bytes, or -1 for a null), and -1 as the end. What the bytes of a field
+//! mean is the server's.
 //!
-//! Invariants: a row is read only when all of it is there; nothing is taken into memory that is longer than a row may be. Reading takes
-//! time in proportion to the bytes, however they are cut into messages.
+//! Invariants: a row is read only when all of it is there; nothing is taken into memory that is
+//! longer than a row may be. Reading takes time in proportion to the bytes, however they are cut
+//! into messages.
 //! Failure: [`BinaryError`] names the row; nothing can be read after it.
 //!
 //! Source: the page of `COPY` of PostgreSQL's documentation, "File Formats", "Binary Format".

@@ -96,7 +96,8 @@ pub enum Message {
     Terminate,
 }
 
-/// Reads the first message of a connection; with how many bytes it took. `None` = it is not all there yet.
+/// Reads the first message of a connection; with how many bytes it took. `None` = it is not all
+/// there yet.
 ///
 /// # Errors
 /// When these bytes begin no session of this protocol.
@@ -143,8 +144,8 @@ pub fn first(bytes: &[u8]) -> Result<Option<(First, usize)>, Malformed> {
     Ok(Some((first, whole.len())))
 }
 
-/// Reads the next message of a session, which may have `most` bytes; with how many bytes it took. `None` = it is not all
-/// there yet.
+/// Reads the next message of a session, which may have `most` bytes; with how many bytes it took.
+/// `None` = it is not all there yet.
 ///
 /// # Errors
 /// When these bytes are no message.

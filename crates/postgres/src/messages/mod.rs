@@ -1,10 +1,14 @@
-//! PostgreSQL's protocol, version 3: messages of clients in, messages of servers out, and where statements end.
+//! PostgreSQL's protocol, version 3: messages of clients in, messages of servers out, and where
+//! statements end.
 //!
-//! Purpose: framing, and the data of `COPY`. What a statement means, types of values and sockets are the server's.
+//! Purpose: framing, and the data of `COPY`. What a statement means, types of values and sockets
+//! are the server's.
 //!
-//! Invariants: a message is read only when all of it is there, and only from its own bytes; every count in it is checked
-//! against what is left of it. No input makes a reader panic, or hold more than a few times the message's length.
-//! Failure: [`Malformed`] says what is wrong; after it nothing more can be read from that connection.
+//! Invariants: a message is read only when all of it is there, and only from its own bytes; every
+//! count in it is checked against what is left of it. No input makes a reader panic, or hold more
+//! than a few times the message's length.
+//! Failure: [`Malformed`] says what is wrong; after it nothing more can be read from that
+//! connection.
 //!
 //! Source: the chapter "Frontend/Backend Protocol" of PostgreSQL's documentation.
 

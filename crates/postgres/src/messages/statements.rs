@@ -1,7 +1,7 @@
 //! Where one statement of a text ends and the next begins, and the first words of each.
 //!
-//! Quotes, comments and dollar quotes are followed as in PostgreSQL with `standard_conforming_strings`; nothing else of SQL
-//! is looked at.
+//! Quotes, comments and dollar quotes are followed as in PostgreSQL with
+//! `standard_conforming_strings`; nothing else of SQL is looked at.
 
 /// One statement of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub fn split(text: &str) -> Vec<Piece<'_>> {
     }
 }
 
-/// The first words of a statement in capitals, at most `most` of them; anything but letters, digits and underscores ends
-/// the list.
+/// The first words of a statement in capitals, at most `most` of them; anything but letters, digits
+/// and underscores ends the list.
 #[must_use]
 pub fn words(statement: &str, most: usize) -> Vec<String> {
     let bytes = statement.as_bytes();

@@ -61,7 +61,8 @@ pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// Makes a query simple that never has a row: no condition, and nothing for its columns but what is simple. True when it was one.
+/// Makes a query simple that never has a row: no condition, and nothing for its columns but what is
+/// simple. True when it was one.
 pub(super) fn simplify(select: &mut Select) -> bool {
     if !takes_from_nothing(&select.from) || aggregates(select) {
         return false;
@@ -229,8 +230,8 @@ impl Visitor for Aggregates {
     }
 }
 
-/// Whether the planner may not take an expression: it has a query, a choice, a comparison with the elements of an array or a
-/// function it does not have in it.
+/// Whether the planner may not take an expression: it has a query, a choice, a comparison with the
+/// elements of an array or a function it does not have in it.
 fn is_hard(expr: &Expr) -> bool {
     let found = visit_expressions(expr, |part| match part {
         Expr::Subquery(_)
@@ -250,8 +251,8 @@ fn is_hard(expr: &Expr) -> bool {
     found.is_break()
 }
 
-/// Whether a query takes one value from tables of the catalog, where it finds at most one row, and is not yet in the form
-/// that the planner takes when it depends on the query around it.
+/// Whether a query takes one value from tables of the catalog, where it finds at most one row, and
+/// is not yet in the form that the planner takes when it depends on the query around it.
 pub(super) fn may_be_aggregated(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return false;

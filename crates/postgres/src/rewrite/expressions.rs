@@ -44,8 +44,9 @@ pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
     super::expression_of(&format!("pg_regproc_oid({name})"))
 }
 
-/// Within `CASE`, `x IN (SELECT …)` over nothing but functions becomes a look into the array of what they give, which the planner takes
-/// there. Where `IN` is null since it is not known, this is false; a condition of `CASE` takes both alike.
+/// Within `CASE`, `x IN (SELECT …)` over nothing but functions becomes a look into the array of
+/// what they give, which the planner takes there. Where `IN` is null since it is not known, this is
+/// false; a condition of `CASE` takes both alike.
 pub(super) fn look_in_arrays(case: &mut Expr) -> bool {
     let mut changed = false;
     let walked: ControlFlow<()> = visit_expressions_mut(case, |expr| {

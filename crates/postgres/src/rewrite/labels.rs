@@ -1,7 +1,7 @@
 //! The names of a result's columns.
 //!
-//! PostgreSQL calls a column by the function or column it is made of, and lets two have the same name; the planner calls it
-//! by its whole text, and does not.
+//! PostgreSQL calls a column by the function or column it is made of, and lets two have the same
+//! name; the planner calls it by its whole text, and does not.
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement,
@@ -25,7 +25,8 @@ pub(super) fn of(statement: &Statement) -> Option<Vec<Option<String>>> {
         .collect()
 }
 
-/// Gives columns without a name, of which another one of the same query is the same, names of their own.
+/// Gives columns without a name, of which another one of the same query is the same, names of their
+/// own.
 pub(super) fn distinguish(statement: &mut Statement) -> bool {
     let Statement::Query(query) = statement else {
         return false;

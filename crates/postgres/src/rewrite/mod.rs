@@ -1,8 +1,9 @@
 //! Turns statements as PostgreSQL's clients write them into ones that the planner takes.
 //!
-//! Only what differs is changed: qualified functions and operators of `pg_catalog`, casts to types of the catalog,
-//! `ARRAY(…)`, functions in `FROM`, what asks about the session itself, and subqueries over tables that are always empty. A
-//! statement without any of these comes back as it was, byte for byte, so that places in errors stay right.
+//! Only what differs is changed: qualified functions and operators of `pg_catalog`, casts to types
+//! of the catalog, `ARRAY(…)`, functions in `FROM`, what asks about the session itself, and
+//! subqueries over tables that are always empty. A statement without any of these comes back as it
+//! was, byte for byte, so that places in errors stay right.
 
 mod empty;
 mod expressions;
@@ -27,7 +28,8 @@ use std::sync::Arc;
 pub struct Rewritten {
     /// What to run; `None` = the statement as it is.
     pub sql: Option<String>,
-    /// The names of the result's columns, where PostgreSQL has other ones; `None` = there is a `*`, or it is no query.
+    /// The names of the result's columns, where PostgreSQL has other ones; `None` = there is a `*`,
+    /// or it is no query.
     pub labels: Option<Vec<Option<String>>>,
     /// Settings that the statement changes by `set_config`.
     pub settings: Vec<(String, String)>,

@@ -64,7 +64,8 @@ impl Rewriter<'_> {
         if self.named.contains(&called) || columns::find(None, &called).is_none() {
             return;
         }
-        // A table of the user goes before one of the catalog. If they cannot be listed, the planner tells that.
+        // A table of the user goes before one of the catalog. If they cannot be listed, the planner
+        // tells that.
         let tables = self.listing.tables();
         let shown = tables.is_ok_and(|tables| tables.iter().any(|table| table.name == called));
         if !shown {

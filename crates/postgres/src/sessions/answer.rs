@@ -36,7 +36,8 @@ impl<S: Stream> Connection<S> {
         Ok(place)
     }
 
-    /// Runs a statement on the threads that compute, so that this one stays free for the connections it serves.
+    /// Runs a statement on the threads that compute, so that this one stays free for the
+    /// connections it serves.
     pub(super) async fn answer(
         &mut self,
         sql: &str,

@@ -1,7 +1,7 @@
 //! A session that has begun: its messages one after the other.
 //!
-//! Invariant: after a message that failed in the extended protocol nothing is done until the client says `Sync`; after a
-//! statement that failed within a transaction only its end is taken.
+//! Invariant: after a message that failed in the extended protocol nothing is done until the client
+//! says `Sync`; after a statement that failed within a transaction only its end is taken.
 
 use super::door::Door;
 use super::errors::{Failure, error, fatal};

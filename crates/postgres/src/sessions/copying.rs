@@ -1,8 +1,10 @@
 //! Doing a copy.
 //!
-//! Invariants: rows go out as they are computed, and come in as they are sent, in bounded memory. What comes in is stored as
-//! by `INSERT`: up to about 4 MiB as a whole or not at all, more in several such parts; an error says how many rows were stored.
-//! Failure: an error names the line or row of the data; what the client still sends of the copy is passed over.
+//! Invariants: rows go out as they are computed, and come in as they are sent, in bounded memory.
+//! What comes in is stored as by `INSERT`: up to about 4 MiB as a whole or not at all, more in
+//! several such parts; an error says how many rows were stored.
+//! Failure: an error names the line or row of the data; what the client still sends of the copy is
+//! passed over.
 
 use super::connection::Connection;
 use super::copy::{Copied, Copy, Form, Incoming};

@@ -82,8 +82,8 @@ pub(super) fn of_malformed(why: &Malformed) -> Notice {
     fatal(sqlstate, why.to_string())
 }
 
-/// What the query crate says; `text` is the statement as the client wrote it with where it begins, when places in it mean
-/// something.
+/// What the query crate says; `text` is the statement as the client wrote it with where it begins,
+/// when places in it mean something.
 pub(super) fn of_query(why: headwater_query::Error, text: Option<(&str, usize)>) -> Notice {
     let position = text
         .zip(why.at)

@@ -113,7 +113,8 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Has the planner prepare a statement, with the numbers of the types of its parameters, 0 = not said.
+    /// Has the planner prepare a statement, with the numbers of the types of its parameters, 0 =
+    /// not said.
     pub(super) async fn prepare(
         &mut self,
         whole: String,

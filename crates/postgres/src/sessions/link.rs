@@ -1,7 +1,7 @@
 //! A connection's two directions: messages in, messages out, and waiting that can be cut short.
 //!
-//! Invariant: while something is waited for, what the client sends is taken in up to a limit, so that a client that goes
-//! away is noticed. Nothing is written while a row is made.
+//! Invariant: while something is waited for, what the client sends is taken in up to a limit, so
+//! that a client that goes away is noticed. Nothing is written while a row is made.
 
 use super::cancel::Registered;
 use super::errors::{Failure, error, fatal, of_malformed};
@@ -139,7 +139,8 @@ impl<S: Stream> Link<S> {
         self.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     }
 
-    /// Waits for a part of a statement, unless it is cancelled, takes too long, or the client is gone.
+    /// Waits for a part of a statement, unless it is cancelled, takes too long, or the client is
+    /// gone.
     pub(super) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
         tokio::pin!(work);
         let deadline = self.deadline;

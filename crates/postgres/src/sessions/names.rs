@@ -100,7 +100,8 @@ impl Extension for Names {
         self.functions.clone()
     }
 
-    /// What is about one session alone stands in its statements as text by then, and its functions are not immutable.
+    /// What is about one session alone stands in its statements as text by then, and its functions
+    /// are not immutable.
     fn shared(&self) -> Option<&'static str> {
         Some("postgres")
     }

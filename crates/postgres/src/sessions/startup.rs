@@ -1,4 +1,5 @@
-//! From a connection to a session: TLS, who it is, and what it is told at first. All of it within one time limit.
+//! From a connection to a session: TLS, who it is, and what it is told at first. All of it within
+//! one time limit.
 
 use super::connection::Connection;
 use super::door::{Begins, Door};
@@ -306,8 +307,9 @@ async fn admit<S: Stream>(
     }))
 }
 
-/// Settings that come with the first message. What would be refused later is only told here, since drivers send more than they are
-/// asked for; a setting that there is not ends the session, and so does a time zone, without which instants would be read wrongly.
+/// Settings that come with the first message. What would be refused later is only told here, since
+/// drivers send more than they are asked for; a setting that there is not ends the session, and so
+/// does a time zone, without which instants would be read wrongly.
 fn set_first(
     variables: &mut Variables,
     parameters: &[(String, String)],

@@ -1,6 +1,7 @@
 //! Instants, days and spans as PostgreSQL counts and writes them.
 //!
-//! Source for the calendar: "chrono-Compatible Low-Level Date Algorithms" (Howard Hinnant), the proleptic Gregorian one.
+//! Source for the calendar: "chrono-Compatible Low-Level Date Algorithms" (Howard Hinnant), the
+//! proleptic Gregorian one.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
@@ -170,7 +171,8 @@ pub(super) fn put_time(ns: i128, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Writes an instant by clocks that are so many seconds ahead of UTC, with how far they are; `None` = a time without zone.
+/// Writes an instant by clocks that are so many seconds ahead of UTC, with how far they are; `None`
+/// = a time without zone.
 pub(super) fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec<u8>) {
     let ns = ns + i128::from(offset_seconds.unwrap_or(0)) * 1_000_000_000;
     // Within the range of 64-bit seconds, which every unit is.

@@ -1,7 +1,8 @@
 //! Values on the wire: results out, parameters in, each as text or in PostgreSQL's binary forms.
 //!
-//! Invariants: numbers and texts read back as they are. Instants have microseconds in the binary form, since that form has
-//! no more, and nanoseconds as text, which shows them by the clocks of the session's zone.
+//! Invariants: numbers and texts read back as they are. Instants have microseconds in the binary
+//! form, since that form has no more, and nanoseconds as text, which shows them by the clocks of
+//! the session's zone.
 
 mod binary;
 mod calendar;

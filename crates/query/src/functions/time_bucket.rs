@@ -1,5 +1,6 @@
-//! `time_bucket(width, time [, origin])`: the beginning of the bucket that an instant lies in. It is another name of `date_bin`,
-//! with widths also written as `'5m'` or `'1h30m'`; it becomes that function when a statement is planned.
+//! `time_bucket(width, time [, origin])`: the beginning of the bucket that an instant lies in. It
+//! is another name of `date_bin`, with widths also written as `'5m'` or `'1h30m'`; it becomes that
+//! function when a statement is planned.
 
 use crate::columns::time_type;
 use crate::error::Error;

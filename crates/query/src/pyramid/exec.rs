@@ -1,8 +1,10 @@
 //! Computes a grouped query from the pyramid.
 //!
-//! Invariants: the streams of a group are brought together whichever part of the work met them; the snapshot is that of the
-//! statement that runs; what is held is reserved from the statement's memory before it grows beyond a stream's bins.
-//! Concurrency: the streams are divided among threads for blocking work; they stop at their next stream when the answer is dropped.
+//! Invariants: the streams of a group are brought together whichever part of the work met them; the
+//! snapshot is that of the statement that runs; what is held is reserved from the statement's
+//! memory before it grows beyond a stream's bins.
+//! Concurrency: the streams are divided among threads for blocking work; they stop at their next
+//! stream when the answer is dropped.
 
 use super::finish::{beginnings, column};
 use super::plan::{Grouped, Key, Of};

@@ -13,8 +13,8 @@ use headwater::{Aggregate, Extremes, Sum, Value};
 use headwater_ask::{Bucket, EndValue};
 use std::sync::Arc;
 
-/// Lowest and highest of a field of floats. Where nobody could look at the rows, since they have been aged away, NaN is taken as
-/// positive.
+/// Lowest and highest of a field of floats. Where nobody could look at the rows, since they have
+/// been aged away, NaN is taken as positive.
 fn extremes(bucket: &Bucket, field: usize) -> Option<(f64, f64)> {
     let nan = bucket.nan.iter().find(|(f, ..)| *f == field);
     let aggregate = bucket.aggregate(field);
@@ -126,7 +126,8 @@ pub(super) fn column(
     })
 }
 
-/// Where the bins begin. The first instants of a bin may lie before the first instant there is; nobody can tell them then.
+/// Where the bins begin. The first instants of a bin may lie before the first instant there is;
+/// nobody can tell them then.
 pub(super) fn beginnings(bins: &headwater::Bins, folded: &[(i128, Bucket)]) -> Result<ArrayRef> {
     let begins = folded.iter().map(|(number, _)| {
         i64::try_from(bins.begin(*number))

@@ -78,7 +78,8 @@ pub(super) struct Grouped {
     pub(super) computed: Vec<Computed>,
     /// Fields that are aggregated, under their names in the table.
     pub(super) fields: Vec<String>,
-    /// Ends of time; only where bins are whole, since aggregates do not know when they begin and end.
+    /// Ends of time; only where bins are whole, since aggregates do not know when they begin and
+    /// end.
     pub(super) ends: Vec<End>,
     /// A column per key, then one per computed column.
     pub(super) schema: SchemaRef,

@@ -1,7 +1,7 @@
 //! Finds grouped queries that the pyramid answers.
 //!
-//! Invariants: what is put in a query's place has its columns, names and types; a query that is not understood to the last part
-//! stays as it is.
+//! Invariants: what is put in a query's place has its columns, names and types; a query that is not
+//! understood to the last part stays as it is.
 
 use super::plan::{Computed, End, Function, Grouped, Key, Of, PyramidTable};
 use crate::columns::time_type;

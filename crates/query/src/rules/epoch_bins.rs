@@ -1,8 +1,11 @@
-//! Bins of time written as arithmetic: `floor(extract(epoch FROM time) / 60) * 60`, as Grafana writes them.
+//! Bins of time written as arithmetic: `floor(extract(epoch FROM time) / 60) * 60`, as Grafana
+//! writes them.
 //!
-//! Seconds since 1970 with nanoseconds do not fit a float: within a tenth of a microsecond before its end the SQL library would count a row to
-//! the next bin. PostgreSQL computes this in decimals. Here it becomes the seconds of the beginning of a `date_bin`, which is the
-//! same computed exactly, and where rows are grouped by it, they are grouped by that bin, which the pyramid may answer.
+//! Seconds since 1970 with nanoseconds do not fit a float: within a tenth of a microsecond before
+//! its end the SQL library would count a row to the next bin. PostgreSQL computes this in decimals.
+//! Here it becomes the seconds of the beginning of a `date_bin`, which is the same computed
+//! exactly, and where rows are grouped by it, they are grouped by that bin, which the pyramid may
+//! answer.
 //!
 //! Invariant: names and types of columns stay; only widths of whole seconds are looked at.
 
@@ -118,7 +121,8 @@ fn whole(expr: &Expr) -> Option<i64> {
     (seconds > 0).then_some(seconds)
 }
 
-/// The same, computed exactly; `None` = it is not about instants, or the width is too long for nanoseconds.
+/// The same, computed exactly; `None` = it is not about instants, or the width is too long for
+/// nanoseconds.
 fn exact((time, width): (&Expr, i64), schema: &DFSchema) -> Option<Expr> {
     let DataType::Timestamp(TimeUnit::Nanosecond, _) = time.get_type(schema).ok()? else {
         return None;
@@ -134,7 +138,8 @@ fn epoch(time: Expr) -> Expr {
     datetime::date_part().call(vec![part, time])
 }
 
-/// Groups by bins rather than by their seconds, and takes those afterwards: it comes to the same, since no two bins have the same.
+/// Groups by bins rather than by their seconds, and takes those afterwards: it comes to the same,
+/// since no two bins have the same.
 fn group_by_bins(aggregate: Aggregate) -> Result<LogicalPlan> {
     let sets = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
     if aggregate.group_expr.iter().any(sets) {

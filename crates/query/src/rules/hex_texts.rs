@@ -1,10 +1,10 @@
 //! Texts that spell bytes: `'\x00ff'`, where bytes are wanted, is two bytes, as in PostgreSQL.
 //!
-//! The SQL library takes the letters themselves for the bytes, so that what a client of PostgreSQL writes into a statement would
-//! be stored as other bytes than it meant.
+//! The SQL library takes the letters themselves for the bytes, so that what a client of PostgreSQL
+//! writes into a statement would be stored as other bytes than it meant.
 //!
-//! Invariant: only a text written in the statement is read so, and only where it becomes bytes; a text that does not begin with `\x`
-//! gives its own bytes.
+//! Invariant: only a text written in the statement is read so, and only where it becomes bytes; a
+//! text that does not begin with `\x` gives its own bytes.
 //! Failure: digits that are none, or an odd number of them, are an error of the statement.
 
 use crate::error::Error;

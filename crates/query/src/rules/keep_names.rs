@@ -5,7 +5,8 @@ use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
-/// The plan with its expressions changed. Those within `ROLLUP`, `CUBE` and `GROUPING SETS` are columns each, and keep their names each.
+/// The plan with its expressions changed. Those within `ROLLUP`, `CUBE` and `GROUPING SETS` are
+/// columns each, and keep their names each.
 pub(crate) fn map_expressions(
     plan: LogicalPlan,
     change: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>,

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 /// Takes rows into a table.
 ///
-/// About 4 MiB at a time are stored, as a whole or not at all; what was stored stays when a later part is refused.
+/// About 4 MiB at a time are stored, as a whole or not at all; what was stored stays when a later
+/// part is refused.
 pub struct CopyIn {
     writer: Writer,
     /// The columns that are given.
@@ -43,8 +44,8 @@ impl std::fmt::Debug for CopyIn {
 }
 
 impl Session {
-    /// Begins to take rows into a table, whose name is written as in a statement. `columns` are those that will be given, none =
-    /// all; rows without `time` are of now.
+    /// Begins to take rows into a table, whose name is written as in a statement. `columns` are
+    /// those that will be given, none = all; rows without `time` are of now.
     ///
     /// ```
     /// use headwater::{Database, Options, TableSpec};
@@ -67,7 +68,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// When there is no such table or column, a column comes twice, or the database is open for reading only.
+    /// When there is no such table or column, a column comes twice, or the database is open for
+    /// reading only.
     pub fn copy_in(&self, table: &str, columns: &[String]) -> Result<CopyIn> {
         let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(table);
         let name = parsed
@@ -132,10 +134,12 @@ impl CopyIn {
         self.writer.stored()
     }
 
-    /// Takes rows: columns as in [`CopyIn::schema`], or of types such as text that can become theirs.
+    /// Takes rows: columns as in [`CopyIn::schema`], or of types such as text that can become
+    /// theirs.
     ///
     /// # Errors
-    /// When a value cannot be of its column's type, the session may not write a row, or the database refuses them.
+    /// When a value cannot be of its column's type, the session may not write a row, or the
+    /// database refuses them.
     pub async fn add(&mut self, rows: &RecordBatch) -> Result<()> {
         if rows.num_columns() != self.schema.fields().len() {
             return Err(Error::invalid(format!(

@@ -1,7 +1,8 @@
 //! `DELETE`: a stretch of time of some streams.
 //!
-//! Invariants: what is deleted is exactly what the condition says, or the statement is refused: it may name time and tags.
-//! Rows are counted in the statement's snapshot just before they are deleted.
+//! Invariants: what is deleted is exactly what the condition says, or the statement is refused: it
+//! may name time and tags. Rows are counted in the statement's snapshot just before they are
+//! deleted.
 
 use super::insert::target;
 use super::{Shape, blocking};

@@ -1,7 +1,8 @@
 //! `INSERT`: rows of `VALUES` or of a query become batches of the engine.
 //!
-//! Invariants: rows are written in batches of bounded size, each stored as a whole or not at all; a statement whose rows fit one
-//! batch is atomic, a longer one ends at the first batch that is refused, and its error says how many rows were stored.
+//! Invariants: rows are written in batches of bounded size, each stored as a whole or not at all; a
+//! statement whose rows fit one batch is atomic, a longer one ends at the first batch that is
+//! refused, and its error says how many rows were stored.
 
 use super::{Shape, blocking};
 use crate::answer::{Answer, Done};
@@ -171,7 +172,8 @@ impl Writer {
         self.stored
     }
 
-    /// Takes rows, a column for each of the table's, and stores what waits when it is enough for a batch.
+    /// Takes rows, a column for each of the table's, and stores what waits when it is enough for a
+    /// batch.
     pub(super) async fn take(&mut self, batch: &RecordBatch) -> Result<()> {
         self.add(batch)?;
         if self.waiting.bytes >= BATCH_BYTES {
@@ -289,9 +291,11 @@ fn arrow(error: arrow::error::ArrowError) -> Error {
     Error::from(datafusion::common::DataFusionError::from(error))
 }
 
-/// Values as a column takes them. The planner sees to that for what the statement holds; what a parameter is, only its sender tells.
+/// Values as a column takes them. The planner sees to that for what the statement holds; what a
+/// parameter is, only its sender tells.
 ///
-/// Integers for a column of floats stay as they are: the engine takes those that a float holds exactly, and names the others.
+/// Integers for a column of floats stay as they are: the engine takes those that a float holds
+/// exactly, and names the others.
 fn assigned(values: &ArrayRef, column: &str, wanted: &DataType, zone: &Zone) -> Result<ArrayRef> {
     let found = values.data_type();
     let is_text = matches!(

@@ -1,6 +1,7 @@
 //! What a session may say: each kind of statement, and a clear refusal of every other.
 //!
-//! Invariants: nothing is planned or run that is not named here; what changes the database asks the session's access first.
+//! Invariants: nothing is planned or run that is not named here; what changes the database asks the
+//! session's access first.
 
 mod alter;
 mod copy;
@@ -51,7 +52,8 @@ impl Shape {
     }
 }
 
-/// Refuses a statement, by its first word, that asks for something where the session may read nothing.
+/// Refuses a statement, by its first word, that asks for something where the session may read
+/// nothing.
 pub(crate) fn may_run(session: &Session, sql: &str) -> Result<()> {
     if session.access.asks() || changes(sql) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Parts of statements that the SQL library reads and then leaves out, or means otherwise than whoever wrote them.
+//! Parts of statements that the SQL library reads and then leaves out, or means otherwise than
+//! whoever wrote them.
 //!
 //! Invariant: no statement is answered as if a part of it had not been written.
 

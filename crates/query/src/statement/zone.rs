@@ -1,6 +1,8 @@
-//! `time AT TIME ZONE 'zone'` as a call of `timezone('zone', time)`, which it is another way to write.
+//! `time AT TIME ZONE 'zone'` as a call of `timezone('zone', time)`, which it is another way to
+//! write.
 //!
-//! The SQL library takes it for a cast, by which an instant stays one and only shows its time differently.
+//! The SQL library takes it for a cast, by which an instant stays one and only shows its time
+//! differently.
 
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{

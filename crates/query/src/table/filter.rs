@@ -1,7 +1,7 @@
 //! Which conditions of a statement the engine takes over.
 //!
-//! Invariants: what is taken over is exact: rows that are read fulfil it, by the rules of SQL (an absent value never does) and
-//! with Arrow's order of floats (NaN above all, -0 below 0).
+//! Invariants: what is taken over is exact: rows that are read fulfil it, by the rules of SQL (an
+//! absent value never does) and with Arrow's order of floats (NaN above all, -0 below 0).
 
 use crate::columns::field_type;
 use crate::error::Error;

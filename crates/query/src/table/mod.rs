@@ -1,8 +1,9 @@
 //! A table of the database as the SQL planner reads it.
 //!
-//! What is pushed down: the columns wanted; comparisons of `time` with an instant; any condition on tags alone, which is
-//! evaluated once per stream before anything is read; comparisons of a field with a value, with which the pyramid skips what
-//! cannot match; a limit. What is told of the output: that it is ordered by tags and time, or by time for a single stream.
+//! What is pushed down: the columns wanted; comparisons of `time` with an instant; any condition on
+//! tags alone, which is evaluated once per stream before anything is read; comparisons of a field
+//! with a value, with which the pyramid skips what cannot match; a limit. What is told of the
+//! output: that it is ordered by tags and time, or by time for a single stream.
 
 mod filter;
 mod read;

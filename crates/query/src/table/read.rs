@@ -1,7 +1,9 @@
 //! Reads rows of streams into Arrow batches, forwards or from the end.
 //!
-//! Invariants: the rows of a stretch come by time, or backwards; what a condition leaves out is never handed on.
-//! Concurrency: it runs on a thread for blocking work, and ends at the next leaf when nobody takes its batches any more.
+//! Invariants: the rows of a stretch come by time, or backwards; what a condition leaves out is
+//! never handed on.
+//! Concurrency: it runs on a thread for blocking work, and ends at the next leaf when nobody takes
+//! its batches any more.
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
 use super::scan::Piece;
@@ -153,7 +155,8 @@ impl Reader {
         out.blocking_send(Ok(batch)).is_ok() && self.left > 0
     }
 
-    /// Reads a stretch. False when no more is wanted; what is left in `gathered` else is handed on with what follows.
+    /// Reads a stretch. False when no more is wanted; what is left in `gathered` else is handed on
+    /// with what follows.
     fn read(
         &mut self,
         piece: Piece,
@@ -213,8 +216,8 @@ impl Reader {
                     return Ok(false);
                 }
             }
-            // Where rows are rarer, or conditions leave few, steps grow, so that a gap costs little; not without end, since a
-            // step is held in memory.
+            // Where rows are rarer, or conditions leave few, steps grow, so that a gap costs
+            // little; not without end, since a step is held in memory.
             if (rows as u64) < STEP_ROWS / 2 {
                 step = (step * 2).min(least * 64);
             } else if rows as u64 > STEP_ROWS * 4 {

@@ -1,9 +1,10 @@
 //! The plan's node that reads rows of streams.
 //!
-//! Invariants: every partition of the plan reads its pieces one after the other, so that its rows are ordered as
-//! [`Work::ordering`] says; the snapshot is that of the statement that runs, which need not be the one it was planned for.
-//! Concurrency: a partition reads on a thread for blocking work and hands its batches on through a short queue; it stops at the
-//! next batch when nobody takes them any more.
+//! Invariants: every partition of the plan reads its pieces one after the other, so that its rows
+//! are ordered as [`Work::ordering`] says; the snapshot is that of the statement that runs, which
+//! need not be the one it was planned for.
+//! Concurrency: a partition reads on a thread for blocking work and hands its batches on through a
+//! short queue; it stops at the next batch when nobody takes them any more.
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
 use super::read::{ReadMetrics, Reader};
@@ -97,8 +98,8 @@ impl Work {
         })
     }
 
-    /// The same work with the rows of every partition ordered by time; `None` when there are too many streams, or when the plan
-    /// above takes what it now gets from one partition from several.
+    /// The same work with the rows of every partition ordered by time; `None` when there are too
+    /// many streams, or when the plan above takes what it now gets from one partition from several.
     fn by_time(&self, range: ClosedRange, descending: bool) -> Option<Work> {
         let mut parts = self.parts.clone();
         if parts.iter().any(|part| part.len() > 1) {

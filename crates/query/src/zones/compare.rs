@@ -15,8 +15,9 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use headwater_wire::zone::Zone;
 
-/// The rule. It goes before the one that gives both sides of a comparison one type, which would compare what clocks show: then
-/// the engine could not take the condition over, and an hour that is shown twice would be one.
+/// The rule. It goes before the one that gives both sides of a comparison one type, which would
+/// compare what clocks show: then the engine could not take the condition over, and an hour that is
+/// shown twice would be one.
 #[derive(Debug)]
 pub(crate) struct CompareInZone;
 

@@ -1,5 +1,5 @@
-//! The functions between instants and what the clocks of a zone show. Only `timezone` can be called by a statement; the others are put
-//! into it by [`super::InZone`].
+//! The functions between instants and what the clocks of a zone show. Only `timezone` can be called
+//! by a statement; the others are put into it by [`super::InZone`].
 
 use super::read::{As, WALL, instants_of_wall, is_text, times_of_texts};
 use crate::columns::time_type;

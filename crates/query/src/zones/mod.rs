@@ -1,12 +1,14 @@
 //! Time zones of sessions.
 //!
-//! Instants are stored, compared and computed in UTC, whatever a session's zone is, so that what the engine takes over stays the same. The
-//! zone counts where an instant becomes something that clocks show, or the other way round: text without an offset, days,
-//! times of day and timestamps without zone, the parts that `EXTRACT` takes, and what `date_trunc` cuts off. There the SQL library, which knows UTC only
-//! here, is given functions of this module to call.
+//! Instants are stored, compared and computed in UTC, whatever a session's zone is, so that what
+//! the engine takes over stays the same. The zone counts where an instant becomes something that
+//! clocks show, or the other way round: text without an offset, days, times of day and timestamps
+//! without zone, the parts that `EXTRACT` takes, and what `date_trunc` cuts off. There the SQL
+//! library, which knows UTC only here, is given functions of this module to call.
 //!
 //! Invariants: in UTC no statement is changed. Types of columns are the same in every zone.
-//! Failure: an instant that has no time on the zone's clocks within 64-bit nanoseconds is an error of the statement.
+//! Failure: an instant that has no time on the zone's clocks within 64-bit nanoseconds is an error
+//! of the statement.
 
 mod compare;
 mod functions;

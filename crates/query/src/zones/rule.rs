@@ -1,4 +1,5 @@
-//! Finds where an instant becomes what clocks show, or the other way round, once everything has its type.
+//! Finds where an instant becomes what clocks show, or the other way round, once everything has its
+//! type.
 
 use super::functions::{begin, convert, read, write};
 use super::of_session;

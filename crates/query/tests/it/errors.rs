@@ -222,8 +222,8 @@ fn dropping_an_answer_ends_what_computes_it() {
 
 #[test]
 fn a_join_that_finds_nothing_ends_with_its_asker_and_with_its_time() {
-    // None holds more than a table, however fast the machine: a join of three whose rows all go on to the third would hold those
-    // of the first two, and end by its memory.
+    // None holds more than a table, however fast the machine: a join of three whose rows all go on
+    // to the third would hold those of the first two, and end by its memory.
     for sql in [
         "SELECT count(*) FROM t a, t b, t c WHERE a.x + b.x < -1 AND b.x + c.x < -1",
         "SELECT count(*) FROM t a, t b, t c",

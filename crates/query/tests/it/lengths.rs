@@ -6,7 +6,8 @@ use headwater_query::Parameters;
 use headwater_query::arrow::datatypes::IntervalMonthDayNano;
 use headwater_query::datafusion::common::ScalarValue;
 
-/// Two devices: one with two events 400 days, 5 hours and 1.5 s apart, one with events a minute apart.
+/// Two devices: one with two events 400 days, 5 hours and 1.5 s apart, one with events a minute
+/// apart.
 fn gaps() -> Lake {
     let lake = Lake::new();
     let mut batch = Batch::new();

@@ -107,8 +107,9 @@ fn written() -> impl Strategy<Value = Vec<(u8, i64, u64, bool, u8)>> {
     )
 }
 
-/// Where SQL computes extremes from rows in groups, NaN among them makes them depend on the order of rows, and of infinite
-/// values alone they are the largest finite number: those are looked at in a test of their own.
+/// Where SQL computes extremes from rows in groups, NaN among them makes them depend on the order
+/// of rows, and of infinite values alone they are the largest finite number: those are looked at in
+/// a test of their own.
 fn float(seed: u64, any: bool) -> f64 {
     match seed % 40 {
         0 if any => f64::NAN,
@@ -251,7 +252,8 @@ proptest! {
                     check(&lake, &session, &ends, keys, 1.0).await;
                     let both = format!("SELECT {columns}max(time), count(*), max(f) FROM m{range}{group}");
                     check(&lake, &session, &both, keys, 1.0).await;
-                    // Of streams with rows of one instant it is not said whose value counts: a stream at a time.
+                    // Of streams with rows of one instant it is not said whose value counts: a
+                    // stream at a time.
                     if !names.contains("id") {
                         continue;
                     }
@@ -383,7 +385,8 @@ fn ends_of_time_are_found_without_reading_what_lies_between() {
             lake.db.commit(batch).unwrap();
             lake.db.flush().unwrap();
         }
-        // Behind all others, deleted again, so that what the files say of the stream's end is too late.
+        // Behind all others, deleted again, so that what the files say of the stream's end is too
+        // late.
         lake.done("INSERT INTO t (time, id, x) VALUES (to_timestamp(900000), 'a', 1)")
             .await;
         lake.db.flush().unwrap();
@@ -426,7 +429,8 @@ fn ends_of_time_are_found_without_reading_what_lies_between() {
                 .join("\n");
             let pages = plan.split("pages=").nth(1).unwrap();
             let pages: String = pages.chars().take_while(char::is_ascii_digit).collect();
-            // Of nearly two hundred; where rows may be is found by buckets, whose edges are read more than once.
+            // Of nearly two hundred; where rows may be is found by buckets, whose edges are read
+            // more than once.
             assert!(pages.parse::<u32>().unwrap() <= 50, "{sql}: {plan}");
         }
     });

@@ -151,7 +151,8 @@ fn few_rows_of_many_streams_come_in_few_batches() {
         lake.db.flush().unwrap();
         let sql = "SELECT id, x, note FROM small WHERE note >= ''";
         let found = batches(&lake.session, sql).await.unwrap();
-        // Statements are computed by two threads unless asked otherwise: of each comes a batch soon, and one with the others.
+        // Statements are computed by two threads unless asked otherwise: of each comes a batch
+        // soon, and one with the others.
         assert!(found.len() <= 4, "{} batches", found.len());
         let mut rows = text(&found);
         rows.sort();

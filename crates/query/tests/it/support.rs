@@ -32,7 +32,8 @@ impl Lake {
         }
     }
 
-    /// Two pumps at two sites and one without a site: a row a second, 100 each, half of it in segments.
+    /// Two pumps at two sites and one without a site: a row a second, 100 each, half of it in
+    /// segments.
     pub(crate) fn pumps() -> Lake {
         let lake = Lake::new();
         for half in [0..50i64, 50..100] {

@@ -15,7 +15,8 @@ fn a_table_is_made_filled_changed_and_dropped() {
         let create = "CREATE TABLE weather (time TIMESTAMP NOT NULL, station TAG, temp DOUBLE, rain BIGINT, \
                       dry BOOLEAN, note TEXT, raw BYTEA, n BIGINT UNSIGNED) \
                       WITH (retention = '30000d', raw_for = '7000d', duplicates = 'keep', leaf_events = 512)";
-        // What a retention has ended is ended: those of this table end nothing that is inserted below, whenever they are looked at.
+        // What a retention has ended is ended: those of this table end nothing that is inserted
+        // below, whenever they are looked at.
         assert_eq!(lake.done(create).await, Done::Created);
         let info = lake.db.tables().remove(0);
         assert_eq!(info.tags, ["station"]);
@@ -160,7 +161,8 @@ fn values_of_parameters_become_what_their_columns_are() {
             "CREATE TABLE t (time TIMESTAMP, id TAG, f DOUBLE, i BIGINT, u BIGINT UNSIGNED, b BOOLEAN, s TEXT, x BYTEA)",
         )
         .await;
-        // What drivers say that a value is: a small integer is an int2, money a numeric, a day a date.
+        // What drivers say that a value is: a small integer is an int2, money a numeric, a day a
+        // date.
         let day = Date32(Some(19_844));
         let micros = TimestampMicrosecond(Some(1_700_000_000_000_001), Some("UTC".into()));
         for (column, given, stored) in [

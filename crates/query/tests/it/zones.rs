@@ -8,12 +8,14 @@ use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::{Parameters, Unrestricted};
 use std::sync::Arc;
 
-/// Seconds since 1970 of instants beside the changes of 2024 in Berlin, and of two that begin days there.
+/// Seconds since 1970 of instants beside the changes of 2024 in Berlin, and of two that begin days
+/// there.
 const SPRING: i64 = 1_711_846_800; // 2024-03-31T01:00:00Z: two o'clock becomes three
 const AUTUMN: i64 = 1_729_990_800; // 2024-10-27T01:00:00Z: three o'clock becomes two
 const SECOND: i64 = 1_000_000_000;
 
-/// A row an hour, from four hours before each change to four hours after it; `n` counts hours from the change.
+/// A row an hour, from four hours before each change to four hours after it; `n` counts hours from
+/// the change.
 fn clocks() -> Lake {
     let lake = Lake::new();
     let mut batch = Batch::new();

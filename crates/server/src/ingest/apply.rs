@@ -9,10 +9,12 @@ use headwater::{Batch, Error, ErrorKind, Refused, Ticket};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, Precision};
 
-/// Text handed in as one batch. Values take at most four times their text in memory, so a part stays far below the largest batch.
+/// Text handed in as one batch. Values take at most four times their text in memory, so a part
+/// stays far below the largest batch.
 pub(crate) const PART_BYTES: usize = 2 << 20;
 
-/// 1971: no device measured anything in that year, but a stamp in a smaller unit than said lands before it.
+/// 1971: no device measured anything in that year, but a stamp in a smaller unit than said lands
+/// before it.
 const IMPLAUSIBLE_BEFORE_NS: i64 = 365 * 86_400 * 1_000_000_000;
 
 /// A part that is on its way, and what listeners are to be told of it when it is durable.

@@ -1,16 +1,19 @@
-//! The way of what is written into the database: a bounded queue, and threads that unpack, parse and hand in. Bodies of line
-//! protocol are [taken](Ingest::take); other doors bring [calls](Ingest::call) that parse and [hand in](hand_in) themselves.
+//! The way of what is written into the database: a bounded queue, and threads that unpack, parse
+//! and hand in. Bodies of line protocol are [taken](Ingest::take); other doors bring
+//! [calls](Ingest::call) that parse and [hand in](hand_in) themselves.
 //!
-//! Invariants: what is answered with success is in the database, as durable as it is set to be; a line is either counted as
-//! stored or as refused, with a code; no more than [`Limits::bytes_max`] bytes of bodies are held at once, and no more than
-//! [`Limits::queue_max`] requests wait.
+//! Invariants: what is answered with success is in the database, as durable as it is set to be; a
+//! line is either counted as stored or as refused, with a code; no more than [`Limits::bytes_max`]
+//! bytes of bodies are held at once, and no more than [`Limits::queue_max`] requests wait.
 //!
-//! Concurrency: the threads do what may block (the engine may wait for memory), so that no thread of the runtime does. Each has
-//! a parser of its own, which keeps the names it has met. The acknowledgement is awaited by the request's task, not here: while
-//! the log syncs, the threads take the next bodies, and all of those share the next sync.
+//! Concurrency: the threads do what may block (the engine may wait for memory), so that no thread
+//! of the runtime does. Each has a parser of its own, which keeps the names it has met. The
+//! acknowledgement is awaited by the request's task, not here: while the log syncs, the threads
+//! take the next bodies, and all of those share the next sync.
 //!
-//! Failure: a full queue or too many bytes at once say so at once (`E_BUSY`, with a time to try again); an error of the engine
-//! is the answer of its request. A thread that panics fails its request and is the last to use its parser.
+//! Failure: a full queue or too many bytes at once say so at once (`E_BUSY`, with a time to try
+//! again); an error of the engine is the answer of its request. A thread that panics fails its
+//! request and is the last to use its parser.
 
 mod apply;
 mod refusals;
@@ -213,7 +216,8 @@ impl Ingest {
     /// Has a body taken in. The outcome's tickets are not awaited yet.
     ///
     /// # Errors
-    /// `E_BUSY` when too many wait already; what the engine says; `E_STOPPING` when the server is stopping.
+    /// `E_BUSY` when too many wait already; what the engine says; `E_STOPPING` when the server is
+    /// stopping.
     pub(crate) async fn take(
         &self,
         request: WriteRequest,

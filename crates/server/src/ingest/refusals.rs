@@ -1,6 +1,7 @@
 //! The lines of a body that were not stored.
 //!
-//! Invariant: every refused line is counted under one code; the first [`KEPT_MAX`] of each source are kept with their text.
+//! Invariant: every refused line is counted under one code; the first [`KEPT_MAX`] of each source
+//! are kept with their text.
 
 use headwater_wire::RefusedLine;
 use serde_json::{Value, json};
@@ -56,7 +57,8 @@ impl Refusals {
         }));
     }
 
-    /// A line that followed the format and was refused later. Its text is filled in by [`Refusals::finish`].
+    /// A line that followed the format and was refused later. Its text is filled in by
+    /// [`Refusals::finish`].
     pub(super) fn later(
         &mut self,
         line: u64,
@@ -75,7 +77,8 @@ impl Refusals {
         }
     }
 
-    /// As [`Refusals::finish`], with the texts of points, or of whatever else is counted as lines are.
+    /// As [`Refusals::finish`], with the texts of points, or of whatever else is counted as lines
+    /// are.
     pub(crate) fn finish_points(&mut self, points: &[impl AsRef<[u8]>]) {
         self.lines.sort_by_key(|l| l.line);
         self.lines.truncate(KEPT_MAX);

@@ -132,7 +132,8 @@ fn line() -> impl Strategy<Value = Line> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever stands between them, exactly the good lines are stored, and every other is counted and told.
+    /// Whatever stands between them, exactly the good lines are stored, and every other is counted
+    /// and told.
     #[test]
     fn any_mix_of_lines_stores_exactly_the_good_ones(
         bodies in prop::collection::vec(prop::collection::vec(line(), 0..40), 1..4),

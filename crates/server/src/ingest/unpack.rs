@@ -55,7 +55,8 @@ pub(crate) fn unpack(
         Encoding::Gzip => read_up_to(flate2::read::MultiGzDecoder::new(body), body.len(), max),
         Encoding::Zstd => zstd::stream::read::Decoder::with_buffer(body)
             .and_then(|mut decoder| {
-                // A frame may ask for as much memory as it likes; eight MiB is what decoders must support.
+                // A frame may ask for as much memory as it likes; eight MiB is what decoders must
+                // support.
                 decoder.window_log_max(23)?;
                 Ok(decoder)
             })

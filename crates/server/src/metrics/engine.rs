@@ -20,7 +20,8 @@ pub(crate) struct EngineFigures {
 }
 
 impl EngineFigures {
-    /// Whether the caller should fetch the figures and then call [`EngineFigures::fetched`]: they are old, and nobody else does.
+    /// Whether the caller should fetch the figures and then call [`EngineFigures::fetched`]: they
+    /// are old, and nobody else does.
     pub(crate) fn wants_fetching(&self) -> bool {
         let fresh = self
             .newest

@@ -3,8 +3,9 @@
 //! Purpose: points taken and refused, clients that follow new data, sizes and write amplification
 //! of the database. Names follow the conventions of Prometheus: base units, `_total` for counters.
 //!
-//! Concurrency: counters are atomics. The engine's figures take locks that steps hold over I/O, so they are fetched away from
-//! the runtime, at most every few seconds, and the newest ones there are get told: `/metrics` never waits for the engine for long.
+//! Concurrency: counters are atomics. The engine's figures take locks that steps hold over I/O, so
+//! they are fetched away from the runtime, at most every few seconds, and the newest ones there are
+//! get told: `/metrics` never waits for the engine for long.
 
 mod engine;
 

@@ -1,7 +1,8 @@
 //! The connection to the broker: made, kept, and made again.
 //!
-//! Invariant: what is received by a connection that has ended is not acknowledged; the number of the connection rises under the
-//! lock that acknowledgements are made under, and what was queued for the old one is thrown away there.
+//! Invariant: what is received by a connection that has ended is not acknowledged; the number of
+//! the connection rises under the lock that acknowledgements are made under, and what was queued
+//! for the old one is thrown away there.
 
 use super::{MESSAGE_BYTES, Message, Room, Shared, options};
 use crate::request::now;
@@ -25,8 +26,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const STORE_TIME: Duration = Duration::from_secs(10);
 /// How long saying goodbye may take.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
-/// Requests that may wait in the client: as many acknowledgements as messages can have numbers, and some others. Brokers have
-/// been seen to send more than the receive maximum when a session goes on, so that says nothing here.
+/// Requests that may wait in the client: as many acknowledgements as messages can have numbers, and
+/// some others. Brokers have been seen to send more than the receive maximum when a session goes
+/// on, so that says nothing here.
 const REQUESTS_MAX: usize = 65_536 + 64;
 
 /// A client that is not connected yet.
@@ -123,7 +125,8 @@ impl Reading {
 
     /// Sends what is to be sent, and takes nothing more.
     async fn send_only(&mut self) {
-        // When the connection ends now, the broker sends what it did not hear of when the server is back.
+        // When the connection ends now, the broker sends what it did not hear of when the server is
+        // back.
         while self.events.poll().await.is_ok() {}
         self.is_connected = false;
     }
@@ -197,7 +200,8 @@ impl Reading {
             return;
         };
         let bytes = publish.payload.len() + publish.topic.len() + MESSAGE_BYTES;
-        // Nothing more is read meanwhile; a broker that loses patience sends again what is not acknowledged.
+        // Nothing more is read meanwhile; a broker that loses patience sends again what is not
+        // acknowledged.
         let Some(room) = self.room.take(bytes).await else {
             return;
         };

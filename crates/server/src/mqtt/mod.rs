@@ -1,20 +1,23 @@
 //! Messages from an MQTT 5 broker, into the database.
 //!
-//! Purpose: connects as the settings say, subscribes, reads messages by the rules of their topics, hands them in, and tells the
-//! broker what is stored. What an operator sees of it: docs/mqtt.md.
+//! Purpose: connects as the settings say, subscribes, reads messages by the rules of their topics,
+//! hands them in, and tells the broker what is stored. What an operator sees of it: docs/mqtt.md.
 //!
-//! Invariants: a message of QoS 1 is acknowledged only when the engine calls its values as durable as the database is set to be,
-//! or when it can never be stored and that has been counted and logged. Acknowledgements go out in the order in which messages
-//! came. A message is acknowledged only on the connection it came by: after that the broker sends it again, and its number may
-//! mean another one. Rows of a stream are handed in in the order of their messages. No more than `mqtt.receive_max` messages
-//! of QoS 1 and `mqtt.bytes_max` bytes are held; beyond that nothing is read.
+//! Invariants: a message of QoS 1 is acknowledged only when the engine calls its values as durable
+//! as the database is set to be, or when it can never be stored and that has been counted and
+//! logged. Acknowledgements go out in the order in which messages came. A message is acknowledged
+//! only on the connection it came by: after that the broker sends it again, and its number may mean
+//! another one. Rows of a stream are handed in in the order of their messages. No more than
+//! `mqtt.receive_max` messages of QoS 1 and `mqtt.bytes_max` bytes are held; beyond that nothing is
+//! read.
 //!
-//! Concurrency: three tasks: [`connection`] reads from the broker, [`storing`] parses and hands in (on the threads of
-//! [`crate::ingest`]), and awaits what is under way. Batches are whatever has come in while the one before was handed in.
+//! Concurrency: three tasks: [`connection`] reads from the broker, [`storing`] parses and hands in
+//! (on the threads of [`crate::ingest`]), and awaits what is under way. Batches are whatever has
+//! come in while the one before was handed in.
 //!
-//! Failure: a lost connection is made again, with growing pauses; the session at the broker stays, so that it sends what was not
-//! acknowledged. While the engine cannot store (full, busy, closed), nothing is acknowledged and it is tried again. If a task
-//! panics, all three begin anew.
+//! Failure: a lost connection is made again, with growing pauses; the session at the broker stays,
+//! so that it sends what was not acknowledged. While the engine cannot store (full, busy, closed),
+//! nothing is acknowledged and it is tried again. If a task panics, all three begin anew.
 
 mod connection;
 mod options;
@@ -83,7 +86,8 @@ impl Room {
         }
     }
 
-    /// Waits until there is room for so many bytes; for more than all there is, until nothing else is there.
+    /// Waits until there is room for so many bytes; for more than all there is, until nothing else
+    /// is there.
     async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
         let permits = permits.min(self.all);
@@ -101,7 +105,8 @@ struct Shared {
     settings: Mqtt,
     figures: Arc<Figures>,
     client: AsyncClient,
-    /// The number of the connection that lives. Held while acknowledgements are put on it, so that none gets onto the next.
+    /// The number of the connection that lives. Held while acknowledgements are put on it, so that
+    /// none gets onto the next.
     connection: Mutex<u64>,
     /// Asks for a new connection, on which the broker sends again what is not acknowledged.
     again: Notify,
@@ -155,7 +160,8 @@ impl Source {
         }))
     }
 
-    /// Takes messages until the server stops; then ends when what was received is stored and acknowledged.
+    /// Takes messages until the server stops; then ends when what was received is stored and
+    /// acknowledged.
     pub(crate) async fn run(self, app: Arc<App>) {
         loop {
             let tasks = tokio::spawn(tasks(
@@ -179,7 +185,8 @@ impl Source {
 
 /// One life of the three tasks.
 async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
-    // Fails only where it failed at the start, unless files went away since: then the connection tells.
+    // Fails only where it failed at the start, unless files went away since: then the connection
+    // tells.
     let connection = loop {
         match options::options(&settings) {
             Ok(options) => break Connection::new(options),

@@ -1,7 +1,8 @@
 //! Messages into the database, and what becomes of them to the broker.
 //!
-//! Invariants: batches are handed in one after the other; each is acknowledged after those before it. A batch that cannot be
-//! stored as a whole although the database works is taken apart until the message is found that it is about.
+//! Invariants: batches are handed in one after the other; each is acknowledged after those before
+//! it. A batch that cannot be stored as a whole although the database works is taken apart until
+//! the message is found that it is about.
 
 use super::{Message, Shared};
 use crate::ingest::{Outcome, Pending, Terms, Unfinished, hand_in};

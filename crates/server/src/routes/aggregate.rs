@@ -355,8 +355,9 @@ impl Asked {
     }
 }
 
-/// The narrowest width that is not below `least` ns and is 4 to 7 times a power of two seconds: bins that begin at multiples of
-/// it are made of whole buckets of the pyramid, without rows at their ends. Below some milliseconds there are no such buckets.
+/// The narrowest width that is not below `least` ns and is 4 to 7 times a power of two seconds:
+/// bins that begin at multiples of it are made of whole buckets of the pyramid, without rows at
+/// their ends. Below some milliseconds there are no such buckets.
 fn whole_width(least: i128) -> i64 {
     const FINEST: i128 = 1_000_000_000 >> 9;
     let mut unit = FINEST;

@@ -1,7 +1,7 @@
 //! How many rows tables hold, over all of their streams that the asker may read.
 //!
-//! Invariant: rows count as a scan counts them: equal times that replace each other once, nothing that is deleted or has expired.
-//! A stream costs a walk over a few buckets, whatever it holds.
+//! Invariant: rows count as a scan counts them: equal times that replace each other once, nothing
+//! that is deleted or has expired. A stream costs a walk over a few buckets, whatever it holds.
 
 use crate::access::Access;
 use crate::app::App;

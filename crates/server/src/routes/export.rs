@@ -1,7 +1,8 @@
 //! Whole rows of a table or of streams, streamed as CSV, line protocol, Arrow or Parquet.
 //!
-//! Invariants: a bounded number of bytes waits for the asker, whatever is exported; when the asker goes, reading ends; what cannot be
-//! read ends the answer in the middle, so that the asker sees that it is not whole.
+//! Invariants: a bounded number of bytes waits for the asker, whatever is exported; when the asker
+//! goes, reading ends; what cannot be read ends the answer in the middle, so that the asker sees
+//! that it is not whole.
 //! Concurrency: one blocking thread for each export, of which there are at most [`EXPORTS_MAX`].
 
 use crate::access::Access;

@@ -1,7 +1,7 @@
 //! New values of channels as server-sent events.
 //!
-//! Invariant: an answer ends when its asker goes, when the server stops, and at the latest at the next sign of life when the token
-//! no longer holds.
+//! Invariant: an answer ends when its asker goes, when the server stops, and at the latest at the
+//! next sign of life when the token no longer holds.
 
 use crate::access::Access;
 use crate::app::App;

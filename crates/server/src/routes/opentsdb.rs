@@ -1,6 +1,7 @@
 //! `/api/put`, `/api/query` and what else clients of OpenTSDB ask.
 //!
-//! Errors have OpenTSDB's object under `error` beside this server's code and message. Answers: docs/http/opentsdb.md.
+//! Errors have OpenTSDB's object under `error` beside this server's code and message. Answers:
+//! docs/http/opentsdb.md.
 
 use super::write::{acknowledged_all, read_body, refused_as};
 use super::{Needs, Route};

@@ -1,8 +1,8 @@
 //! The page: the files of `web/dist`, as they were when this program was built.
 //!
-//! Invariants: names with a hash never change what they mean, so browsers may keep them for ever; the first file of the page
-//! is asked for anew each time. A file is compressed once: all of them when the page is asked for first, since a browser asks
-//! for the others as soon as it has read it.
+//! Invariants: names with a hash never change what they mean, so browsers may keep them for ever;
+//! the first file of the page is asked for anew each time. A file is compressed once: all of them
+//! when the page is asked for first, since a browser asks for the others as soon as it has read it.
 
 use super::{Needs, Route};
 use crate::error::ApiError;

@@ -1,7 +1,8 @@
 //! Remote write of Prometheus: `POST /api/v1/prom/write`.
 //!
-//! What is stored of a request, and which answers Prometheus sends again after: docs/http/prometheus.md. Its rule is that it sends
-//! again after 5xx only; so what may go well later is 5xx here, also where other routes say 429.
+//! What is stored of a request, and which answers Prometheus sends again after:
+//! docs/http/prometheus.md. Its rule is that it sends again after 5xx only; so what may go well
+//! later is 5xx here, also where other routes say 429.
 
 use super::write::{acknowledged_all, answer, read_body};
 use super::{Needs, Route};
@@ -53,7 +54,8 @@ async fn write(
     Ok(answer(outcome, false))
 }
 
-/// Only version 1 of the protocol, which is always packed. A sender of version 2 that is told 415 sends version 1.
+/// Only version 1 of the protocol, which is always packed. A sender of version 2 that is told 415
+/// sends version 1.
 fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| {
         let value = headers.get(name).map(axum::http::HeaderValue::as_bytes);
@@ -84,7 +86,8 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
-/// Too many bytes at once are a state of the server, which Prometheus takes for one only when it is 5xx.
+/// Too many bytes at once are a state of the server, which Prometheus takes for one only when it is
+/// 5xx.
 fn again(mut error: ApiError) -> ApiError {
     if error.status == StatusCode::TOO_MANY_REQUESTS {
         error.status = StatusCode::SERVICE_UNAVAILABLE;

@@ -1,7 +1,7 @@
 //! `/query`: questions in InfluxQL, as clients of InfluxDB 1 ask them.
 //!
-//! The text is read and carried out away from the runtime's threads; when the client goes away, so does the work on its answer.
-//! Answers: docs/http/influxql.md.
+//! The text is read and carried out away from the runtime's threads; when the client goes away, so
+//! does the work on its answer. Answers: docs/http/influxql.md.
 
 use super::{Needs, Route};
 use crate::access::Access;
@@ -75,7 +75,8 @@ async fn query(
     })?;
     let by_get = method == Method::GET;
     let asked = Asked::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(told)?;
-    // Questions count among the requests that are worked on; what clients ask before they write does not.
+    // Questions count among the requests that are worked on; what clients ask before they write
+    // does not.
     let reads = asked.statements.iter().any(reads);
     let _permit = match reads {
         true => Some(app.shell.permit().map_err(|error| told(error.into()))?),

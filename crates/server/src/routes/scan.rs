@@ -1,7 +1,7 @@
 //! Rows of a stream as they are: JSON in columns, or CSV.
 //!
-//! Invariant: an answer holds at most [`VALUES_MAX`] values; rows none of whose fields is asked for and present are left out;
-//! integers keep all their digits.
+//! Invariant: an answer holds at most [`VALUES_MAX`] values; rows none of whose fields is asked for
+//! and present are left out; integers keep all their digits.
 
 use crate::access::Access;
 use crate::app::App;

@@ -93,8 +93,8 @@ struct Memory {
     budget: u64,
 }
 
-/// Sums over everything would tell of streams that may not be seen, so it takes somebody who may read all of them.
-/// What is known of late events, over all shards.
+/// Sums over everything would tell of streams that may not be seen, so it takes somebody who may
+/// read all of them. What is known of late events, over all shards.
 #[derive(Debug, Serialize)]
 struct Late {
     /// Of the events seen lately, those that were not the newest of their stream.

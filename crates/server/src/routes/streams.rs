@@ -1,7 +1,7 @@
 //! Which streams there are, what they hold and their newest values.
 //!
-//! Invariant: a page costs what its streams cost; only a search, or rules that hide streams, look at the names of all of them, and
-//! never at more than one page of names at once.
+//! Invariant: a page costs what its streams cost; only a search, or rules that hide streams, look
+//! at the names of all of them, and never at more than one page of names at once.
 
 use crate::access::Access;
 use crate::app::App;
@@ -102,7 +102,8 @@ struct Page {
 }
 
 impl Wanted {
-    /// Hands the streams that fit and may be seen to `each`, in the order of tables and of the catalog, until it says false.
+    /// Hands the streams that fit and may be seen to `each`, in the order of tables and of the
+    /// catalog, until it says false.
     pub(crate) fn walk(
         &self,
         snapshot: &Snapshot,
@@ -140,7 +141,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// A page for somebody who may read everything: names are made of the streams of the page only, the others are counted.
+    /// A page for somebody who may read everything: names are made of the streams of the page only,
+    /// the others are counted.
     fn page_of_all(
         &self,
         snapshot: &Snapshot,

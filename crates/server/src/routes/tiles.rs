@@ -1,10 +1,11 @@
 //! Tiles: one in Respawn's shape, or several at once as JSON or bytes.
 //!
-//! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of what it shows, so an answer 304 is
-//! given only for what would be the same bytes; a kept answer is given only to who may read every stream in it, and only while its
-//! versions are those of the data now.
-//! Concurrency: what is kept is answered on the runtime's thread, since looking at versions waits for nothing; so is what was quick to
-//! read before ([`crate::tile_costs`]). Everything else is read away from it.
+//! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of what it
+//! shows, so an answer 304 is given only for what would be the same bytes; a kept answer is given
+//! only to who may read every stream in it, and only while its versions are those of the data now.
+//! Concurrency: what is kept is answered on the runtime's thread, since looking at versions waits
+//! for nothing; so is what was quick to read before ([`crate::tile_costs`]). Everything else is
+//! read away from it.
 
 use crate::access::Access;
 use crate::app::App;

@@ -1,7 +1,8 @@
-//! Writing line protocol: `POST /write` (as InfluxDB 1), `/api/v2/write` (2), `/api/v3/write_lp` (3).
+//! Writing line protocol: `POST /write` (as InfluxDB 1), `/api/v2/write` (2), `/api/v3/write_lp`
+//! (3).
 //!
-//! All three take the same bodies and give the same answers; they differ in the names of parameters only.
-//! What each answer means: docs/http/writing.md.
+//! All three take the same bodies and give the same answers; they differ in the names of parameters
+//! only. What each answer means: docs/http/writing.md.
 
 use super::{Needs, Route};
 use crate::access::{Access, PRODUCER_BYTES_MAX};
@@ -83,7 +84,8 @@ async fn write(
     Ok(answer(outcome, repeated))
 }
 
-/// Waits until what was taken in is durable, tells of it and counts it. True when a numbered batch had been stored before.
+/// Waits until what was taken in is durable, tells of it and counts it. True when a numbered batch
+/// had been stored before.
 pub(super) async fn acknowledged_all(
     app: &Arc<App>,
     outcome: &mut Outcome,
@@ -103,7 +105,8 @@ pub(super) async fn acknowledged_all(
     Ok(repeated)
 }
 
-/// Waits until every part is durable, and then tells of it. True when a numbered batch had been stored before.
+/// Waits until every part is durable, and then tells of it. True when a numbered batch had been
+/// stored before.
 async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiError> {
     let mut repeated = false;
     for part in parts {
@@ -254,7 +257,8 @@ pub(super) async fn read_body(
     Ok((body, room))
 }
 
-/// Reads on a while and throws it away: a client that is still sending when the connection is closed may never see the answer.
+/// Reads on a while and throws it away: a client that is still sending when the connection is
+/// closed may never see the answer.
 pub(crate) async fn drain(mut body: Body) {
     let mut left = DRAIN_BYTES;
     let rest = async {

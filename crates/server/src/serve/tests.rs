@@ -67,7 +67,8 @@ fn what_a_closed_database_cannot_store_is_not_acknowledged_and_comes_again() {
             broker.publish("v/first", "1");
             figures.acknowledged.get() > 0
         });
-        // More of the first ones may be on their way: behind the one that is told apart there is none.
+        // More of the first ones may be on their way: behind the one that is told apart there is
+        // none.
         broker.publish("v/first", "9");
         until("the last of them is stored", || {
             let stream = StreamName::new("t", [("", ""); 0]);

@@ -34,7 +34,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Keys and values of the entries of lists, which come from the file: `mqtt.subscription[1].topic`.
+    /// Keys and values of the entries of lists, which come from the file:
+    /// `mqtt.subscription[1].topic`.
     #[must_use]
     pub fn entries(&self) -> Vec<(String, String)> {
         let numbered = (1..).zip(&self.settings.mqtt.subscriptions);
@@ -61,7 +62,8 @@ impl Loaded {
 /// Reads the settings from everywhere.
 ///
 /// # Errors
-/// When the file cannot be read, a key is not known, a value is not allowed, or values do not go together.
+/// When the file cannot be read, a key is not known, a value is not allowed, or values do not go
+/// together.
 pub fn load(given: &Given) -> Result<Loaded, SettingError> {
     let mut loaded = Loaded {
         settings: Settings::new(""),
@@ -143,7 +145,8 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
     mqtt::together(settings)
 }
 
-/// Variables of other programs: ours that are no settings, and those that Kubernetes makes for a service of this name.
+/// Variables of other programs: ours that are no settings, and those that Kubernetes makes for a
+/// service of this name.
 fn is_other(name: &str) -> bool {
     !name.starts_with("HEADWATER_")
         || OTHER_VARIABLES.contains(&name)

@@ -1,11 +1,13 @@
 //! What can be set about a server, and where each value comes from.
 //!
-//! Purpose: one table ([`table`]) names every setting; flags, environment variables, the file, the page
-//! `docs/operate/settings.md` and `headwater config` are made of it. A list, whose entries have several keys each, can only
-//! stand in the file, and has a table of its own ([`Subscription`]).
+//! Purpose: one table ([`table`]) names every setting; flags, environment variables, the file, the
+//! page `docs/operate/settings.md` and `headwater config` are made of it. A list, whose entries
+//! have several keys each, can only stand in the file, and has a table of its own
+//! ([`Subscription`]).
 //!
-//! Invariants: a flag goes before the environment, that before the file, that before the default. A key nobody knows is an
-//! error that names the nearest one. A value is checked where it is read, and again by the engine.
+//! Invariants: a flag goes before the environment, that before the file, that before the default. A
+//! key nobody knows is an error that names the nearest one. A value is checked where it is read,
+//! and again by the engine.
 //!
 //! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
 
@@ -65,7 +67,8 @@ pub struct Settings {
     pub write_line_max: usize,
     /// Bytes of formatted tiles that are kept.
     pub tile_cache: usize,
-    /// The one name of a database or bucket that writes may give; `None` = any, and it means nothing.
+    /// The one name of a database or bucket that writes may give; `None` = any, and it means
+    /// nothing.
     pub write_database: Option<String>,
     /// Most writes that wait for a thread.
     pub write_queue_max: usize,

@@ -1,7 +1,7 @@
 //! Settings of the way in from an MQTT broker.
 //!
-//! The connection is set like everything else; what topics mean is a list, `[[mqtt.subscription]]`, which only the file can
-//! hold ([`super::subscription`]).
+//! The connection is set like everything else; what topics mean is a list, `[[mqtt.subscription]]`,
+//! which only the file can hold ([`super::subscription`]).
 
 use super::setting::{How, Setting, duration_within, size_within, within};
 use super::subscription::Subscription;
@@ -27,7 +27,8 @@ pub struct Mqtt {
     pub password: Secret,
     /// A file that holds the password.
     pub password_file: Option<PathBuf>,
-    /// Certificates that the broker's must be signed by, in PEM; `None` = those that the system trusts.
+    /// Certificates that the broker's must be signed by, in PEM; `None` = those that the system
+    /// trusts.
     pub ca: Option<PathBuf>,
     /// A certificate of its own.
     pub cert: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! The entries of `[[mqtt.subscription]]`: what the messages of some topics mean.
 //!
-//! Invariants: an entry is checked as a whole when it is read; a key nobody knows is an error that names the nearest one; what
-//! is shown of an entry is what stood in the file.
+//! Invariants: an entry is checked as a whole when it is read; a key nobody knows is an error that
+//! names the nearest one; what is shown of an entry is what stood in the file.
 
 use super::refusal::{SettingError, Source, nearest};
 use headwater::FieldType;

@@ -1,6 +1,7 @@
 //! A table of tokens and routes: what each rule lets through, on every route there is.
 //!
-//! A new route fails here until it has a line that says how its answers about streams show what one may not see.
+//! A new route fails here until it has a line that says how its answers about streams show what one
+//! may not see.
 
 use crate::support::{Running, client, json as body_json};
 use headwater::{Batch, Database, StreamName};
@@ -143,7 +144,8 @@ fn every_route_asks_for_what_it_needs() {
         }
         for token in let_in {
             let (status, text) = ask(Some(token));
-            // Having some right of the kind may not be enough for what is asked; that is another table.
+            // Having some right of the kind may not be enough for what is asked; that is another
+            // table.
             let sums = |(route, shows): &(&str, Shows)| {
                 *route == endpoint.path && matches!(shows, Shows::Sum(_))
             };
@@ -259,7 +261,8 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
                 assert_eq!(ask(path, "cars", "hidden", "read seen"), absent, "{path}");
                 let nowhere = ask(path, "vans", "absent", "read other");
                 assert_eq!(ask(path, "cars", "hidden", "read other"), nowhere, "{path}");
-                // The test must be able to tell: with the right to read it, it looks like the one that is seen.
+                // The test must be able to tell: with the right to read it, it looks like the one
+                // that is seen.
                 assert_eq!(ask(path, "cars", "hidden", "read all"), seen, "{path}");
                 assert_ne!(seen, absent, "{path}");
             }

@@ -24,7 +24,8 @@ pub(crate) fn serve(fill: impl FnOnce(&Database)) -> Running {
     })
 }
 
-/// Two cars a second, and a door whose fields are text and a flag: of the first car the speed is its number of seconds.
+/// Two cars a second, and a door whose fields are text and a flag: of the first car the speed is
+/// its number of seconds.
 pub(crate) fn cars(db: &Database) {
     let mut batch = Batch::new();
     for car in ["a", "b"] {

@@ -1,6 +1,7 @@
 //! Mosquitto as a broker for tests, on a free loopback port, and its clients.
 //!
-//! Where it is not installed, tests that need it say so and pass, unless `TEST_CLIENTS=required`, which CI sets.
+//! Where it is not installed, tests that need it say so and pass, unless `TEST_CLIENTS=required`,
+//! which CI sets.
 
 use super::wait::until;
 use std::io::Write;

@@ -1,7 +1,8 @@
-//! The Python packages `influxdb` (for version 1) and `influxdb-client` (for version 2), as they come from PyPI.
+//! The Python packages `influxdb` (for version 1) and `influxdb-client` (for version 2), as they
+//! come from PyPI.
 //!
-//! They are installed once into the target folder. Where there is no Python, no pip or no way to PyPI, the test says so and
-//! passes, unless `TEST_CLIENTS=required`, which CI sets.
+//! They are installed once into the target folder. Where there is no Python, no pip or no way to
+//! PyPI, the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
 use crate::support::Running;
 use headwater::{Database, StreamName, Value};

@@ -1,4 +1,5 @@
-//! Limits of the server, and an end in order: what is turned away, what is cut off, what may still finish.
+//! Limits of the server, and an end in order: what is turned away, what is cut off, what may still
+//! finish.
 
 use crate::support::{Running, client, json};
 use crate::wait::until;

@@ -141,7 +141,8 @@ fn metrics_tell_requests_sizes_and_the_process() {
     ] {
         assert!(text.contains(line), "{line} is not in:\n{text}");
     }
-    // Readers of the older format fail at a type they do not know, and find counters by the names of their samples.
+    // Readers of the older format fail at a type they do not know, and find counters by the names
+    // of their samples.
     for accept in [None, Some("*/*"), Some("text/plain;version=0.0.4")] {
         let (kind, text) = figures(accept);
         assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");

@@ -1,5 +1,5 @@
-//! Messages of a real broker: every form of payload, bad ones, a broker that goes away, messages from while the server was away,
-//! TLS and passwords.
+//! Messages of a real broker: every form of payload, bad ones, a broker that goes away, messages
+//! from while the server was away, TLS and passwords.
 
 use crate::broker::{Broker, is_installed};
 use crate::support::{Running, client};
@@ -265,8 +265,8 @@ fn a_broker_may_go_away_and_come_back() {
         broker.begin();
         until_figure(&server, "headwater_mqtt_connects_total", 1.0 + round as f64);
         let first = round * 100;
-        // A broker that was killed may have lost the session, so a message may need another sending. Rows are counted, not
-        // messages: some may come twice before others come at all.
+        // A broker that was killed may have lost the session, so a message may need another
+        // sending. Rows are counted, not messages: some may come twice before others come at all.
         until("every message is stored", || {
             broker.publish_lines("lp", &lines(first..first + 50));
             count(&server, "t,d=1.v") > 50 * round

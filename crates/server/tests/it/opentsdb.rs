@@ -164,7 +164,8 @@ fn series_are_put_together() {
     let server = load();
     let range = format!("start={T}&end={}", T + 60);
     for (m, expected) in [
-        // Integers add up to integers; what lies between points counts where the aggregator interpolates.
+        // Integers add up to integers; what lies between points counts where the aggregator
+        // interpolates.
         (
             "sum:load%7Bdc=oslo%7D",
             json!([

@@ -1,4 +1,5 @@
-//! Remote write: what is stored and what is refused, and the real Prometheus, which scrapes this server and writes to it.
+//! Remote write: what is stored and what is refused, and the real Prometheus, which scrapes this
+//! server and writes to it.
 
 use crate::support::{Running, client, json};
 use headwater::{StreamName, Value};

@@ -406,7 +406,8 @@ fn a_statement_ends_when_its_asker_goes() {
     }
 }
 
-/// More statements than the server has threads for requests compute all the time; others are answered as if there were none.
+/// More statements than the server has threads for requests compute all the time; others are
+/// answered as if there were none.
 #[test]
 fn other_requests_do_not_wait_for_statements() {
     let server = serve(3_000, |s| {
@@ -428,7 +429,8 @@ fn other_requests_do_not_wait_for_statements() {
     until("the statements run", || {
         let is_full = post(&server, "/api/v1/sql", &[], "SELECT 1").status == 503;
         if !is_full {
-            // This statement had a place itself, and one of the others may have been sent away for it.
+            // This statement had a place itself, and one of the others may have been sent away for
+            // it.
             askers.push(asker());
         }
         is_full

@@ -1,4 +1,5 @@
-//! TLS: requests under it, a certificate that changes while the server runs, and starts that are refused.
+//! TLS: requests under it, a certificate that changes while the server runs, and starts that are
+//! refused.
 
 use crate::support::Running;
 use headwater_server::tokens::{NewToken, TokenFile};
@@ -79,7 +80,8 @@ fn requests_go_over_tls_and_a_new_certificate_is_taken_while_running() {
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     assert!(text.contains("strict-transport-security"), "{text}");
 
-    // A certificate and a key that do not fit are read between the two writes, or not: either way the server goes on.
+    // A certificate and a key that do not fit are read between the two writes, or not: either way
+    // the server goes on.
     std::fs::write(&files.cert, "this is no certificate").unwrap();
     std::thread::sleep(Duration::from_millis(600));
     assert!(health(server.addr, &first).is_ok());

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Waits for something that happens elsewhere; far longer than it takes, because a test tells what is, not how fast the machine was.
+/// Waits for something that happens elsewhere; far longer than it takes, because a test tells what
+/// is, not how fast the machine was.
 pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !happened() {

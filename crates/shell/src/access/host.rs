@@ -1,10 +1,12 @@
 //! Which names a server answers to when it asks for no token.
 //!
-//! Purpose: a page from elsewhere, in a browser on the same machine, must not reach a server on loopback: neither under a
-//! name of its own that resolves to loopback (DNS rebinding), nor by a request across origins. So without tokens the `Host`
-//! header must name this machine or one of the names that are set, and so must `Origin` where a browser sends it.
+//! Purpose: a page from elsewhere, in a browser on the same machine, must not reach a server on
+//! loopback: neither under a name of its own that resolves to loopback (DNS rebinding), nor by a
+//! request across origins. So without tokens the `Host` header must name this machine or one of the
+//! names that are set, and so must `Origin` where a browser sends it.
 //!
-//! Source: "Protecting Browsers from DNS Rebinding Attacks" (Jackson et al., CCS 2007), whose server-side defence this is.
+//! Source: "Protecting Browsers from DNS Rebinding Attacks" (Jackson et al., CCS 2007), whose
+//! server-side defence this is.
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;

@@ -1,11 +1,11 @@
 //! Who may do what.
 //!
-//! Every request has an [`Access`], made of its token (or of there being no tokens) before a route sees it. Routes ask it
-//! about each stream they touch, and for what they tell of a table ([`seen`]). What one may not see
-//! is answered like what does not exist.
+//! Every request has an [`Access`], made of its token (or of there being no tokens) before a route
+//! sees it. Routes ask it about each stream they touch, and for what they tell of a table
+//! ([`seen`]). What one may not see is answered like what does not exist.
 //!
-//! Invariants: an `Access` never gets wider while it is held; a request without a valid token has none once tokens are in
-//! use.
+//! Invariants: an `Access` never gets wider while it is held; a request without a valid token has
+//! none once tokens are in use.
 //! Concurrency: the tokens in force are one immutable [`tokens::Tokens`] that is replaced whole.
 
 pub(crate) mod host;
@@ -149,8 +149,8 @@ impl Access {
         }
     }
 
-    /// Whether it still holds: false once its token is revoked or has ended, or tokens have come into use. For answers that
-    /// last.
+    /// Whether it still holds: false once its token is revoked or has ended, or tokens have come
+    /// into use. For answers that last.
     pub fn is_current(&self) -> bool {
         match self {
             Access::Open { guard } => guard.is_open(),

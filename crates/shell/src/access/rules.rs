@@ -1,8 +1,9 @@
 //! Rules: an action and a pattern over streams.
 //!
-//! A pattern is written like a stream, `weather,origin=E*`: a table, and for some tags the values they must have. In the
-//! table and in values `*` stands for any text, also none; a backslash keeps the next character. A tag that is not named may
-//! have any value or be absent; one that is named must be there.
+//! A pattern is written like a stream, `weather,origin=E*`: a table, and for some tags the values
+//! they must have. In the table and in values `*` stands for any text, also none; a backslash keeps
+//! the next character. A tag that is not named may have any value or be absent; one that is named
+//! must be there.
 
 use std::fmt;
 use std::str::FromStr;

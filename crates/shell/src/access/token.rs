@@ -1,7 +1,7 @@
 //! One token: how it is made, read from a request, and recognised.
 //!
-//! Invariants: a token is 256 bits from the system's generator; only its SHA-256 is kept, which suffices for a secret that
-//! cannot be guessed; hashes are compared in constant time.
+//! Invariants: a token is 256 bits from the system's generator; only its SHA-256 is kept, which
+//! suffices for a secret that cannot be guessed; hashes are compared in constant time.
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -73,7 +73,8 @@ pub enum Carried {
     Token(String),
 }
 
-/// Reads `Authorization: Bearer T`, `Token T` (as clients of InfluxDB 2 send it) or `Basic` with the token as the password.
+/// Reads `Authorization: Bearer T`, `Token T` (as clients of InfluxDB 2 send it) or `Basic` with
+/// the token as the password.
 pub fn carried(headers: &HeaderMap) -> Carried {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return Carried::Nothing;

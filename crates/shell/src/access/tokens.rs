@@ -1,16 +1,16 @@
 //! The tokens of a database, in `DIR/tokens.json`, and the guard that keeps them in force.
 //!
-//! Purpose: `headwater token` changes the file; a running server reads it again within a second. The page is
-//! `docs/operate/security.md`.
+//! Purpose: `headwater token` changes the file; a running server reads it again within a second.
+//! The page is `docs/operate/security.md`.
 //!
-//! Invariants: the file holds hashes, never tokens. Once there is a file, tokens are in use, also when it lists none: taking
-//! the last token away locks the server and never opens it.
+//! Invariants: the file holds hashes, never tokens. Once there is a file, tokens are in use, also
+//! when it lists none: taking the last token away locks the server and never opens it.
 //!
-//! Concurrency: commands take turns by a lock on `DIR/tokens.lock`. Readers see the old file or the new one, since the new
-//! one is synced and then renamed over it.
+//! Concurrency: commands take turns by a lock on `DIR/tokens.lock`. Readers see the old file or the
+//! new one, since the new one is synced and then renamed over it.
 //!
-//! Failure: a file that cannot be read or understood stops a start; while a server runs, the tokens read last stay in force
-//! and the log says so.
+//! Failure: a file that cannot be read or understood stops a start; while a server runs, the tokens
+//! read last stay in force and the log says so.
 
 use super::Access;
 use super::rules::Rule;
@@ -256,8 +256,8 @@ impl TokenFile {
         Ok(Some(Tokens { grants }))
     }
 
-    /// Makes a token and returns its text, which is kept nowhere. The first one makes the file, and with it tokens are in
-    /// use from then on.
+    /// Makes a token and returns its text, which is kept nowhere. The first one makes the file, and
+    /// with it tokens are in use from then on.
     ///
     /// # Errors
     /// When the name cannot be taken, or the file not be read or written.
@@ -398,7 +398,8 @@ impl Guard {
     /// # Errors
     /// When it cannot be read.
     pub fn new(file: TokenFile) -> Result<Guard, TokenError> {
-        // The stamp is taken before the file is read, so that a change between the two is read by the next look.
+        // The stamp is taken before the file is read, so that a change between the two is read by
+        // the next look.
         let stamp = file.stamp().ok();
         let tokens = file.read()?.map(Arc::new);
         Ok(Guard {

@@ -1,10 +1,12 @@
-//! Figures in the text format that came before OpenMetrics, for those who do not ask for the newer one.
+//! Figures in the text format that came before OpenMetrics, for those who do not ask for the newer
+//! one.
 //!
 //! Invariant: the samples are the same; only the lines about them differ.
-//! Source: Prometheus, exposition formats, <https://prometheus.io/docs/instrumenting/exposition_formats/>, version 0.0.4.
+//! Source: Prometheus, exposition formats,
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>, version 0.0.4.
 
-/// OpenMetrics text as version 0.0.4: there, the name of a counter has its `_total` everywhere, `info` and units are not
-/// known, and nothing marks the end.
+/// OpenMetrics text as version 0.0.4: there, the name of a counter has its `_total` everywhere,
+/// `info` and units are not known, and nothing marks the end.
 pub(crate) fn plain(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len());
     // What is said about a name, until its type is known.

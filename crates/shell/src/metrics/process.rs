@@ -1,4 +1,5 @@
-//! The process: processor time, memory, files. The names are those that every Prometheus client uses.
+//! The process: processor time, memory, files. The names are those that every Prometheus client
+//! uses.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use tidy::{assert_none, read, root};
 
-/// A comma in an argument of `call` cuts it, and a quote is then left open: such a target fails at once, but only whoever runs it
-/// sees that.
+/// A comma in an argument of `call` cuts it, and a quote is then left open: such a target fails at
+/// once, but only whoever runs it sees that.
 #[test]
 fn every_target_of_the_makefile_is_written_so_that_the_shell_can_read_it() {
     let makefile = read("Makefile");

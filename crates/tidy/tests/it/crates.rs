@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use tidy::{assert_none, root};
 
-/// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy` reads sources and
-/// uses none.
+/// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
+/// reads sources and uses none.
 const ARROWS: [(&str, &[&str]); 16] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),

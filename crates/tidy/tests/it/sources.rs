@@ -97,7 +97,8 @@ fn every_source_is_part_of_a_crate() {
         if is_root {
             continue;
         }
-        // `a/b.rs` is declared in `a.rs`, `a/mod.rs`, or the crate's root in `a`; `a/b/mod.rs` one folder up.
+        // `a/b.rs` is declared in `a.rs`, `a/mod.rs`, or the crate's root in `a`; `a/b/mod.rs` one
+        // folder up.
         let (dir, name) = if stem == "mod" {
             dir.rsplit_once('/').unwrap()
         } else {

@@ -1,8 +1,9 @@
-//! Aggregates of rows: two passes over the slice (sum, then squared differences from the mean), in blocks with several
-//! accumulators each, block sums added up with their rounding carried.
+//! Aggregates of rows: two passes over the slice (sum, then squared differences from the mean), in
+//! blocks with several accumulators each, block sums added up with their rounding carried.
 //!
-//! Invariants: the sum of a block of finite values is finite unless it overflows, so that one test per block finds NaN,
-//! infinities and overflow; the second pass corrects the mean by the mean of the differences.
+//! Invariants: the sum of a block of finite values is finite unless it overflows, so that one test
+//! per block finds NaN, infinities and overflow; the second pass corrects the mean by the mean of
+//! the differences.
 
 use super::merge::add;
 use super::{Aggregate, Carry, Extremes};
@@ -103,7 +104,8 @@ fn of_i64(values: &[i64], out: &mut Aggregate) {
     set_m2(values, |v| *v as f64 - mean, out);
 }
 
-/// Smallest and largest of at least one value, in lanes so that comparisons do not wait for each other.
+/// Smallest and largest of at least one value, in lanes so that comparisons do not wait for each
+/// other.
 #[inline(always)]
 fn least_and_most<T: Copy + Ord + Default>(values: &[T]) -> (T, T) {
     let first = values.first().copied().unwrap_or_default();
@@ -123,7 +125,8 @@ fn least_and_most<T: Copy + Ord + Default>(values: &[T]) -> (T, T) {
 /// Integers this close together have exact sums of squares.
 const NARROW: u64 = 1 << 24;
 
-/// M2 from the exact sums of differences from the smallest value, all at most [`NARROW`], and of their squares.
+/// M2 from the exact sums of differences from the smallest value, all at most [`NARROW`], and of
+/// their squares.
 #[inline(always)]
 fn narrow_m2<T>(values: &[T], difference: impl Fn(&T) -> u32) -> f64 {
     let (mut sum, mut squares) = (0u128, 0u128);

@@ -1,5 +1,5 @@
-//! Merging of two aggregates: counts add up, extremes widen, mean and M2 follow Chan's rule in twice the precision of a
-//! double.
+//! Merging of two aggregates: counts add up, extremes widen, mean and M2 follow Chan's rule in
+//! twice the precision of a double.
 //!
 //! Invariant: finite parts give a finite mean between the extremes; M2 is never NaN or negative.
 

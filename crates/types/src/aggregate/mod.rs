@@ -1,13 +1,15 @@
 //! Aggregates of one field over any set of its events.
 //!
-//! Invariants: `count >= nan + positive_infinite + negative_infinite`; `extremes` is [`Extremes::None`] exactly when no
-//! value is finite (or the type has no order); counts, extremes, `sum` and `time_sum` are exact.
-//! Accuracy, for any way of cutting the events into pieces and any order of merging them: the mean differs from the exact
-//! one by at most 1e-12 of the largest magnitude, the deviation by at most 1e-12·√(mean² + variance), as long as `m2`
-//! neither overflows (deviations above about 1e153; it is then +Inf) nor vanishes (below about 1e-153). Finite input never
-//! gives NaN.
-//! Source: EVENT paper, section 3 (aggregates beside the child pointers of the TAB+-tree); mean and deviation by Chan's
-//! rule, carried in twice the precision of a double so that long chains of merges do not drift.
+//! Invariants: `count >= nan + positive_infinite + negative_infinite`; `extremes` is
+//! [`Extremes::None`] exactly when no value is finite (or the type has no order); counts, extremes,
+//! `sum` and `time_sum` are exact. Accuracy, for any way of cutting the events into pieces and any
+//! order of merging them: the mean differs from the exact one by at most 1e-12 of the largest
+//! magnitude, the deviation by at most 1e-12·√(mean² + variance), as long as `m2` neither overflows
+//! (deviations above about 1e153; it is then +Inf) nor vanishes (below about 1e-153). Finite input
+//! never gives NaN.
+//! Source: EVENT paper, section 3 (aggregates beside the child pointers of the TAB+-tree); mean and
+//! deviation by Chan's rule, carried in twice the precision of a double so that long chains of
+//! merges do not drift.
 
 mod compute;
 mod finish;
@@ -33,7 +35,8 @@ pub enum Extremes {
     U64(u64, u64),
 }
 
-/// What `mean` and `m2` lack of the running values: the rounding that a chain of merges carries along.
+/// What `mean` and `m2` lack of the running values: the rounding that a chain of merges carries
+/// along.
 ///
 /// It is precision and no part of the value: any two are equal, and bucket blocks do not store it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,7 +71,8 @@ pub struct Aggregate {
     pub negative_infinite: u64,
     /// Smallest and largest finite value.
     pub extremes: Extremes,
-    /// Mean of the finite values of a float field; 0 for integers and booleans, whose mean is [`Aggregate::mean()`].
+    /// Mean of the finite values of a float field; 0 for integers and booleans, whose mean is
+    /// [`Aggregate::mean()`].
     pub mean: f64,
     /// Sum of squared differences from the mean, over the finite values.
     pub m2: f64,
@@ -95,8 +99,8 @@ impl Aggregate {
         carry: Carry::NONE,
     };
 
-    /// Of rows `range` of a column; `times_ns` are the times of all rows of the column. A range that goes past the rows is
-    /// cut to them.
+    /// Of rows `range` of a column; `times_ns` are the times of all rows of the column. A range
+    /// that goes past the rows is cut to them.
     ///
     /// ```
     /// use headwater_types::{Aggregate, Column, Values};
@@ -110,8 +114,8 @@ impl Aggregate {
         compute::of(times_ns, column, range)
     }
 
-    /// Takes in the values of another aggregate of the same field. When one side is of the field before it was widened
-    /// from integers to floats, the result is of floats.
+    /// Takes in the values of another aggregate of the same field. When one side is of the field
+    /// before it was widened from integers to floats, the result is of floats.
     pub fn merge(&mut self, other: &Aggregate) {
         merge::merge(self, other);
     }
@@ -167,9 +171,10 @@ impl Aggregate {
         }
     }
 
-    /// The aggregate as it is worth storing: nothing carried, and `m2` rounded to a multiple of a power of two so that the
-    /// deviation moves by at most 2e-13·√(mean² + variance), which no merge makes worse. Stored blocks of settled
-    /// aggregates are smaller; settling twice changes nothing.
+    /// The aggregate as it is worth storing: nothing carried, and `m2` rounded to a multiple of a
+    /// power of two so that the deviation moves by at most 2e-13·√(mean² + variance), which no
+    /// merge makes worse. Stored blocks of settled aggregates are smaller; settling twice changes
+    /// nothing.
     #[must_use]
     pub fn settled(self) -> Aggregate {
         let mean = self.mean().unwrap_or_default();

@@ -35,7 +35,8 @@ impl Bitmap {
         Some(bitmap)
     }
 
-    /// The words, the first bit in the lowest place of the first word; bits past the length are zero.
+    /// The words, the first bit in the lowest place of the first word; bits past the length are
+    /// zero.
     #[must_use]
     pub fn into_words(self) -> Vec<u64> {
         self.words

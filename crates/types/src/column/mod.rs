@@ -1,7 +1,8 @@
 //! Typed columns with absent values.
 //!
-//! Invariants: `values.len()` is the row count; when `presence` is there it has that many bits, and an absent row's slot in
-//! `values` holds zero or nothing; no `presence` means every row is present; text slots are always UTF-8.
+//! Invariants: `values.len()` is the row count; when `presence` is there it has that many bits, and
+//! an absent row's slot in `values` holds zero or nothing; no `presence` means every row is
+//! present; text slots are always UTF-8.
 
 mod bitmap;
 mod var_bytes;
@@ -128,7 +129,8 @@ impl Column {
         }
     }
 
-    /// From values and a bitmap of those present. `None` when the lengths differ or text is not UTF-8.
+    /// From values and a bitmap of those present. `None` when the lengths differ or text is not
+    /// UTF-8.
     #[must_use]
     pub fn from_parts(values: Values, presence: Option<Bitmap>) -> Option<Column> {
         if presence.as_ref().is_some_and(|p| p.len() != values.len()) {
@@ -148,7 +150,8 @@ impl Column {
         Some(Column { values, presence })
     }
 
-    /// The slots and the bitmap of present rows, by value: for those who hand the column on in another form.
+    /// The slots and the bitmap of present rows, by value: for those who hand the column on in
+    /// another form.
     #[must_use]
     pub fn into_parts(self) -> (Values, Option<Bitmap>) {
         (self.values, self.presence)
@@ -260,8 +263,8 @@ impl Column {
         true
     }
 
-    /// Appends rows `range` of `other`, which must have the same type and at least that many rows. When one side is of the
-    /// field before it was widened from i64 to f64, the result is f64.
+    /// Appends rows `range` of `other`, which must have the same type and at least that many rows.
+    /// When one side is of the field before it was widened from i64 to f64, the result is f64.
     ///
     /// # Panics
     /// When the types differ in another way, since rows would be lost.
@@ -375,7 +378,8 @@ impl Column {
         }
     }
 
-    /// The same rows as `f64`, for a field that was widened. Columns of other types come back unchanged.
+    /// The same rows as `f64`, for a field that was widened. Columns of other types come back
+    /// unchanged.
     #[must_use]
     pub fn widened_to_f64(self) -> Column {
         match self.values {

@@ -32,7 +32,8 @@ impl VarBytes {
         self.ends.reserve_exact(strings);
     }
 
-    /// From the end of each string in `bytes`. `None` when the ends fall or the last is not the end of the bytes.
+    /// From the end of each string in `bytes`. `None` when the ends fall or the last is not the end
+    /// of the bytes.
     #[must_use]
     pub fn from_parts(ends: Vec<u32>, bytes: Vec<u8>) -> Option<Self> {
         let last = ends.last().map_or(0, |end| *end as usize);
@@ -132,7 +133,8 @@ impl VarBytes {
             .truncate(self.ends.last().map_or(0, |end| *end as usize));
     }
 
-    /// Appends a string. The bytes of one column stay below 4 GiB because a batch is at most 16 MiB and a leaf is bounded.
+    /// Appends a string. The bytes of one column stay below 4 GiB because a batch is at most 16 MiB
+    /// and a leaf is bounded.
     pub fn push(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);
         self.ends

@@ -1,4 +1,5 @@
-//! Aggregates against a reference in twice the precision of a double, for any cut and any order of merging.
+//! Aggregates against a reference in twice the precision of a double, for any cut and any order of
+//! merging.
 
 use crate::shapes::{Noise, with_gaps};
 use headwater_types::{Aggregate, Column, Extremes, Value, Values};

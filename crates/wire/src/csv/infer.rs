@@ -1,8 +1,9 @@
 //! What type a column has, told from its cells.
 //!
-//! Rule: `true` and `false` alone make bool; integers make i64, or u64 when one lies beyond i64 and none below zero; a point,
-//! an exponent, minus zero, NaN or an infinity among numbers makes f64; everything else, and any mixture, is a string.
-//! Texts that lose something as a number (leading zeros, a plus sign, more digits than u64 holds) are strings.
+//! Rule: `true` and `false` alone make bool; integers make i64, or u64 when one lies beyond i64 and
+//! none below zero; a point, an exponent, minus zero, NaN or an infinity among numbers makes f64;
+//! everything else, and any mixture, is a string. Texts that lose something as a number (leading
+//! zeros, a plus sign, more digits than u64 holds) are strings.
 
 use crate::number::{Shape, shape_of};
 use headwater_types::FieldType;

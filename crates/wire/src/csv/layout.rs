@@ -1,6 +1,7 @@
 //! Which column is what.
 //!
-//! Invariant: the indices of `time`, `tags` and `fields` are below `cell_count`, the number of cells of the header.
+//! Invariant: the indices of `time`, `tags` and `fields` are below `cell_count`, the number of
+//! cells of the header.
 
 use super::error::CsvError;
 use super::options::CsvOptions;
@@ -88,7 +89,8 @@ impl Layout {
 struct Header<'a>(&'a [String]);
 
 impl Header<'_> {
-    /// The column with the longest name that `text` starts with, followed by nothing or by a colon and more text.
+    /// The column with the longest name that `text` starts with, followed by nothing or by a colon
+    /// and more text.
     fn find<'t>(
         &self,
         role: &'static str,

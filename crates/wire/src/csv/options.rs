@@ -5,16 +5,18 @@
 pub struct CsvOptions {
     /// The table the rows go to.
     pub table: String,
-    /// `COLUMN[:FORMAT]`, with `s ms us ns rfc3339` or a pattern for [`jiff::fmt::strtime`], which may end in `@ZONE`.
-    /// The longest column name that fits is taken, so names may contain colons.
+    /// `COLUMN[:FORMAT]`, with `s ms us ns rfc3339` or a pattern for [`jiff::fmt::strtime`], which
+    /// may end in `@ZONE`. The longest column name that fits is taken, so names may contain colons.
     pub time: String,
     /// Columns that name the stream. An empty cell leaves the tag out.
     pub tags: Vec<String>,
     /// `COLUMN[:TYPE]` of the columns to store; `None` is every other column.
     pub fields: Option<Vec<String>>,
-    /// `COLUMN:TYPE` of columns whose type is not to be guessed. Does not choose which columns are stored.
+    /// `COLUMN:TYPE` of columns whose type is not to be guessed. Does not choose which columns are
+    /// stored.
     pub types: Vec<String>,
-    /// Texts that mean absent. With one given, an empty cell in a string column is the empty string.
+    /// Texts that mean absent. With one given, an empty cell in a string column is the empty
+    /// string.
     pub null_texts: Vec<String>,
     /// Between cells.
     pub delimiter: u8,

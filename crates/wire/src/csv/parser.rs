@@ -1,7 +1,7 @@
 //! Turns records into columns per stream.
 //!
-//! Invariants: a row is staged as a whole before any column changes; the type of a column changes only from unknown to
-//! something, and from inferred i64 to f64.
+//! Invariants: a row is staged as a whole before any column changes; the type of a column changes
+//! only from unknown to something, and from inferred i64 to f64.
 
 use super::error::CsvError;
 use super::infer::{Kind, Votes};
@@ -102,7 +102,8 @@ impl<R: Read> CsvParser<R> {
             })
     }
 
-    /// Columns that would hold numbers if it were not for one text, which then probably means absent: column and text.
+    /// Columns that would hold numbers if it were not for one text, which then probably means
+    /// absent: column and text.
     pub fn suspects(&self) -> impl Iterator<Item = (&str, &str)> {
         self.suspects
             .iter()

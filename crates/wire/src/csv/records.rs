@@ -1,11 +1,12 @@
 //! Records of a CSV file with the lines they start on, robust against open quotes.
 //!
-//! The `csv` crate splits and unquotes. Around it this module keeps the bytes of the record being read, so that a record
-//! that swallowed several lines because of a stray quote can be taken back: only its first line is refused and reading
-//! goes on at the next.
+//! The `csv` crate splits and unquotes. Around it this module keeps the bytes of the record being
+//! read, so that a record that swallowed several lines because of a stray quote can be taken back:
+//! only its first line is refused and reading goes on at the next.
 //!
-//! Invariants: `kept` holds the input from `kept_at` on, and never much more than the longest record; the line `line` starts
-//! at or before the end of the last record; offsets count from the start of the input, after a byte order mark.
+//! Invariants: `kept` holds the input from `kept_at` on, and never much more than the longest
+//! record; the line `line` starts at or before the end of the last record; offsets count from the
+//! start of the input, after a byte order mark.
 
 use crate::refusal::{Fault, RefusalCode};
 use csv::{ByteRecord, ReaderBuilder};

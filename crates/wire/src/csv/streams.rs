@@ -1,7 +1,7 @@
 //! The streams of a file and the rows collected for the batch being built.
 //!
-//! Invariants: a stream's `columns` are indexed like the fields of the layout; one that is `None` has no value in this
-//! batch, one shorter than `times` lacks values at its end.
+//! Invariants: a stream's `columns` are indexed like the fields of the layout; one that is `None`
+//! has no value in this batch, one shorter than `times` lacks values at its end.
 
 use crate::column_builder::{ColumnBuilder, ParsedValue};
 use crate::parsed_batch::ParsedBatch;
@@ -131,7 +131,8 @@ impl Streams {
         }
     }
 
-    /// Moves the collected rows into `parsed`. Names stay known, unless they take more than `bytes_max`.
+    /// Moves the collected rows into `parsed`. Names stay known, unless they take more than
+    /// `bytes_max`.
     pub(super) fn take_rows<'n>(
         &mut self,
         field_name: impl Fn(usize) -> &'n str,

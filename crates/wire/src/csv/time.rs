@@ -1,7 +1,8 @@
 //! The time column: how its cells are read and written.
 //!
-//! Invariants: reading is exact, in integers; a cell that holds a whole RFC 3339 instant is taken under a unit too, since
-//! it can mean only one thing; a local time that its zone has twice means the first, and one that it has not is refused.
+//! Invariants: reading is exact, in integers; a cell that holds a whole RFC 3339 instant is taken
+//! under a unit too, since it can mean only one thing; a local time that its zone has twice means
+//! the first, and one that it has not is refused.
 
 use super::error::CsvError;
 use crate::instant::{self, InstantError, Rfc3339};

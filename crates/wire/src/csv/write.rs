@@ -1,7 +1,8 @@
 //! Writes rows as CSV.
 //!
-//! Invariants: what is written, [`super::CsvParser`] reads back to the same bits (but for the payload of a NaN) when the types
-//! are declared; a column's cells stand at one place in every row; bytes are `0x` and base-16 digits.
+//! Invariants: what is written, [`super::CsvParser`] reads back to the same bits (but for the
+//! payload of a NaN) when the types are declared; a column's cells stand at one place in every row;
+//! bytes are `0x` and base-16 digits.
 
 use super::time::TimeFormat;
 use headwater_types::{StreamName, Timestamp, ValueRef};
@@ -10,7 +11,8 @@ use std::io::Write;
 /// How rows are written.
 #[derive(Clone, Debug)]
 pub struct CsvWriterOptions {
-    /// Text for absent values. Empty by default; then an empty string cannot be told from an absent one.
+    /// Text for absent values. Empty by default; then an empty string cannot be told from an absent
+    /// one.
     pub null_text: String,
     /// Between cells.
     pub delimiter: u8,
@@ -51,7 +53,8 @@ pub struct CsvWriter {
 }
 
 impl CsvWriter {
-    /// Columns `time`, `tags`, `fields`, in this order. A name that is taken gets `_2`, `_3`, … behind it.
+    /// Columns `time`, `tags`, `fields`, in this order. A name that is taken gets `_2`, `_3`, …
+    /// behind it.
     pub fn new<T: AsRef<str>, F: AsRef<str>>(
         tags: &[T],
         fields: &[F],

@@ -1,7 +1,7 @@
 //! The words of a text.
 //!
-//! Invariant: every token ends behind where it begins, but the last, so that reading ends. A `/` begins a regular expression only
-//! where the parser says that one may stand.
+//! Invariant: every token ends behind where it begins, but the last, so that reading ends. A `/`
+//! begins a regular expression only where the parser says that one may stand.
 
 use super::error::ParseError;
 use crate::durations::parse_duration_ns;
@@ -135,7 +135,8 @@ impl<'a> Lexer<'a> {
         rest.get(..length).unwrap_or("").to_owned()
     }
 
-    /// What stands between quotes. A backslash keeps a quote and a backslash, and `\n` is a line feed.
+    /// What stands between quotes. A backslash keeps a quote and a backslash, and `\n` is a line
+    /// feed.
     fn quoted(&mut self, quote: char) -> Result<String, ParseError> {
         let start = self.at;
         let mut out = String::new();

@@ -1,12 +1,14 @@
-//! InfluxQL, the part of it that asks: `SELECT`, `SHOW …`, and the statements clients send before they write.
+//! InfluxQL, the part of it that asks: `SELECT`, `SHOW …`, and the statements clients send before
+//! they write.
 //!
-//! A text is read into [`Statement`]s by [`parse`]; what they mean is the server's business. [`Statement`]s print as text that
-//! reads back to the same statements.
+//! A text is read into [`Statement`]s by [`parse`]; what they mean is the server's business.
+//! [`Statement`]s print as text that reads back to the same statements.
 //!
-//! Invariants: no text makes the reader panic; nesting, statements and operators are bounded ([`STATEMENTS_MAX`],
-//! [`NESTING_MAX`], [`OPERATORS_MAX`]), so that whoever walks an [`Expression`] may recurse.
-//! Failure: the first mistake ends the reading and comes back as a [`ParseError`] that says where it is, what was found and what
-//! was expected.
+//! Invariants: no text makes the reader panic; nesting, statements and operators are bounded
+//! ([`STATEMENTS_MAX`], [`NESTING_MAX`], [`OPERATORS_MAX`]), so that whoever walks an
+//! [`Expression`] may recurse.
+//! Failure: the first mistake ends the reading and comes back as a [`ParseError`] that says where
+//! it is, what was found and what was expected.
 //! Page: docs/http/influxql.md.
 
 mod ast;

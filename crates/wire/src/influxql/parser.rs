@@ -179,7 +179,8 @@ impl Parser<'_> {
     }
 
     fn source(&mut self) -> Result<Source, ParseError> {
-        // Up to three names with dots between them, of which the last may be a regular expression and the middle one absent.
+        // Up to three names with dots between them, of which the last may be a regular expression
+        // and the middle one absent.
         let mut names: Vec<String> = Vec::new();
         loop {
             let (token, at) = self.next_or_regex()?;

@@ -262,7 +262,8 @@ fn names() -> impl Strategy<Value = String> {
 }
 
 fn patterns() -> impl Strategy<Value = String> {
-    // As the reader makes them: a backslash has a character behind it, and an expression does not begin like a comment.
+    // As the reader makes them: a backslash has a character behind it, and an expression does not
+    // begin like a comment.
     prop::collection::vec(
         prop_oneof![
             "[a-z^$.()|\"' /]",

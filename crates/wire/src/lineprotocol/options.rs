@@ -17,14 +17,16 @@ pub enum Precision {
     Minutes,
     /// Whole hours.
     Hours,
-    /// By the size of each stamp: below 10^10 seconds, below 10^13 milliseconds, below 10^16 microseconds, else
-    /// nanoseconds. Right for every instant after 26 April 1970 in any of the units.
+    /// By the size of each stamp: below 10^10 seconds, below 10^13 milliseconds, below 10^16
+    /// microseconds, else nanoseconds. Right for every instant after 26 April 1970 in any of the
+    /// units.
     #[default]
     Auto,
 }
 
 impl Precision {
-    /// Reads `ns n us u ms s m h auto`, and the long names of InfluxDB 3: `nanosecond`, `microsecond`, `millisecond`, `second`.
+    /// Reads `ns n us u ms s m h auto`, and the long names of InfluxDB 3: `nanosecond`,
+    /// `microsecond`, `millisecond`, `second`.
     ///
     /// ```
     /// use headwater_wire::lineprotocol::Precision;

@@ -1,8 +1,9 @@
 //! Parses lines into columns.
 //!
-//! Invariants: lines are read in order; a line is staged as a whole before any column changes; `mark` rises with each line.
-//! Speed: a line costs one search for its end, one comparison for the stream's name and one per field's name, as long as
-//! lines repeat their order; nothing is allocated per value.
+//! Invariants: lines are read in order; a line is staged as a whole before any column changes;
+//! `mark` rises with each line.
+//! Speed: a line costs one search for its end, one comparison for the stream's name and one per
+//! field's name, as long as lines repeat their order; nothing is allocated per value.
 
 use super::faults::{line_too_long, no_fields, not_utf8};
 use super::options::ParserOptions;
@@ -98,8 +99,8 @@ impl LineParser {
         self.read(bytes, number, 0, true, parsed);
     }
 
-    /// Adds one row to what is collected: a stream as the front of a line spells it, with the blank behind it, and fields whose
-    /// names are spelled as in a line.
+    /// Adds one row to what is collected: a stream as the front of a line spells it, with the blank
+    /// behind it, and fields whose names are spelled as in a line.
     ///
     /// # Errors
     /// When a name is empty, or there are too many fields; nothing is added then.
@@ -142,7 +143,8 @@ impl LineParser {
         });
     }
 
-    /// Reads the lines that are complete. Each adds `step` to the number of the next. Gives how many lines and bytes it took.
+    /// Reads the lines that are complete. Each adds `step` to the number of the next. Gives how
+    /// many lines and bytes it took.
     fn read(
         &mut self,
         bytes: &[u8],
@@ -183,8 +185,8 @@ impl LineParser {
         (line_count, bytes.len() - rest.len())
     }
 
-    /// Reads one line. `text` reaches to the end of the input, since a quoted string may cross line ends;
-    /// `line_bytes` is where the first physical line ends.
+    /// Reads one line. `text` reaches to the end of the input, since a quoted string may cross line
+    /// ends; `line_bytes` is where the first physical line ends.
     fn line<'a>(
         &mut self,
         text: &'a [u8],

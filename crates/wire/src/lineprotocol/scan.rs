@@ -1,9 +1,11 @@
 //! Finds the ends of names and takes their escapes away.
 //!
-//! Rule: in tables, tags and field keys a backslash before `,`, `=`, a blank or a backslash keeps that character; before
-//! anything else it stands for itself. In quoted strings it keeps `"` and the backslash.
+//! Rule: in tables, tags and field keys a backslash before `,`, `=`, a blank or a backslash keeps
+//! that character; before anything else it stands for itself. In quoted strings it keeps `"` and
+//! the backslash.
 
-/// The length of the part of `text` before the first byte that `ends` it and has no backslash before it.
+/// The length of the part of `text` before the first byte that `ends` it and has no backslash
+/// before it.
 pub(super) fn unescaped_end(text: &[u8], ends: impl Fn(u8) -> bool) -> usize {
     let mut bytes = text.iter().enumerate();
     while let Some((at, byte)) = bytes.next() {

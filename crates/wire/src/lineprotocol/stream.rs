@@ -1,6 +1,7 @@
 //! Line protocol from a reader, batch by batch.
 //!
-//! Invariant: memory is bounded by the batch size and the longest line; line numbers count from the start of the input.
+//! Invariant: memory is bounded by the batch size and the longest line; line numbers count from the
+//! start of the input.
 
 use super::faults::line_too_long;
 use super::options::ParserOptions;

@@ -1,10 +1,13 @@
-//! The streams a parser has met: their names, their fields, and the rows collected for the batch being built.
+//! The streams a parser has met: their names, their fields, and the rows collected for the batch
+//! being built.
 //!
-//! Invariants: `by_key` maps the exact bytes before the first blank of a line to an index into `keys`; several spellings
-//! may name one stream, and one of them is the canonical: sorted tags, no needless escapes; a field without a column has
-//! no value in this batch, and columns shorter than `times` lack values at their end, which are filled in when next needed;
-//! rows of a stream that follow each other are in one entry as long as their types agree.
-//! Speed: with many streams of a row each, making and dropping names is what costs, so they are shared and moved.
+//! Invariants: `by_key` maps the exact bytes before the first blank of a line to an index into
+//! `keys`; several spellings may name one stream, and one of them is the canonical: sorted tags, no
+//! needless escapes; a field without a column has no value in this batch, and columns shorter than
+//! `times` lack values at their end, which are filled in when next needed; rows of a stream that
+//! follow each other are in one entry as long as their types agree.
+//! Speed: with many streams of a row each, making and dropping names is what costs, so they are
+//! shared and moved.
 
 use super::faults::{no_fields, not_utf8};
 use super::scan::{unescaped_end, unescaped_name};
@@ -44,7 +47,8 @@ pub(super) struct Streams {
     recent: RecentFields,
 }
 
-/// The keys of the fields made last, by their place in the line: other streams of the table use the same.
+/// The keys of the fields made last, by their place in the line: other streams of the table use the
+/// same.
 #[derive(Debug, Default)]
 pub(super) struct RecentFields {
     keys: Vec<Arc<FieldKey>>,
@@ -107,7 +111,8 @@ impl Streams {
         let end = unescaped_end(line, |b| b == b' ');
         let raw = line.get(..end).unwrap_or_default();
         if end == line.len() {
-            // Never remembered: with a backslash at its end, it would be found again in front of a blank that belongs to a name.
+            // Never remembered: with a backslash at its end, it would be found again in front of a
+            // blank that belongs to a name.
             stream_name(raw)?;
             return Err(no_fields());
         }
@@ -172,7 +177,8 @@ impl Streams {
         self.active.push(stream);
     }
 
-    /// Hands over the collected rows with their line numbers. Names stay known, unless they take more than `bytes_max`.
+    /// Hands over the collected rows with their line numbers. Names stay known, unless they take
+    /// more than `bytes_max`.
     pub(super) fn take_rows(
         &mut self,
         bytes_max: usize,
@@ -309,7 +315,8 @@ impl Stream {
         }
     }
 
-    /// Keeps the last value of each field that `staged` names twice. `mark` is a number never used before.
+    /// Keeps the last value of each field that `staged` names twice. `mark` is a number never used
+    /// before.
     pub(super) fn keep_last(&mut self, staged: &mut Vec<(usize, ParsedValue<'_>)>, mark: u64) {
         staged.reverse();
         staged.retain(|(at, _)| {
@@ -323,7 +330,8 @@ impl Stream {
 
     /// Adds a row. True when it is the first of this batch.
     ///
-    /// A value that does not fit the rows before it begins an entry of its own: which of the two is right, the table knows.
+    /// A value that does not fit the rows before it begins an entry of its own: which of the two is
+    /// right, the table knows.
     #[inline]
     pub(super) fn add_row(
         &mut self,

@@ -1,7 +1,8 @@
 //! Writes rows as line protocol.
 //!
-//! Invariants: what is written, [`super::LineParser`] reads back to the same bits with precision `ns`; what line protocol
-//! cannot hold (NaN, infinities, bytes, names with line ends, empty names) is left out and counted, never changed.
+//! Invariants: what is written, [`super::LineParser`] reads back to the same bits with precision
+//! `ns`; what line protocol cannot hold (NaN, infinities, bytes, names with line ends, empty names)
+//! is left out and counted, never changed.
 
 use headwater_types::{StreamName, Timestamp, ValueRef};
 use std::io::Write;

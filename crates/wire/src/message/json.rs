@@ -369,7 +369,8 @@ mod tests {
             let text = format!("{{{text}");
             let ours = rows(&text, 1000).is_ok();
             let theirs = serde_json::from_str::<serde_json::Value>(&text);
-            // Numbers beyond the largest f64 are refused by them, and by us when they meet their column.
+            // Numbers beyond the largest f64 are refused by them, and by us when they meet their
+            // column.
             let too_large = theirs.as_ref().is_err_and(|e| e.to_string().contains("out of range"));
             prop_assert!(ours == theirs.is_ok() || too_large, "{}: {:?}", text, theirs);
         }

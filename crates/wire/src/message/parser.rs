@@ -1,7 +1,7 @@
 //! Many messages into one batch.
 //!
-//! Invariants: what a topic means is worked out once and remembered, within the bound for names; the rows of a stream stand in
-//! the order of the messages.
+//! Invariants: what a topic means is worked out once and remembered, within the bound for names;
+//! the rows of a stream stand in the order of the messages.
 
 use super::json::{self, Members};
 use super::rules::{MessageRules, Names, PayloadForm};
@@ -55,7 +55,8 @@ struct Topic {
 }
 
 impl MessageParser {
-    /// A parser with nothing remembered. Of the options, limits count; times and precision are those of messages and rules.
+    /// A parser with nothing remembered. Of the options, limits count; times and precision are
+    /// those of messages and rules.
     #[must_use]
     pub fn new(rules: Vec<MessageRules>, options: ParserOptions) -> MessageParser {
         MessageParser {
@@ -67,8 +68,8 @@ impl MessageParser {
         }
     }
 
-    /// Reads a message that arrived at an instant, which is the time of what has none of its own. `number` stands for it in
-    /// refusals, and for its rows in [`ParsedBatch::lines`].
+    /// Reads a message that arrived at an instant, which is the time of what has none of its own.
+    /// `number` stands for it in refusals, and for its rows in [`ParsedBatch::lines`].
     pub fn add(&mut self, topic: &str, payload: &[u8], arrived: Timestamp, number: u64) {
         self.parsed.line_count += 1;
         if let Err(fault) = self.message(topic, payload, arrived, number) {

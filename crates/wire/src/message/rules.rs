@@ -59,10 +59,12 @@ pub enum TimeReading {
     As(TimeFormat),
 }
 
-/// What the messages whose topics match a pattern mean. Plain data; [`MessageRules::check`] says whether it makes sense.
+/// What the messages whose topics match a pattern mean. Plain data; [`MessageRules::check`] says
+/// whether it makes sense.
 #[derive(Clone, Debug)]
 pub struct MessageRules {
-    /// Which topics, and what their levels are. Levels called `table` and `field` name those; the others are tags.
+    /// Which topics, and what their levels are. Levels called `table` and `field` name those; the
+    /// others are tags.
     pub topic: TopicPattern,
     /// How the payload is written.
     pub payload: PayloadForm,

@@ -1,6 +1,7 @@
 //! Patterns of topics: `plant/{site}/{device}/{field}`.
 //!
-//! Invariant: a topic matches a pattern only if it matches the filter that is sent to the broker for it.
+//! Invariant: a topic matches a pattern only if it matches the filter that is sent to the broker
+//! for it.
 
 use std::fmt;
 

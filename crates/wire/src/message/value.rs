@@ -1,7 +1,7 @@
 //! Values of payloads, as the types of fields.
 //!
-//! Invariant: a value becomes a field of the same number, boolean or text, or is refused; nothing is rounded but decimal
-//! fractions to the nearest `f64`.
+//! Invariant: a value becomes a field of the same number, boolean or text, or is refused; nothing
+//! is rounded but decimal fractions to the nearest `f64`.
 
 use super::json::{self, Scalar};
 use super::rules::TimeReading;
@@ -17,7 +17,8 @@ fn type_fault(message: String) -> Fault {
     Fault::new(RefusalCode::Type, message)
 }
 
-/// What a bare payload says. `None` when it is empty: so the value that a broker keeps is taken back.
+/// What a bare payload says. `None` when it is empty: so the value that a broker keeps is taken
+/// back.
 pub(super) fn bare(payload: &[u8]) -> Result<Option<Scalar<'_>>, Fault> {
     let payload = payload.trim_ascii();
     let Ok(text) = std::str::from_utf8(payload) else {
@@ -117,7 +118,8 @@ fn number_for<'a>(
     })
 }
 
-/// Whether a float is the whole number that `text` says. Numbers with more digits than `i128` has are none.
+/// Whether a float is the whole number that `text` says. Numbers with more digits than `i128` has
+/// are none.
 fn is_exact(text: &str, value: f64) -> bool {
     // Below 2^53 every whole number is, and none above is rounded to there.
     if value.abs() < 9_007_199_254_740_992.0 {

@@ -2,9 +2,10 @@
 //!
 //! A metric is a table, its tags are tags, and its value is the field [`VALUE`].
 //!
-//! Invariants: no bytes make a reader panic, or hold more than a bounded number of parts of a question; a bad point is data and
-//! changes nothing but itself.
-//! Failure: what is no list of points at all, or no question, is an error that says what was expected and found.
+//! Invariants: no bytes make a reader panic, or hold more than a bounded number of parts of a
+//! question; a bad point is data and changes nothing but itself.
+//! Failure: what is no list of points at all, or no question, is an error that says what was
+//! expected and found.
 //! Page: docs/http/opentsdb.md.
 
 mod points;

@@ -1,6 +1,7 @@
 //! Points as JSON: one object, or an array of them.
 //!
-//! Invariant: the points of a body are found without reading them, so that each is read alone and a bad one is refused alone.
+//! Invariant: the points of a body are found without reading them, so that each is read alone and a
+//! bad one is refused alone.
 
 use super::VALUE;
 use crate::ParsedBatch;
@@ -161,7 +162,8 @@ enum Numeric {
     Float(f64),
 }
 
-/// Integers as such if there are only those; otherwise all as floats, and those that no float holds are refused.
+/// Integers as such if there are only those; otherwise all as floats, and those that no float holds
+/// are refused.
 fn columns(
     samples: Vec<Sample>,
     points: &[&[u8]],

@@ -100,7 +100,8 @@ impl Aggregator {
         }
     }
 
-    /// True where a series without a value at an instant counts with what lies between its neighbours.
+    /// True where a series without a value at an instant counts with what lies between its
+    /// neighbours.
     #[must_use]
     pub fn interpolates(self) -> bool {
         matches!(
@@ -443,7 +444,8 @@ impl Question {
     }
 }
 
-/// Reads `AGGREGATOR:[rate[{counter[,MAX[,RESET]]}]:][DOWNSAMPLE:][explicit_tags:]METRIC[{tags by which to group}][{other tags}]`.
+/// Reads `AGGREGATOR:[rate[{counter[,MAX[,RESET]]}]:][DOWNSAMPLE:][explicit_tags:]METRIC[{tags by
+/// which to group}][{other tags}]`.
 ///
 /// ```
 /// let query = headwater_wire::opentsdb::parse_metric("sum:rate:1m-avg:sys.load{host=*}").unwrap();

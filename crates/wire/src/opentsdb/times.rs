@@ -33,8 +33,8 @@ pub(super) fn length(text: &str) -> Option<i64> {
         .filter(|ns| *ns > 0)
 }
 
-/// Reads an instant: seconds (also with a fraction) up to 32 bits or milliseconds since 1970, `2013/07/04-12:00:00` and shorter in UTC,
-/// `1h-ago`, `now`.
+/// Reads an instant: seconds (also with a fraction) up to 32 bits or milliseconds since 1970,
+/// `2013/07/04-12:00:00` and shorter in UTC, `1h-ago`, `now`.
 ///
 /// ```
 /// use headwater_types::Timestamp;

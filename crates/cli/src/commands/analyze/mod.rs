@@ -1,4 +1,5 @@
-//! `headwater analyze`: how late events are, and what each policy for them would write, before or after they are stored.
+//! `headwater analyze`: how late events are, and what each policy for them would write, before or
+//! after they are stored.
 //!
 //! Invariant: everything said is computed by the library; this reads events and prints.
 
@@ -72,7 +73,8 @@ pub(crate) struct Analyze {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(16..=65_536), default_value = "2048")]
     leaf: u32,
 
-    /// Late runs that may wait before they are merged; 0 = late events are merged at once, as in the papers
+    /// Late runs that may wait before they are merged; 0 = late events are merged at once, as in
+    /// the papers
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(0..=1_024), default_value = "16")]
     late_runs: u16,
 

@@ -1,4 +1,5 @@
-//! Where `analyze` gets its events from: a CSV file, or a stream of a database that holds times of arrival.
+//! Where `analyze` gets its events from: a CSV file, or a stream of a database that holds times of
+//! arrival.
 
 use super::Analyze;
 use crate::address::Address;

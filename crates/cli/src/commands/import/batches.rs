@@ -1,7 +1,8 @@
 //! Parquet files and Arrow streams as a sequence of parsed batches.
 //!
-//! Invariants: a column becomes a field of one type, chosen from the schema before anything is read; a value that does not fit its
-//! type exactly refuses its row, by number, and no other; batches hold about as many bytes as those of text.
+//! Invariants: a column becomes a field of one type, chosen from the schema before anything is
+//! read; a value that does not fit its type exactly refuses its row, by number, and no other;
+//! batches hold about as many bytes as those of text.
 
 use super::Import;
 use crate::failure::Failure;

@@ -1,6 +1,7 @@
 //! `headwater import`: files into a database.
 //!
-//! One thread reads and parses, the other writes; several batches are on their way to the medium at once.
+//! One thread reads and parses, the other writes; several batches are on their way to the medium at
+//! once.
 
 #[cfg(feature = "sql")]
 mod batches;
@@ -52,7 +53,8 @@ pub(crate) struct Import {
     #[arg(long = "tag", value_name = "COLUMN")]
     pub(super) tags: Vec<String>,
 
-    /// Column to store; TYPE is f64, i64, u64, bool, string or bytes; none = every other column (not line protocol)
+    /// Column to store; TYPE is f64, i64, u64, bool, string or bytes; none = every other column
+    /// (not line protocol)
     #[arg(long = "field", value_name = "COLUMN[:TYPE]")]
     pub(super) fields: Vec<String>,
 

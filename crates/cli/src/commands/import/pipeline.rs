@@ -1,7 +1,8 @@
 //! Parses on one thread and writes on another.
 //!
-//! Invariants: batches are written in the order of the input; at most [`QUEUE_BATCHES`] parsed batches wait and at most
-//! [`FLIGHT_BATCHES`] are unacknowledged; the import is done when every batch is acknowledged and the database closed.
+//! Invariants: batches are written in the order of the input; at most [`QUEUE_BATCHES`] parsed
+//! batches wait and at most [`FLIGHT_BATCHES`] are unacknowledged; the import is done when every
+//! batch is acknowledged and the database closed.
 
 use super::Import;
 use super::source::{Columns, Source};
@@ -96,7 +97,8 @@ fn parse_file(mut source: Source, sender: &SyncSender<Message>) -> Result<(), Fa
     Ok(())
 }
 
-/// Shows what an import would do. The receiver goes with the writer, so that a failed one stops the parser.
+/// Shows what an import would do. The receiver goes with the writer, so that a failed one stops the
+/// parser.
 fn look(receiver: Receiver<Message>) -> Result<Summary, Failure> {
     let mut summary = Summary::default();
     for message in receiver {
@@ -235,7 +237,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the tables of a batch before their first row: as `--duplicates` says, and with the columns in their order.
+    /// Makes the tables of a batch before their first row: as `--duplicates` says, and with the
+    /// columns in their order.
     fn settle_tables(&mut self, parsed: &ParsedBatch) -> Result<(), Failure> {
         for entry in parsed.batch.entries() {
             let table = entry.name.table();

@@ -1,4 +1,5 @@
-//! What the prompt knows of a text that is being typed: whether it is whole, and how a word may go on.
+//! What the prompt knows of a text that is being typed: whether it is whole, and how a word may go
+//! on.
 
 use headwater_query::Session;
 use rustyline::completion::{Completer, Pair};

@@ -1,7 +1,8 @@
 //! The prompt: reads, runs, prints, until there is nothing more to read.
 //!
-//! Invariants: data go to stdout, everything else to stderr; a mistake is told and the prompt goes on, unless the input is no
-//! terminal: then the command fails in the end. History is kept for terminals only.
+//! Invariants: data go to stdout, everything else to stderr; a mistake is told and the prompt goes
+//! on, unless the input is no terminal: then the command fails in the end. History is kept for
+//! terminals only.
 
 use super::helper::{SqlHelper, quoted};
 use crate::ask::{Asker, Shape, print_rows};

@@ -1,4 +1,5 @@
-//! `headwater stat`: sizes, counts and write amplification; with `--late`, what is known of late events.
+//! `headwater stat`: sizes, counts and write amplification; with `--late`, what is known of late
+//! events.
 
 mod late;
 

@@ -1,7 +1,9 @@
-//! What an export must say: the rows of a source by stream and time, with equal times kept or merged.
+//! What an export must say: the rows of a source by stream and time, with equal times kept or
+//! merged.
 //!
-//! Rule: a value is the same when its text is, or when both texts are read as the same number to the last bit. Numbers whose
-//! text says more than the number (leading zeros, a plus sign) must not have become numbers at all.
+//! Rule: a value is the same when its text is, or when both texts are read as the same number to
+//! the last bit. Numbers whose text says more than the number (leading zeros, a plus sign) must not
+//! have become numbers at all.
 
 use super::Mapping;
 use super::source::{ABSENT, Source, cells};

@@ -119,7 +119,8 @@ impl Source {
         Source::of_text(PathBuf::from("-"), text)
     }
 
-    /// The rows whose first cell is one of these, as a file of their own. Cheaper than [`Source::only`].
+    /// The rows whose first cell is one of these, as a file of their own. Cheaper than
+    /// [`Source::only`].
     pub(crate) fn of_streams(&self, wanted: &HashSet<&str>) -> Source {
         let mut text = format!("{}\n", self.text.lines().next().unwrap());
         for row in 0..self.row_count() {

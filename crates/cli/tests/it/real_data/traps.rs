@@ -200,8 +200,8 @@ fn an_hour_written_twice_is_kept_twice_or_replaced() {
     }
 }
 
-/// A year of local hours: nothing is refused, since the hour that was skipped has no rows, and only the second pass through
-/// the hour that came twice is taken for the first.
+/// A year of local hours: nothing is refused, since the hour that was skipped has no rows, and only
+/// the second pass through the hour that came twice is taken for the first.
 #[test]
 fn local_hours_of_a_year_become_instants() {
     let source = Source::load(&WEATHER).unwrap();
@@ -429,8 +429,8 @@ fn places_with_commas_and_accents_survive_both_formats() {
     assert!(wanted > 0);
 }
 
-/// The second download repeats most of the first, changes some and adds the rest: with the event's id as the device and the
-/// last write counting, the table holds each event once, as last told.
+/// The second download repeats most of the first, changes some and adds the rest: with the event's
+/// id as the device and the last write counting, the table holds each event once, as last told.
 #[test]
 fn repeated_deliveries_leave_the_newest_version() {
     let by_id = Mapping {

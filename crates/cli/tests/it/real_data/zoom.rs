@@ -1,7 +1,7 @@
 //! Tiles, aggregates and plots of real data equal what the rows of the file give, at any level.
 //!
-//! Oracle: sums of the source's numbers, compensated; counts, extremes and sums of integers must agree exactly, mean and
-//! deviation within what the third law allows.
+//! Oracle: sums of the source's numbers, compensated; counts, extremes and sums of integers must
+//! agree exactly, mean and deviation within what the third law allows.
 
 use super::source::{Source, rfc3339};
 use super::{LORAWAN_FTD, Mapping, OBD_2017, WEATHER};

@@ -9,7 +9,8 @@ use crate::ids::{Sequence, StreamId, TableId};
 use std::collections::HashMap;
 
 impl Catalog {
-    /// Hands out key bytes of at most `limit` streams of a table behind `after`, rising, as a snapshot with this sequence sees them.
+    /// Hands out key bytes of at most `limit` streams of a table behind `after`, rising, as a
+    /// snapshot with this sequence sees them.
     pub(crate) fn stream_keys_after(
         &self,
         index: &dyn StreamIndex,

@@ -1,7 +1,8 @@
-//! What an analyzer keeps over a restart: the policy in force, the lateness seen and the last decisions (docs/format/meta.md).
+//! What an analyzer keeps over a restart: the policy in force, the lateness seen and the last
+//! decisions (docs/format/meta.md).
 //!
-//! Invariants: what was encoded decodes to an analyzer that goes on the same way, but for trackers of streams and replays, which
-//! begin anew. Failure: other bytes are an error, never a panic.
+//! Invariants: what was encoded decodes to an analyzer that goes on the same way, but for trackers
+//! of streams and replays, which begin anew. Failure: other bytes are an error, never a panic.
 
 use super::{Analyzer, DECISIONS_MAX, Decision, Reason};
 use crate::late::lateness::Lateness;

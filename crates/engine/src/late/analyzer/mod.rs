@@ -1,18 +1,23 @@
 //! Decides, for one shard, which policy for late data to use.
 //!
-//! Every [`EVENTS_PER_EVALUATION`] events the model predicts from the lateness seen, which decays over some 48,000 events, what
-//! the policy in force writes, and when that has changed, and now and then anyway, what every candidate would. A candidate
-//! that is predicted to cost 2 % less, twice in a row and while the prediction for the policy in force is steady, is
-//! chosen; unless it costs a tenth less, it must do so in the mean over 24 evaluations, because many candidates cost nearly
-//! the same and would take turns otherwise. The referee: when what the policy in force wrote over four or
-//! more merges is off its prediction by more than a tenth, a stretch of events is replayed for the best candidates, and what
-//! replays count corrects the model until the stream changes. Stretches are contiguous and at most a tenth of all events.
-//! Streams are tracked one by one, since disorder between them costs nothing; memory is shared, so a stream has its share of
-//! it. Of many streams up to 64 are tracked, and stand for the others.
+//! Every [`EVENTS_PER_EVALUATION`] events the model predicts from the lateness seen, which decays
+//! over some 48,000 events, what the policy in force writes, and when that has changed, and now and
+//! then anyway, what every candidate would. A candidate that is predicted to cost 2 % less, twice
+//! in a row and while the prediction for the policy in force is steady, is chosen; unless it costs
+//! a tenth less, it must do so in the mean over 24 evaluations, because many candidates cost nearly
+//! the same and would take turns otherwise. The referee: when what the policy in force wrote over
+//! four or more merges is off its prediction by more than a tenth, a stretch of events is replayed
+//! for the best candidates, and what replays count corrects the model until the stream changes.
+//! Stretches are contiguous and at most a tenth of all events. Streams are tracked one by one,
+//! since disorder between them costs nothing; memory is shared, so a stream has its share of it. Of
+//! many streams up to 64 are tracked, and stand for the others.
 //!
-//! Invariants: nothing here touches events in memory or files; a decision changes only what is in force.
-//! Concurrency: a value; `observe` and `apply` run under the shard's lock, [`Evaluation::rank`] outside of it.
-//! Failure: none. Memory is below 1 MiB: 64 trackers of 6 KiB, and a replay of at most [`REPLAY_BYTES_MAX`].
+//! Invariants: nothing here touches events in memory or files; a decision changes only what is in
+//! force.
+//! Concurrency: a value; `observe` and `apply` run under the shard's lock, [`Evaluation::rank`]
+//! outside of it.
+//! Failure: none. Memory is below 1 MiB: 64 trackers of 6 KiB, and a replay of at most
+//! [`REPLAY_BYTES_MAX`].
 
 mod kept;
 mod referee;
@@ -31,25 +36,29 @@ use std::fmt;
 pub const EVENTS_PER_EVALUATION: u64 = 16_384;
 /// What is left of the histograms' weight from one evaluation to the next: e^(−1/3).
 const DECAY: f64 = 0.7165;
-/// What is left, in the same way, of the count of a stream's events, which says how much of memory is its own.
+/// What is left, in the same way, of the count of a stream's events, which says how much of memory
+/// is its own.
 const SHARE_DECAY: f64 = 0.9;
 /// A candidate must be this much better.
 const GAIN_MIN: f64 = 0.02;
 /// In how many evaluations in a row it must be better.
 const CONFIRMATIONS: u32 = 2;
-/// So much better is better at once. Less may be chance, since many candidates cost nearly the same: then costs are compared in the
-/// mean over [`AVERAGED`] evaluations.
+/// So much better is better at once. Less may be chance, since many candidates cost nearly the
+/// same: then costs are compared in the mean over [`AVERAGED`] evaluations.
 const GAIN_AT_ONCE: f64 = 0.10;
 const AVERAGED: u32 = 24;
-/// While the prediction for the policy in force moves by more than this, and by more than half the gain, the stream is changing: wait,
+/// While the prediction for the policy in force moves by more than this, and by more than half the
+/// gain, the stream is changing: wait,
 const STEADY: f64 = 0.05;
 /// The stream is not waited for longer than so many evaluations.
 const WAIT_MAX: u32 = 6;
-/// All candidates are ranked again when the prediction for the policy in force has moved by so much, or after so many evaluations.
+/// All candidates are ranked again when the prediction for the policy in force has moved by so
+/// much, or after so many evaluations.
 const UNCHANGED: f64 = 0.03;
 const UNRANKED_MAX: u32 = 15;
-/// After so many evaluations while the mean costs are being learnt: what the histograms hold is then new for the most part, and rankings in between
-/// would say about the same. From this many evaluations on.
+/// After so many evaluations while the mean costs are being learnt: what the histograms hold is
+/// then new for the most part, and rankings in between would say about the same. From this many
+/// evaluations on.
 const UNRANKED_LEARNING_MAX: u32 = 2;
 const LEARNING_FROM: u32 = 3;
 /// Less memory than this for a stream tells nothing.
@@ -140,12 +149,13 @@ pub struct Analyzer {
     unranked: u32,
     measured: Measured,
     replay: Option<Replay>,
-    /// Replayed write amplifications, what was predicted for the first of them then, and evaluations until there may be
-    /// another replay.
+    /// Replayed write amplifications, what was predicted for the first of them then, and
+    /// evaluations until there may be another replay.
     replayed: Vec<Replayed>,
     replayed_prediction: Option<f64>,
     replay_holds: u32,
-    /// The mean of the logarithm of each candidate's cost over the newest evaluations, and their number.
+    /// The mean of the logarithm of each candidate's cost over the newest evaluations, and their
+    /// number.
     averages: Vec<(Candidate, f64, u32)>,
 }
 
@@ -168,7 +178,8 @@ impl Evaluation {
         self.lateness.law()
     }
 
-    /// Ranks the candidates; takes some milliseconds. Empty while too little is known, and where nothing has changed.
+    /// Ranks the candidates; takes some milliseconds. Empty while too little is known, and where
+    /// nothing has changed.
     #[must_use]
     pub fn rank(&self, space: &Space) -> Vec<Ranked> {
         let Some(law) = self.lateness.law() else {
@@ -253,7 +264,8 @@ impl Analyzer {
         &self.lateness
     }
 
-    /// Memory of the streams that bring the events, in events of one; 0 before the first evaluation.
+    /// Memory of the streams that bring the events, in events of one; 0 before the first
+    /// evaluation.
     #[must_use]
     pub fn memory_events(&self) -> f64 {
         self.memory_events
@@ -383,7 +395,8 @@ impl Analyzer {
         }
     }
 
-    /// Lets the policy change from now on, or not; `fixed` is in force then, whatever was predicted.
+    /// Lets the policy change from now on, or not; `fixed` is in force then, whatever was
+    /// predicted.
     pub fn set_fixed(&mut self, fixed: Option<Candidate>) {
         self.adaptive = fixed.is_none();
         self.confirmations = 0;
@@ -475,7 +488,8 @@ impl Analyzer {
         Some(decision)
     }
 
-    /// Adds a ranking to the mean costs. It stands for the evaluations before that went without, as far as those learnt anything new.
+    /// Adds a ranking to the mean costs. It stands for the evaluations before that went without, as
+    /// far as those learnt anything new.
     fn average(&mut self, ranking: &[Ranked]) {
         let weight = self.unranked.min(UNRANKED_LEARNING_MAX) + 1;
         self.averages
@@ -496,7 +510,8 @@ impl Analyzer {
         }
     }
 
-    /// The candidate that cost least in the mean, of those known for long enough, and its gain over the one in force.
+    /// The candidate that cost least in the mean, of those known for long enough, and its gain over
+    /// the one in force.
     fn best_in_the_mean(&self) -> Option<(Ranked, f64)> {
         let mean_of = |wanted: Candidate| {
             let found = self.averages.iter().find(|(c, ..)| *c == wanted);
@@ -512,7 +527,8 @@ impl Analyzer {
         Some((*best, 1.0 - (mean - here).exp()))
     }
 
-    /// Evaluations for which what was ranked last may stand, if the prediction for the policy in force stays the same.
+    /// Evaluations for which what was ranked last may stand, if the prediction for the policy in
+    /// force stays the same.
     fn unranked_max(&self) -> u32 {
         let here = self.averages.iter().find(|(c, ..)| *c == self.in_force);
         let known = here.map_or(0, |(_, _, count)| *count);

@@ -1,7 +1,9 @@
-//! The referee: when what the policy in force wrote is off its prediction, a stretch of events is replayed for the best
-//! candidates, and what replays count corrects the model until the stream changes.
+//! The referee: when what the policy in force wrote is off its prediction, a stretch of events is
+//! replayed for the best candidates, and what replays count corrects the model until the stream
+//! changes.
 //!
-//! Invariants: stretches are contiguous and at most a tenth of all events; a replay takes no more than [`REPLAY_BYTES_MAX`].
+//! Invariants: stretches are contiguous and at most a tenth of all events; a replay takes no more
+//! than [`REPLAY_BYTES_MAX`].
 
 use super::{Analyzer, EVENTS_PER_EVALUATION, Measured};
 use crate::late::choose::Ranked;
@@ -22,7 +24,8 @@ pub const REPLAY_BYTES_MAX: usize = 512 << 10;
 /// Evaluations from one replay to the next.
 const REPLAY_HOLDS: u32 = 16;
 
-/// What replays counted for a candidate since the stream changed: write amplification in the mean, and how many.
+/// What replays counted for a candidate since the stream changed: write amplification in the mean,
+/// and how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Replayed {
     pub(super) candidate: Candidate,
@@ -42,16 +45,19 @@ pub(super) struct Replay {
 /// As many replays are believed as much as the model.
 const REPLAYS_BELIEVED: f64 = 3.0;
 
-/// How much of what sets a candidate apart in so many replays is believed, from 0 to 1: a replay is one sample of few merges, and
-/// where it and the model disagree about two candidates by some per cent, either may be right.
+/// How much of what sets a candidate apart in so many replays is believed, from 0 to 1: a replay is
+/// one sample of few merges, and where it and the model disagree about two candidates by some per
+/// cent, either may be right.
 #[must_use]
 pub fn belief(replays: u32) -> f64 {
     let replays = f64::from(replays);
     replays / (replays + REPLAYS_BELIEVED)
 }
 
-/// Corrects costs by what replays counted. Where the model is off it is so for all candidates alike, so that those that were
-/// not replayed are corrected by as much as the others in the mean. What sets one candidate apart is believed the more the more replays say so, since one merge is one sample.
+/// Corrects costs by what replays counted. Where the model is off it is so for all candidates
+/// alike, so that those that were not replayed are corrected by as much as the others in the mean.
+/// What sets one candidate apart is believed the more the more replays say so, since one merge is
+/// one sample.
 pub(super) fn correct(ranking: &mut [Ranked], replayed: &[Replayed]) {
     let own = |ranked: &Ranked| {
         let found = replayed.iter().find(|r| r.candidate == ranked.candidate)?;

@@ -90,8 +90,8 @@ fn a_change_needs_two_evaluations_and_a_gain() {
     assert_eq!(analyzer.in_force(), first());
 }
 
-/// Decisions on delays of e^(5 + 2N) ms, an event every 50 ms: the paper's M6, in which many splits of memory cost nearly
-/// the same.
+/// Decisions on delays of e^(5 + 2N) ms, an event every 50 ms: the paper's M6, in which many splits
+/// of memory cost nearly the same.
 fn decisions_on_m6(seed: u64, evaluations: i64) -> (usize, Candidate) {
     let mut state = seed;
     let mut unit = move || {
@@ -119,7 +119,8 @@ fn decisions_on_m6(seed: u64, evaluations: i64) -> (usize, Candidate) {
         for batch in part.chunks(512) {
             analyzer.observe(7, batch);
         }
-        // What is measured is always more than expected, so that the referee is called again and again.
+        // What is measured is always more than expected, so that the referee is called again and
+        // again.
         let expected = analyzer
             .current()
             .map_or(1.0, |r| r.replayed.unwrap_or(r.predicted));

@@ -1,7 +1,8 @@
 //! The law of lateness, for the model: survival and tail in events, with the extremal index.
 //!
-//! Invariants: between the borders of two buckets the survival is a straight line, and the tail its integral. What a prediction
-//! asks for, some hundred thousand times in a ranking, is one look into a table.
+//! Invariants: between the borders of two buckets the survival is a straight line, and the tail its
+//! integral. What a prediction asks for, some hundred thousand times in a ranking, is one look into
+//! a table.
 //! Concurrency: a value.
 //! Failure: none; not-a-number in gives not-a-number out.
 
@@ -54,7 +55,8 @@ fn bucket_at(x: f64) -> usize {
     if lateness < PER_OCTAVE as f64 {
         return lateness as usize;
     }
-    // Of a number with a binary point the exponent is the octave, and the first three places behind it the bucket within.
+    // Of a number with a binary point the exponent is the octave, and the first three places behind
+    // it the bucket within.
     let octaves = (lateness.to_bits() >> 49) as usize;
     (octaves - FIRST_OCTAVE).min(BUCKETS - 2)
 }

@@ -1,15 +1,18 @@
 //! How late events are: what the analyzer keeps of each shard.
 //!
-//! The lateness of an event is the number of events of its stream that arrived since the stream's newest timestamp passed it;
-//! 0 for an event that is the newest. Unlike a delay it needs no arrival time, no clock and no fixed interval, and it does
-//! not change when all delays grow alike. While events arrive as fast as they are generated it is the delay in generation
-//! intervals, less that of the newest event: so it may stand wherever the model asks for a delay.
-//! Two histograms with 8 buckets per octave: one of all events, one of the deepest event in each block of arrivals. From both
-//! comes the extremal index: 1 when late events come independently, near 0 when they come in batches.
+//! The lateness of an event is the number of events of its stream that arrived since the stream's
+//! newest timestamp passed it; 0 for an event that is the newest. Unlike a delay it needs no
+//! arrival time, no clock and no fixed interval, and it does not change when all delays grow alike.
+//! While events arrive as fast as they are generated it is the delay in generation intervals, less
+//! that of the newest event: so it may stand wherever the model asks for a delay. Two histograms
+//! with 8 buckets per octave: one of all events, one of the deepest event in each block of
+//! arrivals. From both comes the extremal index: 1 when late events come independently, near 0 when
+//! they come in batches.
 //!
 //! Invariants: a histogram's weight is at most `events`.
 //! Concurrency: values; the shard's lock guards the ones in use.
-//! Failure: none. Memory is bounded: that of a [`Tracker`] a stream, [`STREAMS_TRACKED_MAX`] streams a shard.
+//! Failure: none. Memory is bounded: that of a [`Tracker`] a stream, [`STREAMS_TRACKED_MAX`]
+//! streams a shard.
 
 mod law;
 mod tracker;
@@ -95,7 +98,8 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Nothing seen yet; the deepest event is noted for each block of `block_events` arrivals, at least 16.
+    /// Nothing seen yet; the deepest event is noted for each block of `block_events` arrivals, at
+    /// least 16.
     #[must_use]
     pub fn new(block_events: u64) -> Lateness {
         Lateness {

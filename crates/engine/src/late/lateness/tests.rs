@@ -156,7 +156,8 @@ fn what_is_kept_comes_back() {
     assert_eq!(back, seen);
 }
 
-/// The definition, event by event: borders at every sixteenth arrival that is the newest, lateness read off between them.
+/// The definition, event by event: borders at every sixteenth arrival that is the newest, lateness
+/// read off between them.
 struct Plain {
     borders: Vec<(i64, u64)>,
     newest: i64,

@@ -1,12 +1,13 @@
 //! Follows one stream: its newest time, and how far behind it each event comes.
 //!
-//! How many events arrived since a time was the newest is read from *borders*: the newest time at every sixteenth arrival or so,
-//! closer for what is new than for what is old. Events are taken a few at a time. In order, they are only counted; late and rising,
-//! as those of a device that sends what it kept, they are counted by stretches; else the late ones are picked out first
-//! and looked up then, without branches that could not be foreseen.
+//! How many events arrived since a time was the newest is read from *borders*: the newest time at
+//! every sixteenth arrival or so, closer for what is new than for what is old. Events are taken a
+//! few at a time. In order, they are only counted; late and rising, as those of a device that sends
+//! what it kept, they are counted by stretches; else the late ones are picked out first and looked
+//! up then, without branches that could not be foreseen.
 //!
-//! Invariants: borders rise in time and in arrivals, and there are as many times as counts. How events are divided among calls
-//! changes nothing, but for the first one.
+//! Invariants: borders rise in time and in arrivals, and there are as many times as counts. How
+//! events are divided among calls changes nothing, but for the first one.
 //! Concurrency: a value.
 //! Failure: none. Memory is bounded: [`BORDERS_MAX`] borders.
 
@@ -143,8 +144,8 @@ impl Tracker {
             && times.is_sorted_by(|a, b| a < b)
     }
 
-    /// Takes late times that rise. Lateness falls with the time and rises with every arrival: where both bounds of a stretch are in
-    /// one bucket, all of it is, and is not looked at one by one.
+    /// Takes late times that rise. Lateness falls with the time and rises with every arrival: where
+    /// both bounds of a stretch are in one bucket, all of it is, and is not looked at one by one.
     fn observe_rising(&mut self, times: &[i64], newest: i64, seen: &mut Lateness) {
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return;
@@ -289,7 +290,8 @@ impl Tracker {
         ((event.arrivals as f64 - passed + 0.5) as u64).max(1)
     }
 
-    /// As [`Tracker::lateness_of`], for a time before the oldest border: events are taken to have come as fast before.
+    /// As [`Tracker::lateness_of`], for a time before the oldest border: events are taken to have
+    /// come as fast before.
     #[cold]
     fn lateness_before(&self, event: &Late) -> u64 {
         let Some(first) = self.border(0) else {

@@ -26,7 +26,8 @@ impl Bucket {
         }
     }
 
-    /// What is left when events are taken away again that it has taken in. The extremes stay: whose they were is not known.
+    /// What is left when events are taken away again that it has taken in. The extremes stay: whose
+    /// they were is not known.
     pub(crate) fn without(&self, taken: &Bucket) -> Bucket {
         let rest = |field: &FieldId, aggregate: &Aggregate| {
             let at = taken.fields.binary_search_by_key(field, |(f, ..)| *f);

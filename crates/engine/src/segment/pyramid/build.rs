@@ -1,8 +1,9 @@
 //! Keeps the pyramid of a stream true while groups are written. Blocks have no other writer.
 //!
-//! The base level holds every row of the main run, the newest bucket "so far". A level above holds only buckets that are
-//! closed: it is extended when a block of the level below is left behind, so what is not yet folded is at most a block per
-//! level. After a merge only base blocks are rewritten; the levels above are marked stale there and folded on read.
+//! The base level holds every row of the main run, the newest bucket "so far". A level above holds
+//! only buckets that are closed: it is extended when a block of the level below is left behind, so
+//! what is not yet folded is at most a block per level. After a merge only base blocks are
+//! rewritten; the levels above are marked stale there and folded on read.
 
 use super::bucket::{Bucket, Buckets, add_rows, from_block, to_blocks};
 use crate::catalog::Table;
@@ -43,7 +44,8 @@ pub(crate) fn rows_min(bucket_events: u32) -> u64 {
     u64::from(bucket_events) * 2
 }
 
-/// The base level for rows sorted by time: buckets of about `bucket_events` rows, the usual ones not over twice as many.
+/// The base level for rows sorted by time: buckets of about `bucket_events` rows, the usual ones
+/// not over twice as many.
 pub(crate) fn choose_base(times: &[i64], top: Level, bucket_events: u32) -> Level {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return top;
@@ -331,7 +333,8 @@ fn fold_into(
     }
 }
 
-/// Puts recomputed base buckets in place of the old ones after a merge, and marks the levels above stale there.
+/// Puts recomputed base buckets in place of the old ones after a merge, and marks the levels above
+/// stale there.
 pub(crate) fn replace(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
@@ -362,7 +365,8 @@ fn replace_blocks(
     delta: &mut StreamDelta,
 ) -> Result<()> {
     let blocks = state.blocks_of(base);
-    // Block i takes the numbers from its first up to the next block's first; the first block takes smaller ones too.
+    // Block i takes the numbers from its first up to the next block's first; the first block takes
+    // smaller ones too.
     let mut by_block: std::collections::BTreeMap<usize, Buckets> =
         std::collections::BTreeMap::new();
     for (number, bucket) in buckets {

@@ -1,7 +1,7 @@
 //! Takes stretches of time out of a stream's pyramid.
 //!
-//! Base buckets inside a stretch go; those at its edges are replaced by what the caller found in the rows that are left. Levels
-//! above are marked stale there, as after a merge.
+//! Base buckets inside a stretch go; those at its edges are replaced by what the caller found in
+//! the rows that are left. Levels above are marked stale there, as after a merge.
 
 use super::bucket::{Buckets, from_block, to_blocks};
 use super::build::{PyramidTarget, give_up, joined};
@@ -27,8 +27,8 @@ pub(crate) fn edge_buckets(base: Level, ranges: &[ClosedRange]) -> BTreeSet<i64>
     out
 }
 
-/// Erases the ranges (sorted, apart). `edges` holds what is left of [`edge_buckets`]; `None` = nobody knows, since the rows
-/// have been aged away: such buckets stay as they are.
+/// Erases the ranges (sorted, apart). `edges` holds what is left of [`edge_buckets`]; `None` =
+/// nobody knows, since the rows have been aged away: such buckets stay as they are.
 pub(crate) fn erase(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
@@ -129,7 +129,8 @@ fn erase_blocks(
                 base.bucket_span(base.bucket_of(r.last)).last,
             )
         }));
-        // What is appended from now on begins behind the last bucket that is left, where levels above may be closed already.
+        // What is appended from now on begins behind the last bucket that is left, where levels
+        // above may be closed already.
         let ends = state.blocks.iter().filter(|b| b.level > base);
         let closed = ends.map(|b| b.level.bucket_span(b.last_bucket).last).max();
         if let (Some(end), Some(closed)) = (end, closed) {

@@ -1,7 +1,7 @@
 //! Reading blocks of the pyramid.
 //!
-//! Invariants: what is kept are a block's bytes as they stand in the file, only of blocks that could be decoded; whoever asks
-//! says which fields are to be decoded.
+//! Invariants: what is kept are a block's bytes as they stand in the file, only of blocks that
+//! could be decoded; whoever asks says which fields are to be decoded.
 //! Concurrency, failure: as in [`super`].
 
 use super::{FileOffset, Store};
@@ -49,8 +49,8 @@ impl Store {
         Ok(RawBlock::Read(bytes))
     }
 
-    /// Blocks as they are stored, in the order of their entries, which are a few. Those that have to be read and stand beside
-    /// each other, as a flush writes them, are read at once.
+    /// Blocks as they are stored, in the order of their entries, which are a few. Those that have
+    /// to be read and stand beside each other, as a flush writes them, are read at once.
     pub(crate) fn raw_blocks(
         &self,
         id: SegmentId,

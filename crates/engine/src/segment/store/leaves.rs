@@ -1,9 +1,11 @@
 //! Reading leaves, and keeping their decoded columns.
 //!
-//! A leaf that is read for the first time is decoded as far as it is asked for, and only its bytes are kept; one that is read again
-//! is decoded whole, and its columns are kept ([`LeafCaching::ReadAgain`]). So a read of more than the cache holds neither copies its
-//! columns nor drives others out. Who reads small parts of many leaves decodes their pages each time ([`LeafCaching::UnlessSmall`]): to
-//! decode whole leaves takes several times as long, and there would be no room for them.
+//! A leaf that is read for the first time is decoded as far as it is asked for, and only its bytes
+//! are kept; one that is read again is decoded whole, and its columns are kept
+//! ([`LeafCaching::ReadAgain`]). So a read of more than the cache holds neither copies its columns
+//! nor drives others out. Who reads small parts of many leaves decodes their pages each time
+//! ([`LeafCaching::UnlessSmall`]): to decode whole leaves takes several times as long, and there
+//! would be no room for them.
 //!
 //! Invariants: a decoded column in the cache is that of a whole leaf, as it was written.
 //! Concurrency, failure: as in [`super`].
@@ -27,7 +29,8 @@ pub(crate) enum LeafCaching {
     /// A leaf that is read again is decoded whole, and kept.
     #[default]
     ReadAgain,
-    /// The same if at least half of it is asked for; of another only that is decoded, however often.
+    /// The same if at least half of it is asked for; of another only that is decoded, however
+    /// often.
     UnlessSmall,
 }
 
@@ -63,8 +66,9 @@ impl Store {
         Ok((leaf, false))
     }
 
-    /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the types the table has now. Merges and
-    /// exports read whole leaves once: they are not worth the room in the cache.
+    /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the types
+    /// the table has now. Merges and exports read whole leaves once: they are not worth the room in
+    /// the cache.
     pub(crate) fn leaf_rows(
         &self,
         id: SegmentId,
@@ -90,8 +94,8 @@ impl Store {
         Ok(in_table_types(rows, table))
     }
 
-    /// Rows `rows` of a stream's entry, counted from the entry's first, in the types they were written with, and shared with the
-    /// cache where they stand in it.
+    /// Rows `rows` of a stream's entry, counted from the entry's first, in the types they were
+    /// written with, and shared with the cache where they stand in it.
     pub(crate) fn leaf_columns(
         &self,
         id: SegmentId,
@@ -130,7 +134,8 @@ impl Store {
         Ok(columns.within(range))
     }
 
-    /// The rows of the pages of an entry's leaf, or all, among which are those that lie in a range; counted from the entry's first.
+    /// The rows of the pages of an entry's leaf, or all, among which are those that lie in a range;
+    /// counted from the entry's first.
     pub(crate) fn rows_about(
         &self,
         id: SegmentId,
@@ -242,7 +247,8 @@ fn rows_about(leaf: &Leaf, entry: &LeafEntry, range: &ClosedRange) -> Range<usiz
         return 0..count;
     }
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    // Only some pages: their first times say which. In a shared leaf the stream's part need not begin with a page.
+    // Only some pages: their first times say which. In a shared leaf the stream's part need not
+    // begin with a page.
     let start = entry.row_start as usize;
     let pages = leaf.page_first_times();
     let page_from = start.div_ceil(PAGE_ROWS);
@@ -250,7 +256,8 @@ fn rows_about(leaf: &Leaf, entry: &LeafEntry, range: &ClosedRange) -> Range<usiz
     let inside = pages
         .get(page_from..page_to.max(page_from))
         .unwrap_or_default();
-    // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal times may begin there.)
+    // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal
+    // times may begin there.)
     let skip = inside.partition_point(|t| *t < first);
     let from = if skip == 0 {
         0

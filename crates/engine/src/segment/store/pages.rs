@@ -1,11 +1,13 @@
 //! Reading pages: what a segment holds of a stretch of streams, put together from its footers.
 //!
-//! Of a page that is not kept each group that changed it has to be read, which takes a hundred times as long as to look one of its
-//! streams up. Whoever asks for all streams, one after the other, asks for those of one page first: so the pages put together last
-//! are kept as they are. When they make room for the next they are packed ([`Page`]) and kept, as long as there is room for that too.
+//! Of a page that is not kept each group that changed it has to be read, which takes a hundred
+//! times as long as to look one of its streams up. Whoever asks for all streams, one after the
+//! other, asks for those of one page first: so the pages put together last are kept as they are.
+//! When they make room for the next they are packed ([`Page`]) and kept, as long as there is room
+//! for that too.
 //!
-//! Invariants: a version of a page is in [`FreshPages`] or among the packed ones, or has to be put together; wherever it comes
-//! from, it is the same.
+//! Invariants: a version of a page is in [`FreshPages`] or among the packed ones, or has to be put
+//! together; wherever it comes from, it is the same.
 //! Concurrency, failure: as in [`super`].
 
 use super::super::format::{Cover, Parts, StreamDelta};
@@ -177,7 +179,8 @@ impl Store {
     }
 }
 
-/// Looks up streams of a state one after the other, by number, and remembers their pages as they are before a step.
+/// Looks up streams of a state one after the other, by number, and remembers their pages as they
+/// are before a step.
 pub(crate) struct PageCursor<'a> {
     store: &'a Store,
     state: &'a SegmentState,

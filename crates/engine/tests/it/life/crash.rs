@@ -20,8 +20,8 @@ struct Handed {
 
 const HALF_DAY: i64 = 43_200 * SECOND;
 
-/// Four days in half-days: events every half hour, some that expire after six hours, flushes and compactions, and with them
-/// retention after two days and aging after one.
+/// Four days in half-days: events every half hour, some that expire after six hours, flushes and
+/// compactions, and with them retention after two days and aging after one.
 fn four_days(
     env: &Env,
     clock: &ManualClock,
@@ -187,8 +187,9 @@ struct Counted {
     perhaps: Option<Rows>,
 }
 
-/// Half-days with rows in order and late ones, flushes and compactions, and three openings: before the second the clock jumps
-/// years ahead, before the third it is put right. Nothing ends, so the counts are exact.
+/// Half-days with rows in order and late ones, flushes and compactions, and three openings: before
+/// the second the clock jumps years ahead, before the third it is put right. Nothing ends, so the
+/// counts are exact.
 fn three_openings(
     env: &Env,
     clock: &ManualClock,

@@ -1,4 +1,5 @@
-//! What ends beside writers: tables that are dropped while values with an expiry come, rows that are aged while others do.
+//! What ends beside writers: tables that are dropped while values with an expiry come, rows that
+//! are aged while others do.
 
 use super::{DAY, SECOND, World, count, stream, write};
 use crate::support::{START, small_options};

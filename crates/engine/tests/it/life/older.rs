@@ -1,7 +1,9 @@
-//! Databases of a version that aged partitions without saying so, and then stored rows among the buckets that were left.
+//! Databases of a version that aged partitions without saying so, and then stored rows among the
+//! buckets that were left.
 //!
-//! `aged_1`: two streams of a table that keeps equal timestamps. Of 8,350 rows each all but the newest 100 are aged; these lie in a
-//! partition with buckets of two more. For each stream its number, rows written, rows counted, rows found.
+//! `aged_1`: two streams of a table that keeps equal timestamps. Of 8,350 rows each all but the
+//! newest 100 are aged; these lie in a partition with buckets of two more. For each stream its
+//! number, rows written, rows counted, rows found.
 
 use super::{DAY, SECOND, World, count, stream, times};
 use crate::compat::{folder, unpack};

@@ -230,7 +230,8 @@ fn check_last(snapshot: &Snapshot, name: &StreamName, stream: &ModelStream) {
     }
 }
 
-/// The aggregate of values as one column: the reference every other way of computing it is compared with.
+/// The aggregate of values as one column: the reference every other way of computing it is compared
+/// with.
 pub(crate) fn reference(rows: &[(i64, Value)], field_type: FieldType) -> Aggregate {
     let mut column = Column::new(field_type);
     let times: Vec<i64> = rows.iter().map(|(t, _)| *t).collect();

@@ -1,4 +1,5 @@
-//! What the engine is compared with: streams as plain sorted lists, and the values and times that are written.
+//! What the engine is compared with: streams as plain sorted lists, and the values and times that
+//! are written.
 
 use headwater_engine::Duplicates;
 use headwater_types::{ClosedRange, FieldType, Timestamp, Value};

@@ -55,7 +55,8 @@ pub(super) struct World {
     pub(super) db: Option<Database>,
     pub(super) setup: Setup,
     clock: Arc<ManualClock>,
-    /// Some values expire. (Then no rows are without values: nothing could tell those from rows that have lost theirs.)
+    /// Some values expire. (Then no rows are without values: nothing could tell those from rows
+    /// that have lost theirs.)
     expires: bool,
     model: BTreeMap<StreamName, WrittenStream>,
     times: Vec<Times>,
@@ -228,7 +229,8 @@ impl World {
             _ => {
                 let snapshot = self.db().snapshot().unwrap();
                 let model = self.visible();
-                // What is written, flushed and compacted while a snapshot is open does not change it.
+                // What is written, flushed and compacted while a snapshot is open does not change
+                // it.
                 for _ in 0..self.random.below(4) {
                     self.write();
                 }

@@ -52,7 +52,8 @@ fn by_bin(values: Vec<(i64, Value)>, bins: Bins) -> ByBin {
     out
 }
 
-/// As far as a field that was widened allows: sums of integers became sums of floats somewhere on the way.
+/// As far as a field that was widened allows: sums of integers became sums of floats somewhere on
+/// the way.
 fn same(found: &Aggregate, rows: &[(i64, Value)], field: &str, of: FieldType, what: &str) {
     if field == "w" {
         assert_eq!(found.count, rows.len() as u64, "{what}");
@@ -107,7 +108,8 @@ pub(super) fn check_aggregates(
                 Err(error) => return Err(format!("{what}: {error}")),
             };
             if range == ClosedRange::ALL && stream.has_rows_before_floor() {
-                // Buckets that have lost their rows fall into one bin each; together they are what they were.
+                // Buckets that have lost their rows fall into one bin each; together they are what
+                // they were.
                 let mut all = Aggregate::EMPTY;
                 found.iter().for_each(|bin| all.merge(&bin.aggregate));
                 if values.is_empty() {

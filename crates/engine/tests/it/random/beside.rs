@@ -25,9 +25,11 @@ const WRITERS: usize = 3;
 /// Batches of a writer, and rows that each brings to each of its two streams.
 const BATCHES: u64 = 160;
 const ROWS: u64 = 6;
-/// Between so many batches somebody has looked at a snapshot, and the caring thread has done something.
+/// Between so many batches somebody has looked at a snapshot, and the caring thread has done
+/// something.
 const LOOKS: u64 = 8;
-/// Rows of the stream that is deleted from, times that this happens, and times that a table is dropped.
+/// Rows of the stream that is deleted from, times that this happens, and times that a table is
+/// dropped.
 const RISING: u64 = 400;
 const DELETES: u64 = 20;
 const DROPS: u64 = 20;

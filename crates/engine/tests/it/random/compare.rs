@@ -1,6 +1,7 @@
 //! Compares what a snapshot shows with the plain rows, over every way of reading.
 //!
-//! Failure: a difference comes back as text, since after a crash several states are possible and are tried one after the other.
+//! Failure: a difference comes back as text, since after a crash several states are possible and
+//! are tried one after the other.
 
 use super::aggregates::{check_aggregates, check_tiles};
 use super::plain::{Table, as_type};
@@ -214,7 +215,8 @@ fn same_fields(a: &Fields, b: &Fields) -> bool {
     a.len() == b.len() && pairs.all(|((f, v), (g, w))| f == g && v.as_ref().same_bits(&w.as_ref()))
 }
 
-/// An integer may have become a float: the definition of a field may outlive a failed write that widened it.
+/// An integer may have become a float: the definition of a field may outlive a failed write that
+/// widened it.
 pub(super) fn same_value(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::F64(f), Value::I64(n)) => f.to_bits() == (*n as f64).to_bits(),
@@ -332,7 +334,8 @@ fn check_filter(
     random: &mut Random,
 ) -> Compared {
     for field in stream.table.fields.keys() {
-        // Conditions are of the field's type; one that was widened may be so by a write that failed.
+        // Conditions are of the field's type; one that was widened may be so by a write that
+        // failed.
         let Ok(field_type) = snapshot.field_type(stream.name, field) else {
             continue;
         };

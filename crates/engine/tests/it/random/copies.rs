@@ -78,7 +78,8 @@ impl World {
         self.backup = Some(kept);
     }
 
-    /// A file of the backup decays. Verifying says so, and so does restoring; the next backup puts it right.
+    /// A file of the backup decays. Verifying says so, and so does restoring; the next backup puts
+    /// it right.
     fn decay_backup(&mut self) {
         let disk = self.disk.after_crash(1);
         let Some(damage) = self.damage(&disk, &[FOLDER]) else {

@@ -1,5 +1,6 @@
-//! Decay while nobody looks: a flipped bit, a block of zeros or of anything, a file that is gone. It is found or reported, never
-//! silently less, and everything else is what it was. A repair mends it (`mended`).
+//! Decay while nobody looks: a flipped bit, a block of zeros or of anything, a file that is gone.
+//! It is found or reported, never silently less, and everything else is what it was. A repair mends
+//! it (`mended`).
 //!
 //! The damage is done to a copy of the disk, so that the life goes on unharmed.
 
@@ -12,7 +13,8 @@ use headwater_io::FaultyFiles;
 use headwater_types::ClosedRange;
 use std::path::{Path, PathBuf};
 
-/// The newest part of the log, where damage cannot be told from a write that a power cut tore (docs/format/log.md).
+/// The newest part of the log, where damage cannot be told from a write that a power cut tore
+/// (docs/format/log.md).
 const TAIL: u64 = 4096;
 
 /// What was done to which file.
@@ -179,7 +181,8 @@ fn is_report(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
-/// Every row and count is right, or an error says that it may not be. Gives the number of streams with errors.
+/// Every row and count is right, or an error says that it may not be. Gives the number of streams
+/// with errors.
 fn compare_damaged(snapshot: &Snapshot, view: &View) -> Compared<u64> {
     let mut reported = 0;
     each_stream(snapshot, view, |stream| {

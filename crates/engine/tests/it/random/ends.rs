@@ -1,4 +1,5 @@
-//! How a process ends, and how the next one begins: closed, killed, cut off or failed, each as often as the others.
+//! How a process ends, and how the next one begins: closed, killed, cut off or failed, each as
+//! often as the others.
 
 use super::time::{DAY, HOUR, YEAR};
 use super::world::{Trouble, World};
@@ -33,7 +34,8 @@ const FAULTS: [FaultKind; 14] = [
 ];
 
 impl World {
-    /// Something begins to go wrong, or the database is closed: in the end it has to be opened again.
+    /// Something begins to go wrong, or the database is closed: in the end it has to be opened
+    /// again.
     pub(super) fn begin_trouble(&mut self) {
         let most = self.random.pick(&[3, 40, 200]);
         let after = self.random.below(most);
@@ -182,7 +184,8 @@ impl World {
                 FaultKind::SyncError | FaultKind::SyncErrorReverting | FaultKind::SyncFull
             )
         );
-        // What was only handed to the operating system may be lost with the power, or by a sync that failed.
+        // What was only handed to the operating system may be lost with the power, or by a sync
+        // that failed.
         let promised =
             self.options.durability == headwater_engine::Durability::Synced || !(cut || lost_syncs);
         let least = if promised { self.acknowledged } else { 0 };
@@ -221,7 +224,8 @@ impl World {
         (away, offset)
     }
 
-    /// Opens the database; on the way the power may fail again, the process be killed, or an operation fail.
+    /// Opens the database; on the way the power may fail again, the process be killed, or an
+    /// operation fail.
     fn open_again(&mut self, cut: &mut bool) -> Database {
         for _ in 0..3 {
             if !self.random.chance(25) {

@@ -1,7 +1,7 @@
 //! What a database should hold, as plain lists, and the operations that change it.
 //!
-//! Invariants: rows of a stream stand by time, then by arrival. An operation is there whole or not at all, so a list of them and
-//! a number say what is there.
+//! Invariants: rows of a stream stand by time, then by arrival. An operation is there whole or not
+//! at all, so a list of them and a number say what is there.
 
 use crate::support::Event;
 use headwater_engine::{DeleteSpec, Duplicates, TableChange, TableInfo, TableSpec};
@@ -15,8 +15,9 @@ pub(super) struct Cell {
     pub(super) value: Value,
     /// From when on it has expired.
     pub(super) expires_at: Option<i64>,
-    /// It lay before the cut, or in an aged stretch, at some time, and may have been removed or have left its aggregates only: for
-    /// ever, also where the clock or a setting has put the horizon back since.
+    /// It lay before the cut, or in an aged stretch, at some time, and may have been removed or
+    /// have left its aggregates only: for ever, also where the clock or a setting has put the
+    /// horizon back since.
     pub(super) was_cut: bool,
     pub(super) was_aged: bool,
 }
@@ -25,7 +26,8 @@ pub(super) struct Cell {
 pub(super) struct Row {
     pub(super) time: i64,
     pub(super) fields: BTreeMap<String, Cell>,
-    /// It was deleted in a stretch of which only aggregates are kept, where a bucket at the edge of a delete stays.
+    /// It was deleted in a stretch of which only aggregates are kept, where a bucket at the edge of
+    /// a delete stays.
     pub(super) deleted: bool,
 }
 
@@ -257,8 +259,8 @@ impl Plain {
         }
     }
 
-    /// What a database that believes this instant may have ended, though nobody saw it: its horizons may go back before it is
-    /// looked at again.
+    /// What a database that believes this instant may have ended, though nobody saw it: its
+    /// horizons may go back before it is looked at again.
     pub(super) fn may_have_ended(&mut self, newest: i64) {
         for table in self.tables.values_mut() {
             let at = |least: Option<i64>| least.map_or(i64::MIN, |l| newest.saturating_sub(l));
@@ -267,7 +269,8 @@ impl Plain {
         }
     }
 
-    /// Takes over how far the horizons ever were: what a power cut takes back may have ended something before.
+    /// Takes over how far the horizons ever were: what a power cut takes back may have ended
+    /// something before.
     pub(super) fn remember(&mut self, other: &Plain) {
         for (name, table) in &mut self.tables {
             if let Some(other) = other.tables.get(name) {

@@ -422,7 +422,8 @@ impl World {
         }
     }
 
-    /// An idle database comes to rest: after it has settled nothing is written to segments any more.
+    /// An idle database comes to rest: after it has settled nothing is written to segments any
+    /// more.
     fn settle(&mut self) {
         self.tell("settle".into());
         self.told.count("databases left to settle");

@@ -1,8 +1,10 @@
-//! The clock of a world: what time it is, what the machine believes, and what a database may believe of that.
+//! The clock of a world: what time it is, what the machine believes, and what a database may
+//! believe of that.
 //!
-//! The rule of the database (docs/operate/lifetimes.md): a clock that jumps by more than `clock_jump_max` is not believed until the
-//! rows of devices bear it out, and theirs are of the true time. So a database may believe what it followed without a jump, and
-//! the truth; `newest_believed` is the latest of that.
+//! The rule of the database (docs/operate/lifetimes.md): a clock that jumps by more than
+//! `clock_jump_max` is not believed until the rows of devices bear it out, and theirs are of the
+//! true time. So a database may believe what it followed without a jump, and the truth;
+//! `newest_believed` is the latest of that.
 
 use headwater_engine::Options;
 use headwater_io::ManualClock;
@@ -23,8 +25,8 @@ pub(super) struct Time {
     /// What was believed last, and went on from there.
     followed: i64,
     pub(super) newest_believed: i64,
-    /// What time it was when the database last committed it, and by how much it has jumped since as far as the database knows: time
-    /// without a process counts as a jump.
+    /// What time it was when the database last committed it, and by how much it has jumped since as
+    /// far as the database knows: time without a process counts as a jump.
     kept: i64,
     kept_jumped: i64,
     jumped: i64,

@@ -1,5 +1,5 @@
-//! What a world has been through: the last steps for whoever has to understand a failure, and counts, so that a test can tell
-//! that it tested something.
+//! What a world has been through: the last steps for whoever has to understand a failure, and
+//! counts, so that a test can tell that it tested something.
 
 use std::collections::BTreeMap;
 

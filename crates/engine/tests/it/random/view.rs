@@ -1,7 +1,8 @@
 //! What a snapshot may and must show of the plain rows, where time has ended some of them.
 //!
-//! Retention, aging and expiry act on whole partitions and by a clock that may be wrong, so of some values it is certain that
-//! they are found, of some that they are not, and some may be. Where nothing is in doubt, everything is compared exactly.
+//! Retention, aging and expiry act on whole partitions and by a clock that may be wrong, so of some
+//! values it is certain that they are found, of some that they are not, and some may be. Where
+//! nothing is in doubt, everything is compared exactly.
 
 use super::plain::{Cell, Plain, Row, Table};
 use headwater_engine::PartitionInfo;

@@ -1,8 +1,8 @@
 //! A database on a disk that can fail, and the plain rows beside it.
 //!
-//! Invariants: what was acknowledged stands in `now`; what a power cut may take back stands in `ops` behind `base`. An operation
-//! that failed stands behind those that were acknowledged until the database is open again: then it is there whole or not at
-//! all, and stays so.
+//! Invariants: what was acknowledged stands in `now`; what a power cut may take back stands in
+//! `ops` behind `base`. An operation that failed stands behind those that were acknowledged until
+//! the database is open again: then it is there whole or not at all, and stays so.
 
 use super::compare::{full, quick};
 use super::plain::{Op, Plain};
@@ -57,7 +57,8 @@ pub(super) struct World {
     /// An operation failed, or the database will take no more: it must be opened again.
     pub(super) must_reopen: bool,
     pub(super) held: Vec<Held>,
-    /// What is on the medium whatever happens, what came after it, and how much of that was acknowledged.
+    /// What is on the medium whatever happens, what came after it, and how much of that was
+    /// acknowledged.
     pub(super) base: Plain,
     pub(super) ops: Vec<Op>,
     pub(super) acknowledged: usize,
@@ -354,7 +355,8 @@ impl World {
         }
     }
 
-    /// Which of the possible states the database is in after it was opened again. `least` operations are there for certain.
+    /// Which of the possible states the database is in after it was opened again. `least`
+    /// operations are there for certain.
     pub(super) fn resolve(&mut self, least: usize, all_durable: bool) {
         let infos = self.db().tables();
         let partitions = self.db().partitions();

@@ -1,8 +1,9 @@
 //! Each file of real data: import speed, bytes per event beside Parquet, write amplification.
 //!
-//! A file is decompressed into memory first. Then, for every run, a new database takes it in batches of 1,000 rows with one
-//! ticket in flight and `Durability::Synced`; it is flushed, looked at, compacted, looked at again, checked and removed.
-//! Of the first run the same rows are written as Parquet too.
+//! A file is decompressed into memory first. Then, for every run, a new database takes it in
+//! batches of 1,000 rows with one ticket in flight and `Durability::Synced`; it is flushed, looked
+//! at, compacted, looked at again, checked and removed. Of the first run the same rows are written
+//! as Parquet too.
 
 use crate::harness::{Bound, Targets};
 use crate::{machine, table};

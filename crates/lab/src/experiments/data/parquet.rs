@@ -1,5 +1,5 @@
-//! The rows of a table as one Parquet file: zstd at its default level, the writer's default settings, sorted by stream and
-//! time, tags as columns.
+//! The rows of a table as one Parquet file: zstd at its default level, the writer's default
+//! settings, sorted by stream and time, tags as columns.
 
 use crate::harness::Failure;
 use arrow_array::{

@@ -1,8 +1,10 @@
-//! The GOLSM paper's measurements (EXPERIMENTS.md, G-1 to G-8): ours, SQLite tuned, redb, and SQLite as in the paper.
+//! The GOLSM paper's measurements (EXPERIMENTS.md, G-1 to G-8): ours, SQLite tuned, redb, and
+//! SQLite as in the paper.
 //!
-//! Ten tags with a point a second. A write stores all tags over a window; the next window begins later by twice its width,
-//! or at a random place. A read takes three tags over a window at a random place of three hours. All stores get the same
-//! points, the same durability and the same windows, and must give the same points back.
+//! Ten tags with a point a second. A write stores all tags over a window; the next window begins
+//! later by twice its width, or at a random place. A read takes three tags over a window at a
+//! random place of three hours. All stores get the same points, the same durability and the same
+//! windows, and must give the same points back.
 
 mod read;
 mod write;
@@ -85,7 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bench.finish(&figures, &targets)
 }
 
-/// The values of a tag from one second on: a temperature with two decimals that walks slowly, as sensors give it.
+/// The values of a tag from one second on: a temperature with two decimals that walks slowly, as
+/// sensors give it.
 struct Sensor {
     random: Random,
     hundredths: i64,

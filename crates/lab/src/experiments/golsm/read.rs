@@ -144,7 +144,8 @@ fn fill(store: &mut dyn Store, values: &[Vec<f64>]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes that hold the points: ours without the log, which is recycled, and without the metadata's fixed size.
+/// Bytes that hold the points: ours without the log, which is recycled, and without the metadata's
+/// fixed size.
 fn bytes_of(name: &str, dir: &std::path::Path) -> std::io::Result<f64> {
     let dir = if name == "headwater" {
         dir.join("segment")
@@ -159,8 +160,9 @@ const LEAF: i64 = 2048;
 /// Narrow cold reads between two openings: no leaf twice.
 const COLD_READS: usize = 12;
 
-/// Cold reads, and whether [`COLD_READS`] of them meet nothing that the others read: tags in threes, each stretch of a leaf's
-/// length once. Otherwise the store has to be opened anew for each.
+/// Cold reads, and whether [`COLD_READS`] of them meet nothing that the others read: tags in
+/// threes, each stretch of a leaf's length once. Otherwise the store has to be opened anew for
+/// each.
 fn cold_places(
     dice: &mut Random,
     width: i64,

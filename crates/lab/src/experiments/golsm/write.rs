@@ -217,7 +217,8 @@ pub(super) fn print(figures: &[Figure]) {
     );
 }
 
-/// G-6 and G-7: the same windows' worth of points in order and at random places, with and without the work left for later.
+/// G-6 and G-7: the same windows' worth of points in order and at random places, with and without
+/// the work left for later.
 pub(super) fn random(
     bench: &Bench,
     arguments: &Arguments,

@@ -1,8 +1,9 @@
 //! Messages of an MQTT broker into the server: publishers, mosquitto and server on one machine.
 //!
-//! Each client publishes bare values with QoS 1 to a topic of its own, with a bounded number that the broker has not acknowledged.
-//! The time runs from the first message until the server has everything on the medium and has told the broker so. Each round
-//! gets a fresh database and a fresh broker, which keeps nothing on disk. What the server leaves is counted.
+//! Each client publishes bare values with QoS 1 to a topic of its own, with a bounded number that
+//! the broker has not acknowledged. The time runs from the first message until the server has
+//! everything on the medium and has told the broker so. Each round gets a fresh database and a
+//! fresh broker, which keeps nothing on disk. What the server leaves is counted.
 
 mod broker;
 mod publisher;
@@ -111,7 +112,8 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     let broker = Broker::start(&dir)?;
     let db = dir.join("db");
     let server = Server::start_with(&db, &["--mqtt-port", &broker.port.to_string()])?;
-    // Until the subscription is there, nobody keeps messages for it: how many of the first come is not known.
+    // Until the subscription is there, nobody keeps messages for it: how many of the first come is
+    // not known.
     let start = Instant::now();
     while figure(server.addr, DONE)? < 1 {
         publisher::publish(broker.port, "plant/lab/first/temp", 1, 1)?;
@@ -169,7 +171,8 @@ fn settled(addr: SocketAddr, messages: u64) -> Result<(), Failure> {
     let start = Instant::now();
     while figure(addr, DONE)? < messages {
         patient(start, "the messages")?;
-        // Often enough for the precision of a round of some seconds, and seldom enough to cost nothing.
+        // Often enough for the precision of a round of some seconds, and seldom enough to cost
+        // nothing.
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! A client that costs little itself: MQTT 3.1.1, messages of QoS 1 made beforehand, acknowledgements only counted.
+//! A client that costs little itself: MQTT 3.1.1, messages of QoS 1 made beforehand,
+//! acknowledgements only counted.
 
 use crate::harness::Failure;
 use std::io::{Read, Write};

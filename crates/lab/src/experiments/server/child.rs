@@ -109,7 +109,8 @@ impl Server {
 /// CPU time over all threads of a process, and the most memory that was resident, until now.
 pub(crate) fn used_of(process: u32) -> Result<Used, Failure> {
     let read = |what: &str| std::fs::read_to_string(format!("/proc/{process}/{what}"));
-    // The name of the program, in parentheses, may hold blanks; user and system time are the 12th and 13th word after it.
+    // The name of the program, in parentheses, may hold blanks; user and system time are the 12th
+    // and 13th word after it.
     let stat = read("stat")?;
     let words: Vec<&str> = stat
         .rsplit_once(')')

@@ -1,4 +1,5 @@
-//! Clients that cost little themselves: requests are bytes made beforehand, answers are read up to their end.
+//! Clients that cost little themselves: requests are bytes made beforehand, answers are read up to
+//! their end.
 
 use crate::harness::Failure;
 use std::io::{Read, Write};
@@ -29,7 +30,8 @@ fn is_stored(answer: &[u8]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Sends each request over one of `connections`, one after the other on each, from a thread per connection.
+/// Sends each request over one of `connections`, one after the other on each, from a thread per
+/// connection.
 pub(crate) fn by_threads(
     addr: SocketAddr,
     connections: usize,

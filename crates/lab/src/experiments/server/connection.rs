@@ -1,4 +1,5 @@
-//! One connection that asks and is kept: as cheap as it can be, so that what is measured is the server.
+//! One connection that asks and is kept: as cheap as it can be, so that what is measured is the
+//! server.
 
 use crate::harness::Failure;
 use std::io::{Read, Write};

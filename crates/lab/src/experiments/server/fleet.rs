@@ -1,7 +1,7 @@
 //! A hundred devices with ten fields each, as line protocol.
 //!
-//! Of each device: three walks rounded to 0.01, two noises of full precision, a counter, two on/off, a constant, a slow ramp;
-//! about a row a second, with a jitter of milliseconds.
+//! Of each device: three walks rounded to 0.01, two noises of full precision, a counter, two
+//! on/off, a constant, a slow ramp; about a row a second, with a jitter of milliseconds.
 
 use crate::harness::Random;
 use std::fmt::Write;

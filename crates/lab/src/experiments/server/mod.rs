@@ -1,10 +1,12 @@
 //! The server under load: client and server on one machine, payloads made beforehand.
 //!
-//! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP. `reading`: tiles, rows, newest values, bins, counts.
-//! `search`: streams by words, of very many. `soak`: all of it at once for minutes.
+//! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP.
+//! `reading`: tiles, rows, newest values, bins, counts. `search`: streams by words, of very many.
+//! `soak`: all of it at once for minutes.
 //!
-//! The server runs as a process of its own, so that its CPU time and memory are told apart from the client's. Each case gets a
-//! fresh database. What was acknowledged is looked for in the database after the server has stopped.
+//! The server runs as a process of its own, so that its CPU time and memory are told apart from the
+//! client's. Each case gets a fresh database. What was acknowledged is looked for in the database
+//! after the server has stopped.
 
 mod child;
 mod client;
@@ -53,7 +55,8 @@ pub(crate) struct Arguments {
     /// Minutes of `--part soak`.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// Only `idle`, only `writing`, only `reading`, or only `search`; or `soak`, which is not done otherwise.
+    /// Only `idle`, only `writing`, only `reading`, or only `search`; or `soak`, which is not done
+    /// otherwise.
     #[arg(long, default_value = "")]
     part: String,
     /// Only cases of writing whose name holds this, such as `late` or `64`.

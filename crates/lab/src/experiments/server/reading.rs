@@ -1,4 +1,5 @@
-//! Questions: tiles of a large channel, formatted and kept; raw points, newest values, bins, counts.
+//! Questions: tiles of a large channel, formatted and kept; raw points, newest values, bins,
+//! counts.
 
 use super::Arguments;
 use super::child::Server;
@@ -153,7 +154,8 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
         };
         levels.flat_map(of_level).collect()
     };
-    // A base bucket holds about 128 events: here the pyramid begins at level 7, and finer tiles are made of rows.
+    // A base bucket holds about 128 events: here the pyramid begins at level 7, and finer tiles are
+    // made of rows.
     let tiles = tiles_of(7..=12);
     let fine = tiles_of(6..=6);
     let is_tile = |v: &Value| v["data"].as_array().is_some_and(|d| !d.is_empty());
@@ -171,7 +173,8 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
     let bins = arguments.points.min(1_000);
     let to = START + points * SECOND;
     let (whole, rows) = (arguments.points, arguments.rows);
-    // As many forms of each tile as it takes to find none of them kept: with another order of fields it is another answer.
+    // As many forms of each tile as it takes to find none of them kept: with another order of
+    // fields it is another answer.
     let fields = ["time", "mean", "stddev", "count", "min", "max"];
     let turns: Vec<String> = (0..fields.len())
         .map(|turn| {

@@ -1,7 +1,9 @@
-//! Minutes of everything at once: writers of large requests and of single lines, five rows in a hundred late; readers of tiles,
-//! bins, rows and newest values; the flushes and merges that come of it. Requests are paced, so that what grows is the server's own.
+//! Minutes of everything at once: writers of large requests and of single lines, five rows in a
+//! hundred late; readers of tiles, bins, rows and newest values; the flushes and merges that come
+//! of it. Requests are paced, so that what grows is the server's own.
 //!
-//! Memory is looked at every second; nothing may fail, and at the end every acknowledged line must be there, once.
+//! Memory is looked at every second; nothing may fail, and at the end every acknowledged line must
+//! be there, once.
 
 use super::Arguments;
 use super::child::Server;
@@ -22,7 +24,8 @@ use std::time::{Duration, Instant};
 const DEVICES: u64 = 100;
 const SECOND: i64 = 1_000_000_000;
 const START: i64 = 1_700_000_000 * SECOND;
-/// Time between the rows of a writer: each writer tells of its hundred devices about twice a second of its own time.
+/// Time between the rows of a writer: each writer tells of its hundred devices about twice a second
+/// of its own time.
 const STEP: i64 = SECOND / 200;
 const LINES: usize = 1_000;
 const LATE_PERCENT: u64 = 5;
@@ -283,7 +286,8 @@ pub(super) fn run(
     Ok(figures)
 }
 
-/// Every acknowledged row is there, and no other. Gives the merges so far and the write amplification in events.
+/// Every acknowledged row is there, and no other. Gives the merges so far and the write
+/// amplification in events.
 fn check(dir: &Path, acknowledged: u64) -> Result<(u64, f64), Failure> {
     let db = Database::open(Options::new(dir))?;
     let stats = db.stats()?;

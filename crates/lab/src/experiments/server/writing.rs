@@ -1,4 +1,5 @@
-//! Line protocol over HTTP: large requests, with late rows too, and one line a request over many connections.
+//! Line protocol over HTTP: large requests, with late rows too, and one line a request over many
+//! connections.
 
 use super::Arguments;
 use super::child::{Server, Used};

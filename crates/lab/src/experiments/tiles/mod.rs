@@ -1,9 +1,9 @@
-//! Tiles of one channel (EXPERIMENTS.md, R-2, R-4, R-5, R-7): how long they take at every level, as the store grows, and
-//! while all points are still in memory; overviews of the whole channel beside SQLite; ingest as the store grows, and by
-//! the size of batches.
+//! Tiles of one channel (EXPERIMENTS.md, R-2, R-4, R-5, R-7): how long they take at every level, as
+//! the store grows, and while all points are still in memory; overviews of the whole channel beside
+//! SQLite; ingest as the store grows, and by the size of batches.
 //!
-//! The channel is a sensor with one value a second. Every overview is compared with SQLite's answer, and every tile's count
-//! with the number of seconds it spans.
+//! The channel is a sensor with one value a second. Every overview is compared with SQLite's
+//! answer, and every tile's count with the number of seconds it spans.
 
 mod batches;
 mod channel;

@@ -1,4 +1,5 @@
-//! the whole channel in about a thousand buckets, as it grows; ours and SQLite tuned, whose answers must agree.
+//! the whole channel in about a thousand buckets, as it grows; ours and SQLite tuned, whose
+//! answers must agree.
 
 use super::channel::{BEGIN, Channel, FIELD, stream};
 use super::{add_ratio, name_of};

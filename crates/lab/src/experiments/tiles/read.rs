@@ -1,5 +1,5 @@
-//! Tiles at random places and levels: from the pyramid, from rows below its base, from a store a hundred times larger, and
-//! from memory before anything is flushed.
+//! Tiles at random places and levels: from the pyramid, from rows below its base, from a store a
+//! hundred times larger, and from memory before anything is flushed.
 
 use super::channel::{BEGIN, Channel, FIELD, stream};
 use super::{Arguments, name_of};
@@ -63,7 +63,8 @@ pub(super) fn tiles(
         let kept = (index >= 6).then(|| memory.clone());
         let levels = levels(name, points);
         contestants.push(Contestant::new(name.clone(), move |round| {
-            // Opened anew: what a tile needs is read from the file unless an earlier one of the round needed it.
+            // Opened anew: what a tile needs is read from the file unless an earlier one of the
+            // round needed it.
             let db = match &kept {
                 Some(db) => db.clone(),
                 None => Database::open(options(dir, Survives::Process))?,
@@ -98,7 +99,8 @@ pub(super) fn tiles(
     Ok(all)
 }
 
-/// Reads the tile of a level that holds a second, and checks that it counts every point; milliseconds.
+/// Reads the tile of a level that holds a second, and checks that it counts every point;
+/// milliseconds.
 fn tile(
     db: &Database,
     stream: &headwater::StreamName,

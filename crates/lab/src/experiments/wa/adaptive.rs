@@ -1,5 +1,5 @@
-//! The engine choosing for itself while it runs: on sequences of laws, among the paper's candidates; and on M1 to M12 with
-//! all knobs.
+//! The engine choosing for itself while it runs: on sequences of laws, among the paper's
+//! candidates; and on M1 to M12 with all knobs.
 
 use super::arrivals::Arrivals;
 use super::engine::Exact;

@@ -1,4 +1,5 @@
-//! Events with their times of generation in the order of arrival: made up by a law and a seed, or read from a file.
+//! Events with their times of generation in the order of arrival: made up by a law and a seed, or
+//! read from a file.
 
 use crate::harness::{Failure, Random};
 use std::io::{BufRead, BufReader};
@@ -90,11 +91,11 @@ impl Arrivals {
 /// How many rows of a file are read at most.
 const ROWS_MAX: usize = 200_000_000;
 
-/// Reads rows `t_g,t_a` in the order of arrival; a first row that is no numbers is a heading. The time of arrival may be
-/// missing, and is only looked at to tell whether the rows are in its order.
+/// Reads rows `t_g,t_a` in the order of arrival; a first row that is no numbers is a heading. The
+/// time of arrival may be missing, and is only looked at to tell whether the rows are in its order.
 ///
-/// Times of generation that are not all whole and positive are replaced by their ranks: which event is late, and what a
-/// merge rewrites, follows from their order alone.
+/// Times of generation that are not all whole and positive are replaced by their ranks: which event
+/// is late, and what a merge rewrites, follows from their order alone.
 pub(crate) fn read_csv(path: &Path) -> Result<Vec<i64>, Failure> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(failed)?;

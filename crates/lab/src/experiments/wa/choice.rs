@@ -1,8 +1,11 @@
-//! The choice from one window of what arrives, and its regret: the WA of what was chosen over that of the best candidate.
+//! The choice from one window of what arrives, and its regret: the WA of what was chosen over that
+//! of the best candidate.
 //!
-//! Two sets of candidates: the paper's (whole tables of 512 events, nothing kept back), and all knobs (leaves of at most 128
-//! events, only touched ones rewritten, some of the newest events kept back). Chosen as the engine does, by the model from the
-//! lateness in the window and one replay of its time stamps; by either of them alone; and, of the paper's candidates, by Algorithm 1 from its delays.
+//! Two sets of candidates: the paper's (whole tables of 512 events, nothing kept back), and all
+//! knobs (leaves of at most 128 events, only touched ones rewritten, some of the newest events kept
+//! back). Chosen as the engine does, by the model from the lateness in the window and one replay of
+//! its time stamps; by either of them alone; and, of the paper's candidates, by Algorithm 1 from
+//! its delays.
 
 use super::arrivals::{Arrivals, MS};
 use super::models::{cheapest, predicted};
@@ -107,8 +110,8 @@ impl<'a> Seen<'a> {
         Ok(Seen { window, law })
     }
 
-    /// Chooses among plans, given what each costs: by the model and one replay, which is believed as much as the engine believes one;
-    /// and by either alone.
+    /// Chooses among plans, given what each costs: by the model and one replay, which is believed
+    /// as much as the engine believes one; and by either alone.
     fn choose(&self, plans: &[Plan], costs: &[f64]) -> Result<Chosen, Failure> {
         let pairs = || plans.iter().zip(costs.iter().copied());
         let cost_of = |plan: &Plan| pairs().find(|(p, _)| *p == plan).map_or(f64::NAN, |p| p.1);

@@ -1,4 +1,5 @@
-//! What deciding costs: the analyzer of a shard alone, over each of M1 to M12, with production settings.
+//! What deciding costs: the analyzer of a shard alone, over each of M1 to M12, with production
+//! settings.
 
 use super::Sizes;
 use super::sets::{Set, paper};

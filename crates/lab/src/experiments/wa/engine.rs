@@ -59,8 +59,9 @@ impl Exact {
 
     /// Writes events in the order of their arrival.
     ///
-    /// The engine looks at its buffers after each batch, and they have to act right after the event that fills them. So a
-    /// batch holds as many events as have room in the fuller buffer: wherever they go, none but the last can fill one.
+    /// The engine looks at its buffers after each batch, and they have to act right after the event
+    /// that fills them. So a batch holds as many events as have room in the fuller buffer: wherever
+    /// they go, none but the last can fill one.
     pub(crate) fn write(&mut self, mut times: &[i64]) -> Result<(), Failure> {
         let name = stream();
         while !times.is_empty() {

@@ -1,6 +1,8 @@
-//! Ingest and queries on files while the policy is `adaptive`, beside `conventional`: the paper's table III and figures 12 to 14.
+//! Ingest and queries on files while the policy is `adaptive`, beside `conventional`: the paper's
+//! table III and figures 12 to 14.
 //!
-//! Memory is small (8 MiB), so that a set is flushed and merged many times. Rivals write the same events in turn.
+//! Memory is small (8 MiB), so that a set is flushed and merged many times. Rivals write the same
+//! events in turn.
 
 use super::Sizes;
 use super::sets::{Set, paper};
@@ -155,7 +157,8 @@ pub(crate) fn ingest(
     Ok(all)
 }
 
-/// Latencies of one kind of query on one set, µs: of each round, its median and the one that one query in a hundred exceeds.
+/// Latencies of one kind of query on one set, µs: of each round, its median and the one that one
+/// query in a hundred exceeds.
 #[derive(Serialize)]
 pub(crate) struct Query {
     set: String,

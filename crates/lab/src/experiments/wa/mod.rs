@@ -1,4 +1,5 @@
-//! Late data (the SEP paper): what policies write again, by a plain simulation, by the engine, and by the models.
+//! Late data (the SEP paper): what policies write again, by a plain simulation, by the engine, and
+//! by the models.
 
 mod adaptive;
 mod arrivals;
@@ -27,7 +28,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Options of the experiment.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Rows `t_g,t_a` in the order of arrival: run one policy over them and print the engine's counters.
+    /// Rows `t_g,t_a` in the order of arrival: run one policy over them and print the engine's
+    /// counters.
     #[arg(long)]
     csv: Option<PathBuf>,
     /// Events of memory.
@@ -234,8 +236,8 @@ impl Figures {
     }
 }
 
-/// Does the same with each of some items, on all cores, and gives the results in their order. Only for what is counted:
-/// times would be those of a busy machine.
+/// Does the same with each of some items, on all cores, and gives the results in their order. Only
+/// for what is counted: times would be those of a busy machine.
 fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, Failure> + Sync,

@@ -1,4 +1,5 @@
-//! The paper's formulas and our model beside what was counted, given the true law of the delays: figures 5, 7 and 9.
+//! The paper's formulas and our model beside what was counted, given the true law of the delays:
+//! figures 5, 7 and 9.
 
 use super::plan::{Plan, Sharing};
 use super::plot::{Mark, Panel, Series};
@@ -96,7 +97,8 @@ impl Row {
         })
     }
 
-    /// The largest error of a model over 32 … 480 and the conventional policy, as a share of what was counted.
+    /// The largest error of a model over 32 … 480 and the conventional policy, as a share of what
+    /// was counted.
     fn error(&self, model: usize) -> f64 {
         self.separate
             .iter()
@@ -227,8 +229,8 @@ pub(crate) fn figure_7(rows: &[Row]) -> Vec<Panel> {
         .collect()
 }
 
-/// Runs over which stored events newer than the oldest in memory are averaged: a formula gives a mean, and a single run is moved by a
-/// few very late events.
+/// Runs over which stored events newer than the oldest in memory are averaged: a formula gives a
+/// mean, and a single run is moved by a few very late events.
 const RUNS: u64 = 16;
 
 /// Events newer than the oldest in memory: counted, and by the paper's formula.
@@ -264,7 +266,8 @@ impl Subsequent {
     }
 }
 
-/// Figure 5: mu 4, two sigmas, an event every 50 ms, buffers of 64 to 1,024 events; the mean of [`RUNS`] seeds.
+/// Figure 5: mu 4, two sigmas, an event every 50 ms, buffers of 64 to 1,024 events; the mean of
+/// [`RUNS`] seeds.
 pub(crate) fn subsequent(sizes: &Sizes, targets: &mut Targets) -> Result<Vec<Subsequent>, Failure> {
     let sets: Vec<Paper> = paper().into_iter().take(2).collect();
     let buffers: Vec<usize> = (1..=16).map(|n| n * 64).collect();

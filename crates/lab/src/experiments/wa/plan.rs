@@ -54,7 +54,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The paper's setting: 512 events of memory, leaves of 512, whole tables rewritten, nothing kept back.
+    /// The paper's setting: 512 events of memory, leaves of 512, whole tables rewritten, nothing
+    /// kept back.
     pub(crate) fn paper(sharing: Sharing) -> Plan {
         Plan {
             memory: 512,

@@ -1,4 +1,5 @@
-//! Plots as SVG, for the docs: panels of lines and points, plain, readable on a light and on a dark page.
+//! Plots as SVG, for the docs: panels of lines and points, plain, readable on a light and on a dark
+//! page.
 
 use crate::harness::Failure;
 use std::fmt::Write;
@@ -35,7 +36,8 @@ const HEIGHT: f64 = 190.0;
 const MARGIN: [f64; 4] = [46.0, 26.0, 12.0, 38.0];
 const LEGEND: f64 = 26.0;
 
-/// Colours that keep apart on white and on black, also for those who do not tell red from green (Okabe and Ito).
+/// Colours that keep apart on white and on black, also for those who do not tell red from green
+/// (Okabe and Ito).
 const STYLE: &str = "\
     text { font: 11px sans-serif; fill: #24292f; } .title { font-weight: bold; } .axis { stroke: #57606a; fill: none; } \
     .grid { stroke: #8c959f; stroke-opacity: .3; } .line { fill: none; stroke-width: 1.8; } .dash { stroke-dasharray: 5 3; } \

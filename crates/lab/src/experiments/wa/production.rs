@@ -1,4 +1,5 @@
-//! Production settings on files: M12 as a hundred streams, values like a temperature. Counts events and bytes written.
+//! Production settings on files: M12 as a hundred streams, values like a temperature. Counts events
+//! and bytes written.
 
 use super::Sizes;
 use super::arrivals::MS;

@@ -1,21 +1,24 @@
-//! A plain simulation of the policies in memory: leaves are sorted lists of times, and nothing else is there.
+//! A plain simulation of the policies in memory: leaves are sorted lists of times, and nothing else
+//! is there.
 //!
-//! Written from the conventions and not from the engine, so that the two can be held against each other:
+//! Written from the conventions and not from the engine, so that the two can be held against each
+//! other:
 //!
 //! - a buffer acts right after the insertion that fills it;
 //! - an event is in order when it is newer than the newest event in a leaf, and late otherwise;
-//! - `conventional`: the one buffer is stored when it holds the memory's events. `separate`: each buffer is stored by
-//!   itself when it is full;
+//! - `conventional`: the one buffer is stored when it holds the memory's events. `separate`: each
+//!   buffer is stored by itself when it is full;
 //! - a flush keeps the newest `retain` in-order events back, the one at the end does not;
-//! - events newer than every leaf become leaves of their own, cut full from the left, the remainder last; such a small
-//!   leaf grows only when a merge rewrites it;
-//! - `overlap` rewrites every leaf that the range of what is stored overlaps; `touched` only leaves that receive an event,
-//!   where a leaf receives what is at or after its first event and before the next leaf's (the first leaf also what is
-//!   before it). Neighbours that are rewritten are one sequence, cut anew, full from the left. In-order events stored
-//!   together with late ones join that sequence when the last leaf is in it;
+//! - events newer than every leaf become leaves of their own, cut full from the left, the remainder
+//!   last; such a small leaf grows only when a merge rewrites it;
+//! - `overlap` rewrites every leaf that the range of what is stored overlaps; `touched` only leaves
+//!   that receive an event, where a leaf receives what is at or after its first event and before
+//!   the next leaf's (the first leaf also what is before it). Neighbours that are rewritten are one
+//!   sequence, cut anew, full from the left. In-order events stored together with late ones join
+//!   that sequence when the last leaf is in it;
 //! - the buffers left at the end are stored and counted, each by itself;
-//! - equal times are kept in the order of arrival, a flush does not separate them, and leaves that share one are rewritten
-//!   together.
+//! - equal times are kept in the order of arrival, a flush does not separate them, and leaves that
+//!   share one are rewritten together.
 
 use super::plan::{Counts, Plan, Sharing};
 use headwater::MergeScope;
@@ -41,8 +44,8 @@ pub(crate) struct Run {
     flank: Vec<i64>,
     late: Vec<i64>,
     pub(crate) counts: Counts,
-    /// Under `overlap`: stored events newer than the oldest of what was stored with late ones, summed (the paper's
-    /// subsequent data points).
+    /// Under `overlap`: stored events newer than the oldest of what was stored with late ones,
+    /// summed (the paper's subsequent data points).
     pub(crate) subsequent: u64,
 }
 
@@ -217,7 +220,8 @@ impl Run {
     fn rewrite(&mut self, range: Range<usize>, events: &[i64]) {
         let mut all = self.leaves[range.clone()].concat();
         all.extend_from_slice(events);
-        // Two sorted stretches; the stable sort finds them, and puts the newer of equal times behind.
+        // Two sorted stretches; the stable sort finds them, and puts the newer of equal times
+        // behind.
         all.sort();
         self.counts.events_written += all.len() as u64;
         self.newest = self.newest.max(all.last().copied());
@@ -236,8 +240,8 @@ fn end(leaf: &[i64]) -> i64 {
     leaf.last().copied().unwrap_or(i64::MIN)
 }
 
-/// How many of sorted in-order events a flush takes when the newest `retain` stay: no cut between equal times, and at least
-/// one time unless none is to go.
+/// How many of sorted in-order events a flush takes when the newest `retain` stay: no cut between
+/// equal times, and at least one time unless none is to go.
 fn cut(events: &[i64], retain: usize) -> usize {
     let wished = events.len().saturating_sub(retain);
     if wished == 0 {
@@ -299,14 +303,16 @@ mod tests {
     fn scopes_differ_in_what_they_rewrite() {
         let times = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 13, 14, 15];
         let conventional = |scope| simulate(&times, &plan(Sharing::Conventional, 0, scope));
-        // The last buffer holds 1, 13, 14, 15: `overlap` rewrites all twelve, `touched` the first leaf.
+        // The last buffer holds 1, 13, 14, 15: `overlap` rewrites all twelve, `touched` the first
+        // leaf.
         assert_eq!(conventional(MergeScope::Overlap).events_written, 12 + 16);
         assert_eq!(
             conventional(MergeScope::Touched).events_written,
             12 + 4 + 1 + 3
         );
         let separate = |scope| simulate(&times, &plan(Sharing::Separate(3), 0, scope));
-        // 1 comes when leaves 0 2 3 … 10 11 12 are stored; at the end it is merged alone, into the leaf 0 2 3.
+        // 1 comes when leaves 0 2 3 … 10 11 12 are stored; at the end it is merged alone, into the
+        // leaf 0 2 3.
         assert_eq!(separate(MergeScope::Overlap).events_written, 15 + 1 + 3);
         assert_eq!(separate(MergeScope::Touched).events_written, 15 + 1 + 3);
     }

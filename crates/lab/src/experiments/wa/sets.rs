@@ -1,4 +1,5 @@
-//! The sets of arrivals: the paper's, ones that break its assumptions, sequences that change, and real ones.
+//! The sets of arrivals: the paper's, ones that break its assumptions, sequences that change, and
+//! real ones.
 
 use super::arrivals::{Arrivals, LogNormal, MS, Normal};
 use crate::harness::{Failure, Random};
@@ -15,8 +16,8 @@ pub(crate) enum Set {
     Irregular,
     /// Delays as in M5, the logarithm of each close to the one before: its autocorrelation.
     Autocorrelated(f64),
-    /// One event each interval (in ms); while the link is down a device keeps its events, and sends them together every
-    /// 50 s, as the paper's data set H does.
+    /// One event each interval (in ms); while the link is down a device keeps its events, and sends
+    /// them together every 50 s, as the paper's data set H does.
     Resend(i64),
 }
 
@@ -79,8 +80,8 @@ impl Set {
         }
     }
 
-    /// Makes so many events. A fifth more are generated, and the first ones to arrive are taken: else the end would be only
-    /// what is long overdue.
+    /// Makes so many events. A fifth more are generated, and the first ones to arrive are taken:
+    /// else the end would be only what is long overdue.
     pub(crate) fn make(&self, events: usize, seed: u64) -> Arrivals {
         // No two sets share their luck.
         let of_set: u64 = self.name().bytes().fold(seed, |hash, byte| {
@@ -223,7 +224,8 @@ pub(crate) fn alternating() -> Sequence {
 }
 
 impl Sequence {
-    /// Makes each part with so many events, and takes the first ones to arrive, as [`Set::make`]; the last law goes on.
+    /// Makes each part with so many events, and takes the first ones to arrive, as [`Set::make`];
+    /// the last law goes on.
     pub(crate) fn make(&self, events_each: usize, seed: u64) -> Arrivals {
         let mut normal = Normal::new(seed);
         let mut random = Random::new(seed ^ 0x5851_f42d_4c95_7f2d);
@@ -288,7 +290,8 @@ pub(crate) const REAL: [RealFile; 5] = [
 ];
 
 impl RealFile {
-    /// The events of the file in the order of their arrival, the same pair of times once; `None` when the file is not there.
+    /// The events of the file in the order of their arrival, the same pair of times once; `None`
+    /// when the file is not there.
     pub(crate) fn read(&self, dir: &Path) -> Result<Option<Arrivals>, Failure> {
         let path = dir.join(format!("{}.csv.gz", self.file));
         if !path.exists() {

@@ -1,5 +1,5 @@
-//! What each policy of the paper costs on each set: conventional, and separate with every share of memory, whole tables
-//! rewritten. By simulation, which counts what the engine counts.
+//! What each policy of the paper costs on each set: conventional, and separate with every share of
+//! memory, whole tables rewritten. By simulation, which counts what the engine counts.
 
 use super::arrivals::{Arrivals, MS};
 use super::plan::{Plan, Sharing};

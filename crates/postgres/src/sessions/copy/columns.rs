@@ -1,7 +1,7 @@
 //! Rows that come in by the binary form.
 //!
-//! Invariant: as in PostgreSQL a field must be in its column's own form; another one, such as a whole number for a float, is refused
-//! where its length tells it.
+//! Invariant: as in PostgreSQL a field must be in its column's own form; another one, such as a
+//! whole number for a float, is refused where its length tells it.
 
 use super::unfit::{BATCH_BYTES, BATCH_ROWS, Unfit};
 use crate::messages::BinaryRow;
@@ -169,7 +169,8 @@ impl Columns {
         }
     }
 
-    /// Takes a row, which has a field for each column. After one that does not fit nothing more may be taken.
+    /// Takes a row, which has a field for each column. After one that does not fit nothing more may
+    /// be taken.
     pub(super) fn push(&mut self, row: BinaryRow<'_>, number: u64) -> Result<(), Unfit> {
         let columns = self.builders.iter_mut().zip(self.schema.fields());
         for ((column, named), field) in columns.zip(row.fields()) {

@@ -1,4 +1,5 @@
-//! Rows that come in: read from what the client sends, and kept until there are enough to be stored.
+//! Rows that come in: read from what the client sends, and kept until there are enough to be
+//! stored.
 //!
 //! Invariant: no more than [`BATCH_ROWS`](super::unfit::BATCH_ROWS) rows wait, and little more than
 //! [`BATCH_BYTES`](super::unfit::BATCH_BYTES).

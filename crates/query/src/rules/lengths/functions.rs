@@ -1,4 +1,5 @@
-//! The functions that [`super::Lengths`] puts into statements. They have no names that a statement could call them by.
+//! The functions that [`super::Lengths`] puts into statements. They have no names that a statement
+//! could call them by.
 
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef, AsArray, DurationNanosecondArray, IntervalMonthDayNanoArray};

@@ -1,4 +1,5 @@
-//! Finds where lengths of time are compared or taken apart, before the SQL library gives both sides one type.
+//! Finds where lengths of time are compared or taken apart, before the SQL library gives both sides
+//! one type.
 
 use super::functions::{LENGTH, days_and_rest, length, length_of, length_of_text};
 use crate::error::Error;

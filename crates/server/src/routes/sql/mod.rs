@@ -1,11 +1,14 @@
-//! `POST /api/v1/sql`: statements in, the rows of the last one out, streamed. What requests and answers look like: docs/http/sql.md.
+//! `POST /api/v1/sql`: statements in, the rows of the last one out, streamed. What requests and
+//! answers look like: docs/http/sql.md.
 //!
-//! Invariants: a statement sees and changes what its token allows, which the crate `query` asks about stream by stream; one
-//! batch of rows is held for an asker; when the asker goes, the statement ends. An answer that broke off is not whole and is seen
-//! to be: its transfer ends without an end.
-//! Concurrency: statements take a permit each, and run on threads of their own; requests of other kinds do not wait for them.
-//! Failure: what fails before the first row is answered as an error with code, hint, line and column; what fails later cuts the
-//! answer off, and the log says why.
+//! Invariants: a statement sees and changes what its token allows, which the crate `query` asks
+//! about stream by stream; one batch of rows is held for an asker; when the asker goes, the
+//! statement ends. An answer that broke off is not whole and is seen to be: its transfer ends
+//! without an end.
+//! Concurrency: statements take a permit each, and run on threads of their own; requests of other
+//! kinds do not wait for them.
+//! Failure: what fails before the first row is answered as an error with code, hint, line and
+//! column; what fails later cuts the answer off, and the log says why.
 
 use super::{Needs, Route};
 
@@ -126,7 +129,8 @@ mod handler {
         in_time(app, end, app.sql_threads.answer(ran)).await?
     }
 
-    /// Statements look at the clock between two steps, and a step of a join may be long: whoever waits looks at it too.
+    /// Statements look at the clock between two steps, and a step of a join may be long: whoever
+    /// waits looks at it too.
     async fn in_time<T>(
         app: &App,
         end: Instant,

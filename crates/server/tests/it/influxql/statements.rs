@@ -7,7 +7,8 @@ use serde_json::json;
 
 const S: i64 = START / 1_000_000_000;
 
-/// A few rows whose results can be seen by eye: of two hosts, five seconds apart, with a gap; and numbers written as text.
+/// A few rows whose results can be seen by eye: of two hosts, five seconds apart, with a gap; and
+/// numbers written as text.
 fn few(db: &Database) {
     let mut batch = Batch::new();
     for (host, start) in [("a", 0.0), ("b", 100.0)] {
@@ -315,7 +316,8 @@ fn days_are_those_of_a_place() {
     let server = serve(|db| {
         let mut batch = Batch::new();
         let rows = batch.stream(&StreamName::new("m", [("a", "b")]));
-        // Every hour from 30 March 2024, 00:00 UTC, for three days. On the 31st the clock is set forward in Berlin.
+        // Every hour from 30 March 2024, 00:00 UTC, for three days. On the 31st the clock is set
+        // forward in Berlin.
         for hour in 0..72 {
             let time = (1_711_756_800 + hour * 3_600) * 1_000_000_000;
             rows.row(time, [("v", 1.0.into())]).unwrap();

@@ -1,7 +1,8 @@
-//! What the InfluxDB binding of YCSB-TS sends, byte for byte over a socket, and what it reads from the answers.
+//! What the InfluxDB binding of YCSB-TS sends, byte for byte over a socket, and what it reads from
+//! the answers.
 //!
-//! It makes no database, its tags are fields of text, and its numbers stand in quotes. It fails on an answer without the key
-//! `series`, and on one whose times have no second.
+//! It makes no database, its tags are fields of text, and its numbers stand in quotes. It fails on
+//! an answer without the key `series`, and on one whose times have no second.
 
 use crate::support::Running;
 use serde_json::{Value, json};

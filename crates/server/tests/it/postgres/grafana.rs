@@ -1,5 +1,6 @@
-//! What Grafana's data source for PostgreSQL sends: its questions about the server and its tables, and what its macros
-//! become. The statements are written down after its documentation and what it asks a server.
+//! What Grafana's data source for PostgreSQL sends: its questions about the server and its tables,
+//! and what its macros become. The statements are written down after its documentation and what it
+//! asks a server.
 
 use super::{session, start};
 
@@ -53,8 +54,8 @@ fn grafana_finds_tables_and_columns() {
     assert_eq!(client.rows("SELECT 1"), ["1"]);
 }
 
-/// The questions of its query editor since version 10: tables of other schemas come with their schema, and the table whose columns are
-/// asked for may be written with one.
+/// The questions of its query editor since version 10: tables of other schemas come with their
+/// schema, and the table whose columns are asked for may be written with one.
 #[test]
 fn grafanas_editor_finds_tables_and_columns() {
     let server = start(|_| {});

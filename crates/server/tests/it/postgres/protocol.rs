@@ -73,7 +73,8 @@ fn a_session_begins_with_what_clients_want_to_know() {
         "{refused:?}"
     );
 
-    // A newer minor version, and an option of the protocol that is not known, are declined and the session goes on.
+    // A newer minor version, and an option of the protocol that is not known, are declined and the
+    // session goes on.
     let mut newer = Client::connect(server.postgres.unwrap());
     let mut body = 196_610u32.to_be_bytes().to_vec();
     body.extend(texts(&["user", "ann", "_pq_.x", "1"]));

@@ -123,7 +123,8 @@ fn statements_end_when_asked_to_or_when_time_is_up() {
         other.send(&[message(0, &body)[1..].to_vec()]);
         assert!(other.rest().is_empty());
     };
-    // Whoever does not know the secret ends nothing; a request while nothing runs ends nothing that comes later.
+    // Whoever does not know the secret ends nothing; a request while nothing runs ends nothing that
+    // comes later.
     let mut wrong = key.clone();
     wrong[7] ^= 1;
     cancel(&key);
