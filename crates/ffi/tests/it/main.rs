@@ -4,6 +4,7 @@
 #![allow(clippy::panic, reason = "tests")]
 
 mod arrow;
+mod bins;
 mod c;
 mod calls;
 mod common;
