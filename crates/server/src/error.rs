@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use headwater_shell::ErrorAnswer;
+#[cfg(feature = "sql")]
 use serde_json::json;
 use std::ops::{Deref, DerefMut};
 
