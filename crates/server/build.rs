@@ -1,4 +1,5 @@
 //! Lets the program be built anew when the page was.
+#![allow(clippy::disallowed_methods, reason = "a build script")]
 
 fn main() {
     let dist = "../../web/dist";

@@ -9,6 +9,10 @@
 //! Concurrency: every class may be used by several threads. Failure: engine errors become
 //! exceptions with their code; after a fork every call in the child says so, and nothing of the
 //! parent's database is touched.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its deadlines, measurements and files are of a process, not of a database"
+)]
 
 mod arrays;
 mod arrow_batches;

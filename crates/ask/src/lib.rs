@@ -31,6 +31,10 @@
 //! who has a runtime asks from a thread for blocking work.
 //! Failure: an [`Error`] with a [`Kind`], whose code is stable. Pages: docs/http/influxql.md,
 //! docs/http/opentsdb.md, docs/aggregates.md.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its deadlines, measurements and files are of a process, not of a database"
+)]
 
 mod access;
 mod budget;

@@ -2,7 +2,10 @@
 //!
 //! Invariants: data goes to stdout, messages to stderr; exit code 0 means done, 1 failed, 2 the
 //! command line is wrong; a reader that closes stdout early ends the program quietly.
-
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the command reads and writes files that its user names"
+)]
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "comments on arguments are help texts, whose brackets mean optional parts"

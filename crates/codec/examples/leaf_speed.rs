@@ -6,6 +6,7 @@
 //! block. Medians of several rounds.
 //!
 //! Run: `cargo run --release -p headwater-codec --example leaf_speed [rounds]`
+#![allow(clippy::disallowed_methods, reason = "an example")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

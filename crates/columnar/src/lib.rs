@@ -10,6 +10,10 @@
 //!
 //! Failure: an error of a column that cannot be written names its type; nothing written before it
 //! is taken back.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its deadlines, measurements and files are of a process, not of a database"
+)]
 
 mod cells;
 mod events;

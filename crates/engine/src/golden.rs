@@ -1,4 +1,5 @@
 //! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 
 use crate::catalog::{AddedFields, Duplicates, Field, Horizon, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};

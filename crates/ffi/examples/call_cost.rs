@@ -8,7 +8,7 @@
 //! Each line is the median of rounds of many calls, in nanoseconds of this thread's processor time
 //! a call (from `/proc/thread-self/schedstat`, so that a busy machine matters less), with the least
 //! and the largest round. What is over the first is the median of the differences within rounds.
-
+#![allow(clippy::disallowed_methods, reason = "an example")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -13,7 +13,10 @@
 //! call at a time, the others wait.
 //! Failure: every function returns a code of `status` and fills in the caller's `hw_error`, if
 //! there is one.
-
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its deadlines, measurements and files are of a process, not of a database"
+)]
 #![allow(non_camel_case_types, reason = "these are names in C")]
 
 // In the order of the header.

@@ -9,6 +9,7 @@
 //! in memory before the clock starts, and what was read is compared with them after it stops.
 //! Reading is timed twice: looking at each chunk as it comes, and gathering the chunks into two
 //! vectors.
+#![allow(clippy::disallowed_methods, reason = "an example")]
 
 use headwater::{
     Batch, ClosedRange, Database, Durability, Options, StreamName, StreamRows, Values,

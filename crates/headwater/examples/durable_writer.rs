@@ -10,6 +10,7 @@
 //! durably as was asked: `synced` survives a power cut, `written` and `every` a killed process. A
 //! batch is stored whole or not at all, over all its streams, so a writer that starts again need
 //! only ask for its newest batch to know where to go on.
+#![allow(clippy::disallowed_methods, reason = "an example")]
 
 use headwater::{Batch, Database, Durability, Options, StreamName, Ticket, Value};
 use std::collections::VecDeque;

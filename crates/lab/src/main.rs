@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo run --release -p lab -- data --dir PATH --json results.json
 //! ```
+#![allow(clippy::disallowed_methods, reason = "measurements")]
 
 mod experiments;
 mod harness;

@@ -13,6 +13,10 @@
 //! Failure: an error is told to the client with PostgreSQL's code for it; a message that cannot be
 //! read, or a panic, ends its connection and nothing else.
 //! Manual: `docs/postgres.md`. Why it is our own code: `docs/decisions/0007-postgres-messages.md`.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its deadlines, measurements and files are of a process, not of a database"
+)]
 
 pub mod messages;
 

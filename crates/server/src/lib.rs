@@ -13,6 +13,10 @@
 //!
 //! Failure: a route answers with an `ApiError`, whose code is stable. Starting fails with a
 //! [`StartError`] that says which setting is wrong.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its deadlines, measurements and files are of a process, not of a database"
+)]
 
 mod app;
 mod error;

@@ -17,6 +17,10 @@
 //! Concurrency: [`Shell`] is shared by all requests; no lock is held while something is waited for.
 //! Failure: starting fails with a [`StartError`] that says which setting is wrong; a handler that
 //! panics is answered 500; a worker or a door that panics is logged, and the rest goes on.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its deadlines, measurements and files are of a process, not of a database"
+)]
 
 pub mod access;
 mod error;

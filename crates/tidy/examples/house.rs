@@ -1,6 +1,7 @@
 //! Prints, for the folders of crates given, the circles among the modules of each room with the
 //! places that make them, an order from the ground up, and the counts that may only fall. With
 //! `--arrows`, every arrow at the top.
+#![allow(clippy::disallowed_methods, reason = "an example")]
 #![allow(clippy::print_stdout, reason = "it prints")]
 
 use tidy::counts;

@@ -5,6 +5,7 @@
 //! searched by patterns, where a rule is about code.
 //! Failure: a source that cannot be read or parsed is a panic with its name: the compiler says
 //! more.
+#![allow(clippy::disallowed_methods, reason = "it reads sources")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

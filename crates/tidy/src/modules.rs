@@ -102,14 +102,14 @@ impl Crate {
             for _ in 0..8 {
                 let Some(at) = (0..arrow.to.len()).rev().find(|n| {
                     let parent = &arrow.to[..*n];
-                    !modules.contains(&arrow.to[..=*n].to_vec())
+                    !modules.contains(&arrow.to[..=*n])
                         && passed_on
                             .get(parent)
                             .is_some_and(|names| names.contains_key(&arrow.to[*n]))
                 }) else {
                     break;
                 };
-                let named = &passed_on[&arrow.to[..at].to_vec()][&arrow.to[at]];
+                let named = &passed_on[&arrow.to[..at]][&arrow.to[at]];
                 if named[..] == arrow.to[..=at] {
                     break;
                 }
@@ -131,7 +131,7 @@ impl Crate {
                 continue;
             };
             let inside = arrow.from.starts_with(parent) && arrow.to.starts_with(parent);
-            let is_module = self.modules.contains(&arrow.to[..=depth].to_vec());
+            let is_module = self.modules.contains(&arrow.to[..=depth]);
             if inside && is_module && from != to {
                 out.entry((from.clone(), to.clone()))
                     .or_insert_with(|| arrow.at.clone());

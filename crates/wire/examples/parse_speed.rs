@@ -1,5 +1,6 @@
 //! Prints what parsing costs on generated input:
 //! `cargo run --release -p headwater-wire --example parse_speed`.
+#![allow(clippy::disallowed_methods, reason = "an example")]
 #![allow(clippy::print_stdout, reason = "a program that prints its result")]
 
 use headwater_types::Timestamp;

@@ -1,4 +1,5 @@
 //! Tests of the program itself, as its users run it.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
 //! Tests of the codecs from outside: round trips, ranges, damage, golden bytes.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
 //! The engine's integration tests: one binary.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

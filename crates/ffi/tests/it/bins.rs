@@ -4,7 +4,8 @@ use crate::common::{Db, get, list, release, s};
 use headwater_ffi::*;
 use std::ptr::null;
 
-/// Without values that are finite there is no number, whatever is asked; integers are exact before they become doubles.
+/// Without values that are finite there is no number, whatever is asked; integers are exact before
+/// they become doubles.
 #[test]
 fn bins_are_finished_without_what_is_not_finite() {
     let db = Db::new();

@@ -55,7 +55,8 @@ fn rows_come_back_also_after_closing() {
     }
 }
 
-/// A dangling pointer ends a program in Go, whose garbage collector looks at all that look like pointers.
+/// A dangling pointer ends a program in Go, whose garbage collector looks at all that look like
+/// pointers.
 #[test]
 fn what_is_empty_is_null() {
     let db = Db::new();

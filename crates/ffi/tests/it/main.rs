@@ -1,4 +1,5 @@
 //! The C interface, as a program in C sees it.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::expect_used, reason = "tests")]
 #![allow(clippy::panic, reason = "tests")]

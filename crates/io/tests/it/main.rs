@@ -1,4 +1,5 @@
 //! The tests of headwater-io, in one binary.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

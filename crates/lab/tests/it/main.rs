@@ -1,4 +1,5 @@
 //! The experiments, small.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
 //! What clients of PostgreSQL find, over real databases in temporary folders.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
 //! Tests of the server over loopback, through its HTTP surface only.
-
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     missing_docs,
     clippy::unwrap_used,

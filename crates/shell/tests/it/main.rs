@@ -1,6 +1,6 @@
 //! A shell that serves something else than a database: what every server has, a second role has
 //! too.
-
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     missing_docs,
     clippy::unwrap_used,

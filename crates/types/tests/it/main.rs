@@ -1,4 +1,5 @@
 //! Tests of the vocabulary from outside: aggregates in any order, their accuracy, bitmaps.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

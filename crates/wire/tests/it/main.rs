@@ -1,4 +1,5 @@
 //! Tests of the public face of `headwater-wire`.
+#![allow(clippy::disallowed_methods, reason = "tests")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
