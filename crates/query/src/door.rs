@@ -35,7 +35,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// See [`Error`]. What goes wrong while rows are read comes with the rows.
+    /// See [`Error`](crate::Error). What goes wrong while rows are read comes with the rows.
     pub async fn run(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
         if let Some(answer) = self.run_again(sql, &parameters)? {
             return Ok(answer);

@@ -1,6 +1,6 @@
 //! What statements of InfluxQL mean here.
 //!
-//! A measurement is a table, and its series are streams. [`Asker::answer`] carries one statement
+//! A measurement is a table, and its series are streams. `Asker::answer` carries one statement
 //! out on a snapshot.
 //!
 //! Invariants: rows are read only where the aggregates of the pyramid do not say it; streams that
