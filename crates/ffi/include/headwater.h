@@ -128,14 +128,17 @@ struct ArrowArrayStream {
 // An acknowledged write is on the medium: it survives a power cut.
 #define HW_SYNCED 0
 
-// An acknowledged write was handed to the operating system, which is asked to store it every durability_interval_ns: it survives the
-// end of the process; a power cut loses at most about this much time.
+// An acknowledged write was handed to the operating system, which is asked to store it every
+// durability_interval_ns: it survives the end of the process; a power cut loses at most about this
+// much time.
 #define HW_EVERY 1
 
-// An acknowledged write was handed to the operating system: it survives the end of the process, not a power cut.
+// An acknowledged write was handed to the operating system: it survives the end of the process,
+// not a power cut.
 #define HW_WRITTEN 2
 
-// The version of this interface. It rises when something is added; nothing is ever taken away or changed.
+// The version of this interface. It rises when something is added; nothing is ever taken away or
+// changed.
 #define HW_ABI_VERSION 2
 
 // Of equal timestamps the later write wins, field by field.
@@ -165,7 +168,7 @@ struct ArrowArrayStream {
 // Bytes of any content: offsets and bytes.
 #define HW_BYTES 6
 
-// Equal.
+// The value is equal to the one given.
 #define HW_EQUAL 1
 
 // Not equal; a NaN is not equal to anything.
@@ -201,8 +204,9 @@ struct ArrowArrayStream {
 // What the engine does, such as recovery.
 #define HW_LOG_INFO 3
 
-// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that succeeds does not. Give the message
-// back with hw_error_free before the next call gets the same one.
+// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that
+// succeeds does not. Give the message back with hw_error_free before the next call gets the same
+// one.
 typedef struct hw_error {
   // The code the call returned too.
   int32_t code;
@@ -212,11 +216,12 @@ typedef struct hw_error {
   char *message;
 } hw_error;
 
-// Text: a pointer and a number of bytes. No NUL is needed, and one would be part of the text. NULL with length 0 is the empty text.
+// Text: a pointer and a number of bytes. No NUL is needed, and one would be part of the text. NULL
+// with length 0 is the empty text.
 typedef struct hw_str {
   // UTF-8; bytes of any content where a function takes bytes, and for paths on Unix.
   const char *data;
-  // Bytes.
+  // How many bytes there are.
   size_t length;
 } hw_str;
 
@@ -224,9 +229,11 @@ typedef struct hw_str {
 typedef struct hw_options {
   // Bytes of this struct, as the caller was compiled: hw_options_init writes what it was given.
   size_t struct_size;
-  // Read only: takes no lock, changes nothing, and works while another process owns the database. Default 0.
+  // Read only: takes no lock, changes nothing, and works while another process owns the
+  // database. Default 0.
   uint8_t read_only;
-  // Refuse to make a new database. Default 0; a database that is opened read only must exist anyway.
+  // Refuse to make a new database. Default 0; a database that is opened read only must exist
+  // anyway.
   uint8_t must_exist;
   // Shards of a new database, 1 to 64. Default: cores, at most 4.
   uint16_t shards;
@@ -236,9 +243,11 @@ typedef struct hw_options {
   int64_t durability_interval_ns;
   // Memory for events not yet in segments, for caches and for flushes. Default 64 MiB.
   size_t memory_budget_bytes;
-  // "adaptive" (default), "conventional", "separate:SHARE" …: see docs/operate/settings.md, late.policy. Empty = the default.
+  // "adaptive" (default), "conventional", "separate:SHARE" …: see docs/operate/settings.md,
+  // late.policy. Empty = the default.
   struct hw_str late_policy;
-  // A late buffer that does not fill is merged after this time, ns; below 0 = it waits. Default 10 min.
+  // A late buffer that does not fill is merged after this time, ns; below 0 = it waits. Default
+  // 10 min.
   int64_t late_merge_interval_ns;
   // Most late runs of a stream in a partition. Default 16.
   size_t late_runs_max;
@@ -276,7 +285,8 @@ typedef struct hw_options {
   uint64_t reserve_bytes;
   // A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
   int64_t clock_jump_max_ns;
-  // A clock that jumped is believed when new rows bear it out in several stretches of this length, ns. Default 1 hour.
+  // A clock that jumped is believed when new rows bear it out in several stretches of this
+  // length, ns. Default 1 hour.
   int64_t clock_settle_ns;
   // Most tables. Default 10,000.
   size_t tables_max;
@@ -303,16 +313,18 @@ typedef struct hw_field {
 
 // A table to declare, or changes to one. All zeros = the defaults, or no change.
 typedef struct hw_table {
-  // HW_DUPLICATES_LAST or HW_DUPLICATES_KEEP; 0 = the default, which is HW_DUPLICATES_LAST, or no change. It can change only before
-  // the first write.
+  // HW_DUPLICATES_LAST or HW_DUPLICATES_KEEP; 0 = the default, which is HW_DUPLICATES_LAST, or
+  // no change. It can change only before the first write.
   int32_t duplicates;
   // Events of a full leaf, 16 to 65,536; 0 = the database's default, or no change.
   uint32_t leaf_events;
   // Rows older than this are removed, ns; HW_FOR_EVER; 0 = for ever, or no change.
   int64_t retention_ns;
-  // Rows older than this are removed and leave their aggregates, ns; HW_FOR_EVER; 0 = for ever, or no change.
+  // Rows older than this are removed and leave their aggregates, ns; HW_FOR_EVER; 0 = for ever,
+  // or no change.
   int64_t raw_for_ns;
-  // Fields to declare, or to add; a field of HW_I64 may be given as HW_F64, which widens it. More fields may come with writes.
+  // Fields to declare, or to add; a field of HW_I64 may be given as HW_F64, which widens it.
+  // More fields may come with writes.
   const struct hw_field *fields;
   // Their number.
   size_t field_count;
@@ -329,13 +341,15 @@ typedef struct hw_tag {
 // A stream: a table and tags, to write to and to read. To end with hw_release.
 typedef uint64_t hw_stream;
 
-// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files and memory, so hold it for a
-// question and not for a day. To end with hw_release. Where a function takes one, 0 = a new one for this call.
+// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files
+// and memory, so hold it for a question and not for a day. To end with hw_release. Where a
+// function takes one, 0 = a new one for this call.
 typedef uint64_t hw_snapshot;
 
 // What a stream holds.
 typedef struct hw_stream_info {
-  // Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or remove too.
+  // Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or
+  // remove too.
   uint64_t rows;
   // 0 = it holds nothing, and the instants mean nothing.
   uint8_t has_events;
@@ -347,7 +361,8 @@ typedef struct hw_stream_info {
 
 // How a stream is called.
 typedef struct hw_stream_name {
-  // "table,tag=value", with a backslash before commas, blanks, equals signs and backslashes in names.
+  // "table,tag=value", with a backslash before commas, blanks, equals signs and backslashes in
+  // names.
   struct hw_str text;
   // The table.
   struct hw_str table;
@@ -378,11 +393,14 @@ typedef struct hw_column {
   int32_t value_type;
   // Rows without a value. Not looked at in columns to write.
   size_t absent_count;
-  // A bit for each row, the lowest of the first byte first: 1 = there is a value. NULL = every row has one.
+  // A bit for each row, the lowest of the first byte first: 1 = there is a value. NULL = every
+  // row has one.
   const uint8_t *validity;
-  // HW_F64, HW_I64, HW_U64: 8 bytes a row; HW_BOOL: 1 byte a row. Else NULL. The values of absent rows mean nothing.
+  // HW_F64, HW_I64, HW_U64: 8 bytes a row; HW_BOOL: 1 byte a row. Else NULL. The values of
+  // absent rows mean nothing.
   const void *values;
-  // HW_STRING, HW_BYTES: rows + 1 numbers; row i is the bytes from number i to number i + 1. Else NULL.
+  // HW_STRING, HW_BYTES: rows + 1 numbers; row i is the bytes from number i to number i + 1.
+  // Else NULL.
   const uint32_t *offsets;
   // HW_STRING, HW_BYTES: the bytes of all rows. Else NULL.
   const uint8_t *bytes;
@@ -394,11 +412,11 @@ typedef struct hw_value {
   int32_t value_type;
   // HW_BOOL: 0 or 1.
   uint8_t boolean;
-  // HW_F64.
+  // The value of HW_F64.
   double f64;
-  // HW_I64.
+  // The value of HW_I64.
   int64_t i64;
-  // HW_U64.
+  // The value of HW_U64.
   uint64_t u64;
   // HW_STRING, HW_BYTES.
   struct hw_str text;
@@ -414,7 +432,8 @@ typedef struct hw_field_value {
 
 // A row that was not stored, and why.
 typedef struct hw_refused {
-  // Which part of the batch, from 0: each hw_batch_rows begins one, and so does hw_batch_row for a stream that has none yet.
+  // Which part of the batch, from 0: each hw_batch_rows begins one, and so does hw_batch_row for
+  // a stream that has none yet.
   size_t part;
   // Which row of the part, from 0.
   size_t row;
@@ -434,11 +453,13 @@ typedef struct hw_written {
   const struct hw_refused *refused;
   // Their number.
   size_t refused_count;
-  // 1 = the batch was numbered by its producer and had been stored before: nothing was stored again.
+  // 1 = the batch was numbered by its producer and had been stored before: nothing was stored
+  // again.
   uint8_t repeated;
 } hw_written;
 
-// A write on its way. It ends with hw_ticket_wait, or with hw_release when nobody waits; the write goes on all the same.
+// A write on its way. It ends with hw_ticket_wait, or with hw_release when nobody waits; the write
+// goes on all the same.
 typedef uint64_t hw_ticket;
 
 // A condition on one field. Rows without a value in it never match.
@@ -447,18 +468,20 @@ typedef struct hw_filter {
   struct hw_str field;
   // HW_EQUAL …
   int32_t comparison;
-  // The value to compare with, of the field's type; an integer is taken for a field of doubles too.
+  // The value to compare with, of the field's type; an integer is taken for a field of doubles
+  // too.
   struct hw_value value;
 } hw_filter;
 
 // A prepared question. To end with hw_release.
 typedef uint64_t hw_query;
 
-// Rows of one stream, by time; of equal times by arrival. Release the handle when they have been read.
+// Rows of one stream, by time; of equal times by arrival. Release the handle when they have been
+// read.
 typedef struct hw_rows {
   // To release. 0 = a scan is at its end; the rest is zeros then.
   uint64_t handle;
-  // Rows.
+  // How many rows there are.
   size_t row_count;
   // Their times, ns since 1970.
   const int64_t *times_ns;
@@ -481,19 +504,20 @@ typedef struct hw_last_value {
   struct hw_str field;
   // When, ns since 1970.
   int64_t time_ns;
-  // What.
+  // The value itself.
   struct hw_value value;
 } hw_last_value;
 
-// The newest values of streams: for each stream and field at most one. Release the handle when they have been read.
+// The newest values of streams: for each stream and field at most one. Release the handle when
+// they have been read.
 typedef struct hw_last_values {
   // To release.
   uint64_t handle;
-  // Values.
+  // How many values there are.
   size_t count;
   // The values, stream by stream.
   const struct hw_last_value *values;
-  // Streams.
+  // How many streams there are.
   size_t stream_count;
   // Their names.
   const struct hw_stream_name *streams;
@@ -525,7 +549,8 @@ typedef struct hw_bin {
   double min;
   // Largest finite value, as a double; NaN without one.
   double max;
-  // Type of the exact extremes: HW_F64, HW_I64 (booleans are 0 and 1) or HW_U64; 0 = there are none.
+  // Type of the exact extremes: HW_F64, HW_I64 (booleans are 0 and 1) or HW_U64; 0 = there are
+  // none.
   int32_t extremes_type;
   // The 64 bits of the smallest value, of that type.
   uint64_t min_bits;
@@ -533,7 +558,7 @@ typedef struct hw_bin {
   uint64_t max_bits;
   // Exact sum of integers and booleans: the low 64 bits; 0 for other types.
   uint64_t sum_low;
-  // … and the high 64 bits, with the sign.
+  // The high 64 bits of the same sum, with its sign.
   int64_t sum_high;
 } hw_bin;
 
@@ -563,11 +588,12 @@ typedef struct hw_bin_end {
   struct hw_value value;
 } hw_bin_end;
 
-// Bins in the order of time; those without a value are left out. Release the handle when they have been read.
+// Bins in the order of time; those without a value are left out. Release the handle when they have
+// been read.
 typedef struct hw_bins {
   // To release.
   uint64_t handle;
-  // Bins.
+  // How many bins there are.
   size_t count;
   // The bins.
   const struct hw_bin *bins;
@@ -577,61 +603,60 @@ typedef struct hw_bins {
   const struct hw_bin_end *lasts;
 } hw_bins;
 
-// Receives what the engine tells: a level and a text, which is valid during the call. It must return soon, and must not call the
-// library.
+// Receives what the engine tells: a level and a text, which is valid during the call. It must
+// return soon, and must not call the library.
 typedef void (*hw_log_fn)(void *user, int32_t level, struct hw_str message);
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-// Gives the message of an error back and makes the error all zeros. NULL, and an error without a message, are fine, so that
-// freeing twice is harmless.
+// Gives the message of an error back and makes the error all zeros. NULL, and an error without a
+// message, are fine, so that freeing twice is harmless.
 void hw_error_free(struct hw_error *error);
 
-// Names a code: "ok", "invalid", "not_found", … The text is valid for ever and has a NUL behind it. NULL for a number that is no
-// code.
+// Names a code: "ok", "invalid", "not_found", … The text is valid for ever and has a NUL behind
+// it. NULL for a number that is no code.
 const char *hw_code_name(int32_t code);
 
 // Does nothing, successfully: to measure what crossing the border costs.
 int32_t hw_nothing(void);
 
-// Releases a handle of any kind but a database's, which hw_close takes, and what its result points to. Calls that other threads have
-// begun with it end well. A handle that was released already is HW_HANDLE, never a crash.
-int32_t hw_release(uint64_t handle,
-                   struct hw_error *error);
+// Releases a handle of any kind but a database's, which hw_close takes, and what its result points
+// to. Calls that other threads have begun with it end well. A handle that was released already is
+// HW_HANDLE, never a crash.
+int32_t hw_release(uint64_t handle, struct hw_error *error);
 
 // Handles that were given out and not released, databases included: for tests of leaks.
 uint64_t hw_handle_count(void);
 
-// Fills in the defaults. struct_size is sizeof(hw_options): the header has a macro, HW_OPTIONS_INIT, that gives it.
+// Fills in the defaults. struct_size is sizeof(hw_options): the header has a macro,
+// HW_OPTIONS_INIT, that gives it.
 int32_t hw_options_init(struct hw_options *options, size_t struct_size, struct hw_error *error);
 
 // The library's version, as "0.1.0"; valid for ever.
 struct hw_str hw_version(void);
 
-// HW_ABI_VERSION of the library, to compare with that of the header: the library's must not be smaller.
+// HW_ABI_VERSION of the library, to compare with that of the header: the library's must not be
+// smaller.
 uint32_t hw_abi_version(void);
 
-// Opens the database in a folder, or makes it; recovers it if it was not closed. options NULL = the defaults. One process owns a
-// database; others open it read only.
+// Opens the database in a folder, or makes it; recovers it if it was not closed. options NULL =
+// the defaults. One process owns a database; others open it read only.
 //
-// HW_LOCKED when another process owns it, HW_NOT_FOUND without one where one must exist, HW_CORRUPT, HW_INVALID, HW_FULL, HW_IO.
-int32_t hw_open(struct hw_str path,
-                const struct hw_options *options,
-                hw_db *db,
-                struct hw_error *error);
+// HW_LOCKED when another process owns it, HW_NOT_FOUND without one where one must exist,
+// HW_CORRUPT, HW_INVALID, HW_FULL, HW_IO.
+int32_t hw_open(struct hw_str path, const struct hw_options *options, hw_db *db, struct hw_error *error);
 
-// Stores what is in memory, closes the database and ends its handle, also when it fails: what was acknowledged is in the log then, and
-// comes back at the next opening. Snapshots and scans stay readable, and the folder is locked until the last of them is released.
-// Calls with streams and queries of the database are HW_CLOSED from now on.
-int32_t hw_close(hw_db db,
-                 struct hw_error *error);
+// Stores what is in memory, closes the database and ends its handle, also when it fails: what was
+// acknowledged is in the log then, and comes back at the next opening. Snapshots and scans stay
+// readable, and the folder is locked until the last of them is released. Calls with streams and
+// queries of the database are HW_CLOSED from now on.
+int32_t hw_close(hw_db db, struct hw_error *error);
 
-// Of a database that was opened read only: looks again, so that what is read from now on is as its owner has it now. One that was not
-// always sees its newest state; nothing happens.
-int32_t hw_refresh(hw_db db,
-                   struct hw_error *error);
+// Of a database that was opened read only: looks again, so that what is read from now on is as its
+// owner has it now. One that was not always sees its newest state; nothing happens.
+int32_t hw_refresh(hw_db db, struct hw_error *error);
 
 // Stores every event in memory in segments.
 int32_t hw_flush(hw_db db, struct hw_error *error);
@@ -645,52 +670,44 @@ int32_t hw_stats(hw_db db, struct hw_text *text, struct hw_error *error);
 // What is known and decided about late events, as JSON.
 int32_t hw_late(hw_db db, struct hw_text *text, struct hw_error *error);
 
-// Changes who decides on the policy for late data, until the database is closed: "adaptive", "separate:0.5", … as in hw_options.
-int32_t hw_set_late_policy(hw_db db,
-                           struct hw_str policy,
-                           struct hw_error *error);
+// Changes who decides on the policy for late data, until the database is closed: "adaptive",
+// "separate:0.5", … as in hw_options.
+int32_t hw_set_late_policy(hw_db db, struct hw_str policy, struct hw_error *error);
 
-// Reads every byte of the database and compares checksums, order and aggregates, beside those who use it. The report is JSON;
-// is_sound gets 1, or 0 when something is damaged, which is not an error of the call.
-int32_t hw_check(hw_db db,
-                 uint8_t *is_sound,
-                 struct hw_text *report,
-                 struct hw_error *error);
+// Reads every byte of the database and compares checksums, order and aggregates, beside those who
+// use it. The report is JSON; is_sound gets 1, or 0 when something is damaged, which is not an
+// error of the call.
+int32_t hw_check(hw_db db, uint8_t *is_sound, struct hw_text *report, struct hw_error *error);
 
-// Backs the database up into a folder, beside those who use it: one state of it, with everything acknowledged before this call. Into
-// a folder with an older backup of the same database only what is new is copied. The report is JSON; report NULL = none is wanted.
-int32_t hw_backup(hw_db db,
-                  struct hw_str folder,
-                  struct hw_text *report,
-                  struct hw_error *error);
+// Backs the database up into a folder, beside those who use it: one state of it, with everything
+// acknowledged before this call. Into a folder with an older backup of the same database only what
+// is new is copied. The report is JSON; report NULL = none is wanted.
+int32_t hw_backup(hw_db db, struct hw_str folder, struct hw_text *report, struct hw_error *error);
 
-// Checks a backup: the checksum of every file, and all that hw_check checks of a database. As there.
+// Checks a backup: the checksum of every file, and all that hw_check checks of a database. As
+// there.
 int32_t hw_verify_backup(struct hw_str folder, uint8_t *is_sound, struct hw_text *report, struct hw_error *error);
 
-// Makes a database of a backup, in a folder that is empty or not there, and checks all of it. The report is JSON; report NULL = none is
-// wanted.
+// Makes a database of a backup, in a folder that is empty or not there, and checks all of it. The
+// report is JSON; report NULL = none is wanted.
 int32_t hw_restore(struct hw_str backup_folder,
                    struct hw_str path,
                    uint8_t *is_sound,
                    struct hw_text *report,
                    struct hw_error *error);
 
-// Repairs the database in a folder, which must not be open. What can be read stays, damaged files are copied to a folder `quarantine`
-// in it before anything is changed, and the report, as JSON, says what is lost. dry_run 1 = change nothing.
-int32_t hw_repair(struct hw_str path,
-                  uint8_t dry_run,
-                  struct hw_text *report,
-                  struct hw_error *error);
+// Repairs the database in a folder, which must not be open. What can be read stays, damaged files
+// are copied to a folder `quarantine` in it before anything is changed, and the report, as JSON,
+// says what is lost. dry_run 1 = change nothing.
+int32_t hw_repair(struct hw_str path, uint8_t dry_run, struct hw_text *report, struct hw_error *error);
 
-// Checks a handle of a database: HW_OK while it is open. It does nothing else, so that it also says what a call with a handle costs.
-int32_t hw_is_open(hw_db db,
-                   struct hw_error *error);
+// Checks a handle of a database: HW_OK while it is open. It does nothing else, so that it also
+// says what a call with a handle costs.
+int32_t hw_is_open(hw_db db, struct hw_error *error);
 
-// Declares a table. spec NULL = with the defaults. Writing to a table that is not there makes one too. HW_INVALID when there is one.
-int32_t hw_table_create(hw_db db,
-                        struct hw_str name,
-                        const struct hw_table *spec,
-                        struct hw_error *error);
+// Declares a table. spec NULL = with the defaults. Writing to a table that is not there makes one
+// too. HW_INVALID when there is one.
+int32_t hw_table_create(hw_db db, struct hw_str name, const struct hw_table *spec, struct hw_error *error);
 
 // Changes a table; what is stored stays as it is. HW_NOT_FOUND without one.
 int32_t hw_table_alter(hw_db db, struct hw_str name, const struct hw_table *change, struct hw_error *error);
@@ -701,8 +718,9 @@ int32_t hw_table_drop(hw_db db, struct hw_str name, struct hw_error *error);
 // The tables, as a JSON list.
 int32_t hw_tables(hw_db db, struct hw_text *text, struct hw_error *error);
 
-// Deletes the events from first_ns to last_ns, both included, of the streams of a table that have these tags; no tags = all of them.
-// Those written before this call, that is: later writes stay. stream_count gets the number of streams concerned; NULL = not wanted.
+// Deletes the events from first_ns to last_ns, both included, of the streams of a table that have
+// these tags; no tags = all of them. Those written before this call, that is: later writes stay.
+// stream_count gets the number of streams concerned; NULL = not wanted.
 int32_t hw_delete(hw_db db,
                   struct hw_str table,
                   const struct hw_tag *tags,
@@ -712,8 +730,8 @@ int32_t hw_delete(hw_db db,
                   uint64_t *stream_count,
                   struct hw_error *error);
 
-// Drops the streams of a table that have these tags, at least one tag, with all their events. stream_count gets their number; NULL = not
-// wanted.
+// Drops the streams of a table that have these tags, at least one tag, with all their events.
+// stream_count gets their number; NULL = not wanted.
 int32_t hw_drop_streams(hw_db db,
                         struct hw_str table,
                         const struct hw_tag *tags,
@@ -721,8 +739,8 @@ int32_t hw_drop_streams(hw_db db,
                         uint64_t *stream_count,
                         struct hw_error *error);
 
-// A stream of a table with these tags, in any order. Nothing is asked of the database: a stream that is not there comes into being with
-// the first write to it.
+// A stream of a table with these tags, in any order. Nothing is asked of the database: a stream
+// that is not there comes into being with the first write to it.
 int32_t hw_stream_open(hw_db db,
                        struct hw_str table,
                        const struct hw_tag *tags,
@@ -733,14 +751,13 @@ int32_t hw_stream_open(hw_db db,
 // As hw_stream_open, by a name "table,tag=value,…"; a backslash keeps the character behind it.
 int32_t hw_stream_parse(hw_db db, struct hw_str name, hw_stream *stream, struct hw_error *error);
 
-// What a stream holds, without reading its rows. snapshot 0 = as it is now. HW_NOT_FOUND while nothing was written to it.
-int32_t hw_stream_describe(hw_stream stream,
-                           hw_snapshot snapshot,
-                           struct hw_stream_info *info,
-                           struct hw_error *error);
+// What a stream holds, without reading its rows. snapshot 0 = as it is now. HW_NOT_FOUND while
+// nothing was written to it.
+int32_t hw_stream_describe(hw_stream stream, hw_snapshot snapshot, struct hw_stream_info *info, struct hw_error *error);
 
-// The streams of a table that have these tags; no tags = all of them. At most `limit` behind `after`, in the order of the catalog;
-// `after` is the name of a stream, or empty for the first. snapshot 0 = as it is now.
+// The streams of a table that have these tags; no tags = all of them. At most `limit` behind
+// `after`, in the order of the catalog; `after` is the name of a stream, or empty for the first.
+// snapshot 0 = as it is now.
 int32_t hw_streams_list(hw_db db,
                         hw_snapshot snapshot,
                         struct hw_str table,
@@ -751,7 +768,8 @@ int32_t hw_streams_list(hw_db db,
                         struct hw_streams *streams,
                         struct hw_error *error);
 
-// A snapshot of everything acknowledged so far; of a database opened read only: as it was looked at last.
+// A snapshot of everything acknowledged so far; of a database opened read only: as it was looked
+// at last.
 int32_t hw_snapshot_open(hw_db db, hw_snapshot *snapshot, struct hw_error *error);
 
 // The number of the newest record that a snapshot sees: it rises with every write.
@@ -766,8 +784,9 @@ int32_t hw_batch_copy(hw_batch batch, hw_batch *copy, struct hw_error *error);
 // Makes a batch empty, without producer and expiry.
 int32_t hw_batch_clear(hw_batch batch, struct hw_error *error);
 
-// Begins rows of a stream: their times, ns since 1970, in any order. Columns that are added next are of these rows; a field without a
-// column is absent in all of them. The rows of one stream may come in several parts.
+// Begins rows of a stream: their times, ns since 1970, in any order. Columns that are added next
+// are of these rows; a field without a column is absent in all of them. The rows of one stream may
+// come in several parts.
 int32_t hw_batch_rows(hw_batch batch,
                       hw_stream stream,
                       const int64_t *times_ns,
@@ -777,7 +796,8 @@ int32_t hw_batch_rows(hw_batch batch,
 // Adds a column of any type to the rows begun last; it has as many rows as they.
 int32_t hw_batch_column(hw_batch batch, const struct hw_column *column, struct hw_error *error);
 
-// Adds a column of doubles to the rows begun last; validity as in hw_column, NULL = every row has a value.
+// Adds a column of doubles to the rows begun last; validity as in hw_column, NULL = every row has
+// a value.
 int32_t hw_batch_f64(hw_batch batch,
                      struct hw_str field,
                      const double *values,
@@ -814,8 +834,8 @@ int32_t hw_batch_text(hw_batch batch,
                       const uint8_t *validity,
                       struct hw_error *error);
 
-// Adds one row of a stream: for programs that have their events one by one. HW_INVALID when a field has values of another type in this
-// batch; the row is not added then.
+// Adds one row of a stream: for programs that have their events one by one. HW_INVALID when a
+// field has values of another type in this batch; the row is not added then.
 int32_t hw_batch_row(hw_batch batch,
                      hw_stream stream,
                      int64_t time_ns,
@@ -826,28 +846,26 @@ int32_t hw_batch_row(hw_batch batch,
 // Lets every value of the batch end at an instant, ns since 1970: from then on no reader finds it.
 int32_t hw_batch_expire_at(hw_batch batch, int64_t at_ns, struct hw_error *error);
 
-// Numbers the batch, so that writing it again after an error or a restart stores it once: the numbers of a producer rise from batch to
-// batch, and one number has one content. The name is 1 to 255 bytes.
-int32_t hw_batch_set_producer(hw_batch batch,
-                              struct hw_str name,
-                              uint64_t number,
-                              struct hw_error *error);
+// Numbers the batch, so that writing it again after an error or a restart stores it once: the
+// numbers of a producer rise from batch to batch, and one number has one content. The name is 1 to
+// 255 bytes.
+int32_t hw_batch_set_producer(hw_batch batch, struct hw_str name, uint64_t number, struct hw_error *error);
 
 // Lets the batch be stored only as a whole: when a row is refused, none is stored.
 int32_t hw_batch_require_all(hw_batch batch, struct hw_error *error);
 
-// Writes a batch and waits until it is stored as durably as the database was opened with. Rows that do not fit are refused one by one,
-// the others are stored; with written NULL, refused rows are HW_INVALID instead, though the others are stored. The batch is empty
-// then, whatever happens, and may be filled again.
+// Writes a batch and waits until it is stored as durably as the database was opened with. Rows
+// that do not fit are refused one by one, the others are stored; with written NULL, refused rows
+// are HW_INVALID instead, though the others are stored. The batch is empty then, whatever happens,
+// and may be filled again.
 //
-// HW_BUSY when memory stays used up, HW_FULL, HW_CLOSED, HW_INVALID when the batch is too large: nothing of it is stored then. HW_IO when
-// the log could not be written: the rows may or may not be there after the next opening.
-int32_t hw_write(hw_db db,
-                 hw_batch batch,
-                 struct hw_written *written,
-                 struct hw_error *error);
+// HW_BUSY when memory stays used up, HW_FULL, HW_CLOSED, HW_INVALID when the batch is too large:
+// nothing of it is stored then. HW_IO when the log could not be written: the rows may or may not
+// be there after the next opening.
+int32_t hw_write(hw_db db, hw_batch batch, struct hw_written *written, struct hw_error *error);
 
-// Writes rows of one stream and waits, as hw_write, without a batch: times and columns of as many rows.
+// Writes rows of one stream and waits, as hw_write, without a batch: times and columns of as many
+// rows.
 int32_t hw_write_columns(hw_stream stream,
                          const int64_t *times_ns,
                          size_t row_count,
@@ -856,24 +874,21 @@ int32_t hw_write_columns(hw_stream stream,
                          struct hw_written *written,
                          struct hw_error *error);
 
-// Hands a batch in without waiting, so that a writer may have several on their way; it may wait for memory. The batch is empty then.
-// Errors as hw_write, up to that point.
-int32_t hw_submit(hw_db db,
-                  hw_batch batch,
-                  hw_ticket *ticket,
-                  struct hw_error *error);
+// Hands a batch in without waiting, so that a writer may have several on their way; it may wait
+// for memory. The batch is empty then. Errors as hw_write, up to that point.
+int32_t hw_submit(hw_db db, hw_batch batch, hw_ticket *ticket, struct hw_error *error);
 
-// Waits until a write is stored, at most timeout_ns; below 0 = as long as it takes. done gets 1, and the ticket ends; or 0 after the
-// time, and it may be waited for again. On an error the ticket ends too: the rows may or may not be stored then. written as in
-// hw_write.
+// Waits until a write is stored, at most timeout_ns; below 0 = as long as it takes. done gets 1,
+// and the ticket ends; or 0 after the time, and it may be waited for again. On an error the ticket
+// ends too: the rows may or may not be stored then. written as in hw_write.
 int32_t hw_ticket_wait(hw_ticket ticket,
                        int64_t timeout_ns,
                        uint8_t *done,
                        struct hw_written *written,
                        struct hw_error *error);
 
-// A question for rows of one stream: these fields in this order (none = all, in the order they were added), of rows for which all filters
-// hold. The database is asked when the question is.
+// A question for rows of one stream: these fields in this order (none = all, in the order they
+// were added), of rows for which all filters hold. The database is asked when the question is.
 int32_t hw_query_stream(hw_stream stream,
                         const struct hw_str *fields,
                         size_t field_count,
@@ -882,7 +897,8 @@ int32_t hw_query_stream(hw_stream stream,
                         hw_query *query,
                         struct hw_error *error);
 
-// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. For hw_scan_open.
+// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. For
+// hw_scan_open.
 int32_t hw_query_table(hw_db db,
                        struct hw_str table,
                        const struct hw_tag *tags,
@@ -894,8 +910,9 @@ int32_t hw_query_table(hw_db db,
                        hw_query *query,
                        struct hw_error *error);
 
-// All rows of a question for one stream, from first_ns to last_ns, both included (INT64_MIN and INT64_MAX = all). snapshot 0 = as it is
-// now. HW_NOT_FOUND while nothing was written to the stream, or for an unknown field.
+// All rows of a question for one stream, from first_ns to last_ns, both included (INT64_MIN and
+// INT64_MAX = all). snapshot 0 = as it is now. HW_NOT_FOUND while nothing was written to the
+// stream, or for an unknown field.
 int32_t hw_read(hw_query query,
                 hw_snapshot snapshot,
                 int64_t first_ns,
@@ -903,8 +920,9 @@ int32_t hw_read(hw_query query,
                 struct hw_rows *rows,
                 struct hw_error *error);
 
-// Begins a scan of a question, from first_ns to last_ns, both included. The streams of a table come one after the other, in the order of
-// the catalog. snapshot 0 = as it is now; the scan keeps what it reads, the snapshot may be released.
+// Begins a scan of a question, from first_ns to last_ns, both included. The streams of a table
+// come one after the other, in the order of the catalog. snapshot 0 = as it is now; the scan keeps
+// what it reads, the snapshot may be released.
 int32_t hw_scan_open(hw_query query,
                      hw_snapshot snapshot,
                      int64_t first_ns,
@@ -912,13 +930,13 @@ int32_t hw_scan_open(hw_query query,
                      hw_scan *scan,
                      struct hw_error *error);
 
-// The next rows of a scan, at least one; at its end rows->handle is 0. HW_CORRUPT for a damaged part: the next call goes on behind it.
-int32_t hw_scan_next(hw_scan scan,
-                     struct hw_rows *rows,
-                     struct hw_error *error);
+// The next rows of a scan, at least one; at its end rows->handle is 0. HW_CORRUPT for a damaged
+// part: the next call goes on behind it.
+int32_t hw_scan_next(hw_scan scan, struct hw_rows *rows, struct hw_error *error);
 
-// hw_scan_open and the first hw_scan_next in one call, for reads that are mostly small: rows gets the first rows, and scan the scan to go on
-// with, or 0 when these were all; rows->handle is 0 when there are none.
+// hw_scan_open and the first hw_scan_next in one call, for reads that are mostly small: rows gets
+// the first rows, and scan the scan to go on with, or 0 when these were all; rows->handle is 0
+// when there are none.
 int32_t hw_scan_begin(hw_query query,
                       hw_snapshot snapshot,
                       int64_t first_ns,
@@ -927,9 +945,10 @@ int32_t hw_scan_begin(hw_query query,
                       hw_scan *scan,
                       struct hw_error *error);
 
-// The times and values of a question for one field of one stream, copied to the caller's memory; rows without a value are left out.
-// row_count gets the number of rows there are: when that is more than capacity, the first of them were copied; ask again with room for
-// all, or from the last time on. HW_INVALID when the field is of another type.
+// The times and values of a question for one field of one stream, copied to the caller's memory;
+// rows without a value are left out. row_count gets the number of rows there are: when that is
+// more than capacity, the first of them were copied; ask again with room for all, or from the last
+// time on. HW_INVALID when the field is of another type.
 int32_t hw_read_f64(hw_query query,
                     hw_snapshot snapshot,
                     int64_t first_ns,
@@ -962,9 +981,10 @@ int32_t hw_read_u64(hw_query query,
                     size_t *row_count,
                     struct hw_error *error);
 
-// As hw_read_f64 for each of many questions of one database, all in one snapshot. The rows of a question stand behind those of the one
-// before; row_counts gets the number of rows that there are of each. When their sum is more than capacity, the first of them all were
-// copied: ask again with room for all.
+// As hw_read_f64 for each of many questions of one database, all in one snapshot. The rows of a
+// question stand behind those of the one before; row_counts gets the number of rows that there are
+// of each. When their sum is more than capacity, the first of them all were copied: ask again with
+// room for all.
 int32_t hw_read_many_f64(const hw_query *queries,
                          size_t query_count,
                          hw_snapshot snapshot,
@@ -1000,12 +1020,9 @@ int32_t hw_read_many_u64(const hw_query *queries,
                          size_t *row_counts,
                          struct hw_error *error);
 
-// The newest value of each field of a stream; fields without any are left out. snapshot 0 = as it is now. HW_NOT_FOUND while nothing was
-// written to it.
-int32_t hw_last(hw_stream stream,
-                hw_snapshot snapshot,
-                struct hw_last_values *values,
-                struct hw_error *error);
+// The newest value of each field of a stream; fields without any are left out. snapshot 0 = as it
+// is now. HW_NOT_FOUND while nothing was written to it.
+int32_t hw_last(hw_stream stream, hw_snapshot snapshot, struct hw_last_values *values, struct hw_error *error);
 
 // As hw_last, for all streams of a table that have these tags; no tags = all of them.
 int32_t hw_last_table(hw_db db,
@@ -1016,17 +1033,19 @@ int32_t hw_last_table(hw_db db,
                       struct hw_last_values *values,
                       struct hw_error *error);
 
-// The sum of the finite values of a bin as a double; NaN without one, for text, and for NULL. sum_low and sum_high give that of integers
-// and booleans with all its digits.
+// The sum of the finite values of a bin as a double; NaN without one, for text, and for NULL.
+// sum_low and sum_high give that of integers and booleans with all its digits.
 double hw_bin_sum(const struct hw_bin *bin);
 
 // The largest finite value of a bin minus the smallest; NaN without one, for text, and for NULL.
 double hw_bin_spread(const struct hw_bin *bin);
 
-// The standard deviation of the finite values of a bin as a sample; NaN of fewer than two, for text, and for NULL.
+// The standard deviation of the finite values of a bin as a sample; NaN of fewer than two, for
+// text, and for NULL.
 double hw_bin_sample_stddev(const struct hw_bin *bin);
 
-// Aggregates of one field over a range, whole or in bins. snapshot 0 = as it is now. HW_NOT_FOUND for an unknown stream or field.
+// Aggregates of one field over a range, whole or in bins. snapshot 0 = as it is now. HW_NOT_FOUND
+// for an unknown stream or field.
 int32_t hw_aggregate(hw_stream stream,
                      hw_snapshot snapshot,
                      struct hw_str field,
@@ -1034,8 +1053,9 @@ int32_t hw_aggregate(hw_stream stream,
                      struct hw_bins *bins,
                      struct hw_error *error);
 
-// The filled buckets of a tile of one field: tile `offset` of a level holds buckets offset * 512 to offset * 512 + 511, each 2^level s
-// wide, counted from 1970. A tile outside of the range of instants is empty. snapshot 0 = as it is now.
+// The filled buckets of a tile of one field: tile `offset` of a level holds buckets offset * 512
+// to offset * 512 + 511, each 2^level s wide, counted from 1970. A tile outside of the range of
+// instants is empty. snapshot 0 = as it is now.
 int32_t hw_tile(hw_stream stream,
                 hw_snapshot snapshot,
                 struct hw_str field,
@@ -1044,15 +1064,14 @@ int32_t hw_tile(hw_stream stream,
                 struct hw_bins *bins,
                 struct hw_error *error);
 
-// Rows as Arrow: a struct array with the times as `time` (timestamp[ns, UTC]) and then the fields. Schema and array are the caller's to
-// release, by their callbacks, and stay valid when the handle of the rows is released; nothing but booleans is copied.
-int32_t hw_rows_arrow(uint64_t rows,
-                      struct ArrowSchema *schema,
-                      struct ArrowArray *array,
-                      struct hw_error *error);
+// Rows as Arrow: a struct array with the times as `time` (timestamp[ns, UTC]) and then the fields.
+// Schema and array are the caller's to release, by their callbacks, and stay valid when the handle
+// of the rows is released; nothing but booleans is copied.
+int32_t hw_rows_arrow(uint64_t rows, struct ArrowSchema *schema, struct ArrowArray *array, struct hw_error *error);
 
-// Adds rows of a stream from Arrow: a struct array (a record batch) with a column of times of this name (timestamps of any unit, or 64-bit
-// integers in ns since 1970), and a field in every other column. Everything is copied; schema and array stay the caller's.
+// Adds rows of a stream from Arrow: a struct array (a record batch) with a column of times of this
+// name (timestamps of any unit, or 64-bit integers in ns since 1970), and a field in every other
+// column. Everything is copied; schema and array stay the caller's.
 int32_t hw_batch_arrow(hw_batch batch,
                        hw_stream stream,
                        struct hw_str time_column,
@@ -1060,19 +1079,16 @@ int32_t hw_batch_arrow(hw_batch batch,
                        const struct ArrowArray *array,
                        struct hw_error *error);
 
-// A scan as a stream of Arrow arrays: struct arrays with the times as `time`, of a scan over the streams of a table then a column of text
-// for each tag key of the table, and then the fields. The stream is the caller's to release by its callback; the handle of the scan may
-// be released before.
-int32_t hw_scan_arrow(hw_scan scan,
-                      struct ArrowArrayStream *stream,
-                      struct hw_error *error);
+// A scan as a stream of Arrow arrays: struct arrays with the times as `time`, of a scan over the
+// streams of a table then a column of text for each tag key of the table, and then the fields. The
+// stream is the caller's to release by its callback; the handle of the scan may be released
+// before.
+int32_t hw_scan_arrow(hw_scan scan, struct ArrowArrayStream *stream, struct hw_error *error);
 
-// Sets who receives what the engine tells beside the results of calls, up to a level: HW_LOG_ERROR, HW_LOG_WARN or HW_LOG_INFO. There is one
-// receiver for all databases of the process; receiver NULL = nobody. user is handed on to it as it is.
-int32_t hw_log_to(hw_log_fn receiver,
-                  void *user,
-                  int32_t level_max,
-                  struct hw_error *error);
+// Sets who receives what the engine tells beside the results of calls, up to a level:
+// HW_LOG_ERROR, HW_LOG_WARN or HW_LOG_INFO. There is one receiver for all databases of the
+// process; receiver NULL = nobody. user is handed on to it as it is.
+int32_t hw_log_to(hw_log_fn receiver, void *user, int32_t level_max, struct hw_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"
