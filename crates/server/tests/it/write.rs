@@ -417,14 +417,25 @@ fn bodies_that_would_take_too_much_memory_at_once_are_told_to_come_back() {
         settings.write_bytes_max = 1_000_000;
     });
     // A sender that has announced its body holds the room for it.
-    let mut slow = TcpStream::connect(server.addr).unwrap();
-    slow.write_all(b"POST /write HTTP/1.1\r\nhost: localhost\r\ncontent-length: 990000\r\n\r\n#")
+    let announce = || {
+        let mut slow = TcpStream::connect(server.addr).unwrap();
+        slow.write_all(
+            b"POST /write HTTP/1.1\r\nhost: localhost\r\ncontent-length: 990000\r\n\r\n#",
+        )
         .unwrap();
+        slow.set_nonblocking(true).unwrap();
+        slow
+    };
+    let mut slow = announce();
     let line = format!("t,d=1 v=1 {NS}\n").repeat(1_000);
     let mut refused = None;
     until("the room is taken", || {
         let answer = post(&server, "/write", &[], line.as_bytes());
         refused = (answer.status != 204).then_some(answer);
+        // Where the lines came before it, it is the slow one that was told to come back.
+        if refused.is_none() && slow.read(&mut [0]).is_ok() {
+            slow = announce();
+        }
         refused.is_some()
     });
     let refused = refused.unwrap();
