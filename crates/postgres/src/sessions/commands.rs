@@ -57,6 +57,15 @@ pub(super) enum Command {
 }
 
 impl Command {
+    /// Whether it may come after a statement that failed: it ends the transaction, or goes back to
+    /// before the failure.
+    pub(super) fn ends_transaction(&self) -> bool {
+        matches!(
+            self,
+            Command::Commit | Command::Rollback | Command::RollbackTo
+        )
+    }
+
     /// Whether a statement is one; `None` = the planner may know it.
     ///
     /// # Errors

@@ -92,11 +92,7 @@ impl<S: Stream> Connection<S> {
         types: Vec<u32>,
     ) -> Result<Prepared, Failure> {
         let command = Command::read(statement)?;
-        let ends = matches!(
-            command,
-            Some(Command::Commit | Command::Rollback | Command::RollbackTo)
-        );
-        self.check(ends)?;
+        self.check(command.as_ref().is_some_and(Command::ends_transaction))?;
         match command {
             Some(Command::Declare {
                 name,
@@ -305,11 +301,7 @@ impl<S: Stream> Connection<S> {
                 Ok(())
             }
             Prepared::Command(command) => {
-                let ends = matches!(
-                    command,
-                    Command::Commit | Command::Rollback | Command::RollbackTo
-                );
-                self.check(ends)?;
+                self.check(command.ends_transaction())?;
                 self.command(command, &portal.formats, false).await
             }
             Prepared::Declare { name, hold, query } => {

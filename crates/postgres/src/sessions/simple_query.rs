@@ -35,11 +35,7 @@ impl<S: Stream> Connection<S> {
 
     async fn one(&mut self, whole: &str, statement: &str, at: usize) -> Result<(), Failure> {
         let command = Command::read(statement)?;
-        let ends = matches!(
-            command,
-            Some(Command::Commit | Command::Rollback | Command::RollbackTo)
-        );
-        self.check(ends)?;
+        self.check(command.as_ref().is_some_and(Command::ends_transaction))?;
         match command {
             Some(Command::Declare {
                 name,
