@@ -34,12 +34,20 @@ fn ask(addr: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String, 
     (status, head.to_ascii_lowercase(), body.to_owned())
 }
 
-/// A line that takes some space, and tells its number.
+/// The next number of a sequence without a pattern.
+fn noise(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+/// A line that tells its number, and takes its space wherever it lies: its text does not compress,
+/// so that no flush or compaction, however quick, makes room for the lines that follow.
 fn line(number: i64) -> String {
-    format!(
-        "pump,id=7 note=\"{number:0>500}\",number={number}i {}",
-        START + number
-    )
+    let mut state = number.unsigned_abs() + 1;
+    let note: String = (0..32).map(|_| format!("{:016x}", noise(&mut state))).collect();
+    let time = START + number;
+    format!("pump,id=7 note=\"{note}\",number={number}i {time}")
 }
 
 fn open(disk: &FaultyFiles) -> Database {
