@@ -371,6 +371,15 @@ impl World {
         let span = self.random.below(most as u64) as i64;
         self.tell(format!("{} s pass", span / SECOND));
         self.told.count("times that passed");
+        self.pass(span);
+    }
+
+    /// Time goes by. What was ended until now is taken over first: where the clock is wrong, the
+    /// horizons may lie elsewhere when somebody looks next.
+    fn pass(&mut self, span: i64) {
+        if !self.must_reopen {
+            self.see();
+        }
         self.time.pass(span);
     }
 
@@ -389,12 +398,13 @@ impl World {
         let offset = self.wrong_by();
         self.tell(format!("the clock is set wrong by {} s", offset / SECOND));
         self.told.count("clocks set");
+        self.see();
         self.time.set(offset);
         if self.random.chance(40) {
             // Somebody looks at it, and it stays so.
             self.store(true);
             let hours = 1 + self.random.below(3) as i64;
-            self.time.pass(hours * HOUR + SECOND);
+            self.pass(hours * HOUR + SECOND);
         }
     }
 
@@ -450,7 +460,7 @@ impl World {
         }
         self.store(true);
         // Partitions that get old rows just now wait for an hour.
-        self.time.pass(HOUR + SECOND);
+        self.pass(HOUR + SECOND);
         if !self.must_reopen {
             self.store(true);
         }
