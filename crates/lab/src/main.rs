@@ -47,6 +47,10 @@ enum Experiment {
     Memory(experiments::memory::Arguments),
     /// The server under load: line protocol over HTTP, and questions.
     Server(experiments::server::Arguments),
+    /// Questions over points that were written again and again.
+    Overwrite(experiments::overwrite::Arguments),
+    /// Line protocol: our parser beside the published one.
+    Parse(experiments::parse::Arguments),
     /// Messages of an MQTT broker into the server; needs mosquitto.
     Mqtt(experiments::mqtt::Arguments),
     /// SQL over ten million values: grouped queries, filters, counts, full scans.
@@ -70,6 +74,8 @@ fn main() -> ExitCode {
         Experiment::Wa(arguments) => experiments::wa::run(&arguments),
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
         Experiment::Server(arguments) => experiments::server::run(&arguments),
+        Experiment::Overwrite(arguments) => experiments::overwrite::run(&arguments),
+        Experiment::Parse(arguments) => experiments::parse::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),
         #[cfg(feature = "sql")]
         Experiment::Query(arguments) => experiments::query::run(&arguments),

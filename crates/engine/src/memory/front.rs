@@ -26,6 +26,8 @@ const ROWS_LEAST: usize = 64;
 /// The merged front of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Front {
+    /// The table in whose types the rows are.
+    table: Option<Arc<Table>>,
     /// Chunks that were looked at.
     count: usize,
     /// Their rows.
@@ -44,9 +46,16 @@ impl Front {
         self.merged.as_ref().map_or(0, |chunk| chunk.bytes)
     }
 
-    /// What may be read in place of the first chunks of the list, and how many these are.
-    pub(super) fn merged(&self) -> Option<(&Arc<Chunk>, usize)> {
-        self.merged.as_ref().map(|chunk| (chunk, self.count))
+    /// What may be read in place of the first chunks of the list, and how many these are; none for
+    /// a snapshot in whose table a field still had another type.
+    pub(super) fn merged(&self, table: &Arc<Table>) -> Option<(&Arc<Chunk>, usize)> {
+        let own = self.table.as_ref()?;
+        let mut both = own.fields.iter().zip(&table.fields);
+        let same = Arc::ptr_eq(own, table) || both.all(|(a, b)| a.field_type == b.field_type);
+        self.merged
+            .as_ref()
+            .filter(|_| same)
+            .map(|chunk| (chunk, self.count))
     }
 
     /// What to merge, if the list has become so long that it should be merged anew: as many rows
@@ -88,12 +97,13 @@ impl Due {
     }
 
     /// Merges. What is half of the rows at most is kept, else only that it was tried.
-    pub(crate) fn front(&self, table: &Table) -> Front {
+    pub(crate) fn front(&self, table: &Arc<Table>) -> Front {
         let newest = self.list.iter().map(|c| c.last_sequence).max();
         let newest = newest.unwrap_or_default();
         let all = sorted_rows(&self.sources, &ClosedRange::ALL, newest, table, None);
         let pays = all.len() <= self.rows / 2;
         Front {
+            table: Some(Arc::clone(table)),
             count: self.list.len(),
             rows: self.rows,
             merged: pays

@@ -11,7 +11,7 @@ use crate::catalog::Table;
 use crate::chunk::{Chunk, Sequences};
 use crate::expiry::owner_of;
 use crate::ids::Sequence;
-use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Values};
+use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -383,7 +383,7 @@ fn assembled(
             }
         }
         column.simplify();
-        (field, column)
+        (field, in_table_type(column, table, field))
     });
     let columns: Vec<(FieldId, Column)> = columns.collect();
     assert!(
@@ -460,6 +460,20 @@ pub(crate) fn in_table_type(column: Column, table: &Table, field: FieldId) -> Co
     match table.field(field) {
         Some(f) if f.field_type == FieldType::F64 && column.field_type() == FieldType::I64 => {
             column.widened_to_f64()
+        }
+        // An older snapshot sees rows that came to share a column with those of newer ones: it sees
+        // none of the values that made floats of it.
+        Some(f) if f.field_type == FieldType::I64 && column.field_type() == FieldType::F64 => {
+            let mut integers = Column::with_capacity(FieldType::I64, column.len());
+            for row in 0..column.len() {
+                match column.get(row) {
+                    Some(ValueRef::F64(value)) => {
+                        integers.push(ValueRef::I64(value as i64));
+                    }
+                    _ => integers.push_absent(1),
+                }
+            }
+            integers
         }
         _ => column,
     }

@@ -2,6 +2,7 @@
 
 use super::front::{Due, Front, may_be_read};
 use crate::assured::part_of;
+use crate::catalog::Table;
 use crate::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
 use crate::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, SnapshotPoint};
@@ -185,6 +186,7 @@ impl StreamMemory {
     /// for what it was merged of.
     pub(crate) fn visible_merged(
         &self,
+        table: &Arc<Table>,
         version: u64,
         sequence: Sequence,
         range: &ClosedRange,
@@ -200,7 +202,7 @@ impl StreamMemory {
         let lists = [(&self.flank, flank), (&self.late, late)];
         let mut out = Vec::new();
         for (own, (list, front)) in lists.iter().enumerate() {
-            let merged = front.merged().filter(|(merged, count)| {
+            let merged = front.merged(table).filter(|(merged, count)| {
                 let mut replaced = part_of(list, ..*count, "chunks of a front").iter();
                 let behind = part_of(list, *count.., "chunks behind a front").iter();
                 let [(flank, _), (late, _)] = lists;

@@ -230,7 +230,7 @@ impl Snapshot {
         let mut held = Vec::new();
         let mut due = [None, None];
         if let Some(memory) = found.shard.state.lock().memory(stream) {
-            held = memory.visible_merged(version, self.sequence, range);
+            held = memory.visible_merged(found.table, version, self.sequence, range);
             due = memory.due_fronts(version, self.sequence);
         }
         if due.iter().any(Option::is_some) && self.core.memory.has_room() {
@@ -245,7 +245,8 @@ impl Snapshot {
                 let keep = |memory: &mut StreamMemory| memory.keep_fronts(made);
                 (_, change) = state.with_stream(stream, found.table.id, keep);
                 let memory = state.memory(stream);
-                let merged = memory.map(|m| m.visible_merged(version, self.sequence, range));
+                let merged =
+                    memory.map(|m| m.visible_merged(found.table, version, self.sequence, range));
                 held = merged.unwrap_or_default();
             }
             drop(state);

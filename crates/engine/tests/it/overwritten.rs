@@ -206,3 +206,36 @@ fn an_expiry_that_was_taken_back_by_a_newer_version_stays_taken_back() {
         assert_eq!(found.len(), if round % 2 == 0 { 0 } else { 100 }, "{round}");
     }
 }
+
+#[test]
+fn a_snapshot_from_before_a_field_was_widened_goes_on_to_read_integers() {
+    let db = database();
+    let mut plain = Points::new();
+    for round in 0..10 {
+        write_all(&db, &["a", "b"], round * 1000, &mut plain);
+    }
+    let held = db.snapshot().unwrap();
+    let other = StreamName::new("t", [("id", "2")]);
+    let mut batch = Batch::new();
+    batch.stream(&other).row(1, [("a", 0.5.into())]).unwrap();
+    // It shares its columns with rows that have no such field.
+    batch
+        .stream(&stream())
+        .row(POINTS, [("c", 0.5.into())])
+        .unwrap();
+    db.commit(batch).unwrap();
+    // Who reads now merges in the types of now.
+    let newest = db.snapshot().unwrap().last(&stream()).unwrap();
+    let a = newest.iter().find(|last| last.field == "a").unwrap();
+    assert_eq!(a.value, Value::F64((9000 + POINTS - 1) as f64));
+    assert_eq!(shown(&held), plain);
+    let spec = ScanSpec {
+        range: ClosedRange::nanos(0, POINTS - 1),
+        ..ScanSpec::default()
+    };
+    for chunk in held.scan(&stream(), &spec).unwrap() {
+        for column in &chunk.unwrap().columns {
+            assert_eq!(column.field_type(), FieldType::I64);
+        }
+    }
+}

@@ -6,6 +6,8 @@ pub(crate) mod events;
 pub(crate) mod golsm;
 pub(crate) mod memory;
 pub(crate) mod mqtt;
+pub(crate) mod overwrite;
+pub(crate) mod parse;
 #[cfg(feature = "sql")]
 pub(crate) mod query;
 pub(crate) mod respawn;

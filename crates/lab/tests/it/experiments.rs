@@ -436,3 +436,22 @@ fn mqtt_stores_what_the_broker_takes() {
     }
     assert_judged(&report, 1);
 }
+
+/// Each parser's rows are counted by the experiment itself.
+#[test]
+fn parse_reads_every_line_by_every_parser() {
+    let (text, report) = lab("parse", &["--lines", "3000"]);
+    assert!(text.contains("influxdb-line-protocol"), "{text}");
+    let texts = report["figures"]["texts"].as_array().unwrap();
+    let parsers = texts.iter().map(|t| t["rounds"].as_array().unwrap().len());
+    assert_eq!(parsers.collect::<Vec<_>>(), [3, 3]);
+    assert_judged(&report, 2);
+}
+
+/// Every question counts each point once, however often it was written.
+#[test]
+fn overwrite_counts_every_point_once() {
+    let (_, report) = lab("overwrite", &["--points", "200", "--questions", "20"]);
+    assert_eq!(report["figures"]["resting"].as_array().unwrap().len(), 4);
+    assert_judged(&report, 1);
+}

@@ -1,0 +1,133 @@
+//! Points that are written again and again: what a question over them costs beside one over points
+//! that were written once, while nothing has been stored yet.
+
+use crate::harness::{
+    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
+};
+use crate::table;
+use headwater::{
+    AggregateSpec, Batch, Bins, ClosedRange, Database, Durability, Options, StreamName, StreamRows,
+    Values,
+};
+use serde::Serialize;
+
+/// Options of the experiment.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Points.
+    #[arg(long, default_value_t = 1_000)]
+    points: usize,
+    /// How often each is written, a store each.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 40, 100])]
+    versions: Vec<u32>,
+    /// Questions of a round.
+    #[arg(long, default_value_t = 500)]
+    questions: u64,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    points: usize,
+    /// Questions over points that no longer change, by versions.
+    resting: Vec<Rounds>,
+    /// One question after each writing of all points.
+    changing: Rounds,
+}
+
+fn stream() -> StreamName {
+    StreamName::new("meter", [("id", "1")])
+}
+
+fn write(db: &Database, points: usize, dice: &mut Random) -> Result<(), Failure> {
+    let mut rows = StreamRows::new(stream());
+    rows.times = (0..points as i64).map(|p| p * 1_000_000_000).collect();
+    let values = (0..points).map(|_| dice.below(100_000) as f64 / 100.0);
+    let mut batch = Batch::new();
+    batch.push(rows.with_column("value", Values::F64(values.collect())));
+    db.commit(batch)?;
+    Ok(())
+}
+
+fn ask(db: &Database, points: usize) -> Result<(), Failure> {
+    let spec = AggregateSpec {
+        range: ClosedRange::ALL,
+        bins: Bins::Whole,
+        first_last: false,
+    };
+    let found = db.snapshot()?.aggregate(&stream(), "value", &spec)?;
+    let count: u64 = found.iter().map(|bin| bin.aggregate.count).sum();
+    match count == points as u64 {
+        true => Ok(()),
+        false => Err(format!("{count} values of {points} points").into()),
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let bench = Bench::new("overwrite", &arguments.common)?;
+    let open = |what: &str| -> Result<Database, Failure> {
+        let options = Options {
+            durability: Durability::Written,
+            ..Options::new(bench.path(what))
+        };
+        Ok(Database::open(options)?)
+    };
+    let points = arguments.points;
+    let mut stores = Vec::new();
+    for versions in &arguments.versions {
+        let db = open("resting")?;
+        let mut dice = Random::new(1);
+        for _ in 0..*versions {
+            write(&db, points, &mut dice)?;
+        }
+        stores.push((*versions, db));
+    }
+    let contestants = stores.iter().map(|(versions, db)| {
+        Contestant::new(format!("{versions} versions"), move |_| {
+            taken(|| {
+                for _ in 0..arguments.questions {
+                    ask(db, points)?;
+                }
+                Ok(arguments.questions)
+            })
+        })
+    });
+    let resting = turns(bench.rounds(), contestants.collect())?;
+    let db = open("changing")?;
+    let mut dice = Random::new(2);
+    let round = |_| {
+        let mut sum = taken(|| Ok(0))?;
+        for _ in 0..arguments.questions.min(100) {
+            write(&db, points, &mut dice)?;
+            let one = taken(|| ask(&db, points).map(|()| 1))?;
+            sum.operations += one.operations;
+            sum.wall_seconds += one.wall_seconds;
+            sum.cpu_seconds += one.cpu_seconds;
+        }
+        Ok(sum)
+    };
+    let name = "after each writing";
+    let mut changing = turns(bench.rounds(), vec![Contestant::new(name, round)])?;
+    let changing = changing.pop().ok_or("no rounds")?;
+
+    let rows: Vec<Vec<String>> = (resting.iter().chain([&changing]))
+        .map(|r| vec![r.name.clone(), r.time(), r.spread()])
+        .collect();
+    table::print(&["count of all points", "a question", "spread"], &rows);
+    let mut targets = Targets::default();
+    if let (Some(once), Some(most)) = (resting.first(), resting.last()) {
+        targets.add(
+            format!("a question over {}, of one over {}", most.name, once.name),
+            Bound::AtMost(1.3),
+            " ×",
+            most.times_of(once),
+        );
+    }
+    let figures = Figures {
+        points,
+        resting,
+        changing,
+    };
+    bench.finish(&figures, &targets)
+}
