@@ -156,7 +156,8 @@ fn date(text: &[u8]) -> Result<(i64, &[u8]), InstantError> {
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, rest @ ..] = text else {
         return Err(InstantError::Shape);
     };
-    let mut parts = [0i64; 3];
+    // Four and two digits fit.
+    let mut parts = [0i16; 3];
     for (part, digits) in
         parts
             .iter_mut()
@@ -166,15 +167,17 @@ fn date(text: &[u8]) -> Result<(i64, &[u8]), InstantError> {
             if !digit.is_ascii_digit() {
                 return Err(InstantError::Shape);
             }
-            *part = *part * 10 + i64::from(digit - b'0');
+            *part = *part * 10 + i16::from(digit - b'0');
         }
     }
-    // Four and two digits fit.
     let [year, month, day] = parts;
     if !(1..=12).contains(&month) {
         return Err(InstantError::NoSuch("month"));
     }
-    let date = Date::new(year as i16, month as i8, day as i8);
+    let (Ok(month), Ok(day)) = (i8::try_from(month), i8::try_from(day)) else {
+        return Err(InstantError::NoSuch("day"));
+    };
+    let date = Date::new(year, month, day);
     let midnight = date.and_then(|date| Offset::UTC.to_timestamp(date.to_datetime(Time::MIN)));
     let midnight = midnight.map_err(|_| InstantError::NoSuch("day"))?;
     Ok((midnight.as_second() / SECONDS_PER_DAY, rest))

@@ -68,8 +68,8 @@ impl Bins {
             } => (bin + 1) * i128::from(*width_ns) + i128::from(*origin_ns) - 1,
             Bins::Level(level) => level.bucket_start_wide(bin as i64 + 1) - 1,
         };
-        let end = end.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
-        Timestamp::from_nanos(end as i64)
+        let beyond = if end < 0 { i64::MIN } else { i64::MAX };
+        Timestamp::from_nanos(i64::try_from(end).unwrap_or(beyond))
     }
 
     /// The width of a bin.

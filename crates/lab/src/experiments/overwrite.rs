@@ -16,9 +16,9 @@ use serde::Serialize;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Points.
+    /// How many points there are.
     #[arg(long, default_value_t = 1_000)]
-    points: usize,
+    points: u32,
     /// How often each is written, a store each.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 40, 100])]
     versions: Vec<u32>,
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Figures {
-    points: usize,
+    points: u32,
     /// Questions over points that no longer change, by versions.
     resting: Vec<Rounds>,
     /// One question after each writing of all points.
@@ -40,17 +40,17 @@ fn stream() -> StreamName {
     StreamName::new("meter", [("id", "1")])
 }
 
-fn write(db: &Database, points: usize, dice: &mut Random) -> Result<(), Failure> {
+fn write(db: &Database, points: u32, dice: &mut Random) -> Result<(), Failure> {
     let mut rows = StreamRows::new(stream());
-    rows.times = (0..points as i64).map(|p| p * 1_000_000_000).collect();
-    let values = (0..points).map(|_| dice.below(100_000) as f64 / 100.0);
+    rows.times = (0..i64::from(points)).map(|p| p * 1_000_000_000).collect();
+    let values = (0..points).map(|_| dice.below(100_000));
     let mut batch = Batch::new();
-    batch.push(rows.with_column("value", Values::F64(values.collect())));
+    batch.push(rows.with_column("value", Values::U64(values.collect())));
     db.commit(batch)?;
     Ok(())
 }
 
-fn ask(db: &Database, points: usize) -> Result<(), Failure> {
+fn ask(db: &Database, points: u32) -> Result<(), Failure> {
     let spec = AggregateSpec {
         range: ClosedRange::ALL,
         bins: Bins::Whole,
@@ -58,7 +58,7 @@ fn ask(db: &Database, points: usize) -> Result<(), Failure> {
     };
     let found = db.snapshot()?.aggregate(&stream(), "value", &spec)?;
     let count: u64 = found.iter().map(|bin| bin.aggregate.count).sum();
-    match count == points as u64 {
+    match count == u64::from(points) {
         true => Ok(()),
         false => Err(format!("{count} values of {points} points").into()),
     }

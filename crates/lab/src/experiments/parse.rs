@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     common: Common,
     /// Lines of each text.
     #[arg(long, default_value_t = 500_000)]
-    lines: u64,
+    lines: u32,
 }
 
 const OURS: &str = "headwater, into columns";
@@ -41,29 +41,33 @@ struct Measured {
 
 #[derive(Serialize)]
 struct Figures {
-    lines: u64,
+    lines: u32,
     texts: Vec<Measured>,
 }
 
 /// Ten devices' values of one field, as a small sensor sends them.
-fn narrow(lines: u64) -> String {
+fn narrow(lines: u32) -> String {
     let mut dice = Random::new(1);
     let mut out = String::new();
     for line in 0..lines {
-        let time = 1_700_000_000_000_000_000 + line * 1_000_000;
-        let value = dice.below(100_000) as f64 / 100.0;
-        let _ = writeln!(out, "pump,id=p{} pressure={value} {time}", line % 10);
+        let time = 1_700_000_000_000_000_000 + u64::from(line) * 1_000_000;
+        let (whole, rest) = (dice.below(1_000), dice.below(100));
+        let _ = writeln!(
+            out,
+            "pump,id=p{} pressure={whole}.{rest:02} {time}",
+            line % 10
+        );
     }
     out
 }
 
 /// Ten fields of a hundred hosts with five tags each, as an agent for servers sends them.
-fn wide(lines: u64) -> String {
+fn wide(lines: u32) -> String {
     let mut dice = Random::new(2);
     let mut out = String::new();
     for line in 0..lines {
         let host = line % 100;
-        let time = 1_700_000_000_000_000_000 + line / 100 * 10_000_000_000;
+        let time = 1_700_000_000_000_000_000 + u64::from(line / 100) * 10_000_000_000;
         let _ = write!(
             out,
             "cpu,host=host_{host},region=eu-central-1,rack={},os=Ubuntu\\ 22.04,team=CHI ",
@@ -94,7 +98,7 @@ fn parts(text: &str) -> Vec<&str> {
     out
 }
 
-fn ours(parts: &[&str]) -> Result<u64, Failure> {
+fn ours(parts: &[&str]) -> Result<usize, Failure> {
     let mut parser = LineParser::new(ParserOptions::new(Timestamp::from_nanos(0)));
     let mut rows = 0;
     for part in parts {
@@ -102,17 +106,17 @@ fn ours(parts: &[&str]) -> Result<u64, Failure> {
         if parsed.refused_counts.total() > 0 {
             return Err("a line was refused".into());
         }
-        rows += parsed.batch.row_count() as u64;
+        rows += parsed.batch.row_count();
     }
     Ok(rows)
 }
 
-fn theirs(parts: &[&str]) -> Result<u64, Failure> {
+fn theirs(parts: &[&str]) -> Result<usize, Failure> {
     let mut rows = 0;
     for part in parts {
         for line in parse_lines(part) {
             let line = line.map_err(|e| e.to_string())?;
-            rows += u64::from(!line.field_set.is_empty());
+            rows += usize::from(!line.field_set.is_empty());
         }
     }
     Ok(rows)
@@ -131,7 +135,7 @@ impl Columns {
         for (at, (name, value)) in line.field_set.iter().enumerate() {
             let value = match value {
                 FieldValue::F64(v) => *v,
-                FieldValue::I64(v) => *v as f64,
+                FieldValue::I64(v) => f64::from(i32::try_from(*v)?),
                 _ => return Err("a value of another type than the texts have".into()),
             };
             let known = self
@@ -149,7 +153,7 @@ impl Columns {
     }
 }
 
-fn theirs_in_columns(parts: &[&str]) -> Result<u64, Failure> {
+fn theirs_in_columns(parts: &[&str]) -> Result<usize, Failure> {
     let mut rows = 0;
     for part in parts {
         let mut streams: HashMap<String, Columns> = HashMap::new();
@@ -166,12 +170,12 @@ fn theirs_in_columns(parts: &[&str]) -> Result<u64, Failure> {
                 None => streams.entry(name.clone()).or_default().push(&line)?,
             }
         }
-        rows += streams.values().map(|c| c.times.len() as u64).sum::<u64>();
+        rows += streams.values().map(|c| c.times.len()).sum::<usize>();
     }
     Ok(rows)
 }
 
-type Parse = fn(&[&str]) -> Result<u64, Failure>;
+type Parse = fn(&[&str]) -> Result<usize, Failure>;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("parse", &arguments.common)?;
@@ -190,7 +194,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let (parts, lines) = (&parts, arguments.lines);
             Contestant::new(name, move |_| {
                 taken(|| match parse(parts)? {
-                    rows if rows == lines => Ok(rows),
+                    rows if u32::try_from(rows) == Ok(lines) => Ok(lines.into()),
                     rows => Err(format!("{rows} rows of {lines} lines").into()),
                 })
             })
@@ -203,7 +207,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut targets = Targets::default();
     for measured in &texts {
-        let per_line = measured.bytes as f64 / arguments.lines.max(1) as f64;
+        let bytes = f64::from(u32::try_from(measured.bytes)?);
+        let per_line = bytes / f64::from(arguments.lines.max(1));
         let rows: Vec<Vec<String>> = measured
             .rounds
             .iter()
@@ -219,7 +224,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("{}", measured.text);
         table::print(&["parser", "million lines/s", "MB/s", "spread"], &rows);
         println!();
-        if let [ours, _, columns] = &measured.rounds[..] {
+        if let [ours, _, columns] = measured.rounds.as_slice() {
             targets.add(
                 format!("{}: faster than the published parser", measured.text),
                 Bound::AtLeast(1.0),
