@@ -28,7 +28,7 @@ impl Failure {
 
     /// The failure of one input file.
     pub(crate) fn of_csv(file: &str, error: &CsvError) -> Failure {
-        let message = format!("{file}: {error}");
+        let message = format!("{file}: {error}{}", delimiter_hint(error));
         match error {
             CsvError::NoSuchColumn { .. }
             | CsvError::GivenTwice { .. }
@@ -37,6 +37,19 @@ impl Failure {
             | CsvError::TimeUnclear { .. } => Failure::Usage(message),
             _ => Failure::Failed(message),
         }
+    }
+}
+
+/// What to do where the whole heading was taken for one column.
+fn delimiter_hint(error: &CsvError) -> String {
+    let CsvError::NoSuchColumn { headers, .. } = error else {
+        return String::new();
+    };
+    let found = [';', '\t', '|'].into_iter().find(|c| headers.contains(*c));
+    match found {
+        Some('\t') => "; if tabs stand between the cells, give --delimiter tab".to_owned(),
+        Some(c) => format!("; if `{c}` stands between the cells, give --delimiter '{c}'"),
+        None => String::new(),
     }
 }
 

@@ -10,9 +10,7 @@ use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use headwater::{
-    ErrorKind, LateReport, PartitionInfo, Snapshot, Stats, TableInfo, Timestamp,
-};
+use headwater::{ErrorKind, LateReport, PartitionInfo, Snapshot, Stats, TableInfo, Timestamp};
 use headwater_wire::query::QueryError;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -3,6 +3,7 @@
 
 mod late;
 
+use super::table::ShownTable;
 use crate::failure::Failure;
 use crate::grid::{Heading, bytes, grouped, render};
 use crate::output::{print, print_json};
@@ -205,13 +206,14 @@ fn text(stats: &Stats, tables: &[TableInfo]) -> String {
     out = out.trim_start_matches('\n').to_owned();
     if !tables.is_empty() {
         out.push('\n');
-        out.push_str(&table_list(tables));
+        let shown: Vec<ShownTable> = tables.iter().map(ShownTable::of).collect();
+        out.push_str(&table_list(&shown));
     }
     out
 }
 
 /// One line per table.
-pub(super) fn table_list(tables: &[TableInfo]) -> String {
+pub(super) fn table_list(tables: &[ShownTable]) -> String {
     let headings = [
         Heading::text("table"),
         Heading::number("streams"),
@@ -228,7 +230,7 @@ pub(super) fn table_list(tables: &[TableInfo]) -> String {
                 grouped(table.streams),
                 table.fields.len().to_string(),
                 table.tags.join(","),
-                duplicates_name(table.duplicates).to_owned(),
+                table.duplicates.clone(),
                 table.leaf_events.to_string(),
             ]
         })
