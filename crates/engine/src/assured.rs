@@ -24,14 +24,31 @@ where
     part.unwrap_or_default()
 }
 
+/// As [`part_of`], to be written to: the first `count` items.
+#[track_caller]
+#[inline]
+pub(crate) fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &'a mut [T] {
+    let len = list.len();
+    let part = list.get_mut(..count);
+    assert!(part.is_some(), "{what}: {count} of {len} are asked for");
+    part.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::part_of;
+    use super::{first_mut, part_of};
 
     #[test]
     fn a_part_is_given_as_it_is() {
         assert_eq!(part_of(&[1, 2, 3], 1..3, "numbers"), [2, 3]);
         assert!(part_of(&[1, 2, 3], 3.., "numbers").is_empty());
+        assert_eq!(first_mut(&mut [1, 2, 3], 2, "numbers"), [1, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "numbers: 4 of 3 are asked for")]
+    fn nothing_is_written_to_a_part_that_is_not_there() {
+        first_mut(&mut [1, 2, 3], 4, "numbers");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
 use headwater_io::Env;
-use headwater_types::{Aggregate, Extremes, Level};
+use headwater_types::{Aggregate, Extremes, Level, Timestamp};
 use std::sync::Arc;
 
 /// What a check found.
@@ -182,6 +182,7 @@ impl Checker<'_> {
         if let Some(bytes) = &state.last_row {
             let row = decode_rows(&mut Cursor::new(bytes));
             let time = row.as_ref().ok().and_then(|r| r.times.first().copied());
+            let time = time.map(Timestamp::from_nanos);
             self.expect(
                 time == state.main_end(),
                 self.partition.record.footer_offset,
@@ -233,7 +234,8 @@ impl Checker<'_> {
             return Ok(());
         };
         self.report.rows += rows.len() as u64;
-        let ends = (rows.times.first().copied(), rows.times.last().copied());
+        let instant = |time: Option<&i64>| time.map(|t| Timestamp::from_nanos(*t));
+        let ends = (instant(rows.times.first()), instant(rows.times.last()));
         self.expect(
             ends == (Some(entry.first), Some(entry.last)) && rows.len() == entry.count as usize,
             entry.offset,

@@ -2,7 +2,7 @@
 //! changes.
 
 use crate::ids::Sequence;
-use headwater_types::Rows;
+use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;
 
 /// What a chunk takes besides its rows: itself, its counters and its place in a list, with the
@@ -46,8 +46,8 @@ pub(crate) struct Chunk {
     pub(crate) sequences: Sequences,
     pub(crate) first_sequence: Sequence,
     pub(crate) last_sequence: Sequence,
-    pub(crate) first_time: i64,
-    pub(crate) last_time: i64,
+    /// From the first time to the last.
+    pub(crate) span: ClosedRange,
     /// True when times never fall from row to row.
     pub(crate) sorted: bool,
     /// True when they rise with every row: there are no rows of one time to be merged.
@@ -67,11 +67,14 @@ impl Chunk {
             rows.len()
         );
         let rising = rows.times.is_sorted_by(|a, b| a < b);
-        let (first_time, last_time, sorted) = if rising {
-            (*rows.times.first()?, *rows.times.last()?, true)
+        let (span, sorted) = if rising {
+            (
+                ClosedRange::nanos(*rows.times.first()?, *rows.times.last()?),
+                true,
+            )
         } else {
             let (first, last) = (rows.times.iter().min()?, rows.times.iter().max()?);
-            (*first, *last, rows.times.is_sorted())
+            (ClosedRange::nanos(*first, *last), rows.times.is_sorted())
         };
         let (first_sequence, last_sequence) = match &sequences {
             Sequences::One(s) => (*s, *s),
@@ -85,8 +88,7 @@ impl Chunk {
             sequences,
             first_sequence,
             last_sequence,
-            first_time,
-            last_time,
+            span,
             sorted,
             rising,
             born,
@@ -104,11 +106,14 @@ impl Chunk {
     pub(crate) fn select(
         &self,
         born: u64,
-        keep: impl Fn(i64, Sequence) -> bool,
+        keep: impl Fn(Timestamp, Sequence) -> bool,
     ) -> Option<Arc<Chunk>> {
         let picked: Vec<u32> = (0u32..)
             .zip(&self.rows.times)
-            .filter(|(row, time)| keep(**time, self.sequences.get(*row as usize)))
+            .filter(|(row, time)| {
+                let at = Timestamp::from_nanos(**time);
+                keep(at, self.sequences.get(*row as usize))
+            })
             .map(|(row, _)| row)
             .collect();
         if picked.is_empty() {
@@ -141,8 +146,9 @@ impl Chunk {
         self.rising &= newest < first && rises;
         self.sorted &= newest <= first && (rises || rows.times.is_sorted());
         for time in &rows.times {
-            self.first_time = self.first_time.min(*time);
-            self.last_time = self.last_time.max(*time);
+            let at = Timestamp::from_nanos(*time);
+            self.span.first = self.span.first.min(at);
+            self.span.last = self.span.last.max(at);
         }
         let before = self.len();
         self.rows.extend_from(rows, 0..rows.len());
@@ -218,7 +224,7 @@ mod tests {
         assert!(mine.sorted && !mine.rising && mine.bytes > before);
         assert!(mine.append(&rows(&[2], Values::I64(vec![20])), Sequence(5)));
         assert!(!mine.sorted && !mine.rising);
-        assert_eq!((mine.first_time, mine.last_time), (2, 9));
+        assert_eq!(mine.span, ClosedRange::nanos(2, 9));
         assert_eq!(
             (mine.first_sequence, mine.last_sequence),
             (Sequence(4), Sequence(6))

@@ -7,7 +7,7 @@
 //! its expiry, or with none; the earlier value does not come back when it has expired.
 //! Source: the expiry of GOLSM's entries, by value instead of by entry.
 
-use headwater_types::{Column, Extremes, FieldId, FieldType, Rows, Values};
+use headwater_types::{Column, Extremes, FieldId, FieldType, Rows, Timestamp, Values};
 
 /// Field numbers stay below it.
 const COMPANION: u32 = 1 << 31;
@@ -31,13 +31,13 @@ pub(crate) fn with_expiries(fields: &[FieldId]) -> Vec<FieldId> {
 }
 
 /// Gives every value of the rows an expiry.
-pub(crate) fn add_expiry(rows: &mut Rows, at: i64) {
+pub(crate) fn add_expiry(rows: &mut Rows, at: Timestamp) {
     let mut added = Vec::with_capacity(rows.columns.len());
     for (field, column) in &rows.columns {
         let mut instants = Column::with_capacity(FieldType::I64, rows.times.len());
         for row in 0..column.len() {
             if column.is_present(row) {
-                instants.push(headwater_types::ValueRef::I64(at));
+                instants.push(headwater_types::ValueRef::I64(at.as_nanos()));
             } else {
                 instants.push_absent(1);
             }
@@ -48,16 +48,18 @@ pub(crate) fn add_expiry(rows: &mut Rows, at: i64) {
     rows.columns.sort_by_key(|(f, _)| *f);
 }
 
-fn instant(expiries: &Column, row: usize) -> Option<i64> {
+fn instant(expiries: &Column, row: usize) -> Option<Timestamp> {
     match expiries.values() {
-        Values::I64(instants) if expiries.is_present(row) => instants.get(row).copied(),
+        Values::I64(instants) if expiries.is_present(row) => {
+            instants.get(row).map(|at| Timestamp::from_nanos(*at))
+        }
         _ => None,
     }
 }
 
 /// Takes expired values out, and rows that have lost all their values. Companions of values that
 /// stay are kept.
-pub(crate) fn without_expired(rows: Rows, now: i64) -> Rows {
+pub(crate) fn without_expired(rows: Rows, now: Timestamp) -> Rows {
     let count = rows.len();
     let has_expired =
         |expiries: &Column| (0..count).any(|r| instant(expiries, r).is_some_and(|i| i <= now));
@@ -129,16 +131,16 @@ pub(crate) fn without_companions(mut rows: Rows) -> Rows {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpirySpan {
     /// The smallest expiry; `None` = no value has one.
-    pub(crate) first: Option<i64>,
+    pub(crate) first: Option<Timestamp>,
     /// The largest; of no use when some value never expires.
-    last: Option<i64>,
+    last: Option<Timestamp>,
     /// Some value never expires.
     some_never: bool,
 }
 
 impl ExpirySpan {
     /// From here on nothing is left.
-    pub(crate) fn end(&self) -> Option<i64> {
+    pub(crate) fn end(&self) -> Option<Timestamp> {
         self.last.filter(|_| !self.some_never)
     }
 
@@ -162,7 +164,7 @@ impl ExpirySpan {
     }
 
     /// What is known of rows stored before, and these.
-    pub(crate) fn joined(self, first: Option<i64>, end: Option<i64>) -> ExpirySpan {
+    pub(crate) fn joined(self, first: Option<Timestamp>, end: Option<Timestamp>) -> ExpirySpan {
         ExpirySpan {
             first: match (self.first, first) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -175,9 +177,9 @@ impl ExpirySpan {
 }
 
 /// The smallest expiry in a bucket, of its aggregate of a companion.
-pub(crate) fn first_expiry(extremes: Extremes) -> Option<i64> {
+pub(crate) fn first_expiry(extremes: Extremes) -> Option<Timestamp> {
     match extremes {
-        Extremes::I64(first, _) => Some(first),
+        Extremes::I64(first, _) => Some(Timestamp::from_nanos(first)),
         _ => None,
     }
 }
@@ -197,18 +199,19 @@ mod tests {
     #[test]
     fn values_go_when_their_time_has_come_and_rows_with_them() {
         let mut early = rows(&[1, 2], &[1.0, 2.0]);
-        add_expiry(&mut early, 100);
+        let ns = Timestamp::from_nanos;
+        add_expiry(&mut early, ns(100));
         let mut all = rows(&[3], &[3.0]);
         all.extend_from(&early, 0..2);
-        let at = |now| without_companions(without_expired(all.clone(), now)).times;
+        let at = |now| without_companions(without_expired(all.clone(), ns(now))).times;
         assert_eq!(at(99), [3, 1, 2]);
         assert_eq!(at(100), [3]);
         let mut span = ExpirySpan::default();
         span.add(&early);
-        assert_eq!((span.first, span.end()), (Some(100), Some(100)));
+        assert_eq!((span.first, span.end()), (Some(ns(100)), Some(ns(100))));
         span.add(&all);
-        assert_eq!((span.first, span.end()), (Some(100), None));
-        assert_eq!(span.joined(Some(7), Some(8)).first, Some(7));
+        assert_eq!((span.first, span.end()), (Some(ns(100)), None));
+        assert_eq!(span.joined(Some(ns(7)), Some(ns(8))).first, Some(ns(7)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::meta::PartitionRecord;
 use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, Replaces, SegmentHeader, StreamDelta};
 use crate::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
-use headwater_types::{ClosedRange, FieldType, Level};
+use headwater_types::{ClosedRange, FieldType, Level, Timestamp};
 
 fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -38,7 +38,7 @@ pub(crate) fn check(name: &str, bytes: &[u8]) {
 }
 
 fn horizon(ns: i64) -> Horizon {
-    Horizon::at(headwater_types::Timestamp::from_nanos(ns))
+    Horizon::at(Timestamp::from_nanos(ns))
 }
 
 fn table() -> Table {
@@ -89,8 +89,8 @@ fn stream_key() -> Box<[u8]> {
 
 fn footer() -> Footer {
     let leaf = |first, last, count, row_start, leaf_rows| LeafEntry {
-        first,
-        last,
+        first: Timestamp::from_nanos(first),
+        last: Timestamp::from_nanos(last),
         count,
         row_start,
         offset: 4096 + first as u64 % 100,
@@ -265,8 +265,8 @@ fn a_partition_record() {
     );
     let record = PartitionRecord {
         aged: true,
-        expires_first: Some(-1),
-        expires_last: Some(1_700_000_000_000_000_000),
+        expires_first: Some(Timestamp::from_nanos(-1)),
+        expires_last: Some(Timestamp::from_nanos(1_700_000_000_000_000_000)),
         ..before
     };
     let bytes = record.encode();

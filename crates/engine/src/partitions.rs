@@ -45,11 +45,10 @@ impl PartitionSet {
     }
 
     /// The partition that owns an instant.
-    pub(crate) fn owner(&self, table: TableId, time: i64) -> Option<&Arc<Partition>> {
+    pub(crate) fn owner(&self, table: TableId, time: Timestamp) -> Option<&Arc<Partition>> {
         let list = self.of(table);
-        let at = list.partition_point(|p| p.record.span().last.as_nanos() < time);
-        list.get(at)
-            .filter(|p| p.record.span().contains(Timestamp::from_nanos(time)))
+        let at = list.partition_point(|p| p.record.span().last < time);
+        list.get(at).filter(|p| p.record.span().contains(time))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Partition>> {
@@ -188,7 +187,7 @@ pub(crate) fn stored_watermark(
     partitions: &PartitionSet,
     stream: StreamId,
     table: TableId,
-) -> Result<Option<i64>> {
+) -> Result<Option<Timestamp>> {
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition);
         let held = match segment.and_then(|segment| store.stream(&segment, stream)) {

@@ -5,7 +5,7 @@
 //! Failure: none.
 
 use crate::assured::part_of;
-use headwater_types::ClosedRange;
+use headwater_types::{ClosedRange, Timestamp};
 
 /// Sorts ranges and joins those that overlap or touch.
 pub(crate) fn union(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
@@ -38,9 +38,9 @@ pub(crate) fn overlapping<'a>(ranges: &'a [ClosedRange], other: &ClosedRange) ->
 }
 
 /// True when one of the ranges, which are sorted and apart, holds the instant.
-pub(crate) fn holds(ranges: &[ClosedRange], time: i64) -> bool {
-    let at = ranges.partition_point(|r| r.last.as_nanos() < time);
-    ranges.get(at).is_some_and(|r| r.first.as_nanos() <= time)
+pub(crate) fn holds(ranges: &[ClosedRange], time: Timestamp) -> bool {
+    let at = ranges.partition_point(|r| r.last < time);
+    ranges.get(at).is_some_and(|r| r.first <= time)
 }
 
 #[cfg(test)]
@@ -59,7 +59,8 @@ mod tests {
         ]);
         assert_eq!(all, [r(0, 5), r(10, 30)]);
         assert!(swallows(&all, &r(1, 5)) && !swallows(&all, &r(4, 10)));
-        assert!(holds(&all, 30) && !holds(&all, 31) && !holds(&all, 7));
+        let at = |ns| holds(&all, Timestamp::from_nanos(ns));
+        assert!(at(30) && !at(31) && !at(7));
         assert_eq!(overlapping(&all, &r(5, 9)), [r(0, 5)]);
         assert!(overlapping(&all, &r(6, 9)).is_empty());
     }

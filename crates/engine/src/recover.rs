@@ -648,7 +648,12 @@ impl Replayer<'_> {
         Ok(Some((record.table, record.shard)))
     }
 
-    fn watermark(&self, shard: &Shard, stream: StreamId, table: TableId) -> Result<Option<i64>> {
+    fn watermark(
+        &self,
+        shard: &Shard,
+        stream: StreamId,
+        table: TableId,
+    ) -> Result<Option<Timestamp>> {
         let partitions = {
             let state = shard.state.lock();
             if let Some(watermark) = state.known_watermark(stream) {

@@ -108,8 +108,8 @@ impl Tombstone {
     }
 
     /// True when an event of a stream it concerns is removed.
-    pub(crate) fn removes(&self, time: i64, sequence: Sequence) -> bool {
-        sequence < self.sequence && self.range.contains(Timestamp::from_nanos(time))
+    pub(crate) fn removes(&self, time: Timestamp, sequence: Sequence) -> bool {
+        sequence < self.sequence && self.range.contains(time)
     }
 }
 

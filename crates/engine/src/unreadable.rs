@@ -24,7 +24,7 @@ use crate::refused::{REFUSED_UNREADABLE, Refused, place_in_entry};
 use crate::segment::Partition;
 use crate::shard::{Shard, held_max};
 use crate::{Error, ErrorKind, Result};
-use headwater_types::Rows;
+use headwater_types::{Rows, Timestamp};
 use std::sync::Arc;
 
 /// Sets the partition aside in whose file an error found damage. True if it was counted as
@@ -91,12 +91,13 @@ pub(crate) fn refuse_unreadable(
     let spans = partitions.unreadable_spans(table);
     let mut good = Vec::new();
     for (row, time) in (0u32..).zip(&rows.times) {
-        if !holds(&spans, *time) {
+        let time = Timestamp::from_nanos(*time);
+        if !holds(&spans, time) {
             good.push(row);
             continue;
         }
         let place = place_in_entry(kept.as_deref(), row as usize);
-        let damaged = partitions.owner(table, *time);
+        let damaged = partitions.owner(table, time);
         let file = damaged.map(|p| p.file.path().display().to_string());
         refused.push(Refused {
             entry,

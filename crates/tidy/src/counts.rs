@@ -25,6 +25,32 @@ pub const MANY_ARGUMENTS: &str = "functions of seven arguments and more";
 pub const WIDE_COMMENTS: &str = "comments beyond column 100";
 /// See [`CASTS`].
 pub const FRAGMENTS: &str = "doc comments of one word, or that begin in the middle of a sentence";
+/// See [`CASTS`].
+pub const BARE_INSTANTS: &str = "instants in signatures and fields that are `i64`, not `Timestamp`";
+
+/// What instants are called. Columns of times are numbers, and so is what has its unit in its name.
+const INSTANTS: [&str; 20] = [
+    "arrival",
+    "at",
+    "believed",
+    "cut",
+    "end",
+    "expires_at",
+    "first",
+    "first_time",
+    "from",
+    "generation",
+    "instant",
+    "last",
+    "last_time",
+    "newest",
+    "now",
+    "oldest",
+    "time",
+    "to",
+    "until",
+    "watermark",
+];
 
 const LONG_FUNCTION: usize = 70;
 const ARGUMENTS: usize = 7;
@@ -43,6 +69,7 @@ pub fn of(folder: &str) -> BTreeMap<&'static str, usize> {
         MANY_ARGUMENTS,
         WIDE_COMMENTS,
         FRAGMENTS,
+        BARE_INSTANTS,
     ] {
         counts.0.insert(name, 0);
     }
@@ -91,6 +118,12 @@ impl Counts {
         }
     }
 
+    fn instant(&mut self, name: &syn::Ident, ty: &syn::Type) {
+        if is_bare(ty) && INSTANTS.iter().any(|instant| name == instant) {
+            self.add(BARE_INSTANTS);
+        }
+    }
+
     fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let span = block.brace_token.span;
         let lines = span.close().end().line - span.open().start().line;
@@ -100,6 +133,32 @@ impl Counts {
         if signature.inputs.len() >= ARGUMENTS {
             self.add(MANY_ARGUMENTS);
         }
+        for input in &signature.inputs {
+            if let syn::FnArg::Typed(typed) = input
+                && let syn::Pat::Ident(name) = &*typed.pat
+            {
+                self.instant(&name.ident, &typed.ty);
+            }
+        }
+    }
+}
+
+/// `i64`, or an option of one.
+fn is_bare(ty: &syn::Type) -> bool {
+    let syn::Type::Path(path) = ty else {
+        return false;
+    };
+    let Some(last) = path.path.segments.last() else {
+        return false;
+    };
+    match &last.arguments {
+        syn::PathArguments::AngleBracketed(inner) if last.ident == "Option" => {
+            inner.args.iter().any(|argument| match argument {
+                syn::GenericArgument::Type(ty) => is_bare(ty),
+                _ => false,
+            })
+        }
+        _ => last.ident == "i64",
     }
 }
 
@@ -139,6 +198,13 @@ impl<'ast> Visit<'ast> for Counts {
             self.function(&item.sig, &item.block);
             visit::visit_impl_item_fn(self, item);
         }
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if let Some(name) = &field.ident {
+            self.instant(name, &field.ty);
+        }
+        visit::visit_field(self, field);
     }
 
     fn visit_expr_cast(&mut self, cast: &'ast syn::ExprCast) {

@@ -35,6 +35,32 @@ impl Timestamp {
         self.0
     }
 
+    /// The instant one nanosecond later; none behind the largest.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Option<Timestamp> {
+        match self.0.checked_add(1) {
+            Some(nanos) => Some(Timestamp(nanos)),
+            None => None,
+        }
+    }
+
+    /// The instant one nanosecond earlier; none before the smallest.
+    ///
+    /// ```
+    /// # use headwater_types::Timestamp;
+    /// assert_eq!(Timestamp::MAX.next(), None);
+    /// assert_eq!(Timestamp::MIN.next().and_then(Timestamp::previous), Some(Timestamp::MIN));
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn previous(self) -> Option<Timestamp> {
+        match self.0.checked_sub(1) {
+            Some(nanos) => Some(Timestamp(nanos)),
+            None => None,
+        }
+    }
+
     /// Seconds since 1970 UTC as a float; exact to about 0.2 µs for present-day instants.
     #[must_use]
     pub fn as_seconds_f64(self) -> f64 {

@@ -5,6 +5,8 @@
 //! through a float; what [`format_instant`] writes, [`parse_instant`] reads back.
 
 use headwater_types::Timestamp;
+use jiff::civil::{Date, Time};
+use jiff::tz::Offset;
 use std::fmt;
 
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -83,17 +85,19 @@ pub struct Rfc3339(pub Timestamp);
 
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nanos = self.0.as_nanos();
-        let seconds = nanos.div_euclid(NANOS_PER_SECOND);
-        let fraction = nanos.rem_euclid(NANOS_PER_SECOND);
-        let (year, month, day) = civil_of(seconds.div_euclid(SECONDS_PER_DAY));
-        let second = seconds.rem_euclid(SECONDS_PER_DAY);
+        // The calendar library's instants reach far beyond ours.
+        let at = jiff::Timestamp::from_nanosecond(self.0.as_nanos().into());
+        let at = Offset::UTC.to_datetime(at.map_err(|_| fmt::Error)?);
+        let fraction = at.subsec_nanosecond();
         write!(
             f,
-            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
-            second / 3600,
-            second / 60 % 60,
-            second % 60
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+            at.year(),
+            at.month(),
+            at.day(),
+            at.hour(),
+            at.minute(),
+            at.second()
         )?;
         if fraction == 0 {
         } else if fraction % 1_000_000 == 0 {
@@ -165,19 +169,15 @@ fn date(text: &[u8]) -> Result<(i64, &[u8]), InstantError> {
             *part = *part * 10 + i64::from(digit - b'0');
         }
     }
+    // Four and two digits fit.
     let [year, month, day] = parts;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days_in_month = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        _ => return Err(InstantError::NoSuch("month")),
-    };
-    if !(1..=days_in_month).contains(&day) {
-        return Err(InstantError::NoSuch("day"));
+    if !(1..=12).contains(&month) {
+        return Err(InstantError::NoSuch("month"));
     }
-    Ok((days_of(year, month, day), rest))
+    let date = Date::new(year as i16, month as i8, day as i8);
+    let midnight = date.and_then(|date| Offset::UTC.to_timestamp(date.to_datetime(Time::MIN)));
+    let midnight = midnight.map_err(|_| InstantError::NoSuch("day"))?;
+    Ok((midnight.as_second() / SECONDS_PER_DAY, rest))
 }
 
 fn two_digits(text: &[u8], then: u8) -> Result<(i64, &[u8]), InstantError> {
@@ -238,36 +238,6 @@ fn join(days: i64, second_of_day: i64, nanos: i64) -> Result<i64, InstantError> 
     let seconds = days * SECONDS_PER_DAY + second_of_day; // four-digit years keep this below 2^38
     let wide = i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos);
     i64::try_from(wide).map_err(|_| InstantError::Range)
-}
-
-/// Days since 1970-01-01 of a date in the Gregorian calendar; years count from 1 March so that a
-/// leap day comes last.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// The date of a day: the inverse of [`days_of`].
-fn civil_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub use restore::restore;
 pub use view::verify_backup;
 pub use write::{BackupOptions, BackupReport, backup, backup_with};
 
+use crate::assured::first_mut;
 use crate::{Database, Error, Result};
 use headwater_codec::checksum::crc32c_append;
 use headwater_io::File;
@@ -85,7 +86,7 @@ fn each_part(
         let count = usize::try_from(to - offset)
             .unwrap_or(COPY_BYTES)
             .min(COPY_BYTES);
-        let part = buffer.get_mut(..count).unwrap_or_default();
+        let part = first_mut(&mut buffer, count, "bytes to copy");
         source
             .0
             .read_exact_at(offset, part)

@@ -3,6 +3,7 @@
 
 use super::each_part;
 use super::manifest::{Entry, Kind, Manifest};
+use crate::assured::first_mut;
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::{Error, Options, Result};
@@ -185,7 +186,7 @@ impl File for ViewFile {
         let count = usize::try_from(end.saturating_sub(offset))
             .unwrap_or(usize::MAX)
             .min(buf.len());
-        let part = buf.get_mut(..count).unwrap_or_default();
+        let part = first_mut(buf, count, "bytes before an end");
         if offset < self.bytes {
             return self.file.read_at(offset, part);
         }

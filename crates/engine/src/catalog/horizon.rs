@@ -37,13 +37,12 @@ impl Horizon {
 
     /// The last instant before it; none when nothing has ended.
     pub(crate) fn last_before(self) -> Option<Timestamp> {
-        let last = self.0.as_nanos().checked_sub(1);
-        last.map(Timestamp::from_nanos)
+        self.0.previous()
     }
 
-    /// What stands at this time, in ns since 1970 as in rows, has ended.
-    pub(crate) fn ends(self, time: i64) -> bool {
-        time < self.0.as_nanos()
+    /// What stands at this time has ended.
+    pub(crate) fn ends(self, time: Timestamp) -> bool {
+        time < self.0
     }
 
     /// As it is written: ns since 1970, the smallest number for none.
@@ -69,8 +68,9 @@ mod tests {
     #[test]
     fn a_horizon_ends_what_lies_before_it_and_none_ends_nothing() {
         let at = |ns| Horizon::at(Timestamp::from_nanos(ns));
-        assert!(at(5).ends(4) && !at(5).ends(5));
-        assert!(!Horizon::NONE.ends(i64::MIN) && !Horizon::NONE.is_set());
+        let ns = Timestamp::from_nanos;
+        assert!(at(5).ends(ns(4)) && !at(5).ends(ns(5)));
+        assert!(!Horizon::NONE.ends(Timestamp::MIN) && !Horizon::NONE.is_set());
         assert_eq!(Horizon::NONE.last_before(), None);
         assert_eq!(at(5).last_before(), Some(Timestamp::from_nanos(4)));
         assert!(Horizon::NONE < at(-7) && at(-7) < at(0));

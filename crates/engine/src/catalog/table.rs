@@ -414,8 +414,8 @@ impl AddedFields {
                 self.table.0
             )));
         };
-        let new = self.fields.get(known..).unwrap_or_default();
-        table.fields.extend_from_slice(new);
+        // It may know all of these and more: the metadata can be newer than a record of the log.
+        table.fields.extend(self.fields.iter().skip(known).cloned());
         Ok(())
     }
 

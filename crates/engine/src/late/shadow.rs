@@ -15,6 +15,7 @@
 
 use super::model::{Candidate, Configuration};
 use super::{MergeScope, Split};
+use crate::assured::part_of;
 
 /// Leaves before the first event seen, laid out at the interval given, that late events may fall
 /// into.
@@ -214,11 +215,11 @@ impl Lane {
         let mut behind: &[i64] = &[];
         if flank {
             let upto = newest.len().saturating_sub(self.retain).max(held);
-            let part = newest.get(held..upto).unwrap_or_default();
+            let part = part_of(newest, held..upto, "events of the flank");
             // Equal times are not split.
             let next = newest.get(upto);
             let whole = part.partition_point(|t| next.is_none_or(|n| t < n));
-            behind = part.get(..whole).unwrap_or_default();
+            behind = part_of(part, ..whole, "events before a time");
         }
         let mut pool = if late {
             std::mem::take(&mut self.late)
@@ -287,7 +288,7 @@ impl Lane {
             rest = others;
             let last_one = *to == self.leaves.len();
             let more: &[i64] = if last_one { behind } else { &[] };
-            let old = self.leaves.get(*from..*to).unwrap_or_default();
+            let old = part_of(&self.leaves, *from..*to, "leaves that a merge rewrites");
             let total = old.iter().map(|l| u64::from(l.count)).sum::<u64>()
                 + (mine.len() + more.len()) as u64;
             self.written += total;
@@ -336,18 +337,21 @@ impl Lane {
         let mut count = 0.0;
         let mut at = 0;
         for leaf in old {
-            let before = late.get(at..).unwrap_or_default();
+            let before = part_of(late, at.., "late events behind a time");
             let before = before.partition_point(|t| *t < leaf.first);
             at += before;
             count += before as f64;
             points.push((leaf.first, count));
-            let inside = late.get(at..).unwrap_or_default();
+            let inside = part_of(late, at.., "late events behind a time");
             let inside = inside.partition_point(|t| *t <= leaf.last);
             at += inside;
             count += f64::from(leaf.count) + inside as f64;
             points.push((leaf.last, count));
         }
-        for time in late.get(at..).unwrap_or_default().iter().chain(behind) {
+        for time in part_of(late, at.., "late events behind a time")
+            .iter()
+            .chain(behind)
+        {
             count += 1.0;
             points.push((*time, count));
         }

@@ -17,6 +17,7 @@ use super::law::Sample;
 use super::model::{Candidate, Configuration};
 use super::paper::{Algorithm1, PaperModel};
 use super::shadow::Shadow;
+use crate::assured::part_of;
 use std::collections::HashMap;
 
 /// Events whose times are kept for the replay.
@@ -289,7 +290,7 @@ fn autocorrelation(delays: &[f64]) -> Vec<(usize, f64)> {
     LAGS.iter()
         .filter(|lag| delays.len() > **lag * 2)
         .map(|lag| {
-            let later = delays.get(*lag..).unwrap_or_default();
+            let later = part_of(delays, *lag.., "delays behind a lag");
             let sum: f64 = delays
                 .iter()
                 .zip(later)

@@ -4,6 +4,7 @@
 //! checksum covers the file's generation, so that records left over in a recycled file are never
 //! taken for new ones.
 
+use crate::assured::part_of;
 use crate::ids::Sequence;
 use headwater_codec::checksum::{crc32c, crc32c_append};
 
@@ -110,7 +111,7 @@ impl RecordHeader {
         out.extend_from_slice(&self.synced.0.to_le_bytes());
         out.push(self.kind);
         out.extend_from_slice(&[0; 3]);
-        let crc = Self::crc(generation, out.get(start..).unwrap_or_default());
+        let crc = Self::crc(generation, part_of(out, start.., "a record's header"));
         out.extend_from_slice(&crc.to_le_bytes());
     }
 

@@ -7,6 +7,7 @@
 //! only its stream holds may still grow.
 //! Failure: none; nothing here does I/O.
 
+mod front;
 mod place;
 mod sort;
 mod stream;

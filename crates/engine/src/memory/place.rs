@@ -19,9 +19,9 @@ pub(crate) fn lie_in_order(
     fields: &[FieldId],
 ) -> bool {
     chunks.retain(|c| c.first_sequence <= sequence);
-    let apart = |w: &[Arc<Chunk>]| matches!(w, [a, b] if a.last_time < b.first_time);
+    let apart = |w: &[Arc<Chunk>]| matches!(w, [a, b] if a.span.last < b.span.first);
     if !chunks.windows(2).all(apart) {
-        chunks.sort_by_key(|c| c.first_time);
+        chunks.sort_by_key(|c| c.span.first);
         if !chunks.windows(2).all(apart) {
             return false;
         }
@@ -41,6 +41,5 @@ pub(crate) fn lie_in_order(
 
 /// The rows of a chunk that [`lie_in_order`] kept, in a range.
 pub(crate) fn rows_in(chunk: &Chunk, range: &ClosedRange, sequence: Sequence) -> Range<usize> {
-    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    rows_within(chunk, first, last, sequence).unwrap_or_default()
+    rows_within(chunk, range, sequence).unwrap_or_default()
 }

@@ -40,21 +40,20 @@ pub(crate) fn sorted_rows(
     table: &Table,
     fields: Option<&[FieldId]>,
 ) -> Rows {
-    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     let mut chunks: Vec<&Chunk> = chunks
         .iter()
         .map(|c| &**c)
-        .filter(|c| c.first_sequence <= sequence && c.first_time <= last && c.last_time >= first)
+        .filter(|c| c.first_sequence <= sequence && c.span.overlaps(range))
         .collect();
-    chunks.sort_by_key(|c| (c.first_time, c.first_sequence));
-    let found = in_order(&chunks, first, last, sequence);
+    chunks.sort_by_key(|c| (c.span.first, c.first_sequence));
+    let found = in_order(&chunks, range, sequence);
     let distinct = found.is_some() && chunks.iter().all(|c| c.rising);
     let stretches = found.unwrap_or_else(|| {
         // As they came: a chunk with one very late event would else stand far in front, and its
         // others with it.
         chunks.sort_by_key(|c| c.first_sequence);
         let sorting = Sorting { chunks: &chunks };
-        sorting.all(first, last, sequence)
+        sorting.all(range, sequence)
     });
     let rows = assembled(&chunks, &stretches, table, fields);
     if distinct || table.keeps_duplicates() {
@@ -65,8 +64,8 @@ pub(crate) fn sorted_rows(
 }
 
 /// The rows of each chunk that lie in the range, if they only have to be put one after the other.
-fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Option<Vec<Stretch>> {
-    let apart = |w: &[&Chunk]| matches!(w, [a, b] if a.last_time < b.first_time);
+fn in_order(chunks: &[&Chunk], range: &ClosedRange, sequence: Sequence) -> Option<Vec<Stretch>> {
+    let apart = |w: &[&Chunk]| matches!(w, [a, b] if a.span.last < b.span.first);
     if !chunks.windows(2).all(apart) {
         return None;
     }
@@ -75,7 +74,7 @@ fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Opt
         if !chunk.sorted {
             return None;
         }
-        let rows = rows_within(chunk, first, last, sequence)?;
+        let rows = rows_within(chunk, range, sequence)?;
         if !rows.is_empty() {
             out.push(Stretch {
                 chunk: index,
@@ -90,8 +89,7 @@ fn in_order(chunks: &[&Chunk], first: i64, last: i64, sequence: Sequence) -> Opt
 /// stand one behind the other.
 pub(super) fn rows_within(
     chunk: &Chunk,
-    first: i64,
-    last: i64,
+    range: &ClosedRange,
     sequence: Sequence,
 ) -> Option<Range<usize>> {
     let seen = match &chunk.sequences {
@@ -100,14 +98,15 @@ pub(super) fn rows_within(
         _ => return None,
     };
     let times = part_of(&chunk.rows.times, ..seen, "rows of a chunk that are seen");
-    if first <= chunk.first_time && chunk.last_time <= last {
+    if range.intersect(&chunk.span) == chunk.span {
         return Some(0..times.len());
     }
-    Some(rows_between(times, first, last))
+    Some(rows_between(times, range))
 }
 
 /// The rows of sorted times that lie in a range.
-pub(crate) fn rows_between(times: &[i64], first: i64, last: i64) -> Range<usize> {
+pub(crate) fn rows_between(times: &[i64], range: &ClosedRange) -> Range<usize> {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     let from = search(times, guess(times, first), |t| t < first);
     let to = search(times, from, |t| t <= last);
     from..to.max(from)
@@ -203,11 +202,11 @@ impl Sorting<'_> {
     }
 
     /// All rows in the range, in their order.
-    fn all(&self, first: i64, last: i64, sequence: Sequence) -> Vec<Stretch> {
+    fn all(&self, range: &ClosedRange, sequence: Sequence) -> Vec<Stretch> {
         let mut piles: [Vec<Stretch>; PILES] = Default::default();
         let mut rest: Vec<Key> = Vec::new();
         for (index, chunk) in (0u32..).zip(self.chunks) {
-            self.stretches(index, chunk, first, last, sequence, |stretch| {
+            self.stretches(index, chunk, range, sequence, |stretch| {
                 self.deal(stretch, &mut piles, &mut rest);
             });
         }
@@ -227,15 +226,13 @@ impl Sorting<'_> {
         &self,
         index: u32,
         chunk: &Chunk,
-        first: i64,
-        last: i64,
+        range: &ClosedRange,
         sequence: Sequence,
         mut give: impl FnMut(Stretch),
     ) {
         if let Sequences::One(written) = chunk.sequences
             && written <= sequence
-            && first <= chunk.first_time
-            && chunk.last_time <= last
+            && range.intersect(&chunk.span) == chunk.span
         {
             // All of one write: only times tell where a stretch ends.
             let mut start = 0;
@@ -250,6 +247,7 @@ impl Sorting<'_> {
             }
             return;
         }
+        let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
         let mut from: Option<u32> = None;
         let mut before = (i64::MIN, Sequence::default());
         let mut end = |from: &mut Option<u32>, row: u32| {

@@ -1,9 +1,11 @@
 //! The events of one stream that are not yet in a segment.
 
+use super::front::{Due, Front, may_be_read};
+use crate::assured::part_of;
 use crate::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
 use crate::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, SnapshotPoint};
-use headwater_types::{ClosedRange, Rows};
+use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;
 
 /// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a
@@ -21,11 +23,13 @@ const APPEND_ROWS: usize = 2048;
 pub(crate) struct StreamMemory {
     pub(crate) flank: Vec<Arc<Chunk>>,
     pub(crate) late: Vec<Arc<Chunk>>,
+    /// What the first chunks of the flank, and of the late buffer, come to.
+    fronts: [Front; 2],
     pinned: Vec<Pinned>,
     /// Bytes of those in memory.
     pinned_bytes: usize,
     /// Newest time in the main runs; `None` = nothing is stored.
-    pub(crate) watermark: Option<i64>,
+    pub(crate) watermark: Option<Timestamp>,
     /// The watermark was looked up (or the stream is new).
     pub(crate) watermark_known: bool,
     pub(crate) flank_rows: usize,
@@ -38,7 +42,7 @@ pub(crate) struct StreamMemory {
 impl StreamMemory {
     /// True for an event that belongs to the flank: the one place where lateness is decided.
     #[inline]
-    pub(crate) fn is_in_order(&self, time: i64) -> bool {
+    pub(crate) fn is_in_order(&self, time: Timestamp) -> bool {
         self.watermark.is_none_or(|w| time > w)
     }
 
@@ -48,7 +52,8 @@ impl StreamMemory {
         self.divide(separate);
         let before = self.bytes as isize;
         let sequences = Sequences::One(sequence);
-        let all_in_order = rows.times.iter().all(|t| self.is_in_order(*t));
+        let in_order = |time: &i64| self.is_in_order(Timestamp::from_nanos(*time));
+        let all_in_order = rows.times.iter().all(in_order);
         if !separate || all_in_order {
             if self.append(&rows, sequence) {
                 return self.bytes as isize - before;
@@ -75,6 +80,7 @@ impl StreamMemory {
             return;
         }
         self.separate = separate;
+        self.fronts = Default::default();
         if !separate {
             self.flank.append(&mut self.late);
             self.flank_rows += self.late_rows;
@@ -84,15 +90,15 @@ impl StreamMemory {
         let Some(watermark) = self.watermark else {
             return;
         };
-        if self.flank.iter().all(|c| c.first_time > watermark) {
+        if self.flank.iter().all(|c| c.span.first > watermark) {
             return;
         }
         let chunks = std::mem::take(&mut self.flank);
         self.flank_rows = 0;
         self.bytes -= chunks.iter().map(|c| c.bytes).sum::<usize>();
         for chunk in chunks {
-            if chunk.first_time > watermark || chunk.last_time <= watermark {
-                let in_order = chunk.first_time > watermark;
+            if chunk.span.first > watermark || chunk.span.last <= watermark {
+                let in_order = chunk.span.first > watermark;
                 self.push(chunk, in_order);
                 continue;
             }
@@ -108,6 +114,10 @@ impl StreamMemory {
     /// Adds rows to the newest chunk of the flank, if no reader or step holds it: small writes then
     /// cost a copy and no chunk.
     fn append(&mut self, rows: &Rows, sequence: Sequence) -> bool {
+        let [flank, _] = &self.fronts;
+        if flank.count() == self.flank.len() {
+            return false;
+        }
         let Some(chunk) = self.flank.last_mut().and_then(Arc::get_mut) else {
             return false;
         };
@@ -124,17 +134,19 @@ impl StreamMemory {
     }
 
     fn push(&mut self, chunk: Arc<Chunk>, in_order: bool) {
-        let (list, rows) = if in_order {
-            (&mut self.flank, &mut self.flank_rows)
+        let [flank, late] = &self.fronts;
+        let (list, rows, kept) = if in_order {
+            (&mut self.flank, &mut self.flank_rows, flank.count())
         } else {
-            (&mut self.late, &mut self.late_rows)
+            (&mut self.late, &mut self.late_rows, late.count())
         };
         *rows += chunk.len();
         self.bytes += chunk.bytes;
         list.push(chunk);
         // Like the carry of a binary counter: a chunk is joined with its neighbour when that is not
         // much larger, so a row is copied at most log2(JOIN_ROWS) times.
-        while let [.., a, b] = list.as_slice()
+        while let [rest @ .., a, b] = list.as_slice()
+            && rest.len() >= kept
             && a.len() + b.len() <= JOIN_ROWS
             && a.len() <= b.len() * 2
             && a.born == b.born
@@ -168,11 +180,83 @@ impl StreamMemory {
             .collect()
     }
 
+    /// As [`StreamMemory::visible`], for who sees everything up to `sequence` and nothing deleted,
+    /// of a table in which a row replaces another one of its time: what was merged already stands
+    /// for what it was merged of.
+    pub(crate) fn visible_merged(
+        &self,
+        version: u64,
+        sequence: Sequence,
+        range: &ClosedRange,
+    ) -> Vec<PinnedRows> {
+        if self
+            .pinned
+            .iter()
+            .any(|p| p.seen_by(version, range).is_some())
+        {
+            return self.visible(version, range);
+        }
+        let [flank, late] = &self.fronts;
+        let lists = [(&self.flank, flank), (&self.late, late)];
+        let mut out = Vec::new();
+        for (own, (list, front)) in lists.iter().enumerate() {
+            let merged = front.merged().filter(|(merged, count)| {
+                let mut replaced = part_of(list, ..*count, "chunks of a front").iter();
+                let behind = part_of(list, *count.., "chunks behind a front").iter();
+                let [(flank, _), (late, _)] = lists;
+                let other = if own == 0 { late } else { flank };
+                replaced.all(|c| c.born <= version)
+                    && may_be_read(merged, behind.chain(other), sequence)
+            });
+            let (merged, count) = match merged {
+                Some((merged, count)) => (Some(merged), count),
+                None => (None, 0),
+            };
+            let behind = part_of(list, count.., "chunks behind a front").iter();
+            let seen = merged.into_iter().chain(behind);
+            let seen = seen.filter(|c| c.born <= version && c.span.overlaps(range));
+            out.extend(seen.map(|c| PinnedRows::Memory(Arc::clone(c))));
+        }
+        out
+    }
+
+    /// What a reader who sees everything up to `sequence` should merge for all who read after it:
+    /// by list.
+    pub(crate) fn due_fronts(&self, version: u64, sequence: Sequence) -> [Option<Due>; 2] {
+        let seen = |list: &[Arc<Chunk>]| {
+            let mut list = list.iter();
+            list.all(|c| c.born <= version && c.last_sequence <= sequence)
+        };
+        let [flank, late] = &self.fronts;
+        let lists = [
+            (&self.flank, self.flank_rows, flank),
+            (&self.late, self.late_rows, late),
+        ];
+        lists.map(|(list, rows, front)| front.due(list, rows).filter(|_| seen(list)))
+    }
+
+    /// Leaves merged fronts for readers, where the lists still begin with what these were made of.
+    pub(crate) fn keep_fronts(&mut self, due: [Option<(Due, Front)>; 2]) {
+        let lists = [&self.flank, &self.late];
+        for ((made, list), front) in due.into_iter().zip(lists).zip(&mut self.fronts) {
+            if let Some((due, made)) = made
+                && due.begins(list)
+            {
+                *front = made;
+            }
+        }
+    }
+
+    /// Bytes of what was merged for readers.
+    pub(crate) fn front_bytes(&self) -> usize {
+        self.fronts.iter().map(Front::bytes).sum()
+    }
+
     /// The chunks that a reader of the newest version sees and that may hold something in a range.
     pub(crate) fn live(&self, range: &ClosedRange) -> impl Iterator<Item = &Arc<Chunk>> {
-        let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+        let range = *range;
         let all = self.flank.iter().chain(&self.late);
-        all.filter(move |c| c.first_time <= last && c.last_time >= first)
+        all.filter(move |c| c.span.overlaps(&range))
     }
 
     /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is
@@ -182,7 +266,7 @@ impl StreamMemory {
         &mut self,
         taken: &[ClosedRange],
         sequence: Sequence,
-        watermark: Option<i64>,
+        watermark: Option<Timestamp>,
         version: u64,
         open: &OpenSnapshots,
         separate: bool,
@@ -190,26 +274,21 @@ impl StreamMemory {
         self.watermark = self.watermark.max(watermark);
         self.watermark_known = true;
         self.separate = separate;
+        self.fronts = Default::default();
         let chunks: Vec<Arc<Chunk>> = self.flank.drain(..).chain(self.late.drain(..)).collect();
         self.flank_rows = 0;
         self.late_rows = 0;
         self.bytes = 0;
-        let is_taken = |t: i64, s: Sequence| {
-            s <= sequence
-                && taken
-                    .iter()
-                    .any(|r| r.first.as_nanos() <= t && t <= r.last.as_nanos())
-        };
+        let is_taken =
+            |t: Timestamp, s: Sequence| s <= sequence && taken.iter().any(|r| r.contains(t));
         let watermark = self.watermark;
-        let in_order = |t: i64| watermark.is_none_or(|w| t > w);
+        let in_order = |t: Timestamp| watermark.is_none_or(|w| t > w);
         for chunk in chunks {
-            let untouched = chunk.first_sequence > sequence
-                || taken.iter().all(|r| {
-                    chunk.last_time < r.first.as_nanos() || chunk.first_time > r.last.as_nanos()
-                });
-            let one_side = !separate || in_order(chunk.first_time) == in_order(chunk.last_time);
+            let untouched =
+                chunk.first_sequence > sequence || taken.iter().all(|r| !chunk.span.overlaps(r));
+            let one_side = !separate || in_order(chunk.span.first) == in_order(chunk.span.last);
             if untouched && one_side {
-                let flank = !separate || in_order(chunk.first_time);
+                let flank = !separate || in_order(chunk.span.first);
                 self.push(chunk, flank);
                 continue;
             }
@@ -233,11 +312,12 @@ impl StreamMemory {
     /// snapshots, all of older ones, still see what was removed. False when nothing was removed.
     pub(crate) fn remove_deleted(
         &mut self,
-        stays: &impl Fn(i64, Sequence) -> bool,
+        stays: &impl Fn(Timestamp, Sequence) -> bool,
         version: u64,
         open: &OpenSnapshots,
     ) -> bool {
         let mut removed = false;
+        self.fronts = Default::default();
         for in_order in [true, false] {
             let list = if in_order {
                 std::mem::take(&mut self.flank)
@@ -248,7 +328,9 @@ impl StreamMemory {
             for chunk in list {
                 let count = (0..chunk.len())
                     .zip(&chunk.rows.times)
-                    .filter(|(row, time)| stays(**time, chunk.sequences.get(*row)))
+                    .filter(|(row, time)| {
+                        stays(Timestamp::from_nanos(**time), chunk.sequences.get(*row))
+                    })
                     .count();
                 if count == chunk.len() {
                     left.push(chunk);

@@ -10,6 +10,7 @@
 //! Failure: `busy` when the owner commits faster than the metadata can be copied; what looks
 //! damaged in the same way three times in a row is damage.
 
+use crate::assured::first_mut;
 use crate::error::Damage;
 use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::meta::Meta;
@@ -97,7 +98,7 @@ fn copy_to_memory(source: &dyn File, len: u64) -> std::io::Result<Arc<dyn File>>
         let count = usize::try_from(len - offset)
             .unwrap_or(COPY_BYTES)
             .min(COPY_BYTES);
-        let part = buffer.get_mut(..count).unwrap_or_default();
+        let part = first_mut(&mut buffer, count, "bytes to copy");
         source.read_exact_at(offset, part)?;
         copy.write_all_at(offset, part)?;
         offset += count as u64;

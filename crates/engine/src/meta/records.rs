@@ -2,7 +2,7 @@
 
 use crate::ids::{Sequence, ShardIndex, TableId};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
-use headwater_types::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level, Timestamp};
 
 /// A partition as the metadata knows it: its place, its segment's committed length, its last
 /// footer, its sizes.
@@ -26,9 +26,9 @@ pub(crate) struct PartitionRecord {
     /// The rows have gone and left their buckets.
     pub(crate) aged: bool,
     /// The smallest expiry of any value; `None` = no value has one.
-    pub(crate) expires_first: Option<i64>,
+    pub(crate) expires_first: Option<Timestamp>,
     /// From this instant on every value has expired; `None` = some never do.
-    pub(crate) expires_last: Option<i64>,
+    pub(crate) expires_last: Option<Timestamp>,
 }
 
 const VERSION: u8 = 2;
@@ -96,7 +96,7 @@ impl PartitionRecord {
             .into_iter()
             .flatten()
         {
-            out.put_i64(instant);
+            out.put_i64(instant.as_nanos());
         }
         out
     }
@@ -139,10 +139,10 @@ impl PartitionRecord {
             }
             record.aged = flags & AGED != 0;
             if flags & EXPIRES_FIRST != 0 {
-                record.expires_first = Some(cursor.i64("first expiry")?);
+                record.expires_first = Some(Timestamp::from_nanos(cursor.i64("first expiry")?));
             }
             if flags & EXPIRES_LAST != 0 {
-                record.expires_last = Some(cursor.i64("last expiry")?);
+                record.expires_last = Some(Timestamp::from_nanos(cursor.i64("last expiry")?));
             }
         }
         cursor.finish()?;

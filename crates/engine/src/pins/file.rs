@@ -7,6 +7,7 @@
 //! Invariants: a file is written once, and removed with the last chunk that is in it.
 //! Failure: bytes that changed are damage, by a checksum that is kept in memory.
 
+use crate::assured::part_of;
 use crate::chunk::{Chunk, Sequences};
 use crate::error::Damage;
 use crate::ids::Sequence;
@@ -101,7 +102,7 @@ impl PinFiles {
             }
             let start = buffer.len();
             encode(chunk, &mut buffer);
-            let content = buffer.get(start..).unwrap_or_default();
+            let content = part_of(&buffer, start.., "a chunk's bytes");
             places.push(Some(PinLocation {
                 file: Arc::clone(&owner),
                 offset: written + start as u64,

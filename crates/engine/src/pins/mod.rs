@@ -108,8 +108,7 @@ pub(crate) struct Pinned {
     gone: u64,
     /// Nor do readers of older versions than this.
     born: u64,
-    first_time: i64,
-    last_time: i64,
+    span: ClosedRange,
     first_sequence: Sequence,
     held: PinnedRows,
 }
@@ -126,8 +125,7 @@ impl Pinned {
         Some(Pinned {
             gone,
             born: chunk.born,
-            first_time: chunk.first_time,
-            last_time: chunk.last_time,
+            span: chunk.span,
             first_sequence: chunk.first_sequence,
             held: PinnedRows::Memory(chunk),
         })
@@ -143,9 +141,8 @@ impl Pinned {
 
     /// Where its rows are, if a reader of this version sees any that may lie in a range.
     pub(crate) fn seen_by(&self, version: u64, range: &ClosedRange) -> Option<&PinnedRows> {
-        let meets =
-            self.first_time <= range.last.as_nanos() && self.last_time >= range.first.as_nanos();
-        (meets && self.born <= version && version < self.gone).then_some(&self.held)
+        (self.span.overlaps(range) && self.born <= version && version < self.gone)
+            .then_some(&self.held)
     }
 
     /// Lets go of what no open snapshot sees any more, after `closed` was closed. False when that

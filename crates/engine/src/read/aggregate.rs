@@ -90,11 +90,10 @@ impl Ends {
             return Ok(ends);
         }
         for (number, _) in bins {
-            let first = spec.bins.start(*number, &spec.range).as_nanos();
-            let range = ClosedRange::nanos(first, spec.bins.end(*number)).intersect(&spec.range);
+            let first = spec.bins.start(*number, &spec.range);
+            let range = ClosedRange::new(first, spec.bins.end(*number)).intersect(&spec.range);
             let end = |side| -> Result<Option<(Timestamp, Value)>> {
-                let end = ends::values(view, &[field], &range, side)?.pop().flatten();
-                Ok(end.map(|(time, value)| (Timestamp::from_nanos(time), value)))
+                Ok(ends::values(view, &[field], &range, side)?.pop().flatten())
             };
             if let Some(first) = end(Side::First)? {
                 ends.first.insert(*number, first);
@@ -111,8 +110,8 @@ impl Ends {
         };
         for (row, time) in rows.times.iter().enumerate() {
             if let Some(value) = column.get(row) {
-                let bin = bins.of(*time);
                 let at = Timestamp::from_nanos(*time);
+                let bin = bins.of(at);
                 self.first
                     .entry(bin)
                     .or_insert_with(|| (at, value.to_owned()));
@@ -183,7 +182,7 @@ impl Collector {
     /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
     fn add_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(aggregate) = seen.aggregate(self.field)
-            && let Some(time) = aggregate.mean_time()
+            && let Some(time) = aggregate.mean_time().map(Timestamp::from_nanos)
             && seen.counts_at(time)
         {
             self.merge(self.spec.of(time), &aggregate);

@@ -25,7 +25,8 @@ pub enum Bins {
 
 impl Bins {
     /// The number of the bin; narrow bins far from their origin need more than 64 bits.
-    pub(super) fn of(&self, time: i64) -> i128 {
+    pub(super) fn of(&self, time: Timestamp) -> i128 {
+        let time = time.as_nanos();
         match self {
             Bins::Whole => 0,
             Bins::Every {
@@ -58,7 +59,7 @@ impl Bins {
     }
 
     /// The last instant of a bin.
-    pub(super) fn end(&self, bin: i128) -> i64 {
+    pub(super) fn end(&self, bin: i128) -> Timestamp {
         let end = match self {
             Bins::Whole => i128::from(i64::MAX),
             Bins::Every {
@@ -67,7 +68,8 @@ impl Bins {
             } => (bin + 1) * i128::from(*width_ns) + i128::from(*origin_ns) - 1,
             Bins::Level(level) => level.bucket_start_wide(bin as i64 + 1) - 1,
         };
-        end.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+        let end = end.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+        Timestamp::from_nanos(end as i64)
     }
 
     /// The width of a bin.
@@ -133,8 +135,8 @@ impl Stretches<'_> {
         {
             return (bin + 1, next);
         }
-        let bin = self.bins.of(time);
-        (bin, self.bins.end(bin))
+        let bin = self.bins.of(Timestamp::from_nanos(time));
+        (bin, self.bins.end(bin).as_nanos())
     }
 }
 
@@ -166,7 +168,7 @@ mod tests {
     fn one_by_one(bins: &Bins, times: &[i64]) -> Vec<(i128, Range<usize>)> {
         let mut out: Vec<(i128, Range<usize>)> = Vec::new();
         for (row, time) in times.iter().enumerate() {
-            let bin = bins.of(*time);
+            let bin = bins.of(Timestamp::from_nanos(*time));
             match out.last_mut() {
                 Some((known, rows)) if *known == bin => rows.end = row + 1,
                 _ => out.push((bin, row..row + 1)),

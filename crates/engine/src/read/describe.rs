@@ -293,8 +293,7 @@ fn info(view: &StreamView) -> Result<StreamInfo> {
     }
     for chunk in &view.chunks {
         if chunk.last_sequence <= view.sequence {
-            let range = ClosedRange::nanos(chunk.first_time, chunk.last_time);
-            extent.add(range, chunk.len() as u64);
+            extent.add(chunk.span, chunk.len() as u64);
             continue;
         }
         for (row, time) in chunk.rows.times.iter().enumerate() {

@@ -33,7 +33,7 @@ pub(super) enum Side {
 }
 
 /// An instant and the value there.
-pub(super) type End = (i64, Value);
+pub(super) type End = (Timestamp, Value);
 
 /// What is looked for, and what was found of it.
 trait Target {
@@ -73,8 +73,10 @@ impl Target for Values<'_> {
                 Side::First => present.next(),
                 Side::Last => present.next_back(),
             };
-            let end =
-                row.and_then(|row| Some((*rows.times.get(row)?, column.get(row)?.to_owned())));
+            let end = row.and_then(|row| {
+                let time = Timestamp::from_nanos(*rows.times.get(row)?);
+                Some((time, column.get(row)?.to_owned()))
+            });
             if end.is_some() {
                 *fresh = end;
             }
@@ -106,13 +108,14 @@ impl Target for Values<'_> {
 
 /// Any row.
 #[derive(Default)]
-struct AnyRow(Option<i64>);
+struct AnyRow(Option<Timestamp>);
 
 impl Target for AnyRow {
     fn take(&mut self, rows: &Rows, side: Side) {
+        let instant = |time: Option<&i64>| time.map(|t| Timestamp::from_nanos(*t));
         match side {
-            Side::First => self.0 = self.0.or(rows.times.first().copied()),
-            Side::Last => self.0 = rows.times.last().copied().or(self.0),
+            Side::First => self.0 = self.0.or(instant(rows.times.first())),
+            Side::Last => self.0 = instant(rows.times.last()).or(self.0),
         }
     }
 
@@ -183,13 +186,13 @@ impl Search<'_> {
                 (Side::First, taken) => {
                     let (these, others) = cuts.split_at(taken);
                     cuts = others;
-                    let at = these.last().copied().unwrap_or(open.last.as_nanos());
+                    let at = these.last().copied().unwrap_or(open.last);
                     split_behind(open, at)
                 }
                 (Side::Last, taken) => {
                     let (others, these) = cuts.split_at(cuts.len() - taken);
                     cuts = others;
-                    let at = these.first().copied().unwrap_or(open.first.as_nanos());
+                    let at = these.first().copied().unwrap_or(open.first);
                     split_before(open, at)
                 }
             };
@@ -202,19 +205,19 @@ impl Search<'_> {
 
     /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for
     /// [`Side::Last`]: rising, inside it.
-    fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Vec<i64> {
+    fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Vec<Timestamp> {
         let leaves = held.into_iter().flat_map(|(_, state)| {
             let leaves = state.main.iter().chain(state.late.iter().flatten());
-            leaves.map(|leaf| (leaf.first, leaf.last))
+            leaves.map(|leaf| leaf.range())
         });
         let chunks = self.view.chunks.iter();
-        let spans = leaves.chain(chunks.map(|c| (c.first_time, c.last_time)));
-        let cut = |(first, last)| match self.side {
-            Side::First => last,
-            Side::Last => first,
+        let spans = leaves.chain(chunks.map(|c| c.span));
+        let cut = |span: ClosedRange| match self.side {
+            Side::First => span.last,
+            Side::Last => span.first,
         };
-        let inside = |at: &i64| range.contains(Timestamp::from_nanos(*at));
-        let mut cuts: Vec<i64> = spans.map(cut).filter(inside).collect();
+        let inside = |at: &Timestamp| range.contains(*at);
+        let mut cuts: Vec<Timestamp> = spans.map(cut).filter(inside).collect();
         cuts.sort_unstable();
         cuts.dedup();
         cuts
@@ -302,19 +305,17 @@ impl Search<'_> {
 }
 
 /// A range up to an instant, and what lies behind it.
-fn split_behind(range: ClosedRange, at: i64) -> (ClosedRange, Option<ClosedRange>) {
-    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    let next = at.checked_add(1).filter(|next| *next <= last);
-    let behind = next.map(|next| ClosedRange::nanos(next, last));
-    (ClosedRange::nanos(first, at), behind)
+fn split_behind(range: ClosedRange, at: Timestamp) -> (ClosedRange, Option<ClosedRange>) {
+    let next = at.next().filter(|next| *next <= range.last);
+    let behind = next.map(|next| ClosedRange::new(next, range.last));
+    (ClosedRange::new(range.first, at), behind)
 }
 
 /// A range from an instant on, and what lies before it.
-fn split_before(range: ClosedRange, at: i64) -> (ClosedRange, Option<ClosedRange>) {
-    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    let before = at.checked_sub(1).filter(|before| *before >= first);
-    let before = before.map(|before| ClosedRange::nanos(first, before));
-    (ClosedRange::nanos(at, last), before)
+fn split_before(range: ClosedRange, at: Timestamp) -> (ClosedRange, Option<ClosedRange>) {
+    let before = at.previous().filter(|before| *before >= range.first);
+    let before = before.map(|before| ClosedRange::new(range.first, before));
+    (ClosedRange::new(at, range.last), before)
 }
 
 /// For each of the fields its value at one end of a range.
@@ -343,7 +344,7 @@ pub(super) fn values(
 }
 
 /// The instant of the row at one end of a range.
-pub(super) fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<i64>> {
+pub(super) fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<Timestamp>> {
     let read = match view.now {
         // A row is gone when all its values are.
         Some(_) => {

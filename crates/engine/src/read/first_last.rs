@@ -24,8 +24,8 @@ fn end_of(
     if side == Side::Last && view.now.is_none() && reaches_all_that_is_stored(view, range) {
         let newest = last::newest(view, &fields)?.pop().flatten();
         match newest {
-            Some((time, _)) if Timestamp::from_nanos(time) > range.last => {}
-            newest => return Ok(newest.filter(|(t, _)| range.contains(Timestamp::from_nanos(*t)))),
+            Some((time, _)) if time > range.last => {}
+            newest => return Ok(newest.filter(|(time, _)| range.contains(*time))),
         }
     }
     Ok(ends::values(view, &fields, range, side)?.pop().flatten())
@@ -120,8 +120,7 @@ impl Snapshot {
     ) -> Result<Option<(Timestamp, Value)>> {
         let view = self.view(found, &range)?;
         let field = Self::field(&view.table, field)?;
-        let end = end_of(&view, field, &range, side)?;
-        Ok(end.map(|(time, value)| (Timestamp::from_nanos(time), value)))
+        end_of(&view, field, &range, side)
     }
 
     pub(super) fn row_found(
@@ -131,6 +130,6 @@ impl Snapshot {
         side: Side,
     ) -> Result<Option<Timestamp>> {
         let view = self.view(found, &range)?;
-        Ok(ends::row(&view, &range, side)?.map(Timestamp::from_nanos))
+        ends::row(&view, &range, side)
     }
 }

@@ -25,10 +25,10 @@ pub struct LastValue {
 
 /// The best value found so far of one field. A later source with the same time wins.
 #[derive(Clone, Debug, Default)]
-struct Best(Option<(i64, Value)>);
+struct Best(Option<(Timestamp, Value)>);
 
 impl Best {
-    fn offer(&mut self, time: i64, value: impl FnOnce() -> Value) {
+    fn offer(&mut self, time: Timestamp, value: impl FnOnce() -> Value) {
         if self.0.as_ref().is_none_or(|(t, _)| time >= *t) {
             self.0 = Some((time, value()));
         }
@@ -54,7 +54,7 @@ impl Best {
             return false;
         };
         if let Some(value) = column.get(start + row) {
-            self.offer(*time, || in_type(value.to_owned()));
+            self.offer(Timestamp::from_nanos(*time), || in_type(value.to_owned()));
         }
         true
     }
@@ -72,12 +72,15 @@ pub(crate) fn last(view: &StreamView) -> Result<Vec<LastValue>> {
 }
 
 /// The newest value of each of the fields, where nothing of the table expires.
-pub(super) fn newest(view: &StreamView, fields: &[FieldId]) -> Result<Vec<Option<(i64, Value)>>> {
+pub(super) fn newest(
+    view: &StreamView,
+    fields: &[FieldId],
+) -> Result<Vec<Option<(Timestamp, Value)>>> {
     let mut stored = vec![Best::default(); fields.len()];
     let memory = newest_in_memory(view, fields);
     let partitions = view.partitions_in(&ClosedRange::ALL);
     for partition in partitions.iter().rev() {
-        let last = partition.record.span().last.as_nanos();
+        let last = partition.record.span().last;
         let is_known = |(stored, memory): (&Best, &Best)| {
             let newer = memory.0.as_ref().is_some_and(|(time, _)| *time > last);
             newer || stored.0.is_some()
@@ -115,13 +118,13 @@ fn last_of_expiring(view: &StreamView, fields: &[FieldId]) -> Result<Vec<LastVal
 }
 
 fn named_values<'a>(
-    values: impl Iterator<Item = (&'a Field, Option<(i64, Value)>)>,
+    values: impl Iterator<Item = (&'a Field, Option<(Timestamp, Value)>)>,
 ) -> Vec<LastValue> {
     let named = values.filter_map(|(field, newest)| {
         let (time, value) = newest?;
         Some(LastValue {
             field: field.name.clone(),
-            time: Timestamp::from_nanos(time),
+            time,
             value,
         })
     });
@@ -130,14 +133,14 @@ fn named_values<'a>(
 
 fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
     // By time, sequence, row.
-    type Key = (i64, u64, usize);
+    type Key = (Timestamp, u64, usize);
     let mut best: Vec<(Option<Key>, Best)> = vec![(None, Best::default()); fields.len()];
     for chunk in &view.chunks {
         for (field, (key, best)) in fields.iter().zip(&mut best) {
             let Some(column) = chunk.rows.column(*field) else {
                 continue;
             };
-            if key.is_some_and(|(time, ..)| chunk.last_time < time) {
+            if key.is_some_and(|(time, ..)| chunk.span.last < time) {
                 continue;
             }
             for row in (0..chunk.len()).rev() {
@@ -146,17 +149,18 @@ fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
                 else {
                     continue;
                 };
+                let time = Timestamp::from_nanos(*time);
                 if !column.is_present(row) {
                     continue;
                 }
-                let candidate = (*time, sequence.0, row);
+                let candidate = (time, sequence.0, row);
                 if key.is_none_or(|k| candidate > k)
                     && let Some(value) = column.get(row)
                 {
                     *key = Some(candidate);
-                    best.0 = Some((*time, in_table_type(view, *field, value.to_owned())));
+                    best.0 = Some((time, in_table_type(view, *field, value.to_owned())));
                 }
-                if chunk.sorted && key.is_some_and(|(t, ..)| *time < t) {
+                if chunk.sorted && key.is_some_and(|(t, ..)| time < t) {
                     break;
                 }
             }
@@ -202,7 +206,7 @@ fn newest_row(
     if state
         .main
         .last()
-        .is_some_and(|l| hidden.touches(&ClosedRange::nanos(l.last, l.last)))
+        .is_some_and(|l| hidden.touches(&ClosedRange::new(l.last, l.last)))
     {
         return Ok(None);
     }

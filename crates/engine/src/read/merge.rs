@@ -13,7 +13,7 @@ use crate::ids::SegmentId;
 use crate::memory::merge_equal_times;
 use crate::ranges::{holds, overlapping, swallows};
 use crate::segment::{LeafCaching, LeafEntry, Store};
-use headwater_types::{ClosedRange, FieldId, Rows};
+use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Hidden {
         }
         let picked: Vec<u32> = (0u32..)
             .zip(&rows.times)
-            .filter(|(_, time)| !holds(&self.0, **time))
+            .filter(|(_, time)| !holds(&self.0, Timestamp::from_nanos(**time)))
             .map(|(row, _)| row)
             .collect();
         rows.gather(&picked)

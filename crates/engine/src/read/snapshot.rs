@@ -10,6 +10,7 @@ use crate::chunk::Chunk;
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, StreamId};
+use crate::memory::StreamMemory;
 use crate::pins::{PinnedRows, SnapshotPoint};
 use crate::shard::{Shard, ShardSnapshot};
 use crate::{Error, Result};
@@ -192,7 +193,7 @@ impl Snapshot {
         found: ResolvedStream<'_>,
         range: &ClosedRange,
     ) -> Result<StreamView> {
-        let chunks = found.chunks(range)?;
+        let chunks = self.chunks_to_read(&found, range)?;
         let ResolvedStream {
             table,
             stream,
@@ -213,6 +214,44 @@ impl Snapshot {
             stream,
             deletes,
         })
+    }
+
+    /// The events of a stream in memory that may lie in a range, those written again merged as far
+    /// as somebody has done it, or as they have become so many that it is done here.
+    pub(super) fn chunks_to_read(
+        &self,
+        found: &ResolvedStream<'_>,
+        range: &ClosedRange,
+    ) -> Result<Vec<Arc<Chunk>>> {
+        if found.table.keeps_duplicates() || self.has_deletes(found) {
+            return found.chunks(range);
+        }
+        let (stream, version) = (found.stream, found.seen.version);
+        let mut held = Vec::new();
+        let mut due = [None, None];
+        if let Some(memory) = found.shard.state.lock().memory(stream) {
+            held = memory.visible_merged(version, self.sequence, range);
+            due = memory.due_fronts(version, self.sequence);
+        }
+        if due.iter().any(Option::is_some) && self.core.memory.has_room() {
+            let made = due.map(|due| {
+                let due = due?;
+                let front = due.front(found.table);
+                Some((due, front))
+            });
+            let mut state = found.shard.state.lock();
+            let mut change = 0;
+            if state.memory(stream).is_some() {
+                let keep = |memory: &mut StreamMemory| memory.keep_fronts(made);
+                (_, change) = state.with_stream(stream, found.table.id, keep);
+                let memory = state.memory(stream);
+                let merged = memory.map(|m| m.visible_merged(version, self.sequence, range));
+                held = merged.unwrap_or_default();
+            }
+            drop(state);
+            self.core.memory_changed(change);
+        }
+        held.into_iter().map(PinnedRows::chunk).collect()
     }
 
     /// What is deleted of a stream and perhaps still there, by sequence.
@@ -367,18 +406,17 @@ fn remaining(
     if deletes.is_empty() && !cut.is_set() {
         return chunks;
     }
-    let gone = |time: i64, sequence: Sequence| {
+    let gone = |time: Timestamp, sequence: Sequence| {
         cut.ends(time)
             || deletes
                 .iter()
-                .any(|(s, range)| sequence < *s && range.contains(Timestamp::from_nanos(time)))
+                .any(|(s, range)| sequence < *s && range.contains(time))
     };
     let concerned = |chunk: &Chunk| {
-        let times = ClosedRange::nanos(chunk.first_time, chunk.last_time);
-        cut.ends(chunk.first_time)
+        cut.ends(chunk.span.first)
             || deletes
                 .iter()
-                .any(|(s, range)| chunk.first_sequence < *s && range.overlaps(&times))
+                .any(|(s, range)| chunk.first_sequence < *s && range.overlaps(&chunk.span))
     };
     chunks
         .into_iter()

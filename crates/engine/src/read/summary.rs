@@ -11,7 +11,7 @@ use super::snapshot::Snapshot;
 use super::view::StreamView;
 use super::walk::{SeenBucket, Visit};
 use crate::Result;
-use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName};
+use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName, Timestamp};
 use std::collections::BTreeMap;
 
 /// What to summarize.
@@ -104,7 +104,7 @@ impl Collector<'_> {
         let fields = self.fields;
         for (at, field) in fields.iter().enumerate() {
             if let Some(aggregate) = seen.aggregate(*field)
-                && let Some(time) = aggregate.mean_time()
+                && let Some(time) = aggregate.mean_time().map(Timestamp::from_nanos)
                 && seen.counts_at(time)
             {
                 let number = self.spec.bins.of(time);
@@ -164,12 +164,12 @@ fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
         let span = partition.record.span();
         let keeps = view.table.keeps_duplicates();
         // In memory there may be newer values of stored rows, unless all of it is behind them.
-        let stored_to = state.main.last().map_or(i64::MIN, |leaf| leaf.last);
+        let stored_to = state.main_end().unwrap_or(Timestamp::MIN).min(span.last);
         let from = memory.times.partition_point(|t| *t < span.first.as_nanos());
         let replaces = memory
             .times
             .get(from)
-            .is_some_and(|t| *t <= stored_to.min(span.last.as_nanos()));
+            .is_some_and(|t| *t <= stored_to.as_nanos());
         if state.is_aged()
             || view.hidden(&partition).touches(&span)
             || (!keeps && (replaces || !state.late.is_empty()))

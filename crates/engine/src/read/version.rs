@@ -78,7 +78,7 @@ impl VersionInputs<'_> {
         }
         Some(DataVersion {
             number: hasher.finish(),
-            is_closed: life.floor().ends(range.last.as_nanos()),
+            is_closed: life.floor().ends(range.last),
         })
     }
 }
@@ -94,7 +94,7 @@ struct VisibleRows {
 /// rows are looked at one by one.
 fn visible_rows(chunk: &Chunk, range: &ClosedRange, at: Sequence) -> Option<VisibleRows> {
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    if first <= chunk.first_time && chunk.last_time <= last && chunk.last_sequence <= at {
+    if range.intersect(&chunk.span) == chunk.span && chunk.last_sequence <= at {
         return Some(VisibleRows {
             first_sequence: chunk.first_sequence,
             last_sequence: chunk.last_sequence,

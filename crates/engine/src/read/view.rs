@@ -50,10 +50,7 @@ impl StreamView {
     pub(crate) fn settled<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         match self.now {
             None => Cow::Borrowed(rows),
-            Some(now) => Cow::Owned(without_companions(without_expired(
-                rows.clone(),
-                now.as_nanos(),
-            ))),
+            Some(now) => Cow::Owned(without_companions(without_expired(rows.clone(), now))),
         }
     }
 
@@ -61,7 +58,7 @@ impl StreamView {
     pub(crate) fn settled_rows(&self, rows: Rows) -> Rows {
         match self.now {
             None => rows,
-            Some(now) => without_companions(without_expired(rows, now.as_nanos())),
+            Some(now) => without_companions(without_expired(rows, now)),
         }
     }
 
@@ -113,12 +110,8 @@ pub(crate) fn run_sources(
 ) -> Vec<Source> {
     let id = partition.id();
     let hidden = view.hidden(partition);
-    let from = state
-        .main
-        .partition_point(|l| l.last < range.first.as_nanos());
-    let to = state
-        .main
-        .partition_point(|l| l.first <= range.last.as_nanos());
+    let from = state.main.partition_point(|l| l.last < range.first);
+    let to = state.main.partition_point(|l| l.first <= range.last);
     let main = part_of(&state.main, from..to.max(from), "leaves of a range");
     let mut sources = vec![Source::leaves(id, main.iter().copied()).without(hidden.clone())];
     for run in &state.late {

@@ -268,18 +268,17 @@ impl RowsInPlace {
             if late.into_iter().any(|leaf| leaf.range().overlaps(range)) {
                 return Ok(None);
             }
-            let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-            let from = state.main.partition_point(|leaf| leaf.last < first);
+            let from = state.main.partition_point(|leaf| leaf.last < range.first);
             let inside = part_of(&state.main, from.., "leaves from an instant on").iter();
-            let inside = inside.take_while(|leaf| leaf.first <= last);
+            let inside = inside.take_while(|leaf| leaf.first <= range.last);
             leaves.extend(inside.map(|leaf| (partition.id(), *leaf)));
         }
-        let mut chunks = found.chunks(range)?;
+        let mut chunks = snapshot.chunks_to_read(found, range)?;
         if !lie_in_order(&mut chunks, snapshot.at(), table, fields) {
             return Ok(None);
         }
         if let (Some((_, leaf)), Some(chunk)) = (leaves.last(), chunks.first())
-            && leaf.last >= chunk.first_time
+            && leaf.last >= chunk.span.first
         {
             return Ok(None);
         }

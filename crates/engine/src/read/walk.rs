@@ -54,7 +54,7 @@ impl SeenBucket<'_> {
             let expiries = self.aggregate(expiry_of(field));
             expiries
                 .and_then(|a| first_expiry(a.extremes))
-                .is_some_and(|first| first <= now.as_nanos())
+                .is_some_and(|first| first <= now)
         })
     }
 
@@ -65,15 +65,15 @@ impl SeenBucket<'_> {
         {
             return Some(self.block.level.parent_bucket(self.number, *level).into());
         }
-        let bin = bins.of(self.span.first.as_nanos());
-        (self.span.last.as_nanos() <= bins.end(bin)).then_some(bin)
+        let bin = bins.of(self.span.first);
+        (self.span.last <= bins.end(bin)).then_some(bin)
     }
 
     /// True when a bucket of rows that have gone, whose values came at this instant on average, is
     /// asked for and exists. It lies on one side of the cut as a whole; deletes take it only where
     /// they swallow it, and such a bucket is not shown.
-    pub(crate) fn counts_at(&self, time: i64) -> bool {
-        self.range.overlaps(&ClosedRange::nanos(time, time)) && !self.view.table.life.cut.ends(time)
+    pub(crate) fn counts_at(&self, time: Timestamp) -> bool {
+        self.range.contains(time) && !self.view.table.life.cut.ends(time)
     }
 
     /// Rows of the bucket, also those without a value of some field.
@@ -82,11 +82,11 @@ impl SeenBucket<'_> {
     }
 
     /// When the values of its first field came on average.
-    pub(crate) fn mean_time(&self) -> Option<i64> {
+    pub(crate) fn mean_time(&self) -> Option<Timestamp> {
         let fields = self.block.fields.iter();
         let mut times = fields.filter_map(|(_, _, aggregates)| {
             let aggregate = aggregates.get(self.index).filter(|a| a.count > 0)?;
-            aggregate.mean_time()
+            aggregate.mean_time().map(Timestamp::from_nanos)
         });
         times.next()
     }

@@ -132,8 +132,8 @@ fn mend_stream(
         let good = match rows {
             Ok(rows) => {
                 rows.len() == entry.count as usize
-                    && rows.times.first() == Some(&entry.first)
-                    && rows.times.last() == Some(&entry.last)
+                    && rows.times.first() == Some(&entry.first.as_nanos())
+                    && rows.times.last() == Some(&entry.last.as_nanos())
             }
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 mended.damages.extend(error.damaged().cloned());

@@ -17,6 +17,7 @@ mod plan;
 mod rebuild;
 mod scan;
 
+use crate::assured::first_mut;
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::layout::{files_of, log_dir, meta_path, segment_dir};
@@ -243,7 +244,7 @@ fn copy(source: &dyn File, from: &Path, target: &dyn File, to: &Path) -> Result<
         let count = usize::try_from(len - offset)
             .unwrap_or(buffer.len())
             .min(buffer.len());
-        let part = buffer.get_mut(..count).unwrap_or_default();
+        let part = first_mut(&mut buffer, count, "bytes to copy");
         source
             .read_exact_at(offset, part)
             .map_err(|e| Error::io("read", from, e))?;

@@ -1,6 +1,7 @@
 //! A database as it will be after a repair: its files, with what the repair will change held in
 //! memory.
 
+use crate::assured::first_mut;
 use crate::ids::SegmentId;
 use headwater_io::{File, Files, Lock, LockError, MemoryFiles, OpenMode};
 use std::collections::BTreeMap;
@@ -138,7 +139,7 @@ impl File for Patched {
                 .min(buf.len());
             return self
                 .file
-                .read_at(offset, buf.get_mut(..count).unwrap_or_default());
+                .read_at(offset, first_mut(buf, count, "bytes before a tail"));
         }
         self.file.read_at(offset, buf)
     }

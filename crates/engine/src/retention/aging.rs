@@ -62,7 +62,7 @@ fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, Segm
             let idle = !state.busy.contains(&partition.id())
                 && !core.compaction.is_left_alone(partition.id())
                 && partition.unreadable.is_none();
-            if !horizon.ends(last.as_nanos()) || record.events == 0 || !idle {
+            if !horizon.ends(last) || record.events == 0 || !idle {
                 continue;
             }
             if state.has_rows_in(table.id, &record.span()) {

@@ -111,7 +111,7 @@ fn remove_expired(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
         let mut state = shard.state.lock();
         let expired = state.partitions.of(table.id).iter().any(|p| {
             let end = p.record.expires_last;
-            end.is_some_and(|end| end <= now.as_nanos())
+            end.is_some_and(|end| end <= now)
                 && !state.busy.contains(&p.id())
                 && p.unreadable.is_none()
         });

@@ -43,7 +43,7 @@ impl LeafColumns {
 
     /// Only the rows in a range.
     pub(crate) fn within(mut self, range: &ClosedRange) -> LeafColumns {
-        let inside = rows_between(self.times(), range.first.as_nanos(), range.last.as_nanos());
+        let inside = rows_between(self.times(), range);
         let start = self.rows.start;
         self.rows = start + inside.start..start + inside.end;
         self

@@ -8,7 +8,7 @@ use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
-use headwater_types::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level, Timestamp};
 
 pub(super) const HEADER_MAGIC: [u8; 8] = *b"HWSEG\x00\x00\x01";
 pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"HWFOOT\x00\x01";
@@ -119,10 +119,10 @@ impl SegmentHeader {
 /// range of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafEntry {
-    /// Time of the first row, ns.
-    pub(crate) first: i64,
-    /// Time of the last row, ns.
-    pub(crate) last: i64,
+    /// Time of the first row.
+    pub(crate) first: Timestamp,
+    /// Time of the last row.
+    pub(crate) last: Timestamp,
     /// Rows of this stream.
     pub(crate) count: u32,
     /// The stream's first row in the leaf.
@@ -137,7 +137,7 @@ pub(crate) struct LeafEntry {
 
 impl LeafEntry {
     pub(crate) fn range(&self) -> ClosedRange {
-        ClosedRange::nanos(self.first, self.last)
+        ClosedRange::new(self.first, self.last)
     }
 
     /// This stream's share of the leaf's bytes.
@@ -379,9 +379,10 @@ fn put_leaves(leaves: &[LeafEntry], group_offset: u64, out: &mut Vec<u8>) {
     out.put_varint(leaves.len() as u64);
     let mut before = 0i64;
     for leaf in leaves {
-        out.put_signed(leaf.first.wrapping_sub(before));
-        out.put_varint(leaf.last.wrapping_sub(leaf.first) as u64);
-        before = leaf.last;
+        let (first, last) = (leaf.first.as_nanos(), leaf.last.as_nanos());
+        out.put_signed(first.wrapping_sub(before));
+        out.put_varint(last.wrapping_sub(first) as u64);
+        before = last;
         out.put_varint(u64::from(leaf.count));
         out.put_signed((leaf.offset as i64).wrapping_sub(group_offset as i64));
         out.put_varint(u64::from(leaf.bytes));
@@ -422,8 +423,8 @@ fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, 
             return Err(cursor.fail("a leaf entry whose rows and times are in order"));
         }
         out.push(LeafEntry {
-            first,
-            last,
+            first: Timestamp::from_nanos(first),
+            last: Timestamp::from_nanos(last),
             count: rows,
             row_start,
             offset,
@@ -437,8 +438,8 @@ fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, 
 impl StreamDelta {
     /// First and last time of the leaves added, which covers are written relative to.
     fn hull(&self) -> (i64, i64) {
-        let first = self.added.first().map_or(0, |l| l.first);
-        (first, self.added.last().map_or(0, |l| l.last))
+        let first = self.added.first().map_or(0, |l| l.first.as_nanos());
+        (first, self.added.last().map_or(0, |l| l.last.as_nanos()))
     }
 
     pub(super) fn encode(&self, group_offset: u64, footer: Sequence, out: &mut Vec<u8>) {

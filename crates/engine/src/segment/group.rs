@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, encode_leaf};
 use headwater_io::File;
-use headwater_types::Rows;
+use headwater_types::{Rows, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -105,8 +105,8 @@ impl GroupWriter {
             u32::try_from(rows.len()).map_err(|_| Error::internal("a leaf of 2^32 rows"))?;
         let len = u32::try_from(bytes.len()).map_err(|_| Error::internal("a leaf of 4 GiB"))?;
         Ok(LeafEntry {
-            first: *first,
-            last: *last,
+            first: Timestamp::from_nanos(*first),
+            last: Timestamp::from_nanos(*last),
             count,
             row_start: 0,
             offset,

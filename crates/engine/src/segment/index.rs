@@ -388,12 +388,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::super::format::{Cover, LeafEntry};
     use super::*;
-    use headwater_types::ClosedRange;
+    use headwater_types::{ClosedRange, Timestamp};
 
     fn leaf(offset: u64) -> LeafEntry {
         LeafEntry {
-            first: offset as i64 * 10,
-            last: offset as i64 * 10 + 9,
+            first: Timestamp::from_nanos(offset as i64 * 10),
+            last: Timestamp::from_nanos(offset as i64 * 10 + 9),
             count: 4,
             row_start: 0,
             offset,

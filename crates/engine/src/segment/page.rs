@@ -11,8 +11,10 @@
 
 use super::format::{LeafEntry, Parts, StreamDelta};
 use super::state::{StreamState, Sums};
+use crate::assured::part_of;
 use crate::ids::{Sequence, StreamId};
 use headwater_codec::Cursor;
+use headwater_types::Timestamp;
 use std::sync::Arc;
 
 /// A stream with more leaves and blocks than this is kept decoded: it is read more often than its
@@ -33,17 +35,22 @@ impl Origin {
         let mut leaves = state.main.iter().chain(state.late.iter().flatten());
         let first = leaves.next();
         first.map_or_else(Origin::default, |leaf| Origin {
-            time: leaf.first,
+            time: leaf.first.as_nanos(),
             offset: leaf.offset,
         })
     }
 
     /// The leaves with times relative to this; `None` when one is too far away.
     fn relative(self, leaves: &[LeafEntry]) -> Option<Vec<LeafEntry>> {
+        let nearer = |at: Timestamp| {
+            at.as_nanos()
+                .checked_sub(self.time)
+                .map(Timestamp::from_nanos)
+        };
         let moved = |leaf: &LeafEntry| {
             Some(LeafEntry {
-                first: leaf.first.checked_sub(self.time)?,
-                last: leaf.last.checked_sub(self.time)?,
+                first: nearer(leaf.first)?,
+                last: nearer(leaf.last)?,
                 ..*leaf
             })
         };
@@ -51,9 +58,10 @@ impl Origin {
     }
 
     fn absolute(self, mut leaves: Vec<LeafEntry>) -> Vec<LeafEntry> {
+        let moved = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().wrapping_add(self.time));
         for leaf in &mut leaves {
-            leaf.first = leaf.first.wrapping_add(self.time);
-            leaf.last = leaf.last.wrapping_add(self.time);
+            leaf.first = moved(leaf.first);
+            leaf.last = moved(leaf.last);
         }
         leaves
     }
@@ -140,7 +148,7 @@ impl Page {
     fn bytes(&self, at: usize) -> &[u8] {
         let end = |at: usize| self.ends.get(at).map_or(0, |e| *e as usize);
         let start = at.checked_sub(1).map_or(0, end);
-        self.packed.get(start..end(at)).unwrap_or_default()
+        part_of(&self.packed, start..end(at), "a packed stream")
     }
 
     fn at(&self, at: usize) -> Option<Arc<StreamState>> {
@@ -246,8 +254,8 @@ mod tests {
 
     fn leaf(number: u64) -> LeafEntry {
         LeafEntry {
-            first: number as i64 * 1000 - 5_000,
-            last: number as i64 * 1000 - 4_001,
+            first: Timestamp::from_nanos(number as i64 * 1000 - 5_000),
+            last: Timestamp::from_nanos(number as i64 * 1000 - 4_001),
             count: 7,
             row_start: 3,
             offset: 64 + number * 900,
@@ -293,8 +301,8 @@ mod tests {
     #[test]
     fn streams_too_far_from_the_first_one_are_kept_whole() {
         let at = |first, last| LeafEntry {
-            first,
-            last,
+            first: Timestamp::from_nanos(first),
+            last: Timestamp::from_nanos(last),
             ..leaf(3)
         };
         let ends = [at(i64::MIN, i64::MIN), at(i64::MAX - 9, i64::MAX)];

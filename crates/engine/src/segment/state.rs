@@ -11,7 +11,7 @@ use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::StreamId;
 use crate::meta::PartitionRecord;
-use headwater_types::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level, Timestamp};
 use std::collections::BTreeMap;
 
 /// What a segment holds of one stream.
@@ -48,14 +48,14 @@ impl StreamState {
     }
 
     /// Newest time in the main run.
-    pub(crate) fn main_end(&self) -> Option<i64> {
+    pub(crate) fn main_end(&self) -> Option<Timestamp> {
         self.main.last().map(|l| l.last)
     }
 
     /// What is newer than this can be appended. It is the newest time in the main run, or in a late
     /// run, if the main run has lost its end to a delete: a late run's event must not get a newer
     /// one below it.
-    pub(crate) fn watermark(&self) -> Option<i64> {
+    pub(crate) fn watermark(&self) -> Option<Timestamp> {
         let late = self.late.iter().filter_map(|run| run.last());
         self.main_end().max(late.map(|l| l.last).max())
     }
@@ -69,7 +69,7 @@ impl StreamState {
 
     /// The leaf of the main run an event of this time belongs to: the last one that begins at or
     /// before it, else the first.
-    pub(crate) fn owner(&self, time: i64) -> usize {
+    pub(crate) fn owner(&self, time: Timestamp) -> usize {
         self.main
             .partition_point(|l| l.first <= time)
             .saturating_sub(1)

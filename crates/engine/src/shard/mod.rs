@@ -44,7 +44,7 @@ pub(crate) struct ShardState {
     /// Streams with something in memory, and those whose watermark is not known or not there.
     streams: NumberMap<StreamId, Box<ShardStream>>,
     /// Watermarks of the other streams touched since opening.
-    idle: NumberMap<StreamId, i64>,
+    idle: NumberMap<StreamId, Timestamp>,
     pub(crate) bytes: usize,
     pub(crate) flank_events: usize,
     pub(crate) late_events: usize,
@@ -124,7 +124,7 @@ impl PinTotals {
 /// What a stream's events take in memory, and the stream for having any.
 fn bytes_of(memory: &StreamMemory) -> usize {
     let active = if memory.rows() > 0 { ACTIVE_BYTES } else { 0 };
-    memory.bytes + active
+    memory.bytes + memory.front_bytes() + active
 }
 
 impl Shard {
@@ -201,7 +201,7 @@ impl ShardState {
     }
 
     /// The watermark of a stream, if it is known: `Some(None)` = nothing is stored.
-    pub(crate) fn known_watermark(&self, stream: StreamId) -> Option<Option<i64>> {
+    pub(crate) fn known_watermark(&self, stream: StreamId) -> Option<Option<Timestamp>> {
         if let Some(watermark) = self.idle.get(&stream) {
             return Some(Some(*watermark));
         }
@@ -226,10 +226,7 @@ impl ShardState {
         let mut chunks =
             of_table.flat_map(|(_, slot)| slot.memory.flank.iter().chain(&slot.memory.late));
         let inside = |time: &i64| range.contains(Timestamp::from_nanos(*time));
-        chunks.any(|chunk| {
-            let times = ClosedRange::nanos(chunk.first_time, chunk.last_time);
-            range.overlaps(&times) && chunk.rows.times.iter().any(inside)
-        })
+        chunks.any(|chunk| range.overlaps(&chunk.span) && chunk.rows.times.iter().any(inside))
     }
 
     /// The smallest sequence of an event in memory.

@@ -64,7 +64,11 @@ impl ShardState {
         let spans = self.partitions.unreadable_spans(table);
         let inside = match &*spans {
             [] => 0,
-            spans => rows.times.iter().filter(|t| holds(spans, **t)).count(),
+            spans => rows
+                .times
+                .iter()
+                .filter(|t| holds(spans, Timestamp::from_nanos(**t)))
+                .count(),
         };
         if inside == 0 {
             return AdmittedRows {
@@ -85,7 +89,7 @@ impl ShardState {
         self.parked.from(sequence);
         let outside: Vec<u32> = (0u32..)
             .zip(&rows.times)
-            .filter(|(_, t)| !holds(&spans, **t))
+            .filter(|(_, t)| !holds(&spans, Timestamp::from_nanos(**t)))
             .map(|(row, _)| row)
             .collect();
         AdmittedRows {
@@ -114,13 +118,18 @@ impl ShardState {
     /// Leaves the events of a span to the log if they are too many to be held. Gives the change of
     /// memory in bytes.
     pub(crate) fn park(&mut self, table: TableId, span: &ClosedRange, held_max: usize) -> isize {
-        let inside = |time: i64| span.contains(Timestamp::from_nanos(time));
+        let inside = |time: Timestamp| span.contains(time);
         let mut found = Vec::new();
         let mut bytes = 0;
         for (stream, slot) in self.active().filter(|(_, slot)| slot.table == table) {
             let mut rows = 0;
             for chunk in slot.memory.flank.iter().chain(&slot.memory.late) {
-                let here = chunk.rows.times.iter().filter(|t| inside(**t)).count();
+                let here = chunk
+                    .rows
+                    .times
+                    .iter()
+                    .filter(|t| inside(Timestamp::from_nanos(**t)))
+                    .count();
                 rows += here;
                 bytes += chunk.bytes / chunk.len().max(1) * here;
             }

@@ -11,7 +11,7 @@ use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::MetaChange;
 use crate::shard::Shard;
 use crate::{Error, Result};
-use headwater_types::ClosedRange;
+use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -137,7 +137,8 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
     let open = state.snapshots.clone();
     let version = state.version + 1;
     let mut partitions = (*state.partitions).clone();
-    let mut taken: BTreeMap<StreamId, (TableId, Vec<ClosedRange>, Option<i64>)> = BTreeMap::new();
+    let mut taken: BTreeMap<StreamId, (TableId, Vec<ClosedRange>, Option<Timestamp>)> =
+        BTreeMap::new();
     for one in written {
         core.store
             .put_state(&one.partition, Arc::clone(&one.state), &one.pages);

@@ -32,7 +32,7 @@ use crate::shard::{Shard, ShardState};
 use crate::unreadable::set_aside;
 use crate::{Error, Result};
 use headwater_codec::leaf::EncodeHints;
-use headwater_types::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 
 /// Partitions smaller than this are not worth rewriting for their dead bytes.
@@ -94,10 +94,13 @@ fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
     };
     let due = match record.expires_last {
         _ if thorough => first,
-        Some(last) => first.saturating_add(last.saturating_sub(first) / 2),
+        Some(last) => {
+            let (first, last) = (first.as_nanos(), last.as_nanos());
+            Timestamp::from_nanos(first.saturating_add(last.saturating_sub(first) / 2))
+        }
         None => return false,
     };
-    due <= core.now_for(record.table).as_nanos()
+    due <= core.now_for(record.table)
 }
 
 /// Rewrites the partition with this segment, if it is still there, at the rate that is set.
@@ -156,7 +159,7 @@ fn rewrite_partition(
 /// goes back only while nothing is rewritten.
 fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
     let span = partition.record.span();
-    life.aged_to.ends(span.last.as_nanos()) && !state.has_rows_in(partition.record.table, &span)
+    life.aged_to.ends(span.last) && !state.has_rows_in(partition.record.table, &span)
 }
 
 fn rewrite(

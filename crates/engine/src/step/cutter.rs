@@ -4,7 +4,7 @@ use crate::Result;
 use crate::ids::StreamId;
 use crate::segment::{GroupWriter, LeafEntry};
 use headwater_codec::leaf::EncodeHints;
-use headwater_types::Rows;
+use headwater_types::{Rows, Timestamp};
 
 /// Gathers rows of one stream and writes a leaf whenever enough are there.
 pub(crate) struct LeafCutter {
@@ -79,8 +79,8 @@ pub(crate) enum Destination {
 struct SharedPart {
     stream: StreamId,
     destination: Destination,
-    first: i64,
-    last: i64,
+    first: Timestamp,
+    last: Timestamp,
     row_start: u32,
     count: u32,
 }
@@ -126,8 +126,8 @@ impl SharedLeaves {
         self.parts.push(SharedPart {
             stream,
             destination,
-            first: *first,
-            last: *last,
+            first: Timestamp::from_nanos(*first),
+            last: Timestamp::from_nanos(*last),
             row_start: self.rows.len() as u32,
             count: rows.len() as u32,
         });

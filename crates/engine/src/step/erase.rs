@@ -15,7 +15,7 @@ use crate::ids::StreamId;
 use crate::ranges::{holds, overlapping, swallows};
 use crate::segment::pyramid::{self, Buckets};
 use crate::segment::{LeafEntry, StreamDelta, StreamState};
-use headwater_types::{ClosedRange, Level, Rows};
+use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 
 /// True when the stream holds anything in the ranges (sorted, apart).
 pub(super) fn is_touched(state: &StreamState, ranges: &[ClosedRange]) -> bool {
@@ -116,10 +116,11 @@ fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
     let behind = part_of(&state.main, cut.index + 1.., "leaves behind a cut one");
     let (first, last) = (cut.kept.times.first(), cut.kept.times.last());
     let count = match (first, last) {
-        (Some(first), Some(last)) if first == last => behind
-            .iter()
-            .take_while(|l| l.first == *first && l.last == *first)
-            .count(),
+        (Some(first), Some(last)) if first == last => {
+            let at = Timestamp::from_nanos(*first);
+            let same = |l: &&LeafEntry| l.first == at && l.last == at;
+            behind.iter().take_while(same).count()
+        }
         _ => 0,
     };
     part_of(behind, ..count, "leaves of one instant")
@@ -163,7 +164,7 @@ fn remainder(
 pub(super) fn without(rows: Rows, ranges: &[ClosedRange]) -> (Rows, usize) {
     let picked: Vec<u32> = (0u32..)
         .zip(&rows.times)
-        .filter(|(_, time)| !holds(ranges, **time))
+        .filter(|(_, time)| !holds(ranges, Timestamp::from_nanos(**time)))
         .map(|(row, _)| row)
         .collect();
     let inside = rows.len() - picked.len();
@@ -227,9 +228,9 @@ fn edges(
             let to = rows.times.partition_point(|t| *t <= last);
             pyramid::add_rows(&mut out, base, &rows.slice(from..to.max(from)));
         };
-        let from = state.main.partition_point(|l| l.last < first);
+        let from = state.main.partition_point(|l| l.last < span.first);
         for (index, leaf) in state.main.iter().enumerate().skip(from) {
-            if leaf.first > last {
+            if leaf.first > span.last {
                 break;
             }
             if let Some(cut) = cuts.iter().find(|c| c.index == index) {

@@ -37,15 +37,17 @@ pub(super) fn units(
     let (Some(first), Some(last)) = (late.times.first(), late.times.last()) else {
         return Vec::new();
     };
+    let late_span = ClosedRange::nanos(*first, *last);
     match scope {
         MergeScope::Overlap => {
             // Every leaf that shares an instant with the buffer's range; none when it lies in a
             // gap.
-            let from = state.main.partition_point(|l| l.last < *first);
+            let from = state.main.partition_point(|l| l.last < late_span.first);
             let to = if appends {
                 state.main.len()
             } else {
-                state.main.partition_point(|l| l.first <= *last).max(from)
+                let to = state.main.partition_point(|l| l.first <= late_span.last);
+                to.max(from)
             };
             apart(state, std::iter::once(from..to))
         }
@@ -53,7 +55,7 @@ pub(super) fn units(
             let mut out: Vec<Range<usize>> = Vec::new();
             let mut at = 0;
             while let Some(time) = late.times.get(at) {
-                let owner = state.owner(*time);
+                let owner = state.owner(Timestamp::from_nanos(*time));
                 match out.last_mut() {
                     Some(range) if range.end >= owner => range.end = range.end.max(owner + 1),
                     _ => out.push(owner..owner + 1),
@@ -61,7 +63,10 @@ pub(super) fn units(
                 // On to the first event behind this leaf.
                 let rest = part_of(&late.times, at.., "late events behind a leaf");
                 at += match state.main.get(owner + 1) {
-                    Some(next) => rest.partition_point(|t| *t < next.first).max(1),
+                    Some(next) => {
+                        let before = rest.partition_point(|t| *t < next.first.as_nanos());
+                        before.max(1)
+                    }
                     None => rest.len(),
                 };
             }
@@ -84,7 +89,7 @@ pub(super) fn fold_units(
     // The late runs' times are not at hand without reading them: take every leaf that one of their
     // leaves overlaps.
     let mut touched = vec![false; state.main.len()];
-    let mut mark = |first: i64, last: i64| {
+    let mut mark = |first: Timestamp, last: Timestamp| {
         let from = state.owner(first);
         let to = state.owner(last);
         for slot in touched.iter_mut().take(to + 1).skip(from) {
@@ -94,10 +99,14 @@ pub(super) fn fold_units(
     for leaf in state.late.iter().flatten() {
         mark(leaf.first, leaf.last);
     }
-    if let (Some(first), Some(last)) = (late.times.first(), late.times.last()) {
-        match context.scope {
-            MergeScope::Overlap => mark(*first, if appends { i64::MAX } else { *last }),
-            MergeScope::Touched => late.times.iter().for_each(|t| mark(*t, *t)),
+    let mut times = late.times.iter().map(|t| Timestamp::from_nanos(*t));
+    match context.scope {
+        MergeScope::Touched => times.for_each(|time| mark(time, time)),
+        MergeScope::Overlap => {
+            if let Some(first) = times.next() {
+                let last = times.next_back().unwrap_or(first);
+                mark(first, if appends { Timestamp::MAX } else { last });
+            }
         }
     }
     let mut out: Vec<Range<usize>> = Vec::new();
@@ -204,8 +213,10 @@ impl StreamWriter<'_, '_> {
                 .state
                 .main
                 .get(unit.end)
-                .map_or(i64::MAX, |next| next.first.saturating_sub(1));
-            let late_rows: u64 = late.times.partition_point(|t| *t <= until) as u64;
+                .map_or(Timestamp::MAX, |next| {
+                    next.first.previous().unwrap_or(Timestamp::MIN)
+                });
+            let late_rows: u64 = late.times.partition_point(|t| *t <= until.as_nanos()) as u64;
             let estimate = leaves.iter().map(|l| u64::from(l.count)).sum::<u64>()
                 + late_rows.min(late.len() as u64);
             let mut cutter = if self.context.exact_cut {
@@ -307,8 +318,8 @@ impl StreamWriter<'_, '_> {
         for number in numbers {
             let span = base.bucket_span(number);
             let (first, last) = (span.first.as_nanos(), span.last.as_nanos());
-            let mut index = self.state.main.partition_point(|l| l.last < first);
-            while let Some(leaf) = self.state.main.get(index).filter(|l| l.first <= last) {
+            let mut index = self.state.main.partition_point(|l| l.last < span.first);
+            while let Some(leaf) = self.state.main.get(index).filter(|l| l.first <= span.last) {
                 if !rewritten(index) {
                     let rows = self.context.rows_of(leaf)?;
                     let a = rows.times.partition_point(|t| *t < first);
@@ -347,13 +358,13 @@ impl StreamWriter<'_, '_> {
 /// unit.
 struct BoundedMerge<'a> {
     merge: Merge<'a>,
-    until: i64,
+    until: Timestamp,
     held: Option<Rows>,
     done: bool,
 }
 
 impl<'a> BoundedMerge<'a> {
-    fn new(context: &StoreContext<'a>, sources: Vec<Source>, until: i64) -> BoundedMerge<'a> {
+    fn new(context: &StoreContext<'a>, sources: Vec<Source>, until: Timestamp) -> BoundedMerge<'a> {
         let merge = Merge::new(
             context.store,
             context.table,
@@ -377,7 +388,7 @@ impl<'a> BoundedMerge<'a> {
             self.done = true;
             return Ok(None);
         };
-        let inside = rows.times.partition_point(|t| *t <= self.until);
+        let inside = rows.times.partition_point(|t| *t <= self.until.as_nanos());
         if inside == rows.len() {
             return Ok(Some(rows));
         }

@@ -106,7 +106,7 @@ fn add_new_spans(
         let mut from = 0;
         while let Some(time) = one.rows.times.get(from) {
             let rest = part_of(&one.rows.times, from.., "rows behind a partition");
-            match partitions.owner(table.id, *time) {
+            match partitions.owner(table.id, Timestamp::from_nanos(*time)) {
                 Some(owner) => {
                     let last = owner.record.span().last.as_nanos();
                     from += rest.partition_point(|t| *t <= last);

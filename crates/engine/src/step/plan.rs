@@ -86,7 +86,7 @@ pub(crate) fn cut(
     retain: usize,
     leaf_events: usize,
     whole_leaves: bool,
-) -> Option<i64> {
+) -> Option<Timestamp> {
     let mut count = times.len().saturating_sub(retain);
     if whole_leaves {
         count -= count % leaf_events.max(1);
@@ -106,24 +106,29 @@ pub(crate) fn cut(
             count += 1;
         }
     }
-    times.get(count - 1).copied()
+    times.get(count - 1).map(|t| Timestamp::from_nanos(*t))
 }
 
 /// The times a step takes of a stream.
 pub(crate) fn take_range(
     buffers: Buffers,
-    watermark: Option<i64>,
-    cut: Option<i64>,
+    watermark: Option<Timestamp>,
+    cut: Option<Timestamp>,
 ) -> ClosedRange {
-    let above = |w: Option<i64>| w.map_or(Some(i64::MIN), |w| w.checked_add(1));
+    let above = |w: Option<Timestamp>| match w {
+        Some(w) => w.next(),
+        None => Some(Timestamp::MIN),
+    };
     match buffers {
-        Buffers::Late => watermark.map_or(ClosedRange::EMPTY, |w| ClosedRange::nanos(i64::MIN, w)),
+        Buffers::Late => {
+            watermark.map_or(ClosedRange::EMPTY, |w| ClosedRange::new(Timestamp::MIN, w))
+        }
         Buffers::Flank => match (above(watermark), cut) {
-            (Some(first), Some(last)) if first <= last => ClosedRange::nanos(first, last),
+            (Some(first), Some(last)) if first <= last => ClosedRange::new(first, last),
             _ => ClosedRange::EMPTY,
         },
         Buffers::Both => match cut.max(watermark) {
-            Some(last) => ClosedRange::new(Timestamp::MIN, Timestamp::from_nanos(last)),
+            Some(last) => ClosedRange::new(Timestamp::MIN, last),
             None => ClosedRange::EMPTY,
         },
     }
@@ -136,12 +141,13 @@ mod tests {
     #[test]
     fn a_cut_takes_whole_leaves_and_keeps_equal_times_together() {
         let times: Vec<i64> = (0..10).collect();
-        assert_eq!(cut(&times, 0, 4, true), Some(7));
-        assert_eq!(cut(&times, 0, 4, false), Some(9));
-        assert_eq!(cut(&times, 3, 4, false), Some(6));
+        let at = |ns| Some(Timestamp::from_nanos(ns));
+        assert_eq!(cut(&times, 0, 4, true), at(7));
+        assert_eq!(cut(&times, 0, 4, false), at(9));
+        assert_eq!(cut(&times, 3, 4, false), at(6));
         assert_eq!(cut(&times, 0, 16, true), None);
-        assert_eq!(cut(&[1, 2, 2, 2, 3], 2, 1, false), Some(1));
-        assert_eq!(cut(&[2, 2, 2, 3], 2, 1, false), Some(2));
+        assert_eq!(cut(&[1, 2, 2, 2, 3], 2, 1, false), at(1));
+        assert_eq!(cut(&[2, 2, 2, 3], 2, 1, false), at(2));
     }
 
     #[test]

@@ -51,12 +51,13 @@ impl Rewriting<'_> {
 
     /// Rows without those that have ended.
     pub(super) fn living(&self, mut rows: Rows) -> Rows {
-        let gone = rows.times.partition_point(|t| self.table.life.cut.ends(*t));
+        let ended = |time: &i64| self.table.life.cut.ends(Timestamp::from_nanos(*time));
+        let gone = rows.times.partition_point(ended);
         if gone > 0 {
             rows = rows.slice(gone..rows.len());
         }
         match self.now {
-            Some(now) => without_expired(rows, now.as_nanos()),
+            Some(now) => without_expired(rows, now),
             None => rows,
         }
     }

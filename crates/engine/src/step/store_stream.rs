@@ -35,7 +35,7 @@ impl StreamWriter<'_, '_> {
         let late_count = self
             .state
             .watermark()
-            .map_or(0, |w| rows.times.partition_point(|t| *t <= w));
+            .map_or(0, |w| rows.times.partition_point(|t| *t <= w.as_nanos()));
         let late = rows.slice(0..late_count);
         let append = if late_count == 0 {
             None

@@ -26,7 +26,7 @@ use crate::shard::{Shard, StepScratch};
 use crate::tombstone::Tombstone;
 use crate::unreadable::set_aside;
 use crate::{Error, ErrorKind, Result};
-use headwater_types::ClosedRange;
+use headwater_types::{ClosedRange, Timestamp};
 use std::sync::Arc;
 
 /// A commit of a sweep changes at most this many partitions.
@@ -123,12 +123,8 @@ impl SweepPlan {
                 .ok_or_else(|| Error::internal("a partition of no table"))?;
             let empty = record.is_empty() && record.sequence <= replayed_from;
             let now = now.of(record.table);
-            let expired = record.expires_last.is_some_and(|end| end <= now.as_nanos());
-            if empty
-                || expired
-                || table.life.dropped
-                || table.life.cut.ends(record.span().last.as_nanos())
-            {
+            let expired = record.expires_last.is_some_and(|end| end <= now);
+            if empty || expired || table.life.dropped || table.life.cut.ends(record.span().last) {
                 plan.gone.push(Arc::clone(partition));
                 continue;
             }
@@ -337,7 +333,7 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
         if concerned.is_empty() && !life.dropped && !life.cut.is_set() {
             continue;
         }
-        let stays = |time: i64, s: Sequence| {
+        let stays = |time: Timestamp, s: Sequence| {
             !life.dropped && !life.cut.ends(time) && !concerned.iter().any(|t| t.removes(time, s))
         };
         let (removed, _) = state.with_stream(stream, table_id, |memory| {

@@ -16,7 +16,7 @@ use crate::memory::sorted_rows;
 use crate::ranges::holds;
 use crate::shard::Shard;
 use crate::{Error, Result};
-use headwater_types::{ClosedRange, Rows};
+use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) fn take(
     struct Candidate {
         stream: StreamId,
         table: TableId,
-        watermark: Option<i64>,
+        watermark: Option<Timestamp>,
         bytes: usize,
         flank_rows: usize,
         late_rows: usize,
@@ -148,7 +148,11 @@ pub(super) fn take(
             // What belongs into partitions that cannot be read would keep a step from storing
             // anything else.
             let blocked = partitions.unreadable_spans(candidate.table);
-            if rows.times.iter().all(|time| holds(&blocked, *time)) {
+            if rows
+                .times
+                .iter()
+                .all(|time| holds(&blocked, Timestamp::from_nanos(*time)))
+            {
                 continue;
             }
             *done = true;
@@ -184,26 +188,30 @@ impl KeptBack {
     fn bound(
         &self,
         chunks: &[Arc<Chunk>],
-        watermark: Option<i64>,
+        watermark: Option<Timestamp>,
         sequence: Sequence,
     ) -> FlankBound {
         if self.exact || self.retain == 0 {
             return FlankBound::None;
         }
-        let in_order = |time: i64| watermark.is_none_or(|w| time > w);
+        let in_order = |time: Timestamp| watermark.is_none_or(|w| time > w);
         let mut times: Vec<i64> = Vec::new();
-        for chunk in chunks.iter().filter(|c| in_order(c.last_time)) {
-            if in_order(chunk.first_time) && chunk.last_sequence <= sequence {
+        for chunk in chunks.iter().filter(|c| in_order(c.span.last)) {
+            if in_order(chunk.span.first) && chunk.last_sequence <= sequence {
                 times.extend_from_slice(&chunk.rows.times);
                 continue;
             }
             let rows = chunk.rows.times.iter().enumerate();
-            let counted = rows
-                .filter(|(row, time)| in_order(**time) && chunk.sequences.get(*row) <= sequence);
+            let counted = rows.filter(|(row, time)| {
+                in_order(Timestamp::from_nanos(**time)) && chunk.sequences.get(*row) <= sequence
+            });
             times.extend(counted.map(|(_, time)| *time));
         }
         match times.len().saturating_sub(self.retain).checked_sub(1) {
-            Some(last) => FlankBound::Upto(*times.select_nth_unstable(last).1),
+            Some(last) => {
+                let (_, last, _) = times.select_nth_unstable(last);
+                FlankBound::Upto(Timestamp::from_nanos(*last))
+            }
             None => FlankBound::Nothing,
         }
     }
@@ -216,12 +224,12 @@ enum FlankBound {
     /// All are kept back.
     Nothing,
     /// Those up to this time.
-    Upto(i64),
+    Upto(Timestamp),
 }
 
 fn take_stream(
     chunks: &[Arc<Chunk>],
-    watermark: Option<i64>,
+    watermark: Option<Timestamp>,
     buffers: Buffers,
     keep: KeptBack,
     sequence: Sequence,
@@ -232,7 +240,7 @@ fn take_stream(
         Buffers::Flank | Buffers::Both => keep.bound(chunks, watermark, sequence),
     };
     let (upto, retain) = match bound {
-        FlankBound::None => (Some(i64::MAX), keep.retain),
+        FlankBound::None => (Some(Timestamp::MAX), keep.retain),
         FlankBound::Nothing => (None, 0),
         FlankBound::Upto(last) => (Some(last), 0),
     };
@@ -244,7 +252,7 @@ fn take_stream(
     if buffers == Buffers::Late || (retain == 0 && keep.whole_leaves_of.is_none()) {
         return (all, rows);
     }
-    let flank_from = watermark.map_or(0, |w| rows.times.partition_point(|t| *t <= w));
+    let flank_from = watermark.map_or(0, |w| rows.times.partition_point(|t| *t <= w.as_nanos()));
     let flank = part_of(&rows.times, flank_from.., "in-order events");
     let cut = plan::cut(
         flank,
@@ -292,7 +300,7 @@ mod tests {
         fn what_is_kept_back_is_the_same_whether_or_not_it_is_put_in_order(
             times in Just((0..60i64).map(|t| t * 3).collect::<Vec<i64>>()).prop_shuffle(),
             rows_of_a_write in 1usize..20,
-            watermark in prop_oneof![Just(None), (-1i64..200).prop_map(Some)],
+            watermark in prop_oneof![Just(None), (-1i64..200).prop_map(|w| Some(Timestamp::from_nanos(w)))],
             seen in 0u64..40,
             retain in 0usize..70,
             leaf in prop_oneof![Just(None), (1usize..20).prop_map(Some)],
@@ -330,7 +338,7 @@ mod tests {
                 let in_order = chunks.iter()
                     .filter(|c| c.first_sequence <= Sequence(seen))
                     .flat_map(|c| &c.rows.times)
-                    .filter(|t| watermark.is_none_or(|w| **t > w))
+                    .filter(|t| watermark.is_none_or(|w| **t > w.as_nanos()))
                     .count();
                 prop_assert_eq!(rows.len(), in_order.saturating_sub(retain));
             }

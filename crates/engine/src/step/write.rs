@@ -21,7 +21,7 @@ use crate::segment::{
 use crate::shard::StepScratch;
 use crate::{Error, Result};
 use headwater_io::OpenMode;
-use headwater_types::ClosedRange;
+use headwater_types::{ClosedRange, Timestamp};
 use std::sync::Arc;
 
 /// A written group, not yet committed.
@@ -35,7 +35,7 @@ pub(super) struct WrittenGroup {
     /// Events written, by cause.
     pub(super) counts: Counters,
     /// Stream, what was taken of it here, and the newest time of its main run.
-    pub(super) streams: Vec<(StreamId, TableId, ClosedRange, Option<i64>)>,
+    pub(super) streams: Vec<(StreamId, TableId, ClosedRange, Option<Timestamp>)>,
 }
 
 /// What all groups of a step are written from.
@@ -224,7 +224,7 @@ pub(super) fn open_group(
 }
 
 /// The first and the last expiry in a partition, as its record tells them.
-pub(crate) type Expiry = (Option<i64>, Option<i64>);
+pub(crate) type Expiry = (Option<Timestamp>, Option<Timestamp>);
 
 /// The expiries in a partition after one more group.
 pub(super) fn expiry(before: Option<&PartitionRecord>, group: &GroupWriter) -> Expiry {

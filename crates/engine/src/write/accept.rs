@@ -2,7 +2,7 @@
 //!
 //! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now.
 
-use crate::catalog::{Beyond, Defined, Field, Life, Table, TableLimits, check_name};
+use crate::catalog::{Beyond, Defined, Field, Horizon, Life, Table, TableLimits, check_name};
 use crate::core::Core;
 use crate::ids::TableId;
 use crate::refused::{
@@ -11,7 +11,9 @@ use crate::refused::{
 };
 use crate::retention::review_horizons;
 use crate::{Error, Result};
-use headwater_types::{Column, FieldId, FieldType, Rows, StreamName, StreamRows, Values};
+use headwater_types::{
+    Column, FieldId, FieldType, Rows, StreamName, StreamRows, Timestamp, Values,
+};
 use std::sync::Arc;
 
 /// Rows of an entry that are still good.
@@ -239,7 +241,8 @@ fn check_ended(
     accepting: &mut EntryCheck,
 ) -> Result<()> {
     let floor = table.life.floor();
-    if !floor.is_set() || !times.iter().any(|time| floor.ends(*time)) {
+    let ended = |horizon: Horizon, time: i64| horizon.ends(Timestamp::from_nanos(time));
+    if !floor.is_set() || !times.iter().any(|time| ended(floor, *time)) {
         return Ok(());
     }
     // The clock may have been put right, or the setting raised, since they were looked at.
@@ -252,9 +255,9 @@ fn check_ended(
     let Some(first) = floor.instant() else {
         return Ok(());
     };
-    for (row, time) in times.iter().enumerate().filter(|(_, t)| floor.ends(**t)) {
+    for (row, time) in times.iter().enumerate().filter(|(_, t)| ended(floor, **t)) {
         accepting.refuse(row, REFUSED_ENDED, || {
-            let what = if life.cut.ends(*time) {
+            let what = if ended(life.cut, *time) {
                 "the retention of table"
             } else {
                 "the stretch of which only aggregates are kept in table"

@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Result};
 use accept::{CheckedEntry, check_entry};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
-use headwater_types::{Batch, ClosedRange, Rows, Values};
+use headwater_types::{Batch, ClosedRange, Rows, Timestamp, Values};
 use pressure::{aged_stretches, ensure_watermark, wait_for_memory, wake_workers};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -202,7 +202,10 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
         let floor = life.floor();
         let times = &one.rows.times;
         let ended = life.dropped
-            || (floor.is_set() && times.iter().any(|time| floor.ends(*time)))
+            || (floor.is_set()
+                && times
+                    .iter()
+                    .any(|time| floor.ends(Timestamp::from_nanos(*time))))
             || (life.aging_went_back()
                 && !aged_stretches(core, one.table, one.stream, times)?.is_empty());
         if ended {
@@ -248,7 +251,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
                 table = let_expire(core, &table)?;
                 table_cache = Some(Arc::clone(&table));
             }
-            add_expiry(&mut rows, at.as_nanos());
+            add_expiry(&mut rows, at);
         }
         stream_key(table.id, name.tags(), &mut key);
         let place = (core.shards.of_key(&key), table.id);
@@ -302,7 +305,7 @@ fn without_aged(
 ) -> Rows {
     let mut stay = Vec::with_capacity(rows.len());
     for (row, time) in (0u32..).zip(&rows.times) {
-        if !holds(stretches, *time) {
+        if !holds(stretches, Timestamp::from_nanos(*time)) {
             stay.push(row);
             continue;
         }

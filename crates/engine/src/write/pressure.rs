@@ -4,9 +4,9 @@ use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::maintain::maintain;
 use crate::partitions::stored_watermark;
-use crate::ranges::{holds, union};
+use crate::ranges::union;
 use crate::{Error, ErrorKind, Result};
-use headwater_types::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ pub(super) fn aged_stretches(
     out.retain(|stretch| {
         times
             .iter()
-            .any(|t| holds(std::slice::from_ref(stretch), *t))
+            .any(|t| stretch.contains(Timestamp::from_nanos(*t)))
     });
     Ok(out)
 }

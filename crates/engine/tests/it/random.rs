@@ -28,7 +28,7 @@ use world::{Trouble, World};
 
 /// What has to happen in the lives of `make test`, whatever the seeds: else they would prove less
 /// than they say.
-const KINDS: [&str; 43] = [
+const KINDS: [&str; 44] = [
     "acknowledged and lost as promised",
     "aged partitions seen",
     "backups onto older ones",
@@ -68,6 +68,7 @@ const KINDS: [&str; 43] = [
     "repairs that lost nothing",
     "restarts under a clock that may be wrong",
     "rows refused",
+    "rows written again",
     "snapshots held",
     "tables altered",
     "vanished files",

@@ -45,7 +45,9 @@ fn noise(state: &mut u64) -> u64 {
 /// so that no flush or compaction, however quick, makes room for the lines that follow.
 fn line(number: i64) -> String {
     let mut state = number.unsigned_abs() + 1;
-    let note: String = (0..32).map(|_| format!("{:016x}", noise(&mut state))).collect();
+    let note: String = (0..32)
+        .map(|_| format!("{:016x}", noise(&mut state)))
+        .collect();
     let time = START + number;
     format!("pump,id=7 note=\"{note}\",number={number}i {time}")
 }

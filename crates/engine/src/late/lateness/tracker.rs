@@ -12,6 +12,7 @@
 //! Failure: none. Memory is bounded: [`BORDERS_MAX`] borders.
 
 use super::{Lateness, OCTAVES};
+use crate::assured::part_of;
 
 /// Arrivals between two borders.
 const BORDER_SPACING: u64 = 16;
@@ -106,7 +107,7 @@ impl Tracker {
                 }
                 Some(newest) => self.observe_some(rest, newest, seen),
             };
-            rest = rest.get(count..).unwrap_or_default();
+            rest = part_of(rest, count.., "times behind those observed");
         }
     }
 
@@ -127,7 +128,7 @@ impl Tracker {
                 .windows(2)
                 .take_while(|w| matches!(w, [a, b] if a <= b && *b <= newest));
             let count = 1 + rising.count();
-            self.observe_rising(within.get(..count).unwrap_or_default(), newest, seen);
+            self.observe_rising(part_of(within, ..count, "rising times"), newest, seen);
             count
         } else {
             self.observe_mixed(part, newest, seen);
@@ -191,13 +192,13 @@ impl Tracker {
             newest = newest.max(*time);
             if !is_late && self.arrivals >= self.next_border {
                 // What came before is looked up by the borders there were.
-                self.note(late.get(..held).unwrap_or_default(), seen);
+                self.note(part_of(&late, ..held, "late events of a block"), seen);
                 held = 0;
                 self.push_border(*time, self.arrivals);
             }
         }
         self.newest = Some(newest);
-        self.note(late.get(..held).unwrap_or_default(), seen);
+        self.note(part_of(&late, ..held, "late events of a block"), seen);
     }
 
     fn note(&mut self, late: &[Late], seen: &mut Lateness) {

@@ -237,7 +237,7 @@ impl Store {
 }
 
 fn is_inside(entry: &LeafEntry, range: &ClosedRange) -> bool {
-    range.first.as_nanos() <= entry.first && entry.last <= range.last.as_nanos()
+    range.first <= entry.first && entry.last <= range.last
 }
 
 /// As [`Store::rows_about`].
@@ -253,6 +253,7 @@ fn rows_about(leaf: &Leaf, entry: &LeafEntry, range: &ClosedRange) -> Range<usiz
     let pages = leaf.page_first_times();
     let page_from = start.div_ceil(PAGE_ROWS);
     let page_to = (start + count).div_ceil(PAGE_ROWS);
+    // A damaged entry may ask for pages that the leaf does not have: reading it says so.
     let inside = pages
         .get(page_from..page_to.max(page_from))
         .unwrap_or_default();

@@ -26,6 +26,9 @@ pub(super) struct Cell {
 pub(super) struct Row {
     pub(super) time: i64,
     pub(super) fields: BTreeMap<String, Cell>,
+    /// What it was before it was written again: where retention has ended it and goes back, the
+    /// newer version may have been removed before the older one.
+    pub(super) earlier: Vec<BTreeMap<String, Cell>>,
     /// It was deleted in a stretch of which only aggregates are kept, where a bucket at the edge of
     /// a delete stays.
     pub(super) deleted: bool,
@@ -72,8 +75,10 @@ impl Table {
         if *known == FieldType::I64 && field_type == FieldType::F64 {
             *known = FieldType::F64;
             for row in self.streams.values_mut().flatten() {
-                if let Some(cell) = row.fields.get_mut(name) {
-                    cell.value = as_type(&cell.value, FieldType::F64);
+                for fields in row.earlier.iter_mut().chain([&mut row.fields]) {
+                    if let Some(cell) = fields.get_mut(name) {
+                        cell.value = as_type(&cell.value, FieldType::F64);
+                    }
                 }
             }
         }
@@ -125,12 +130,14 @@ impl Table {
             && old.time == event.time
             && !old.deleted
         {
+            old.earlier.push(old.fields.clone());
             old.fields.extend(fields);
             return;
         }
         let row = Row {
             time: event.time,
             fields: fields.collect(),
+            earlier: Vec::new(),
             deleted: false,
         };
         rows.insert(at, row);

@@ -148,6 +148,42 @@ impl World {
         self.land(flying.into_iter().collect());
     }
 
+    /// The same times again and again, with questions in between.
+    fn write_again(&mut self) {
+        let stream = self.stream();
+        let rounds = 3 + self.random.below(4);
+        let first = self.event_time(&stream).min(i64::MAX - HOUR);
+        let count = 20 + self.random.below(60) as i64;
+        self.tell(format!(
+            "write {count} rows of {stream} from {first} on, {rounds} times"
+        ));
+        self.told.count("rows written again");
+        for _ in 0..rounds {
+            let mut rows: Vec<Event> = (0..count)
+                .map(|number| Event {
+                    time: first + number * SECOND / 8,
+                    fields: self.fields(&stream),
+                    stream: stream.clone(),
+                })
+                .collect();
+            World::uniform(&mut rows);
+            let flying = self.submit(rows, None, None);
+            self.land(flying.into_iter().collect());
+            if self.must_reopen {
+                return;
+            }
+            // Who asks leaves what it merged to those who ask after it.
+            if self.random.chance(60) {
+                let last = self.db().snapshot().and_then(|s| s.last(&stream));
+                self.told.count("questions between");
+                assert!(
+                    last.is_ok() || self.trouble != Trouble::None,
+                    "{stream}: {last:?}"
+                );
+            }
+        }
+    }
+
     /// Several batches in flight at once.
     fn burst(&mut self) {
         self.tell("burst".into());
@@ -550,6 +586,7 @@ impl World {
             85 => self.check_life(),
             86..=93 => self.hold_or_release(),
             94..=95 => self.copy(),
+            96..=97 => self.write_again(),
             _ => self.write(),
         }
         // What fails in the background of a write is told to the next one.

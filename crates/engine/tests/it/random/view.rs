@@ -101,15 +101,27 @@ pub(super) fn seen(table: &Table, rows: &[Row], now: Now, straddling: &[ClosedRa
         };
         (scanned, counted)
     };
-    let each = rows.iter().map(|row| {
-        let values = row.fields.iter().map(|(name, cell)| {
-            let (scan, counted) = of(row, cell);
-            (name.clone(), (cell.value.clone(), scan, counted))
-        });
-        Seen {
-            time: row.time,
-            values: values.collect(),
-        }
+    let each = rows.iter().flat_map(|row| {
+        let was_cut = row.fields.values().any(|cell| cell.was_cut);
+        let earlier = row
+            .earlier
+            .iter()
+            .filter(move |_| was_cut)
+            .map(|f| (f, May));
+        let versions = earlier.chain([(&row.fields, Must)]);
+        versions.map(|(fields, most)| {
+            let values = fields.iter().map(|(name, cell)| {
+                let (scan, counted) = of(row, cell);
+                (
+                    name.clone(),
+                    (cell.value.clone(), scan.min(most), counted.min(most)),
+                )
+            });
+            Seen {
+                time: row.time,
+                values: values.collect(),
+            }
+        })
     });
     each.filter(|row| row.values.values().any(|(_, s, c)| *s.max(c) > No))
         .collect()

@@ -1,0 +1,118 @@
+//! The front of a list of chunks, merged once for all who read it.
+//!
+//! Points that are written again stay in memory as versions until a step stores them, and a
+//! question would merge all of them each time. So a reader that finds many versions merges the
+//! chunks at the front of a list once and leaves the result here; who reads after it reads that
+//! chunk and those behind.
+//!
+//! Invariants: what is here is only ever read: steps, deletes, snapshots of older states and the
+//! log go by the chunks themselves, which stay. A front stands for the first so many chunks of its
+//! list, as they are: whatever changes one of them or their order takes it away.
+//! Concurrency: made without a lock, put in place under the shard's, if the list still begins with
+//! the chunks it was made of.
+//! Failure: none; without a front the chunks are read.
+
+use super::sorted_rows;
+use crate::assured::part_of;
+use crate::catalog::Table;
+use crate::chunk::{Chunk, Sequences};
+use crate::ids::Sequence;
+use headwater_types::ClosedRange;
+use std::sync::Arc;
+
+/// So many rows are not worth the merging.
+const ROWS_LEAST: usize = 64;
+
+/// The merged front of a list.
+#[derive(Debug, Default)]
+pub(crate) struct Front {
+    /// Chunks that were looked at.
+    count: usize,
+    /// Their rows.
+    rows: usize,
+    /// One row for each time of theirs; none when there were too few versions to be worth it.
+    merged: Option<Arc<Chunk>>,
+}
+
+impl Front {
+    /// How many chunks of the list may not change.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.merged.as_ref().map_or(0, |chunk| chunk.bytes)
+    }
+
+    /// What may be read in place of the first chunks of the list, and how many these are.
+    pub(super) fn merged(&self) -> Option<(&Arc<Chunk>, usize)> {
+        self.merged.as_ref().map(|chunk| (chunk, self.count))
+    }
+
+    /// What to merge, if the list has become so long that it should be merged anew: as many rows
+    /// have come as there were, so all merging together costs a row about as much as two.
+    pub(super) fn due(&self, list: &[Arc<Chunk>], rows: usize) -> Option<Due> {
+        let known = self
+            .merged
+            .as_ref()
+            .map_or(self.rows, |merged| merged.len());
+        if list.len() < 2 || rows.saturating_sub(self.rows) < ROWS_LEAST.max(known) {
+            return None;
+        }
+        let behind = part_of(list, self.count.., "chunks behind a merged front");
+        let merged = self.merged.as_ref();
+        let sources = match merged.filter(|m| may_be_read(m, behind.iter(), m.last_sequence)) {
+            Some(merged) => [merged].into_iter().chain(behind).cloned().collect(),
+            None => list.to_vec(),
+        };
+        Some(Due {
+            list: list.to_vec(),
+            sources,
+            rows,
+        })
+    }
+}
+
+/// A front to be made.
+pub(crate) struct Due {
+    list: Vec<Arc<Chunk>>,
+    sources: Vec<Arc<Chunk>>,
+    rows: usize,
+}
+
+impl Due {
+    /// True when the list still begins as it did.
+    pub(super) fn begins(&self, list: &[Arc<Chunk>]) -> bool {
+        let same = |(mine, now): (&Arc<Chunk>, &Arc<Chunk>)| Arc::ptr_eq(mine, now);
+        self.list.len() <= list.len() && self.list.iter().zip(list).all(same)
+    }
+
+    /// Merges. What is half of the rows at most is kept, else only that it was tried.
+    pub(crate) fn front(&self, table: &Table) -> Front {
+        let newest = self.list.iter().map(|c| c.last_sequence).max();
+        let newest = newest.unwrap_or_default();
+        let all = sorted_rows(&self.sources, &ClosedRange::ALL, newest, table, None);
+        let pays = all.len() <= self.rows / 2;
+        Front {
+            count: self.list.len(),
+            rows: self.rows,
+            merged: pays
+                .then(|| Chunk::new(all, Sequences::One(newest), 0))
+                .flatten(),
+        }
+    }
+}
+
+/// True when a merged front may be read beside these chunks by who sees everything up to
+/// `sequence`: its rows say of themselves that they came last of all it was made of, so none of the
+/// others may have come in between where it may hold the same times.
+pub(super) fn may_be_read<'a>(
+    merged: &Chunk,
+    mut others: impl Iterator<Item = &'a Arc<Chunk>>,
+    sequence: Sequence,
+) -> bool {
+    merged.last_sequence <= sequence
+        && others.all(|other| {
+            other.first_sequence > merged.last_sequence || !other.span.overlaps(&merged.span)
+        })
+}
