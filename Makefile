@@ -99,7 +99,7 @@ deb: release ## Build a Debian package of the command, with its service
 	@packaging/deb $(CARGO_TARGET_DIR)/release/headwater '$(VERSION)' $(CARGO_TARGET_DIR)/packages
 
 static: web ## Build the command as one file that needs no library: for other Linuxes of this kind of processor
-	$(call section,'The command, linked statically')
+	$(call section,'The command without libraries')
 	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --locked --package headwater-cli --target $(HOST)
 	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/$(HOST)/release/headwater'
 

@@ -55,6 +55,11 @@ fn delimiter_hint(error: &CsvError) -> String {
 
 impl From<headwater::Error> for Failure {
     fn from(error: headwater::Error) -> Self {
+        if error.kind() == headwater::ErrorKind::Locked {
+            return Failure::failed(format!(
+                "{error}; or, where that is a server, have it done there: import, table, delete and compact take --url, and so does query for SQL"
+            ));
+        }
         Failure::failed(error)
     }
 }

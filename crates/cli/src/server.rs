@@ -65,14 +65,23 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.body.get(key)?.as_str()
+    }
+
+    /// A number of the answer.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.body.get(key)?.as_u64()
+    }
+
     /// The code of an error.
     pub(crate) fn code(&self) -> &str {
-        self.body["code"].as_str().unwrap_or("")
+        self.text("code").unwrap_or("")
     }
 
     /// The failure that it tells of.
     pub(crate) fn failure(&self) -> Failure {
-        let Some(message) = self.body["message"].as_str() else {
+        let Some(message) = self.text("message") else {
             return Failure::failed(format!("the server answered {}", self.status));
         };
         let more = match self.status {
@@ -118,10 +127,10 @@ impl Server {
     }
 
     /// Has something done to tables, and gives what it tells of it.
-    pub(crate) fn manage(&self, asked: &Value) -> Result<Value, Failure> {
+    pub(crate) fn manage(&self, asked: &Value) -> Result<Answered, Failure> {
         let answered = self.try_manage(asked)?;
         match answered.status {
-            200 => Ok(answered.body),
+            200 => Ok(answered),
             _ => Err(answered.failure()),
         }
     }

@@ -41,8 +41,8 @@ pub(crate) enum Place {
 }
 
 impl PlaceArgs {
-    /// A server that was named goes before a directory, which may stand in the environment for other
-    /// commands.
+    /// A server that was named goes before a directory, which may stand in the environment for
+    /// other commands.
     pub(crate) fn open(&self) -> Result<Place, Failure> {
         if let Some(server) = self.server.open()? {
             return Ok(Place::There(server));

@@ -1,7 +1,7 @@
 //! Answers in fewer bytes: gzip for those who take it.
 //!
-//! Invariants: what was whole is whole when it is unpacked, and what broke off is seen to; an answer
-//! that is small, packed already, of a kind that hardly shrinks, known by a tag of its bytes, or sent
+//! Invariants: what was whole is whole when it is unpacked, and what broke off is seen to; what is
+//! small, packed already, of a kind that hardly shrinks, known by a tag of its bytes, or sent
 //! bit by bit as things happen is left as it is.
 //! Concurrency: the work is done where the answer is sent, a piece of it at a time.
 

@@ -66,7 +66,7 @@ fn there(server: &Server) -> Result<(u64, u64), Failure> {
     let mut before = None;
     loop {
         let answered = server.try_manage(&json!({ "op": "compact" }))?;
-        let bytes = |key: &str| answered.body[key].as_u64();
+        let bytes = |key: &str| answered.number(key);
         match (answered.status, answered.code()) {
             (200, _) => {
                 spinner.finish_and_clear();

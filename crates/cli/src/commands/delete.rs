@@ -95,8 +95,7 @@ impl Delete {
             })
         };
         let done = server.manage(&asked)?;
-        done["streams"]
-            .as_u64()
+        done.number("streams")
             .ok_or_else(|| Failure::failed("the server did not say how many streams it concerned"))
     }
 }

@@ -1,7 +1,7 @@
 //! `headwater table`: declares, changes and shows tables.
 
 use super::import::DuplicatesArg;
-use super::stat::{duplicates_name, table_list};
+use super::shown_table::{ShownTable, lifetime, table_list};
 use crate::arguments::{Lifetime, parse_lifetime};
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
@@ -9,12 +9,8 @@ use crate::output::{print, print_json};
 use crate::server::Server;
 use crate::store::{Place, PlaceArgs};
 use clap::{Args, Subcommand, ValueEnum};
-use headwater::{Database, Duplicates, FieldSpec, FieldType, TableChange, TableInfo, TableSpec};
-use headwater_wire::durations::format_duration_ns;
-use headwater_wire::instant::format_instant;
-use serde::{Deserialize, Serialize};
+use headwater::{Database, Duplicates, FieldSpec, FieldType, TableChange, TableSpec};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Declare, change and show tables
 #[derive(Debug, Args)]
@@ -159,7 +155,7 @@ impl Settings {
         };
         json!({
             "op": op, "table": table, "fields": fields,
-            "duplicates": self.duplicates.map(|d| duplicates_name(Duplicates::from(d))),
+            "duplicates": self.duplicates.map(|d| Duplicates::from(d).name()),
             "leaf_events": self.leaf_events,
             "retention": life(self.retention), "raw_for": life(self.raw_for),
         })
@@ -253,61 +249,9 @@ impl DropTable {
 /// The tables of a server, or one of them.
 fn shown_by(server: &Server, name: Option<&str>) -> Result<Vec<ShownTable>, Failure> {
     let told = server.manage(&json!({ "op": "show_tables", "table": name }))?;
-    serde_json::from_value(told["tables"].clone())
+    let tables = told.body.get("tables").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(tables)
         .map_err(|error| Failure::failed(format!("the server's list of tables: {error}")))
-}
-
-#[derive(Deserialize, Serialize)]
-pub(super) struct ShownTable {
-    pub(super) name: String,
-    pub(super) duplicates: String,
-    pub(super) leaf_events: u32,
-    pub(super) streams: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retention: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cut: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    raw_for: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    aged_to: Option<String>,
-    pub(super) tags: Vec<String>,
-    pub(super) fields: Vec<ShownField>,
-}
-
-#[derive(Deserialize, Serialize)]
-pub(super) struct ShownField {
-    name: String,
-    #[serde(rename = "type")]
-    type_name: String,
-}
-
-fn lifetime(life: Duration) -> String {
-    format_duration_ns(i64::try_from(life.as_nanos()).unwrap_or(i64::MAX))
-}
-
-impl ShownTable {
-    pub(super) fn of(info: &TableInfo) -> ShownTable {
-        ShownTable {
-            name: info.name.clone(),
-            duplicates: duplicates_name(info.duplicates).to_owned(),
-            leaf_events: info.leaf_events,
-            streams: info.streams,
-            retention: info.retention.map(lifetime),
-            cut: info.cut.map(format_instant),
-            raw_for: info.raw_for.map(lifetime),
-            aged_to: info.aged_to.map(format_instant),
-            tags: info.tags.clone(),
-            fields: info
-                .fields
-                .iter()
-                .map(|f| ShownField {
-                    name: f.name.clone(),
-                    type_name: f.field_type.name().to_owned(),
-                })
-                .collect(),
-        }
-    }
 }
 
 impl Show {

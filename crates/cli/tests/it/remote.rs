@@ -93,6 +93,12 @@ fn tables_are_declared_changed_deleted_from_and_dropped_on_a_server() {
     let bench = Bench::new();
     let server = Served::start(&bench.db(), &[]);
     let ask = |arguments: &[&str]| run(&server, "", arguments, "");
+    // The directory itself is the server's, and the message says what to do.
+    let locked = bench.run("table create", &["plant"]);
+    assert!(
+        locked.code == 1 && locked.stderr.contains("take --url"),
+        "{locked:?}"
+    );
     ask(&[
         "table",
         "create",

@@ -154,35 +154,6 @@ fn every_setting_of_the_server_has_a_flag_with_its_help() {
 }
 
 #[test]
-fn log_lines_in_a_file_have_no_colours() {
-    let bench = Bench::new();
-    let lines: String = (0..500)
-        .map(|k| format!("t v={k} {}\n", 1_700_000_000_000_000_000_i64 + k))
-        .collect();
-    bench.import_lines(&lines).ok();
-    let segment = std::fs::read_dir(bench.db().join("segment")).unwrap();
-    let segment = segment.map(|e| e.unwrap().path()).max().unwrap();
-    let mut bytes = std::fs::read(&segment).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 0xff;
-    std::fs::write(&segment, &bytes).unwrap();
-    let output = program()
-        .env("HEADWATER_LOG", "trace")
-        .args(["check", "--db"])
-        .arg(bench.db())
-        .output()
-        .unwrap();
-    let said = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
-    assert!(
-        ["ERROR", "WARN", "INFO", "DEBUG"]
-            .iter()
-            .any(|level| said.contains(level)),
-        "{said}"
-    );
-    assert!(!said.contains('\u{1b}'), "{said}");
-}
-
-#[test]
 fn a_stream_that_is_not_there_is_told_as_that_and_times_may_be_relative() {
     let bench = Bench::new();
     bench

@@ -132,18 +132,7 @@ fn may(access: &Access, asked: &Asked) -> Result<(), ApiError> {
 fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
     let db = &app.db;
     Ok(match asked {
-        Asked::ShowTables { table } => {
-            let mut tables = db.tables();
-            tables.retain(|info| {
-                table.as_ref().is_none_or(|name| *name == info.name)
-                    && access.may(Action::Manage, &info.name, &[])
-            });
-            if let (Some(name), true) = (&table, tables.is_empty()) {
-                return Err(request::not_found("table", name));
-            }
-            tables.sort_by(|a, b| a.name.cmp(&b.name));
-            json!({ "tables": tables.iter().map(shown).collect::<Vec<_>>() })
-        }
+        Asked::ShowTables { table } => shown_to(app, access, table.as_deref())?,
         Asked::CreateTable(described) => {
             let mut spec = TableSpec::new(described.table.clone());
             spec.duplicates = duplicates(&described)?.unwrap_or(Duplicates::Last);
@@ -178,13 +167,7 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
             to,
             all_time,
         } => {
-            if from.is_none() && to.is_none() && !all_time {
-                return Err(invalid(
-                    "which events? Give `from`, `to` or both, or `\"all_time\":true`".to_owned(),
-                ));
-            }
-            let now = app.shell.env().clock.now();
-            let range = range(from.as_deref(), to.as_deref(), now)?;
+            let range = chosen(app, from.as_deref(), to.as_deref(), all_time)?;
             let tags = tags.into_iter().collect();
             let streams = db.delete(&DeleteSpec { table, tags, range })?;
             json!({ "streams": streams })
@@ -196,17 +179,47 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
             let tags: Vec<(String, String)> = tags.into_iter().collect();
             json!({ "streams": db.drop_streams(&table, &tags)? })
         }
-        Asked::Compact => {
-            let Some(_only) = app.compacting.try_lock() else {
-                let message = "a compaction is under way";
-                let busy = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", message);
-                return Err(busy.retry_after(1));
-            };
-            let before = db.stats()?.disk_bytes;
-            db.compact()?;
-            json!({ "bytes_before": before, "bytes": db.stats()?.disk_bytes })
-        }
+        Asked::Compact => compacted(app)?,
     })
+}
+
+/// The tables that may be managed, or the one of them that is asked for.
+fn shown_to(app: &App, access: &Access, table: Option<&str>) -> Result<Value, ApiError> {
+    let mut tables = app.db.tables();
+    tables.retain(|info| {
+        table.is_none_or(|name| name == info.name) && access.may(Action::Manage, &info.name, &[])
+    });
+    if let (Some(name), true) = (table, tables.is_empty()) {
+        return Err(request::not_found("table", &name));
+    }
+    tables.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(json!({ "tables": tables.iter().map(shown).collect::<Vec<_>>() }))
+}
+
+/// The range of a delete, which must have been said in some way.
+fn chosen(
+    app: &App,
+    from: Option<&str>,
+    to: Option<&str>,
+    all_time: bool,
+) -> Result<ClosedRange, ApiError> {
+    if from.is_none() && to.is_none() && !all_time {
+        return Err(invalid(
+            "which events? Give `from`, `to` or both, or `\"all_time\":true`".to_owned(),
+        ));
+    }
+    range(from, to, app.shell.env().clock.now())
+}
+
+fn compacted(app: &App) -> Result<Value, ApiError> {
+    let Some(_only) = app.compacting.try_lock() else {
+        let message = "a compaction is under way";
+        let busy = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", message);
+        return Err(busy.retry_after(1));
+    };
+    let before = app.db.stats()?.disk_bytes;
+    app.db.compact()?;
+    Ok(json!({ "bytes_before": before, "bytes": app.db.stats()?.disk_bytes }))
 }
 
 fn invalid(message: String) -> ApiError {

@@ -24,7 +24,7 @@ type BrokerState = ();
 const PARTITIONS_MAX: usize = 200;
 /// Of a table with more streams than this it is not told how far its events reach: each stream
 /// would have to be asked.
-const STREAMS_MAX: u64 = 4_096;
+const STREAMS_MAX: usize = 4_096;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/storage", Needs::Read, storage)]
@@ -249,10 +249,11 @@ fn ends(
     table: &TableInfo,
 ) -> Result<(Option<Timestamp>, Option<Timestamp>), ApiError> {
     let mut ends: (Option<Timestamp>, Option<Timestamp>) = (None, None);
-    if table.streams > STREAMS_MAX {
+    let is_small = usize::try_from(table.streams).is_ok_and(|streams| streams <= STREAMS_MAX);
+    if !is_small {
         return Ok(ends);
     }
-    let streams = found(snapshot.streams_after(&table.name, None, STREAMS_MAX as usize))?;
+    let streams = found(snapshot.streams_after(&table.name, None, STREAMS_MAX))?;
     for stream in streams.unwrap_or_default() {
         let info = match snapshot.stream_info(&stream) {
             Ok(info) => info,

@@ -73,8 +73,8 @@ pub enum Carried {
     Token(String),
 }
 
-/// The token in the address of a request, as devices that speak to InfluxDB 1 send it: `u=…&p=TOKEN`.
-/// The name means nothing.
+/// The token in the address of a request, as devices that speak to InfluxDB 1 send it:
+/// `u=…&p=TOKEN`. The name means nothing.
 pub(crate) fn carried_in(query: &str) -> Carried {
     let mut password = None;
     for pair in query.split('&') {

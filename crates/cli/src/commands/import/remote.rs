@@ -13,7 +13,7 @@ use crate::server::Server;
 use headwater::{Duplicates, FieldSpec, Timestamp};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::LineWriter;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -99,16 +99,21 @@ impl Remote {
         };
         let told = &answered.body;
         match answered.code() {
-            "" if answered.status == 204 => summary.rows += origins.len() as u64,
+            "" if answered.status == 204 => {
+                summary.rows += u64::try_from(origins.len()).unwrap_or(u64::MAX)
+            }
             "E_PARTIAL" | "E_REFUSED" | "E_PARSE" => {
-                summary.rows += told["written"].as_u64().unwrap_or(0);
-                for (code, lines) in told["rejected_by_code"].as_object().into_iter().flatten() {
+                summary.rows += answered.number("written").unwrap_or(0);
+                let by_code = told.get("rejected_by_code").and_then(Value::as_object);
+                for (code, lines) in by_code.into_iter().flatten() {
                     summary.count(code, lines.as_u64().unwrap_or(0));
                 }
-                for refused in told["lines"].as_array().into_iter().flatten() {
-                    let sent = refused["line"].as_u64().unwrap_or(0).saturating_sub(1);
-                    let origin = usize::try_from(sent).ok().and_then(|at| origins.get(at));
-                    let text = |key: &str| refused[key].as_str().unwrap_or("");
+                let lines = told.get("lines").and_then(Value::as_array);
+                for refused in lines.into_iter().flatten() {
+                    let sent = refused.get("line").and_then(Value::as_u64).unwrap_or(0);
+                    let at = usize::try_from(sent.saturating_sub(1)).ok();
+                    let origin = at.and_then(|at| origins.get(at));
+                    let text = |key: &str| refused.get(key).and_then(Value::as_str).unwrap_or("");
                     let line = origin.copied().unwrap_or(0);
                     summary.show(line, text("code"), text("message"), "");
                 }
@@ -128,9 +133,11 @@ impl Remote {
         let asked = json!({ "op": "show_tables", "table": table });
         let shown = self.server.try_manage(&asked)?;
         let duplicates = self.duplicates.map(Duplicates::name);
+        let known = shown.body.pointer("/tables/0/duplicates");
+        let known = known.and_then(Value::as_str);
         match (shown.status, duplicates) {
             (200, None) => Ok(()),
-            (200, Some(wanted)) if shown.body["tables"][0]["duplicates"] == wanted => Ok(()),
+            (200, Some(wanted)) if known == Some(wanted) => Ok(()),
             (200, Some(wanted)) => {
                 let asked = json!({ "op": "alter_table", "table": table, "duplicates": wanted });
                 self.server.manage(&asked).map(drop)

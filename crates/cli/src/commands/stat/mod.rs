@@ -3,13 +3,13 @@
 
 mod late;
 
-use super::table::ShownTable;
+use super::shown_table::{ShownTable, table_list};
 use crate::failure::Failure;
 use crate::grid::{Heading, bytes, grouped, render};
 use crate::output::{print, print_json};
 use crate::store::DbArgs;
 use clap::{Args, ValueEnum};
-use headwater::{Duplicates, Stats, TableInfo};
+use headwater::{Stats, TableInfo};
 use serde::Serialize;
 
 /// Show sizes, counts and write amplification
@@ -210,34 +210,4 @@ fn text(stats: &Stats, tables: &[TableInfo]) -> String {
         out.push_str(&table_list(&shown));
     }
     out
-}
-
-/// One line per table.
-pub(super) fn table_list(tables: &[ShownTable]) -> String {
-    let headings = [
-        Heading::text("table"),
-        Heading::number("streams"),
-        Heading::number("fields"),
-        Heading::text("tags"),
-        Heading::text("duplicates"),
-        Heading::number("leaf"),
-    ];
-    let rows: Vec<Vec<String>> = tables
-        .iter()
-        .map(|table| {
-            vec![
-                table.name.clone(),
-                grouped(table.streams),
-                table.fields.len().to_string(),
-                table.tags.join(","),
-                table.duplicates.clone(),
-                table.leaf_events.to_string(),
-            ]
-        })
-        .collect();
-    render(&headings, &rows)
-}
-
-pub(super) fn duplicates_name(duplicates: Duplicates) -> &'static str {
-    duplicates.name()
 }
