@@ -45,6 +45,9 @@ WEB_PACKAGES := web/node_modules/.package-lock.json
 WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*' -not -name '*.test.ts' -not -path 'web/e2e/*')
 # The library for C: what a program that is compiled against it needs, in one folder.
 FFI_DIR := $(CARGO_TARGET_DIR)/ffi
+# The version of all crates, and what this machine is called by the compiler.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 WEATHER := data/weather_nyc_2013.csv.gz
 # Not written out below, because a comma ends an argument of `call`.
 JFK := weather,origin=JFK
@@ -59,7 +62,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench
+.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -90,6 +93,15 @@ release: web ## Build the headwater command with everything optimised: half an h
 	$(call section,'Building the headwater command')
 	@$(CARGO) build --release --locked --package headwater-cli
 	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/release/headwater'
+
+deb: release ## Build a Debian package of the command, with its service
+	$(call section,'The Debian package')
+	@packaging/deb $(CARGO_TARGET_DIR)/release/headwater '$(VERSION)' $(CARGO_TARGET_DIR)/packages
+
+static: web ## Build the command as one file that needs no library: for other Linuxes of this kind of processor
+	$(call section,'The command without libraries')
+	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --locked --package headwater-cli --target $(HOST)
+	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/$(HOST)/release/headwater'
 
 demo: quick ## A tour in the terminal: import a year of weather, look at it at several zooms
 	$(call section,'A year of hourly weather at three New York airports')

@@ -24,6 +24,9 @@ func (c *Columns) Len() int { return len(c.Times) }
 
 // Field gives the column of a field; nil without one.
 func (c *Columns) Field(name string) *FieldColumn {
+	if c == nil {
+		return nil
+	}
 	for i := range c.Fields {
 		if c.Fields[i].Name == name {
 			return &c.Fields[i]
@@ -149,7 +152,50 @@ func (c *FieldColumn) append(more *FieldColumn) {
 	}
 }
 
-// Row is one row of a scan.
+// part gives rows from to to of the columns, of which from is a multiple of eight. It shares their memory.
+func (c *Columns) part(from, to int) *Columns {
+	out := &Columns{Stream: c.Stream, Times: c.Times[from:to:to], Fields: make([]FieldColumn, len(c.Fields))}
+	for i := range c.Fields {
+		out.Fields[i] = c.Fields[i].part(from, to)
+	}
+	return out
+}
+
+func (c *FieldColumn) part(from, to int) FieldColumn {
+	out := FieldColumn{Name: c.Name, Type: c.Type, rows: to - from}
+	out.floats, out.ints = cut(c.floats, from, to), cut(c.ints, from, to)
+	out.uints, out.bools = cut(c.uints, from, to), cut(c.bools, from, to)
+	if c.validity != nil {
+		out.validity = c.validity[from/8 : (to+7)/8]
+	}
+	if c.ends != nil {
+		// Where texts end is counted from the first one.
+		first := uint32(0)
+		if from > 0 {
+			first = c.ends[from-1]
+		}
+		out.ends = make([]uint32, to-from)
+		for i, end := range c.ends[from:to] {
+			out.ends[i] = end - first
+		}
+		last := first
+		if to > from {
+			last = c.ends[to-1]
+		}
+		out.data = c.data[first:last:last]
+	}
+	return out
+}
+
+// cut gives a part of a slice; nil of nil.
+func cut[T any](values []T, from, to int) []T {
+	if values == nil {
+		return nil
+	}
+	return values[from:to:to]
+}
+
+// Row is one row of a scan. That of a step of a scan which ended in an error is empty: it has the time 0, no stream and no values.
 type Row struct {
 	columns *Columns
 	row     int
@@ -159,10 +205,20 @@ type Row struct {
 func (r Row) Time() time.Time { return time.Unix(0, r.Nanos()) }
 
 // Nanos gives the row's time in nanoseconds since 1970 UTC.
-func (r Row) Nanos() int64 { return r.columns.Times[r.row] }
+func (r Row) Nanos() int64 {
+	if r.columns == nil {
+		return 0
+	}
+	return r.columns.Times[r.row]
+}
 
 // Stream gives the name of the row's stream.
-func (r Row) Stream() string { return r.columns.Stream }
+func (r Row) Stream() string {
+	if r.columns == nil {
+		return ""
+	}
+	return r.columns.Stream
+}
 
 // Value gives the value of a field as float64, int64, uint64, bool, string or []byte; nil where there is none.
 func (r Row) Value(field string) any {

@@ -157,6 +157,9 @@ func (db *DB) Write(ctx context.Context, batch *Batch) (Written, error) {
 	if err := ctx.Err(); err != nil {
 		return Written{}, err
 	}
+	if batch == nil {
+		return Written{}, failure(ErrInvalid, "a write of no batch: nil was given; make one with var batch headwater.Batch")
+	}
 	native, err := db.fill(batch)
 	if err != nil {
 		return Written{}, err

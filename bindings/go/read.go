@@ -175,7 +175,7 @@ func (r *reader) scan(ctx context.Context, question C.hw_query, within Range, na
 	if scan != 0 {
 		defer release(scan)
 	}
-	if rows.handle != 0 && !yield(takeRows(&rows, name), nil) || scan == 0 {
+	if rows.handle != 0 && !give(ctx, takeRows(&rows, name), yield) || scan == 0 {
 		return
 	}
 	for {
@@ -191,10 +191,30 @@ func (r *reader) scan(ctx context.Context, question C.hw_query, within Range, na
 			}
 			continue
 		}
-		if rows.handle == 0 || !yield(takeRows(&rows, name), nil) {
+		if rows.handle == 0 || !give(ctx, takeRows(&rows, name), yield) {
 			return
 		}
 	}
+}
+
+// chunkRows is how many rows of memory are given at once, a multiple of eight. Those of files come in fewer.
+const chunkRows = 8192
+
+// give gives rows in chunks, and ends when the context does; false when no more are wanted.
+func give(ctx context.Context, rows *Columns, yield func(*Columns, error) bool) bool {
+	if rows.Len() <= chunkRows {
+		return yield(rows, nil)
+	}
+	for from := 0; from < rows.Len(); from += chunkRows {
+		if err := ctx.Err(); err != nil {
+			yield(nil, err)
+			return false
+		}
+		if !yield(rows.part(from, min(from+chunkRows, rows.Len())), nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // takeRows copies rows of the library and gives them back.

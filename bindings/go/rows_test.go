@@ -519,3 +519,66 @@ func TestValuesExpire(t *testing.T) {
 		t.Fatal(found.Times)
 	}
 }
+
+func TestRowsInMemoryComeInChunksAndAContextEndsTheScan(t *testing.T) {
+	db := temporary(t)
+	s := streamOf(t, db, "t", nil)
+	const rows = 100_000
+	times, texts := make([]int64, rows), make([]string, rows)
+	for i := range rows {
+		times[i] = begin + int64(i)*second
+		texts[i] = fmt.Sprint("text ", i)
+	}
+	var batch Batch
+	must(t, batch.Columns(s, times, Strings("s", texts)))
+	// A field that some rows have only.
+	for i := 0; i < rows; i += 3 {
+		must(t, batch.RowAt(s, times[i], Int64("i", int64(i))))
+	}
+	_, err := db.Write(t.Context(), &batch)
+	must(t, err)
+	at := 0
+	for columns, err := range db.ScanChunks(t.Context(), s, Query{}) {
+		must(t, err)
+		if columns.Len() > chunkRows {
+			t.Fatalf("a chunk of %d rows", columns.Len())
+		}
+		for row := range columns.Len() {
+			if columns.Times[row] != times[at] || columns.Field("s").Text(row) != texts[at] {
+				t.Fatalf("row %d: %d %q", at, columns.Times[row], columns.Field("s").Text(row))
+			}
+			value, has := columns.Row(row).Int64("i")
+			if has != (at%3 == 0) || has && value != int64(at) {
+				t.Fatalf("row %d: %d %v", at, value, has)
+			}
+			at++
+		}
+	}
+	if at != rows {
+		t.Fatalf("%d rows", at)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, ended := 0, error(nil)
+	for row, err := range db.Scan(ctx, s, Query{}) {
+		if err != nil {
+			ended = err
+			// The row of an error is empty, and can be asked.
+			if row.Nanos() != 0 || row.Stream() != "" || row.Value("s") != nil {
+				t.Fatalf("%v", row)
+			}
+			continue
+		}
+		if seen++; seen == 10 {
+			cancel()
+		}
+	}
+	if !errors.Is(ended, context.Canceled) || seen > chunkRows {
+		t.Fatalf("%d rows, then %v", seen, ended)
+	}
+}
+
+func TestAWriteOfNoBatchIsAnError(t *testing.T) {
+	db := temporary(t)
+	_, err := db.Write(t.Context(), nil)
+	mustBe(t, err, ErrInvalid)
+}

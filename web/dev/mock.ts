@@ -40,6 +40,9 @@ export function mock(
       case "/api/v1/tiles":
         sendTiles(response, channels, url.searchParams);
         break;
+      case "/api/v1/scan":
+        json(response, rows(all, url.searchParams));
+        break;
       case "/api/v1/live":
         sendLive(request, response, channels, url.searchParams);
         break;
@@ -72,7 +75,10 @@ function listStreams(all: readonly Signal[], query: URLSearchParams): unknown {
     const text = `${stream} ${group.map((s) => s.field).join(" ")}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
-  const from = Number(query.get("after") ?? 0);
+  const after = query.get("after");
+  const from = after === null ? 0 : found.findIndex((group) => group[0]?.stream === after) + 1;
+  const tables = new Map<string, number>();
+  for (const [first] of found) tables.set(first?.table ?? "", (tables.get(first?.table ?? "") ?? 0) + 1);
   const limit = Number(query.get("limit") ?? 100);
   const page = found.slice(from, from + limit);
   return {
@@ -90,7 +96,8 @@ function listStreams(all: readonly Signal[], query: URLSearchParams): unknown {
       })),
     })),
     total: found.length,
-    next: from + limit < found.length ? String(from + limit) : null,
+    tables: names.length > 0 ? [] : [...tables].map(([table, streams]) => ({ table, streams })),
+    next: from + limit < found.length ? page[page.length - 1]?.[0]?.stream : null,
   };
 }
 
@@ -103,6 +110,33 @@ function sendTiles(response: ServerResponse, channels: ReadonlyMap<string, Signa
   head.writeUInt32LE(parts.length, 4);
   response.setHeader("content-type", "application/vnd.headwater.tiles");
   response.end(Buffer.concat([head, ...parts]));
+}
+
+/** Some rows of a stream, as many as were asked for. */
+function rows(all: readonly Signal[], query: URLSearchParams): unknown {
+  const stream = query.get("stream");
+  const signals = all.filter((signal) => signal.stream === stream);
+  const [from, to] = [BigInt(query.get("from") ?? 0), BigInt(query.get("to") ?? 0)];
+  const limit = Number(query.get("limit") ?? 100);
+  const { first = 0n, last = 0n, interval = 1n } = signals[0] ?? {};
+  const time: bigint[] = [];
+  let more = false;
+  let at = first + (from > first ? ((from - first + interval - 1n) / interval) * interval : 0n);
+  for (; at < to && at <= last && !more; at += interval) {
+    if (time.length === limit) more = true;
+    else time.push(at);
+  }
+  return {
+    stream,
+    time: time.map(String),
+    fields: Object.fromEntries(
+      signals.map(({ field, value }) => [
+        field,
+        time.map((t) => value(Number(t / 1000n) / 1e6, Number(((t - first) / interval) % 2_147_483_647n))),
+      ]),
+    ),
+    more,
+  };
 }
 
 /** A tile in the binary form of the HTTP interface. */

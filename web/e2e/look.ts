@@ -56,8 +56,14 @@ export async function middle(page: Page): Promise<{ x: number; y: number }> {
   return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
 }
 
+/**
+ * Whether nothing is wider than the screen. A phone's browser makes the page as wide as its widest part, and tells that
+ * width as the window's: what was asked for is compared.
+ */
 export async function hasNoOverflow(page: Page): Promise<boolean> {
+  const width = page.viewportSize()?.width ?? 0;
   return page.evaluate(
-    () => document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth,
+    (asked) => document.documentElement.scrollWidth <= asked && document.body.scrollWidth <= asked,
+    width,
   );
 }

@@ -68,9 +68,10 @@ describe("searching", () => {
     await page.keyboard.type("press-0042 load");
     await page.waitForFunction(() => document.querySelector(".tree-foot")?.textContent?.startsWith("1 stream"));
     expect(await page.locator(".row").count()).toBeLessThan(60);
+    // Only the field that was searched for, with what was found marked.
+    expect(await page.locator(".row-field .row-name").allTextContents()).toEqual(["load"]);
+    expect(await page.locator(".row mark").allTextContents()).toEqual(["press-0042", "load"]);
     await page.keyboard.press("Enter");
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("ArrowDown");
     await shoot(page, "search");
     await page.keyboard.press("Enter");
     await page.getByRole("button", { name: "Remove press,line=L6,machine=press-0042.load" }).waitFor();
@@ -84,6 +85,7 @@ describe("searching", () => {
     const { page, problems, close } = await open(browser, view(NORTH));
     await settled(page);
     const tree = page.getByRole("tree");
+    await page.getByRole("treeitem", { name: /^press/ }).click();
     await tree.focus();
     for (let k = 0; k < 6; k++) {
       await page.keyboard.press("End");
@@ -280,6 +282,25 @@ test("at 360 pixels everything is in reach, and fingers move the plots", async (
   expect(await hasNoOverflow(page)).toBe(true);
   await shoot(page, "narrow-range");
   await page.keyboard.press("Escape");
+  // Nothing of a legend lies on something else.
+  for (const row of await page.locator(".legend").all()) {
+    const boxes = await row.locator("button:visible, .legend-name b").evaluateAll((all) =>
+      all.map((each) => {
+        const { left, right, top, bottom } = each.getBoundingClientRect();
+        return { left, right, top, bottom };
+      }),
+    );
+    boxes.forEach((a, k) =>
+      boxes.slice(k + 1).forEach((b) => {
+        const isApart = a.right <= b.left + 0.5 || b.right <= a.left + 0.5 || a.bottom <= b.top || b.bottom <= a.top;
+        expect(isApart, JSON.stringify([a, b])).toBe(true);
+      }),
+    );
+  }
+  for (const button of await page.locator(".top button:visible").all()) {
+    const box = await button.boundingBox();
+    expect((box?.x ?? 0) + (box?.width ?? 999)).toBeLessThanOrEqual(360);
+  }
   // Two fingers apart.
   const before = seconds(page);
   const touch = await page.context().newCDPSession(page);
@@ -309,7 +330,8 @@ test("storage tells sizes, amplification, partitions and late data", async () =>
     "1.66",
     "Write amplification",
     "1.03",
-    "adaptive: separate:0.5",
+    "late ones apart, 50 % for those in order (chosen by what arrives)",
+    "stored for the first time",
     "after 81\u202f920 events",
     "weather",
     "60 partitions",
@@ -318,7 +340,9 @@ test("storage tells sizes, amplification, partitions and late data", async () =>
   ]) {
     expect(text).toContain(part);
   }
-  expect(await page.locator(".bars .chosen th").allTextContents()).toEqual(["separate:0.5"]);
+  expect(await page.locator(".bars .chosen th").allTextContents()).toEqual([
+    "late ones apart, 50 % for those in order",
+  ]);
   await shoot(page, "storage");
   await page.getByRole("link", { name: "Plots" }).click();
   await page.locator(".tree").waitFor();

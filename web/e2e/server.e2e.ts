@@ -166,7 +166,7 @@ test("fields of text cannot be chosen; a link to one says why; odd names work", 
   expect(await page.locator(".plot").count()).toBe(3);
   expect((await drawnColumns(page, 0)).drawn).toBeGreaterThan(300);
   expect((await drawnColumns(page, 1)).drawn).toBeGreaterThan(300);
-  expect(await page.locator(".plot").nth(2).locator(".error").textContent()).toContain("text");
+  expect(await page.locator(".plot").nth(2).locator(".legend .error").textContent()).toContain("text");
   await page.getByLabel("Search streams and fields").fill("valve");
   await page.waitForFunction(() => document.querySelector(".tree-foot")?.textContent?.startsWith("1 stream"));
   expect(await page.locator('.row[aria-disabled="true"] .row-name').textContent()).toBe("state");
@@ -230,7 +230,7 @@ test("a link to a stream that does not exist yet says so, and shows it once it d
     view(["later,id=1.v"], "&from=1700000000000000000&to=1700000010000000000"),
   );
   await page.locator(".legend .error").waitFor();
-  expect(await page.locator(".legend .error").textContent()).toContain("no such stream");
+  expect(await page.locator(".legend .error").textContent()).toContain("there is no stream “later,id=1”");
   await server.write(Array.from({ length: 10 }, (_, k) => `later,id=1 v=${k} ${1_700_000_000n + BigInt(k)}000000000`));
   await page.locator(".legend .error").waitFor({ state: "detached", timeout: 20_000 });
   await settled(page);
@@ -261,7 +261,15 @@ test("storage shows what the server tells", async () => {
   const { page, problems, close } = await open(browser, `${server.url}#/storage`);
   await page.locator(".figures").waitFor();
   const text = await page.locator("main").innerText();
-  for (const part of ["Bytes per event", "Write amplification", "weather", "probe", "press", "valve", "flush"]) {
+  for (const part of [
+    "Bytes per event",
+    "Write amplification",
+    "weather",
+    "probe",
+    "press",
+    "valve",
+    "stored for the first time",
+  ]) {
     expect(text).toContain(part);
   }
   await shoot(page, "server-storage");

@@ -58,6 +58,10 @@ export function App(): JSX.Element {
           setTreeOpen(true);
           searchField.current?.focus();
         },
+        scroll: (pages) => {
+          const plots = document.querySelector(".plots");
+          plots?.scrollBy({ top: plots.clientHeight * pages });
+        },
       });
       if (wasOurs) event.preventDefault();
     };
@@ -83,7 +87,7 @@ export function App(): JSX.Element {
         )}
         <span class="brand">
           <Logo />
-          Headwater
+          <span class="brand-name">Headwater</span>
         </span>
         <nav class="nav" aria-label="Pages">
           <a

@@ -47,6 +47,21 @@ def test_single_events_are_written(db: headwater.Database) -> None:
         db.write("at", v=2**64)
 
 
+def test_a_write_without_a_field_and_a_list_of_mixed_types_are_refused(db: headwater.Database) -> None:
+    wrongs: list[dict[str, Any]] = [{}, {"time": seconds(2)}]
+    for wrong in wrongs:
+        with pytest.raises(headwater.InvalidError, match="no field to write"):
+            db.write("t", {"d": "1"}, **wrong)
+    with pytest.raises(headwater.InvalidError, match="no field to write"):
+        db.write_frame("t", {"time": seconds(2), "d": ["1", "2"]}, tag_columns=["d"])
+    mixes: list[Any] = [[1, "a"], ["a", 1.5], [b"a", "a"], (True, "a")]
+    for mixed in mixes:
+        with pytest.raises(headwater.InvalidError, match=" and "):
+            db.write("t", {"d": "1"}, time=seconds(2), m=mixed)
+    assert db.write("t", {"d": "1"}, time=seconds(2), m=["a", None]).accepted == 2
+    assert list(db.tables()) == ["t"]
+
+
 def test_refused_rows_raise_and_the_others_are_stored(db: headwater.Database) -> None:
     db.create_table("t", {"v": "i64"})
     times, text = seconds(4), np.array(["a", "b", "c", "d"])

@@ -120,8 +120,14 @@ fn nothing_found(snapshot: &Snapshot, text: &str) -> Failure {
     let fields = snapshot.fields(table).unwrap_or_default();
     let mut streams = snapshot.streams(table, &[]).unwrap_or_default();
     streams.sort();
+    // What names a stream, and perhaps a field, that is not there is no mistake of form.
+    let is_stream = StreamName::parse(text).is_some_and(|name| name.table() == table);
+    let what = match is_stream {
+        true => "there is no such stream, nor a field of one",
+        false => "expected TABLE,TAG=VALUE.FIELD",
+    };
     Failure::failed(format!(
-        "`{text}`: expected TABLE,TAG=VALUE.FIELD\n  table `{table}` has the fields: {}\n  and the streams: {}",
+        "`{text}`: {what}\n  table `{table}` has the fields: {}\n  and the streams: {}",
         listed(fields.into_iter().map(|(name, _)| name), ", "),
         listed(streams.iter().map(StreamName::to_string), "  ")
     ))

@@ -1,13 +1,14 @@
 //! Values of command line arguments: instants, durations, sizes, tag filters.
 
+use crate::clock::now;
 use clap::Args;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::durations::parse_duration_ns;
-use headwater_wire::instant::parse_instant;
+use headwater_wire::query::parse_instant_at;
 use std::time::Duration;
 
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
-    parse_instant(text).map_err(|error| error.to_string())
+    parse_instant_at(text, now()).map_err(|error| error.to_string())
 }
 
 pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
@@ -91,6 +92,8 @@ impl RangeArgs {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
     use super::*;
 
     #[test]
@@ -103,6 +106,16 @@ mod tests {
         assert!(parse_tag("a").is_err() && parse_tag("=b").is_err());
         assert_eq!(parse_delimiter("tab"), Ok(b'\t'));
         assert!(parse_delimiter("\"").is_err() && parse_delimiter("ab").is_err());
+    }
+
+    #[test]
+    fn times_may_be_relative_to_now() {
+        let hour = 3_600_000_000_000;
+        let ago = parse_time("now-1h").unwrap().as_nanos();
+        let passed = now().as_nanos() - ago;
+        assert!((hour..2 * hour).contains(&passed), "{passed}");
+        assert!(parse_time("now-1").unwrap_err().contains("unit"));
+        assert_eq!(parse_time("1970-01-02").unwrap().as_nanos(), 24 * hour);
     }
 
     #[test]

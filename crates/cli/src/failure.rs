@@ -28,7 +28,7 @@ impl Failure {
 
     /// The failure of one input file.
     pub(crate) fn of_csv(file: &str, error: &CsvError) -> Failure {
-        let message = format!("{file}: {error}");
+        let message = format!("{file}: {error}{}", delimiter_hint(error));
         match error {
             CsvError::NoSuchColumn { .. }
             | CsvError::GivenTwice { .. }
@@ -40,8 +40,26 @@ impl Failure {
     }
 }
 
+/// What to do where the whole heading was taken for one column.
+fn delimiter_hint(error: &CsvError) -> String {
+    let CsvError::NoSuchColumn { headers, .. } = error else {
+        return String::new();
+    };
+    let found = [';', '\t', '|'].into_iter().find(|c| headers.contains(*c));
+    match found {
+        Some('\t') => "; if tabs stand between the cells, give --delimiter tab".to_owned(),
+        Some(c) => format!("; if `{c}` stands between the cells, give --delimiter '{c}'"),
+        None => String::new(),
+    }
+}
+
 impl From<headwater::Error> for Failure {
     fn from(error: headwater::Error) -> Self {
+        if error.kind() == headwater::ErrorKind::Locked {
+            return Failure::failed(format!(
+                "{error}; or, where that is a server, have it done there: import, table, delete and compact take --url, and so does query for SQL"
+            ));
+        }
         Failure::failed(error)
     }
 }

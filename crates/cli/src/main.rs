@@ -25,11 +25,13 @@ mod input;
 mod late;
 mod output;
 mod progress;
+mod server;
 mod store;
 mod values;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -51,7 +53,8 @@ Addresses:
   weather,origin=EWR            the stream with this tag
   weather,origin=EWR.temp       its field `temp`
 
-Times are RFC 3339 (2013-07-04T12:00:00Z), dates (2013-07-04 is midnight UTC) or integer nanoseconds since 1970.
+Times are RFC 3339 (2013-07-04T12:00:00Z), dates (2013-07-04 is midnight UTC), integer nanoseconds since 1970,
+now, now-1h or now+5m.
 Durations are 10s 5m 1h 7d 4w 1y 250ms 10us 5ns.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. Log messages go to stderr: HEADWATER_LOG=error|warn|info|debug|trace."
@@ -127,6 +130,8 @@ fn main() -> ExitCode {
                 EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new("warn")),
             )
             .with_writer(std::io::stderr)
+            // Colours are for eyes: in a file they are noise.
+            .with_ansi(std::io::stderr().is_terminal())
             .init();
     }
     match cli.command.run() {

@@ -2,6 +2,7 @@
 
 use crate::arguments::parse_size;
 use crate::failure::Failure;
+use crate::server::{Server, ServerArgs};
 use clap::Args;
 use headwater::{Database, Options, Reader};
 use std::path::PathBuf;
@@ -16,6 +17,46 @@ pub(crate) struct DbArgs {
     /// Memory for events, caches and flushes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
     pub(crate) memory: usize,
+}
+
+/// Which database: a directory on this machine, or that of a server.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// Directory of the database
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
+    db: Option<PathBuf>,
+
+    /// Memory for events, caches and flushes of a database opened here
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
+    pub(crate) memory: usize,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Where a command works.
+pub(crate) enum Place {
+    Here(DbArgs),
+    There(Server),
+}
+
+impl PlaceArgs {
+    /// A server that was named goes before a directory, which may stand in the environment for
+    /// other commands.
+    pub(crate) fn open(&self) -> Result<Place, Failure> {
+        if let Some(server) = self.server.open()? {
+            return Ok(Place::There(server));
+        }
+        match &self.db {
+            Some(db) => Ok(Place::Here(DbArgs {
+                db: db.clone(),
+                memory: self.memory,
+            })),
+            None => Err(Failure::usage(
+                "which database? --db DIR for a directory, or --url URL for a server that has it open",
+            )),
+        }
+    }
 }
 
 impl DbArgs {

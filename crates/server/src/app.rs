@@ -19,6 +19,8 @@ pub(crate) struct App {
     /// What all servers have: access, limits, clocks, the stop.
     pub(crate) shell: Arc<Shell>,
     pub(crate) metrics: Metrics,
+    /// Held while an asker has everything compacted.
+    pub(crate) compacting: parking_lot::Mutex<()>,
     pub(crate) ingest: Ingest,
     /// Who follows new values.
     pub(crate) live: Arc<Hub>,

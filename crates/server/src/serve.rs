@@ -118,6 +118,7 @@ impl Server {
             db,
             shell: Arc::clone(bound.shell()),
             metrics,
+            compacting: parking_lot::Mutex::new(()),
             ingest,
             live,
             tiles: TileCache::new(settings.tile_cache),
@@ -205,7 +206,16 @@ fn told(settings: &Settings, addr: SocketAddr, db: &Database, guard: &Guard) {
         tokens = !guard.is_open(),
         "listening"
     );
-    tracing::info!(recovery = ?db.recovery(), "the database is open");
+    let recovery = db.recovery();
+    tracing::info!(
+        log_records = recovery.log_records,
+        events_replayed = recovery.events_replayed,
+        torn_tail = recovery.torn_tail,
+        files_removed = recovery.files_removed,
+        files_truncated = recovery.files_truncated,
+        partitions_unreadable = recovery.partitions_unreadable,
+        "the database is open"
+    );
 }
 
 #[cfg(all(test, feature = "mqtt"))]

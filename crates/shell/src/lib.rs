@@ -6,7 +6,8 @@
 //! it from the same parts.
 //!
 //! From bottom to top: `error` the form in which a request is refused; `patient` connections that
-//! are given up; `route` what a route needs; `settings` of these parts; `tls` certificates;
+//! are given up; `compress` answers in fewer bytes; `cors` pages of other origins; `route` what a
+//! route needs; `settings` of these parts; `tls` certificates;
 //! [`access`] tokens, rules and names; [`logging`]; `metrics`; `shell` what all requests share;
 //! `listen` connections; `middleware` what happens before and after a route; `role` what is served;
 //! `standard` routes of every server; `run` start and stop, which `notify` tells systemd of.
@@ -23,6 +24,8 @@
 )]
 
 pub mod access;
+mod compress;
+mod cors;
 mod error;
 mod listen;
 pub mod logging;
@@ -38,6 +41,7 @@ mod shell;
 mod standard;
 mod tls;
 
+pub use cors::parse_origin;
 pub use error::ErrorAnswer;
 pub use role::{Door, Role, Work, Worker};
 pub use route::{Endpoint, Needs, Route};

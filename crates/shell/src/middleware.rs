@@ -12,8 +12,10 @@
 use crate::access::Access;
 use crate::access::host::{Stranger, is_named_once};
 use crate::access::rules::Action;
-use crate::access::token::carried;
+use crate::access::token::{Carried, carried, carried_in};
 use crate::access::tokens::Denied;
+use crate::compress::{packed, takes_gzip};
+use crate::cors::{is_preflight, open_to, preflight, welcome};
 use crate::error::ErrorAnswer;
 use crate::metrics::Observed;
 use crate::route::{Endpoint, Needs, Route};
@@ -22,7 +24,7 @@ use crate::shell::Shell;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -35,6 +37,10 @@ use tracing::Instrument;
 const SLOW: Duration = Duration::from_secs(1);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const VERSION: HeaderName = HeaderName::from_static("x-headwater-version");
+
+/// Where devices that speak to InfluxDB 1 may send their token in the address. Elsewhere it would
+/// only get into logs.
+const IN_THE_ADDRESS: [&str; 2] = ["/write", "/query"];
 
 /// What a page of this server may load: only from this server.
 const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
@@ -105,18 +111,37 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     let method = request.method().clone();
     let path = (gate.shell.settings.log_requests != LogRequests::None)
         .then(|| request.uri().path().to_owned());
-    let mut response = within(&gate, request, next).instrument(span.clone()).await;
+    let origin = welcome(&gate.shell.settings.cors_origins, request.headers());
+    let wants_gzip = method != Method::HEAD && takes_gzip(request.headers());
+    let mut response = if origin.is_some() && is_preflight(&method, request.headers()) {
+        preflight()
+    } else {
+        within(&gate, request, next).instrument(span.clone()).await
+    };
     let status = response.status();
     let took = clock.monotonic().saturating_sub(begun);
+    if wants_gzip {
+        response = packed(response);
+    }
     dress(&mut response, id, gate.shell.certificate().is_some());
+    if let Some(origin) = origin {
+        open_to(&mut response, origin);
+    }
+    let needs = gate.endpoint.as_ref().map(|endpoint| endpoint.0.needs);
+    if needs == Some(Needs::Write) {
+        gate.shell.note_write(status);
+    }
     match &gate.endpoint {
         Some(endpoint) => endpoint.1.request(status, took),
         None => gate.shell.metrics.request_elsewhere(),
     }
     if let Some(path) = path {
-        let failed = status.is_server_error() || took > SLOW;
+        // A full disk is told of once, not for each request.
+        let is_full = status == StatusCode::INSUFFICIENT_STORAGE;
+        let failed = (status.is_server_error() && !is_full) || took > SLOW;
         if failed || gate.shell.settings.log_requests == LogRequests::All {
-            let ms = took.as_secs_f64() * 1e3;
+            // Microseconds are as fine as anybody reads.
+            let ms = (took.as_secs_f64() * 1e6).round() / 1e3;
             span.in_scope(|| {
                 tracing::info!(%method, path, status = status.as_u16(), ms, "request");
             });
@@ -138,12 +163,16 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
         .into_response();
     }
     if shell.guard().is_open()
-        && let Err(stranger) = shell.names.admit(request.uri(), request.headers())
+        && let Err(stranger) = shell.names.admit(
+            request.uri(),
+            request.headers(),
+            welcome(&shell.settings.cors_origins, request.headers()).is_some(),
+        )
     {
         return strange(stranger).into_response();
     }
     if needs != Needs::Nothing {
-        match admit(shell, needs, request.headers()) {
+        match admit(shell, needs, request.uri(), request.headers()) {
             Ok(access) => request.extensions_mut().insert(access),
             Err(error) => return refused(error),
         };
@@ -179,8 +208,19 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
 }
 
 /// What a request may do, if that suffices for the route.
-fn admit(shell: &Shell, needs: Needs, headers: &HeaderMap) -> Result<Access, ErrorAnswer> {
-    let access = shell.guard().admit(&carried(headers)).map_err(|denied| {
+fn admit(
+    shell: &Shell,
+    needs: Needs,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Access, ErrorAnswer> {
+    let carried = match carried(headers) {
+        Carried::Nothing if IN_THE_ADDRESS.contains(&uri.path()) => {
+            carried_in(uri.query().unwrap_or(""))
+        }
+        carried => carried,
+    };
+    let access = shell.guard().admit(&carried).map_err(|denied| {
         let message = match denied {
             Denied::Missing => {
                 "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one"
@@ -197,6 +237,13 @@ fn admit(shell: &Shell, needs: Needs, headers: &HeaderMap) -> Result<Access, Err
     };
     if access.any(action) {
         return Ok(access);
+    }
+    if action != Action::Read && shell.guard().is_read_only() {
+        return Err(ErrorAnswer::new(
+            StatusCode::FORBIDDEN,
+            "E_READ_ONLY",
+            "this server lets nobody change anything (the setting read_only)",
+        ));
     }
     Err(ErrorAnswer::new(
         StatusCode::FORBIDDEN,

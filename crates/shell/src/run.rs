@@ -93,7 +93,7 @@ impl Listener {
         doors: &[SocketAddr],
     ) -> Result<Listener, StartError> {
         let addr = settings.http_addr;
-        let guard = Guard::new(tokens)?;
+        let guard = Guard::new(tokens)?.read_only(settings.read_only);
         let certificate = match (&settings.tls_cert, &settings.tls_key) {
             (Some(cert), Some(key)) => Some(Arc::new(Certificate::read(cert, key)?)),
             _ => None,

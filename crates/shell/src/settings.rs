@@ -36,6 +36,10 @@ pub struct ShellSettings {
     pub allow_plaintext: bool,
     /// Names under which requests without a token may come in, besides those of this machine.
     pub hosts: Vec<String>,
+    /// Origins whose pages may ask this server, in small letters.
+    pub cors_origins: Vec<String>,
+    /// Let nobody change anything, whatever a token allows.
+    pub read_only: bool,
     /// Most connections at once.
     pub connections_max: usize,
     /// Most requests at once.
@@ -62,6 +66,8 @@ impl Default for ShellSettings {
             allow_open: false,
             allow_plaintext: false,
             hosts: Vec::new(),
+            cors_origins: Vec::new(),
+            read_only: false,
             connections_max: 4096,
             requests_max: 1024,
             request_timeout: Duration::from_secs(30),

@@ -33,6 +33,7 @@ pub struct Shell {
     /// Tells the requests of one run from those of others.
     run_number: u32,
     requests_named: AtomicU64,
+    full: FullDisk,
 }
 
 impl fmt::Debug for Shell {
@@ -64,6 +65,7 @@ impl Shell {
             // The low half is as random as the high one.
             run_number: (env.chance.next_u64() >> 32) as u32,
             requests_named: AtomicU64::new(0),
+            full: FullDisk::default(),
             settings,
             env,
         }
@@ -115,9 +117,74 @@ impl Shell {
         })
     }
 
+    /// Takes note of how a write was answered, and tells of a full disk once when it begins to be,
+    /// and once when there is room again: who sends goes on sending.
+    pub(crate) fn note_write(&self, status: StatusCode) {
+        match self.full.note(status) {
+            None => {}
+            Some(Disk::Full) => tracing::warn!(
+                "the disk is full: writes are answered 507 until there is room, which is said then"
+            ),
+            Some(Disk::HasRoom { refused }) => {
+                tracing::info!(
+                    refused,
+                    "there is room on the disk again: writes are stored"
+                );
+            }
+        }
+    }
+
     /// The next id for a request that has none.
     pub(crate) fn next_request_id(&self) -> String {
         let number = self.requests_named.fetch_add(1, Ordering::Relaxed);
         format!("{:08x}-{number:x}", self.run_number)
+    }
+}
+
+/// What is to be told of the disk.
+#[derive(Debug, PartialEq, Eq)]
+enum Disk {
+    Full,
+    HasRoom {
+        /// Writes that were refused meanwhile.
+        refused: u64,
+    },
+}
+
+/// How many writes were answered 507 since one was stored.
+#[derive(Debug, Default)]
+struct FullDisk(AtomicU64);
+
+impl FullDisk {
+    fn note(&self, status: StatusCode) -> Option<Disk> {
+        if status == StatusCode::INSUFFICIENT_STORAGE {
+            let is_first = self.0.fetch_add(1, Ordering::Relaxed) == 0;
+            return is_first.then_some(Disk::Full);
+        }
+        if !status.is_success() {
+            return None;
+        }
+        let refused = self.0.swap(0, Ordering::Relaxed);
+        (refused > 0).then_some(Disk::HasRoom { refused })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_once_and_so_is_room() {
+        let disk = FullDisk::default();
+        let note = |status: u16| disk.note(StatusCode::from_u16(status).unwrap_or_default());
+        assert_eq!(note(204), None);
+        assert_eq!(note(507), Some(Disk::Full));
+        assert_eq!(
+            [note(507), note(400), note(503), note(507)],
+            [None, None, None, None]
+        );
+        assert_eq!(note(204), Some(Disk::HasRoom { refused: 3 }));
+        assert_eq!(note(204), None);
+        assert_eq!(note(507), Some(Disk::Full));
     }
 }

@@ -69,6 +69,7 @@ test("streams are read with exact instants; what is missing is undefined", async
       { nonsense: true },
     ],
     total: 1,
+    tables: [{ table: "a", streams: 1 }, { streams: 2 }],
     next: null,
   });
   const outcome = await fetchStreams(new Client(credentials(), "http://x/", answering(200, body)), {});
@@ -90,6 +91,7 @@ test("streams are read with exact instants; what is missing is undefined", async
         },
       ],
       total: 1,
+      tables: [{ table: "a", streams: 1 }],
       next: undefined,
     },
   });

@@ -26,9 +26,17 @@ export interface StreamInfo {
   readonly fields: readonly FieldInfo[];
 }
 
+/** How many of a table's streams fit. */
+export interface TableCount {
+  readonly table: string;
+  readonly streams: number;
+}
+
 export interface StreamPage {
   readonly streams: readonly StreamInfo[];
   readonly total: number;
+  /** Tables with streams that fit, in the order of the list; none where streams were asked for by name. */
+  readonly tables: readonly TableCount[];
   readonly next: string | undefined;
 }
 
@@ -67,6 +75,11 @@ export async function fetchStreams(
     value: {
       streams: list(body["streams"]).flatMap(readStream),
       total: number(body["total"]) ?? 0,
+      tables: list(body["tables"]).flatMap((each) => {
+        const json = object(each);
+        const table = text(json?.["table"]);
+        return table === undefined ? [] : [{ table, streams: number(json?.["streams"]) ?? 0 }];
+      }),
       next: text(body["next"]),
     },
   };

@@ -11,17 +11,20 @@ const KEYS: readonly (readonly [readonly string[], string])[] = [
   [["F"], "fit: everything there is"],
   [["L"], "live: follow the newest data"],
   [[",", "."], "move the cursor"],
-  [["U"], "local time or UTC"],
+  [["U"], "the chosen time zone or UTC"],
+  [["PgUp", "PgDn"], "scroll the plots"],
   [["/"], "search streams"],
   [["Esc"], "stop, clear, close"],
 ];
 
 const GESTURES: readonly (readonly [string, string])[] = [
-  ["Wheel", "zoom at the pointer"],
+  ["Wheel", "zoom at the pointer; where there are more plots than fit, scroll"],
+  ["Ctrl + wheel", "zoom at the pointer"],
   ["Shift + wheel", "earlier, later"],
   ["Drag", "move; let go in motion and it glides"],
   ["Shift + drag", "zoom into a part"],
   ["Pinch", "zoom with two fingers"],
+  ["Click", "the rows behind a point"],
   ["Double click", "fit"],
 ];
 

@@ -2,18 +2,15 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { useEmitter, useShared } from "../context";
-import type { Channel } from "../explore/channels";
+import { useShared } from "../context";
 import type { Explorer, Plot } from "../explore/explorer";
 import { paint } from "../explore/paint";
-import { streamLabel } from "../lib/channel";
-import { closest } from "../lib/compose";
-import { formatCount, formatReading, formatValue } from "../lib/format";
 import { axisLabels, valueTicks } from "../lib/scale";
 import type { Palette, Theme } from "../lib/theme";
 import { timeTicks } from "../lib/ticks";
 import { fractionOf } from "../lib/view";
-import { Icon } from "./icons";
+import { cursorPoint, Legend } from "./Legend";
+import { Nothing } from "./Nothing";
 
 /** Room for the time marks: about one per this many pixels. */
 export const TICK_PX = 84;
@@ -28,9 +25,11 @@ interface PlotPanelProps {
   readonly plot: Plot;
   readonly frame: Frame;
   readonly height: number;
+  readonly isFirst: boolean;
+  readonly isLast: boolean;
 }
 
-export function PlotPanel({ plot, frame, height }: PlotPanelProps): JSX.Element {
+export function PlotPanel({ plot, frame, height, isFirst, isLast }: PlotPanelProps): JSX.Element {
   const { explorer, theme } = useShared();
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);
@@ -57,9 +56,13 @@ export function PlotPanel({ plot, frame, height }: PlotPanelProps): JSX.Element 
   }, [frame.width, height]);
 
   return (
-    <section class="plot" aria-label={`Plot of ${plot.channels.map((c) => c.name).join(", ")}`}>
-      <Legend plot={plot} />
-      <div class="chart" data-picture="canvas" ref={place} />
+    <section class="plot" data-plot={plot.key} aria-label={`Plot of ${plot.channels.map((c) => c.name).join(", ")}`}>
+      <Legend plot={plot} isFirst={isFirst} isLast={isLast} />
+      <div class="chart-place">
+        <div class="chart" data-picture="canvas" ref={place} />
+        <Nothing plot={plot} />
+      </div>
+      <Handle plotKey={plot.key} height={height} />
     </section>
   );
 }
@@ -161,89 +164,42 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
   context.restore();
 }
 
-/** The point the cursor points at; none in a gap. */
-function cursorPoint(explorer: Explorer, channel: Channel): number | undefined {
-  const { points } = channel;
-  if (!points || explorer.cursor === undefined) return undefined;
-  const size = Number(explorer.view.to - explorer.view.from);
-  const position = explorer.cursor * size;
-  const index = closest(points, position);
-  if (index === undefined) return undefined;
-  const x = points.x[index] ?? 0;
-  // Between two connected points the nearer one counts, however far; beyond an end only what is close.
-  const isInside =
-    x <= position ? index + 1 < points.length && points.start[index + 1] === 0 : points.start[index] === 0;
-  return isInside || Math.abs(x - position) < size / 60 ? index : undefined;
+interface HandleProps {
+  readonly plotKey: string;
+  readonly height: number;
 }
 
-function Legend({ plot }: { plot: Plot }): JSX.Element {
-  const { explorer, theme } = useShared();
-  useEmitter(explorer.painted);
-  useEmitter(theme.changed);
-  const isLocked = explorer.locks.has(plot.key);
-  return (
-    <div class="legend" data-picture="text">
-      {plot.channels.map((channel) => (
-        <LegendItem key={channel.name} channel={channel} />
-      ))}
-      <button
-        type="button"
-        class={isLocked ? "ghost small lock on" : "ghost small lock"}
-        aria-pressed={isLocked}
-        aria-label={isLocked ? "Let the scale follow the values" : "Keep the scale as it is"}
-        title={isLocked ? "Let the scale follow the values" : "Keep the scale as it is"}
-        onClick={() => explorer.toggleLock(plot.key)}
-      >
-        <Icon name={isLocked ? "lock" : "unlock"} />
-      </button>
-    </div>
-  );
-}
+const STEP_PX = 20;
 
-function LegendItem({ channel }: { channel: Channel }): JSX.Element {
-  const { explorer, theme } = useShared();
-  const colour = theme.palette.series[channel.colour] ?? theme.palette.ink;
-  const { table, tags } = streamLabel(channel.stream);
-  const refused = explorer.loader.refused.get(channel.name);
-  const where = [table, ...tags.map(([key, value]) => `${key}=${value}`)].join(" ");
-  return (
-    <span class="legend-item" data-label={`${channel.field}  ${where}`} data-colour={colour}>
-      <span class="swatch" style={{ backgroundColor: colour }} />
-      <b>{channel.field}</b>
-      <span class="soft where">{where}</span>
-      {refused ? <span class="error">{refused.message}</span> : <Reading channel={channel} />}
-      <button
-        type="button"
-        class="ghost small remove"
-        aria-label={`Remove ${channel.name}`}
-        title="Remove"
-        onClick={() => explorer.toggle(channel.name)}
-      >
-        <Icon name="close" />
-      </button>
-    </span>
-  );
-}
-
-/** The value under the cursor; while live and without one, the newest. */
-function Reading({ channel }: { channel: Channel }): JSX.Element | null {
+/** The strip below a plot that changes its height, by pointer or by arrows; a double click gives it back. */
+function Handle({ plotKey, height }: HandleProps): JSX.Element {
   const { explorer } = useShared();
-  const { points } = channel;
-  const newest = channel.tail[channel.tail.length - 1];
-  if (explorer.cursor === undefined && explorer.live && newest) {
-    return <span class="reading">{formatReading(newest.value)}</span>;
-  }
-  const index = cursorPoint(explorer, channel);
-  if (!points || index === undefined) return null;
-  const count = points.count[index] ?? 0;
-  const mean = points.mean[index] ?? NaN;
-  if (count <= 1) return <span class="reading">{formatReading(mean)}</span>;
+  const drag = useRef<{ readonly y: number; readonly height: number } | undefined>(undefined);
   return (
-    <span class="reading">
-      {formatValue(mean)}{" "}
-      <span class="soft">
-        {formatValue(points.min[index] ?? NaN)} … {formatValue(points.max[index] ?? NaN)} · {formatCount(count)}
-      </span>
-    </span>
+    <div
+      class="handle"
+      role="separator"
+      aria-orientation="horizontal"
+      aria-label="Height of the plot"
+      aria-valuenow={height}
+      tabIndex={0}
+      title="Drag for another height; double click to fit"
+      onPointerDown={(event) => {
+        event.currentTarget.setPointerCapture(event.pointerId);
+        drag.current = { y: event.clientY, height };
+      }}
+      onPointerMove={(event) => {
+        if (drag.current) explorer.setHeight(plotKey, drag.current.height + event.clientY - drag.current.y);
+      }}
+      onPointerUp={() => (drag.current = undefined)}
+      onPointerCancel={() => (drag.current = undefined)}
+      onDblClick={() => explorer.setHeight(plotKey, undefined)}
+      onKeyDown={(event) => {
+        if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+        event.preventDefault();
+        event.stopPropagation();
+        explorer.setHeight(plotKey, height + (event.key === "ArrowDown" ? STEP_PX : -STEP_PX));
+      }}
+    />
   );
 }

@@ -2,27 +2,38 @@
 import type { JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
+import type { Plot } from "../explore/explorer";
 import { attachGestures } from "../explore/gestures";
 import { formatInstant, formatLength } from "../lib/time";
 import { instantAt } from "../lib/view";
+import { legendHeight } from "./Legend";
 import { PlotPanel, type Frame } from "./PlotPanel";
+import { RowPanel, type Picked } from "./RowPanel";
 import { TimeAxis } from "./TimeAxis";
 
-const LEGEND_PX = 30;
 const AXIS_PX = 38;
+/** The strip below a plot that changes its height. */
+const HANDLE_PX = 5;
 const HEIGHT_MIN = 130;
 
-export function Plots({ area }: { area: RefObject<HTMLDivElement | null> }): JSX.Element {
+interface PlotsProps {
+  readonly area: RefObject<HTMLDivElement | null>;
+  readonly say: (text: string) => void;
+}
+
+export function Plots({ area, say }: PlotsProps): JSX.Element {
   const { explorer } = useShared();
   useEmitter(explorer.changed);
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [mark, setMark] = useState<readonly [number, number]>();
+  const [picked, setPicked] = useState<Picked>();
   const frame = useMemo<Frame>(() => {
     const isNarrow = size.width < 520;
     return { width: size.width, gutter: isNarrow ? 46 : 62, right: isNarrow ? 8 : 16 };
   }, [size.width]);
   const frameNow = useRef(frame);
   frameNow.current = frame;
+  const isTold = useRef(false);
 
   useEffect(() => {
     const element = area.current;
@@ -35,42 +46,74 @@ export function Plots({ area }: { area: RefObject<HTMLDivElement | null> }): JSX
         width: frameNow.current.width - frameNow.current.gutter - frameNow.current.right,
       }),
       mark: setMark,
+      pick: (fraction, on) => {
+        const key = on.closest(".chart-place")?.closest<HTMLElement>("[data-plot]")?.dataset["plot"];
+        setPicked(fraction === undefined || key === undefined ? undefined : { plot: key, fraction });
+      },
+      scrolled: () => {
+        if (isTold.current) return;
+        isTold.current = true;
+        say("There are more plots than fit: the wheel scrolls, Ctrl + wheel zooms.");
+      },
     });
     return () => {
       observer.disconnect();
       stop();
     };
-  }, [explorer, area]);
+  }, [explorer, area, say]);
 
   const inner = frame.width - frame.gutter - frame.right;
   useEffect(() => explorer.resize(inner), [explorer, inner]);
 
   const plots = explorer.plots();
-  const height = Math.max(HEIGHT_MIN, Math.floor((size.height - AXIS_PX) / Math.max(1, plots.length)) - LEGEND_PX);
+  const height = sharedHeight(plots, explorer.heights, size.height);
+  const shown = plots.find((plot) => plot.key === picked?.plot);
   return (
-    <div class="plots" ref={area}>
-      {size.width > 0 && (
-        <>
-          {plots.map((plot) => (
-            <PlotPanel key={plot.key} plot={plot} frame={frame} height={height} />
-          ))}
-          <TimeAxis frame={frame} />
-          <div class="over" style={{ left: `${frame.gutter}px`, width: `${Math.max(0, inner)}px` }}>
-            <CursorLine inner={inner} />
-            {mark && (
-              <div
-                class="mark"
-                style={{
-                  left: `${Math.min(...mark) * 100}%`,
-                  width: `${Math.abs(mark[1] - mark[0]) * 100}%`,
-                }}
+    <>
+      <div class="plots" ref={area}>
+        {size.width > 0 && (
+          <>
+            {plots.map((plot, index) => (
+              <PlotPanel
+                key={plot.key}
+                plot={plot}
+                frame={frame}
+                height={explorer.heights.get(plot.key) ?? height}
+                isFirst={index === 0}
+                isLast={index === plots.length - 1}
               />
-            )}
-          </div>
-        </>
-      )}
-    </div>
+            ))}
+            <TimeAxis frame={frame} />
+            <div class="over" style={{ left: `${frame.gutter}px`, width: `${Math.max(0, inner)}px` }}>
+              <CursorLine inner={inner} />
+              {mark && (
+                <div
+                  class="mark"
+                  style={{
+                    left: `${Math.min(...mark) * 100}%`,
+                    width: `${Math.abs(mark[1] - mark[0]) * 100}%`,
+                  }}
+                />
+              )}
+            </div>
+          </>
+        )}
+      </div>
+      {picked && shown && <RowPanel plot={shown} picked={picked} onClose={() => setPicked(undefined)} />}
+    </>
   );
+}
+
+/** What is left of the place for each plot whose height was not chosen. */
+function sharedHeight(plots: readonly Plot[], heights: ReadonlyMap<string, number>, room: number): number {
+  let left = room - AXIS_PX;
+  let sharing = 0;
+  for (const plot of plots) {
+    const chosen = heights.get(plot.key);
+    left -= legendHeight(plot) + HANDLE_PX + (chosen ?? 0);
+    if (chosen === undefined) sharing++;
+  }
+  return Math.max(HEIGHT_MIN, Math.floor(left / Math.max(1, sharing)) - 1);
 }
 
 function CursorLine({ inner }: { inner: number }): JSX.Element | null {

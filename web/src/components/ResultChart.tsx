@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { useEmitter, useShared } from "../context";
 import type { ChartData } from "../lib/result";
+import { isZone } from "../lib/time";
 
 /** Labels of the time axis: from which distance of marks on, the label, and what a label adds when year, day or minute change. */
 const LABELS: uPlot.Axis.DynamicValues | uPlot.Axis.Values = [
@@ -38,7 +39,10 @@ export function ResultChart({ chart }: { chart: ChartData }): JSX.Element {
     const made = new uPlot(
       {
         ...size(),
-        tzDate: (at) => (zone === "utc" ? uPlot.tzDate(new Date(at * 1000), "Etc/UTC") : new Date(at * 1000)),
+        tzDate: (at) =>
+          zone === "local" || !isZone(zone)
+            ? new Date(at * 1000)
+            : uPlot.tzDate(new Date(at * 1000), zone === "utc" ? "Etc/UTC" : zone),
         axes: [
           { ...axis, values: LABELS },
           { ...axis, size: 64 },

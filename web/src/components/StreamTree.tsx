@@ -1,30 +1,31 @@
 /**
- * Streams and their fields, searchable, of any number: only rows in sight are in the page, and the list is fetched in
- * pieces as it is scrolled.
+ * Tables, their streams and their fields, searchable, of any number: only rows in sight are in the page, and each table's
+ * streams are fetched in pieces as they are scrolled to.
  *
  * Keyboard: one stop of the Tab key; arrows move, open and close, Enter and Space choose.
  */
 import type { JSX, RefObject } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
-import { fetchStreams, isPlottable, type FieldInfo, type StreamInfo } from "../api/streams";
+import { fetchStreams, isPlottable, type StreamInfo } from "../api/streams";
 import type { ApiError } from "../api/client";
 import { LIST_LIMIT } from "../explore/first";
-import { channelOf } from "../lib/channel";
-import { formatCount, formatValue } from "../lib/format";
+import { streamLabel } from "../lib/channel";
+import { formatCount } from "../lib/format";
+import { wordsOf } from "../lib/match";
+import { keyOfRow, listed, rowsOf, type Listed, type Row } from "../lib/tree";
 import { Icon } from "./icons";
+import { ROW_PX, TreeRow } from "./TreeRow";
 
-const ROW_PX = 28;
 const OVERSCAN = 8;
 const SEARCH_WAIT_MS = 140;
 const REFRESH_MS = 10_000;
+/** Streams of a piece of a table. */
+const PIECE = 200;
 /** So few streams are shown with their fields at once. */
 const OPEN_ALL_MAX = 4;
-
-type Row =
-  | { readonly kind: "stream"; readonly info: StreamInfo; readonly isOpen: boolean }
-  | { readonly kind: "field"; readonly info: StreamInfo; readonly field: FieldInfo; readonly channel: string }
-  | { readonly kind: "more" };
+/** Of so few streams all tables are open. */
+const OPEN_TABLES_MAX = 60;
 
 interface StreamTreeProps {
   readonly searchField: RefObject<HTMLInputElement | null>;
@@ -38,17 +39,21 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
   useEmitter(explorer.changed);
   useEmitter(theme.changed);
   const [search, setSearch] = useState("");
-  const [streams, setStreams] = useState<readonly StreamInfo[]>([]);
+  /** The search that the list answers. */
+  const [found, setFound] = useState("");
+  const [lists, setLists] = useState<readonly Listed[]>([]);
   const [total, setTotal] = useState<number>();
-  const [next, setNext] = useState<string>();
   const [error, setError] = useState<ApiError>();
-  /** Streams that were opened or closed by hand; the others are open if they are few, or have a channel on screen. */
+  /**
+   * Tables and streams that were opened or closed by hand. Of the others those are open that are few, were found, or have
+   * a channel on screen.
+   */
   const [byHand, setByHand] = useState<ReadonlyMap<string, boolean>>(new Map());
   const [active, setActive] = useState(0);
   const [scroll, setScroll] = useState(0);
   const [height, setHeight] = useState(600);
   const box = useRef<HTMLDivElement>(null);
-  const isLoading = useRef(false);
+  const loading = useRef<string | undefined>(undefined);
 
   const load = useCallback(
     async (text: string, signal: AbortSignal, isQuiet: boolean): Promise<void> => {
@@ -60,11 +65,12 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
         setError(outcome.error);
         return;
       }
+      const { streams, tables, total } = outcome.value;
       setError(undefined);
-      setStreams(outcome.value.streams);
-      setTotal(outcome.value.total);
-      setNext(outcome.value.next);
-      if (text === "") onStreams(outcome.value.streams, outcome.value.total);
+      setLists((before) => listed(tables, streams, isQuiet ? before : []));
+      setTotal(total);
+      setFound(text);
+      if (text === "") onStreams(streams, total);
       if (!isQuiet) {
         setActive(0);
         if (box.current) box.current.scrollTop = 0;
@@ -81,9 +87,9 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
     if (search === "") begin();
     else timer = setTimeout(begin, SEARCH_WAIT_MS);
     const again = session.changed.subscribe(() => void load(search, control.signal, true));
-    // New streams and newest values appear by themselves, as long as the list has not been scrolled on.
+    // New streams and newest values appear by themselves.
     const refresher = setInterval(() => {
-      if (!document.hidden && (box.current?.scrollTop ?? 0) < ROW_PX * 50) void load(search, control.signal, true);
+      if (!document.hidden) void load(search, control.signal, true);
     }, REFRESH_MS);
     return () => {
       control.abort();
@@ -102,48 +108,65 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
   }, []);
 
   const shown = explorer.channels.all.map((channel) => channel.stream).join("\n");
-  const isOpen = (stream: string): boolean =>
-    byHand.get(stream) ??
-    ((total ?? 0) <= OPEN_ALL_MAX || explorer.channels.all.some((channel) => channel.stream === stream));
-  const rows = useMemo(() => {
-    const out: Row[] = [];
-    for (const info of streams) {
-      const open = isOpen(info.stream);
-      out.push({ kind: "stream", info, isOpen: open });
-      if (!open) continue;
-      for (const field of info.fields)
-        out.push({ kind: "field", info, field, channel: channelOf(info.stream, field.name) });
-    }
-    if (next !== undefined) out.push({ kind: "more" });
-    return out;
-  }, [streams, byHand, shown, next, total]);
+  const words = useMemo(() => wordsOf(found), [found]);
+  const isTableOpen = (table: string): boolean =>
+    byHand.get(`table ${table}`) ??
+    (words.length > 0 ||
+      (total ?? 0) <= OPEN_TABLES_MAX ||
+      lists.length === 1 ||
+      explorer.channels.all.some(({ stream }) => streamLabel(stream).table === table));
+  const isStreamOpen = ({ stream, fields }: StreamInfo): boolean =>
+    byHand.get(`stream ${stream}`) ??
+    ((total ?? 0) <= OPEN_ALL_MAX ||
+      explorer.channels.all.some((channel) => channel.stream === stream) ||
+      // A search that names fields is for fields.
+      words.some((word) => fields.some((field) => field.name.toLowerCase().includes(word))));
+  const rows = useMemo(() => rowsOf(lists, { words, isTableOpen, isStreamOpen }), [lists, words, byHand, shown, total]);
 
   const first = Math.max(0, Math.floor(scroll / ROW_PX) - OVERSCAN);
   const last = Math.min(rows.length, Math.ceil((scroll + height) / ROW_PX) + OVERSCAN);
 
-  // The next piece is fetched when the end comes into sight.
+  // A table's next piece is fetched when the end of what is known of it comes into sight.
+  const end = rows.slice(first, last).find((row) => row.kind === "more")?.list;
+  const wanted = end && `${end.table} ${end.streams.length}`;
   useEffect(() => {
-    if (next === undefined || last < rows.length || isLoading.current) return;
-    isLoading.current = true;
+    if (!end || wanted === undefined || loading.current === wanted) return;
+    loading.current = wanted;
     const control = new AbortController();
-    void fetchStreams(client, { search, after: next, limit: 200 }, control.signal).then((outcome) => {
-      isLoading.current = false;
+    const after = end.streams[end.streams.length - 1]?.stream;
+    const ask = { search: found, table: end.table, limit: PIECE, ...(after === undefined ? {} : { after }) };
+    void fetchStreams(client, ask, control.signal).then((outcome) => {
+      loading.current = undefined;
       if (control.signal.aborted || !outcome.ok) return;
-      setStreams((before) => [...before, ...outcome.value.streams]);
-      setNext(outcome.value.next);
+      const { streams } = outcome.value;
+      setLists((before) =>
+        before.map((list) =>
+          list.table === end.table && list.streams.length === end.streams.length
+            ? // A piece without streams: they have gone since they were counted.
+              {
+                ...list,
+                streams: [...list.streams, ...streams],
+                ...(streams.length === 0 ? { total: list.streams.length } : {}),
+              }
+            : list,
+        ),
+      );
     });
     return () => {
-      isLoading.current = false;
+      loading.current = undefined;
       control.abort();
     };
-  }, [client, search, next, last >= rows.length]);
+  }, [client, found, wanted]);
 
-  const open = (stream: string, isNow = !isOpen(stream)): void => setByHand(new Map(byHand).set(stream, isNow));
+  const isOpen = (row: Row): boolean =>
+    row.kind === "table" ? isTableOpen(row.list.table) : row.kind === "stream" && isStreamOpen(row.info);
+  const open = (key: string, isNow: boolean): void => setByHand(new Map(byHand).set(key, isNow));
+  const turn = (row: Row): void => open(keyOfRow(row), !isOpen(row));
   const choose = (row: Row | undefined): void => {
-    if (row?.kind === "stream") open(row.info.stream);
+    if (row?.kind === "stream" || row?.kind === "table") turn(row);
     else if (row?.kind === "field" && isPlottable(row.field.type)) {
-      // It stays open when its last channel goes.
-      open(row.info.stream, true);
+      // Both stay open when the last channel goes.
+      setByHand(new Map(byHand).set(`stream ${row.info.stream}`, true).set(`table ${row.info.table}`, true));
       if (!explorer.toggle(row.channel)) onFull();
     }
   };
@@ -156,20 +179,26 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
     else if ((to + 1) * ROW_PX > element.scrollTop + element.clientHeight)
       element.scrollTop = (to + 1) * ROW_PX - element.clientHeight;
   };
+  /** The stream of a field, the table of a stream. */
+  const parentOf = (row: Row | undefined): number => {
+    if (row?.kind === "field") return rows.findIndex((r) => r.kind === "stream" && r.info === row.info);
+    if (row?.kind !== "stream") return -1;
+    return rows.findIndex((r) => r.kind === "table" && r.list.table === row.info.table);
+  };
 
   const onKeyDown = (event: KeyboardEvent): void => {
     const row = rows[active];
     const page = Math.max(1, Math.floor(height / ROW_PX) - 1);
-    const parent = row?.kind === "field" ? rows.findIndex((r) => r.kind === "stream" && r.info === row.info) : -1;
+    const parent = parentOf(row);
+    const canTurn = row?.kind === "stream" || row?.kind === "table";
     if (event.key === "ArrowDown") moveTo(active + 1);
     else if (event.key === "ArrowUp") moveTo(active - 1);
     else if (event.key === "PageDown") moveTo(active + page);
     else if (event.key === "PageUp") moveTo(active - page);
     else if (event.key === "Home") moveTo(0);
     else if (event.key === "End") moveTo(rows.length - 1);
-    else if (event.key === "ArrowRight" && row?.kind === "stream")
-      row.isOpen ? moveTo(active + 1) : open(row.info.stream);
-    else if (event.key === "ArrowLeft" && row?.kind === "stream" && row.isOpen) open(row.info.stream);
+    else if (event.key === "ArrowRight" && canTurn) row.isOpen ? moveTo(active + 1) : turn(row);
+    else if (event.key === "ArrowLeft" && canTurn && row.isOpen) turn(row);
     else if (event.key === "ArrowLeft" && parent >= 0) moveTo(parent);
     else if (event.key === "Enter" || event.key === " ") choose(row);
     else return;
@@ -193,6 +222,9 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
             if (event.key === "ArrowDown" || event.key === "Enter") {
               event.preventDefault();
               box.current?.focus();
+              // What was searched for is a field that can be shown.
+              const field = rows.findIndex((row) => row.kind === "field" && isPlottable(row.field.type));
+              if (search !== "" && field >= 0) moveTo(field);
             } else if (event.key === "Escape") {
               if (search === "") event.currentTarget.blur();
               setSearch("");
@@ -214,8 +246,9 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
         <div class="tree-all" role="presentation" style={{ height: `${rows.length * ROW_PX}px` }}>
           {rows.slice(first, last).map((row, index) => (
             <TreeRow
-              key={row.kind === "more" ? "more" : row.kind === "stream" ? row.info.stream : row.channel}
+              key={keyOfRow(row)}
               row={row}
+              words={words}
               index={first + index}
               isActive={first + index === active}
               colour={row.kind === "field" ? colourOf(row.channel) : undefined}
@@ -241,71 +274,4 @@ export function StreamTree({ searchField, onStreams, onFull }: StreamTreeProps):
     const shown = explorer.channels.get(channel);
     return shown ? theme.palette.series[shown.colour] : undefined;
   }
-}
-
-interface TreeRowProps {
-  readonly row: Row;
-  readonly index: number;
-  readonly isActive: boolean;
-  readonly colour: string | undefined;
-  readonly onClick: () => void;
-}
-
-function TreeRow({ row, index, isActive, colour, onClick }: TreeRowProps): JSX.Element {
-  const common = {
-    id: `row-${index}`,
-    role: "treeitem" as const,
-    style: { transform: `translateY(${index * ROW_PX}px)` },
-    onClick,
-  };
-  if (row.kind === "more") {
-    return (
-      <div {...common} class="row soft">
-        loading more…
-      </div>
-    );
-  }
-  if (row.kind === "stream") {
-    const tags = row.info.tags.map(([key, value]) => `${key}=${value}`).join("  ");
-    return (
-      <div
-        {...common}
-        class={`row row-stream${isActive ? " active" : ""}`}
-        aria-level={1}
-        aria-expanded={row.isOpen}
-        title={row.info.stream}
-      >
-        <span class={row.isOpen ? "turn open" : "turn"}>
-          <Icon name="chevron" />
-        </span>
-        <span class="row-name">
-          <b>{row.info.table}</b> <span class="soft">{tags}</span>
-        </span>
-      </div>
-    );
-  }
-  const canPlot = isPlottable(row.field.type);
-  return (
-    <div
-      {...common}
-      class={`row row-field${isActive ? " active" : ""}${canPlot ? "" : " off"}`}
-      aria-level={2}
-      aria-selected={colour !== undefined}
-      aria-disabled={!canPlot}
-      title={canPlot ? `${row.channel} (${row.field.type})` : `${row.field.type} cannot be plotted`}
-    >
-      <span
-        class={colour === undefined ? "box" : "box on"}
-        style={colour === undefined ? {} : { backgroundColor: colour, borderColor: colour }}
-      />
-      <span class="row-name">{row.field.name}</span>
-      <span class="row-value">{lastText(row.field)}</span>
-    </div>
-  );
-}
-
-function lastText(field: FieldInfo): string {
-  const value = field.last?.value;
-  if (value === undefined || value === null) return "";
-  return typeof value === "number" ? formatValue(value, 5) : String(value);
 }

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
 import { timeTicks } from "../lib/ticks";
-import { digitsFor, formatInstant, offsetText } from "../lib/time";
+import { digitsFor, floorDiv, formatInstant, MILLI, offsetText, zoneOffsetMs } from "../lib/time";
 import { fractionOf, instantAt } from "../lib/view";
 import { TICK_PX, type Frame } from "./PlotPanel";
 
@@ -62,7 +62,7 @@ export function TimeAxis({ frame }: { frame: Frame }): JSX.Element {
 /** Half of the flag's width at most, so that it stays on the page. */
 const FLAG_HALF_PX = 116;
 
-/** When the cursor stands: in local time and in UTC. */
+/** When the cursor stands: in the chosen zone and in UTC, which may be the same. */
 function Flag({ frame }: { frame: Frame }): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.painted);
@@ -71,12 +71,16 @@ function Flag({ frame }: { frame: Frame }): JSX.Element | null {
   const inner = frame.width - frame.gutter - frame.right;
   const at = instantAt(view, cursor);
   const digits = digitsFor(view, inner);
+  const zone = explorer.zone === "utc" ? "local" : explorer.zone;
+  const isApart = zoneOffsetMs(Number(floorDiv(at, MILLI)), zone) !== 0;
   const x = Math.min(Math.max(frame.gutter + cursor * inner, FLAG_HALF_PX), frame.width - FLAG_HALF_PX);
   return (
     <div class="flag" style={{ left: `${x}px` }}>
-      <span>
-        {formatInstant(at, "local", digits)} <span class="soft">{offsetText(at, "local")}</span>
-      </span>
+      {isApart && (
+        <span>
+          {formatInstant(at, zone, digits)} <span class="soft">{offsetText(at, zone)}</span>
+        </span>
+      )}
       <span>
         {formatInstant(at, "utc", digits)} <span class="soft">UTC</span>
       </span>

@@ -3,20 +3,9 @@ import type { JSX, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
 import { download, fileName, picture, rowsCsv, shownCsv } from "../explore/save";
-import type { Layout } from "../lib/address";
-import {
-  DAY,
-  digitsFor,
-  formatInstant,
-  formatLength,
-  HOUR,
-  MINUTE,
-  offsetText,
-  parseInstant,
-  type Span,
-  type Zone,
-} from "../lib/time";
+import { writeRoute, type Layout } from "../lib/address";
 import { Icon, type IconName } from "./icons";
+import { RangeButton } from "./Range";
 
 const LAYOUTS: readonly (readonly [Layout, IconName, string])[] = [
   ["stack", "stack", "One plot per channel"],
@@ -86,6 +75,7 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
           </button>
         ))}
       </div>
+      <CopyLink say={say} />
       <SaveMenu plots={plots} say={say} />
     </div>
   );
@@ -100,6 +90,17 @@ export function Trouble(): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.changed);
   const error = explorer.loader.failure ?? explorer.liveError;
+  const [misnamed] = explorer.channels.misnamed;
+  if (misnamed !== undefined) {
+    return (
+      <div class="trouble" role="alert">
+        <span>{`“${misnamed}” is no channel: a link names one as TABLE,TAG=VALUE.FIELD.`}</span>
+        <button type="button" class="link" onClick={() => explorer.forgetMisnamed()}>
+          Leave it out
+        </button>
+      </div>
+    );
+  }
   if (!error || error.status === 401) return null;
   return (
     <div class="trouble" role="alert">
@@ -111,137 +112,31 @@ export function Trouble(): JSX.Element | null {
   );
 }
 
-const PRESETS: readonly (readonly [string, bigint])[] = [
-  ["5 min", 5n * MINUTE],
-  ["1 h", HOUR],
-  ["24 h", DAY],
-  ["7 d", 7n * DAY],
-  ["30 d", 30n * DAY],
-  ["1 y", 365n * DAY],
-];
-
-function RangeButton(): JSX.Element {
+/** Copies the address of what is shown, as it is at this moment. */
+function CopyLink({ say }: { say: (text: string) => void }): JSX.Element {
   const { explorer } = useShared();
-  useEmitter(explorer.painted);
-  useEmitter(explorer.changed);
-  const [open, setOpen] = useState(false);
-  const menu = useMenu(open, () => setOpen(false));
-  const { view, zone } = explorer;
-  const [from, to] = rangeText(view, zone);
-  return (
-    <div class="menu-place" ref={menu}>
-      <button type="button" class="range" aria-expanded={open} aria-haspopup="dialog" onClick={() => setOpen(!open)}>
-        <span class="range-text">
-          {from} <span class="soft">–</span> {to}
-        </span>
-        <span class="range-length">{formatLength(Number(view.to - view.from))}</span>
-        <span class="soft zone">{offsetText(view.from, zone)}</span>
-      </button>
-      {open && <RangeForm onDone={() => setOpen(false)} />}
-    </div>
-  );
-}
-
-/** Both ends as short as the width of the view allows; the end repeats no date that the beginning has told. */
-function rangeText(view: Span, zone: Zone): [string, string] {
-  const size = view.to - view.from;
-  const digits = size > 60n * DAY ? 0 : digitsFor(view, 200);
-  // 10 characters are the date, 16 reach to the minute.
-  const length = size > 60n * DAY ? 10 : size > DAY ? 16 : undefined;
-  const from = formatInstant(view.from, zone, digits).slice(0, length);
-  const to = formatInstant(view.to, zone, digits).slice(0, length);
-  return [from, length !== 10 && to.slice(0, 10) === from.slice(0, 10) ? to.slice(11) : to];
-}
-
-function RangeForm({ onDone }: { onDone: () => void }): JSX.Element {
-  const { explorer } = useShared();
-  const { zone } = explorer;
-  const [from, setFrom] = useState(() => formatInstant(explorer.view.from, zone, 9));
-  const [to, setTo] = useState(() => formatInstant(explorer.view.to, zone, 9));
-  const start = parseInstant(from, zone);
-  const end = parseInstant(to, zone);
-  const problem =
-    start === null
-      ? "“From” is not a time: try 2024-03-05 12:30, now-1h, or nanoseconds since 1970"
-      : end === null
-        ? "“To” is not a time: try 2024-03-05 12:30, now, or nanoseconds since 1970"
-        : start >= end
-          ? "“From” must be before “To”"
-          : undefined;
-  const choose = (next: Zone): void => {
-    const [a, b] = [start, end];
-    explorer.setZone(next);
-    if (a !== null) setFrom(formatInstant(a, next, 9));
-    if (b !== null) setTo(formatInstant(b, next, 9));
+  const copy = (): void => {
+    const url = new URL(writeRoute({ page: "view", state: explorer.state() }), location.href).href;
+    // The clipboard is there on secure origins only; elsewhere the address itself has it.
+    const done = navigator.clipboard?.writeText(url) ?? Promise.reject(new Error("no clipboard"));
+    done
+      .then(() => say("The link is copied."))
+      .catch(() => {
+        history.replaceState(null, "", url);
+        say("This browser lets no page copy here: the link is in the address bar.");
+      });
   };
   return (
-    <form
-      class="popover form"
-      aria-label="Range of time"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (problem !== undefined || start === null || end === null) return;
-        explorer.show({ from: start, to: end });
-        onDone();
-      }}
+    <button
+      type="button"
+      class="ghost"
+      aria-label="Copy link"
+      title="Copy a link to what is shown"
+      disabled={explorer.channels.all.length === 0}
+      onClick={copy}
     >
-      <label class="field">
-        <span>From</span>
-        <input type="text" spellcheck={false} value={from} onInput={(event) => setFrom(event.currentTarget.value)} />
-      </label>
-      <label class="field">
-        <span>To</span>
-        <input type="text" spellcheck={false} value={to} onInput={(event) => setTo(event.currentTarget.value)} />
-      </label>
-      <div class="presets">
-        {PRESETS.map(([label, length]) => (
-          <button
-            type="button"
-            key={label}
-            class="chip"
-            onClick={() => {
-              const last = explorer.channels.extent()?.to ?? explorer.view.to;
-              explorer.show({ from: last - length, to: last + length / 50n });
-              onDone();
-            }}
-          >
-            {label}
-          </button>
-        ))}
-        <button
-          type="button"
-          class="chip"
-          onClick={() => {
-            explorer.fit();
-            onDone();
-          }}
-        >
-          all
-        </button>
-      </div>
-      <p class="soft">Buttons end at the newest data.</p>
-      <div class="actions">
-        <div class="group segmented" role="radiogroup" aria-label="Time zone">
-          {(["local", "utc"] as const).map((each) => (
-            <button
-              type="button"
-              key={each}
-              role="radio"
-              aria-checked={zone === each}
-              class={zone === each ? "ghost on" : "ghost"}
-              onClick={() => choose(each)}
-            >
-              {each === "utc" ? "UTC" : "Local"}
-            </button>
-          ))}
-        </div>
-        <span class="spring" />
-        <button type="submit" class="primary" disabled={problem !== undefined}>
-          Show
-        </button>
-      </div>
-      {problem !== undefined && <p class="error">{problem}</p>}
-    </form>
+      <Icon name="copy" />
+    </button>
   );
 }
 
@@ -324,10 +219,11 @@ export function useMenu(open: boolean, close: () => void): RefObject<HTMLDivElem
     const onDown = (event: PointerEvent): void => {
       if (event.target instanceof Node && !element.contains(event.target)) close();
     };
-    element.addEventListener("keydown", onKey);
+    // Wherever the focus is by now: what had it may have been disabled.
+    document.addEventListener("keydown", onKey, true);
     document.addEventListener("pointerdown", onDown);
     return () => {
-      element.removeEventListener("keydown", onKey);
+      document.removeEventListener("keydown", onKey, true);
       document.removeEventListener("pointerdown", onDown);
     };
   }, [open]);

@@ -20,6 +20,9 @@ const PATHS = {
   group: "M4 4h16v7H4zM4 9l6-3 4 2 6-2M4 15h16v5H4z",
   plus: "M12 6v12M6 12h12",
   minus: "M6 12h12",
+  up: "M12 19V6m-5 5 5-5 5 5",
+  down: "M12 5v13m-5-5 5 5 5-5",
+  copy: "M10 14a4 4 0 0 0 6 .4l3-3a4 4 0 0 0-5.700-5.700l-1.200 1.200M14 10a4 4 0 0 0-6-.4l-3 3a4 4 0 0 0 5.700 5.700l1.200-1.200",
 } as const;
 
 export type IconName = keyof typeof PATHS;

@@ -18,6 +18,8 @@ export interface Channel {
   /** Slot of the palette. */
   readonly colour: number;
   type: string | undefined;
+  /** Why there is nothing to draw, as far as the list of streams tells. */
+  problem: string | undefined;
   /** First and last event; `undefined` until known. */
   extent: Span | undefined;
   events: number | undefined;
@@ -33,6 +35,8 @@ export interface Channel {
 export class Channels {
   private list: Channel[] = [];
   private count = 0;
+  /** Names that were chosen and are none of channels. */
+  misnamed: readonly string[] = [];
 
   get all(): readonly Channel[] {
     return this.list;
@@ -52,6 +56,7 @@ export class Channels {
     const left = this.list.filter((channel) => !names.includes(channel.name)).map((channel) => channel.name);
     const kept = this.list.filter((channel) => names.includes(channel.name));
     const used = new Set(kept.map((channel) => channel.colour));
+    this.misnamed = names.filter((name) => !splitChannel(name));
     this.list = names.flatMap((name) => {
       const before = kept.find((channel) => channel.name === name);
       if (before) return [before];
@@ -67,6 +72,7 @@ export class Channels {
           ...parts,
           colour,
           type: undefined,
+          problem: undefined,
           extent: undefined,
           events: undefined,
           tail: [],
@@ -85,7 +91,9 @@ export class Channels {
       if (channel.stream !== info.stream && !info.fields.some((f) => channelOf(info.stream, f.name) === channel.name)) {
         return false;
       }
-      channel.type = info.fields.find((field) => field.name === channel.field)?.type ?? channel.type;
+      const field = info.fields.find(({ name }) => name === channel.field);
+      channel.type = field?.type ?? channel.type;
+      channel.problem = field ? undefined : `this stream has no field “${channel.field}”`;
       const isKnown = channel.events !== undefined;
       const isChanged =
         channel.events !== info.events || channel.extent?.to !== info.last || channel.extent?.from !== info.first;
@@ -93,6 +101,13 @@ export class Channels {
       if (info.first !== undefined && info.last !== undefined) channel.extent = { from: info.first, to: info.last };
       return isKnown && isChanged;
     });
+  }
+
+  /** Takes in that the server knows no such streams. */
+  miss(streams: readonly string[]): void {
+    for (const channel of this.list) {
+      if (streams.includes(channel.stream)) channel.problem = `there is no stream “${channel.stream}”`;
+    }
   }
 
   /** Takes in live values; gives false for a channel that is not on screen. */

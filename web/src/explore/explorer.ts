@@ -9,7 +9,15 @@ import { listen } from "../api/live";
 import { fetchStreams, type StreamInfo } from "../api/streams";
 import { fetchTiles } from "../api/tiles";
 import type { ApiError, Client } from "../api/client";
-import { CHANNELS_MAX, type Layout, type ViewState } from "../lib/address";
+import {
+  CHANNELS_MAX,
+  HEIGHT_MAX,
+  HEIGHT_MIN,
+  spanOf,
+  type Layout,
+  type Rolling,
+  type ViewState,
+} from "../lib/address";
 import { channelOf } from "../lib/channel";
 import { compose } from "../lib/compose";
 import { Emitter } from "../lib/emitter";
@@ -18,7 +26,7 @@ import { Loader } from "../lib/loader";
 import { plan } from "../lib/plan";
 import { eased, roomy, union, type Range } from "../lib/scale";
 import { TileStore } from "../lib/tiles";
-import { HOUR, MINUTE, nowInstant, toBig, type Instant, type Span, type Zone } from "../lib/time";
+import { HOUR, isZone, MINUTE, nowInstant, toBig, type Instant, type Span, type Zone } from "../lib/time";
 import { fitted, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
 import { Channels, type Channel } from "./channels";
 
@@ -35,6 +43,7 @@ const INERTIA_MS = 280;
 const LIVE_RUN_MS = 2_000;
 const LIVE_ROOM = 0.02;
 const REFRESH_MS = 10_000;
+const ZONE_KEY = "headwater.zone";
 
 export class Explorer {
   readonly changed = new Emitter();
@@ -52,7 +61,11 @@ export class Explorer {
   layout: Layout = "stack";
   live = false;
   liveError: ApiError | undefined;
-  zone: Zone = "local";
+  zone: Zone = readZone();
+  /** What the view is made of anew, where it is relative to now. */
+  rolling: Rolling | undefined;
+  /** Every how many seconds that is done, and everything loaded again; 0 = every ten, and only what is new. */
+  refresh = 0;
   /** Where the cursor stands, as a fraction of the width. */
   cursor: number | undefined;
   /** Whether a view has been chosen, by an address, a person or the data. */
@@ -60,11 +73,14 @@ export class Explorer {
   private pixels = 800;
   private readonly scales = new Map<string, Range>();
   readonly locks = new Map<string, Range>();
+  /** Heights of plots that were chosen, in CSS pixels. */
+  readonly heights = new Map<string, number>();
 
   private frame = 0;
   private frameTime = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private refresher: ReturnType<typeof setInterval> | undefined;
+  private roller: ReturnType<typeof setInterval> | undefined;
   private motion: -1 | 0 | 1 = 0;
   private zooming: -1 | 0 | 1 = 0;
   /** The last step of the zoom, until something else moves the view. */
@@ -74,6 +90,8 @@ export class Explorer {
   private newest: { at: Instant; ms: number } | undefined;
   private unlisten: (() => void) | undefined;
   private reduced = false;
+  /** What UTC was chosen instead of. */
+  private zoneBefore: Zone = "local";
 
   /** A step ends when all tiles of where it goes are there. */
   readonly counters = { frames: 0, blankFrames: 0, firstPlotMs: 0, steps: 0, stepMsSum: 0, stepMsMax: 0 };
@@ -116,6 +134,7 @@ export class Explorer {
 
   stop(): void {
     clearInterval(this.refresher);
+    clearInterval(this.roller);
     clearTimeout(this.timer);
     document.removeEventListener("visibilitychange", this.onVisibility);
     this.unlisten?.();
@@ -128,6 +147,7 @@ export class Explorer {
   private readonly onVisibility = (): void => {
     this.relisten();
     if (!document.hidden) {
+      this.roll();
       this.stale();
       this.redraw();
     }
@@ -139,9 +159,12 @@ export class Explorer {
     return {
       channels: this.channels.all.map((channel) => channel.name),
       view: this.placed ? this.goal : undefined,
+      rolling: this.rolling,
+      refresh: this.refresh,
       live: this.live,
       layout: this.layout,
       locks: this.locks,
+      heights: this.heights,
     };
   }
 
@@ -149,6 +172,11 @@ export class Explorer {
     this.layout = state.layout;
     this.locks.clear();
     for (const [plot, range] of state.locks) this.locks.set(plot, range);
+    this.heights.clear();
+    for (const [plot, height] of state.heights) this.heights.set(plot, height);
+    this.rolling = state.rolling;
+    this.refresh = state.refresh;
+    this.rollOn();
     if (state.view) {
       this.goal = this.view = state.view;
       this.placed = true;
@@ -158,6 +186,52 @@ export class Explorer {
     this.live = state.live;
     this.select(state.channels);
     this.relisten();
+  }
+
+  // ---- Views relative to now ----
+
+  /** Shows a span relative to now, and goes on showing it. */
+  follow(rolling: Rolling): void {
+    this.endLive();
+    this.rolling = rolling;
+    this.roll();
+    this.stale();
+    this.rollOn();
+    this.changed.emit();
+  }
+
+  setRefresh(seconds: number): void {
+    this.refresh = seconds;
+    this.rollOn();
+    this.changed.emit();
+  }
+
+  /** Begins to make the view and load it anew, or ends that. */
+  private rollOn(): void {
+    clearInterval(this.roller);
+    this.roller = undefined;
+    if (!this.rolling && this.refresh === 0) return;
+    const wait = this.refresh > 0 ? this.refresh * 1_000 : REFRESH_MS;
+    this.roller = setInterval(() => {
+      if (document.hidden) return;
+      this.roll();
+      if (this.refresh > 0) this.stale();
+    }, wait);
+  }
+
+  private roll(): void {
+    const span = this.rolling && spanOf(this.rolling);
+    if (!span) return;
+    this.lastZoom = undefined;
+    this.setGoal(span);
+  }
+
+  /** Whoever moves by hand wants to stay there. */
+  private stayPut(): void {
+    if (!this.rolling) return;
+    this.rolling = undefined;
+    this.rollOn();
+    this.changed.emit();
   }
 
   // ---- Channels ----
@@ -187,12 +261,19 @@ export class Explorer {
     return true;
   }
 
+  forgetMisnamed(): void {
+    this.channels.misnamed = [];
+    this.changed.emit();
+  }
+
   /** Asks how far the data reach, and takes note of what has grown. */
   async learn(): Promise<void> {
     const names = [...new Set(this.channels.all.map((channel) => channel.stream))];
     if (names.length === 0) return;
     const outcome = await fetchStreams(this.client, { names });
     if (!outcome.ok) return;
+    const found = new Set(outcome.value.streams.map((info) => info.stream));
+    this.channels.miss(names.filter((name) => !found.has(name)));
     // The server answers: what failed before may be had now.
     if (this.loader.failure) this.loader.retry();
     for (const info of outcome.value.streams) {
@@ -248,6 +329,24 @@ export class Explorer {
     this.changed.emit();
   }
 
+  /** Puts a plot so many places down, or up: its channels go with it. */
+  movePlot(key: string, by: -1 | 1): void {
+    const plots = this.plots();
+    const at = plots.findIndex((plot) => plot.key === key);
+    const [here, there] = [plots[at], plots[at + by]];
+    if (!here || !there) return;
+    plots[at] = there;
+    plots[at + by] = here;
+    this.select(plots.flatMap((plot) => plot.channels.map((channel) => channel.name)));
+  }
+
+  /** Gives a plot a height in CSS pixels; `undefined` = as high as there is room. */
+  setHeight(key: string, pixels: number | undefined): void {
+    if (pixels === undefined) this.heights.delete(key);
+    else this.heights.set(key, Math.round(Math.min(HEIGHT_MAX, Math.max(HEIGHT_MIN, pixels))));
+    this.changed.emit();
+  }
+
   /** The scale of a plot as it is drawn. */
   scale(key: string): Range {
     return this.scales.get(key) ?? [0, 1];
@@ -263,6 +362,7 @@ export class Explorer {
 
   /** Zooms around a fraction of the width; below 1 goes in. */
   zoomBy(factor: number, anchor: number): void {
+    this.stayPut();
     this.speed = 0;
     this.zooming = factor < 1 ? -1 : 1;
     this.lastZoom = { factor, anchor: this.live ? 1 - LIVE_ROOM : anchor };
@@ -271,6 +371,7 @@ export class Explorer {
 
   /** Moves by a fraction of the width; positive = later. */
   panBy(fraction: number): void {
+    this.stayPut();
     this.speed = 0;
     this.endLive();
     this.motion = fraction < 0 ? -1 : 1;
@@ -286,6 +387,7 @@ export class Explorer {
       this.motion = span.from < this.view.from ? -1 : 1;
       this.lastZoom = undefined;
       this.endLive();
+      this.stayPut();
     }
     this.placed = true;
     this.goal = this.view = span;
@@ -306,6 +408,7 @@ export class Explorer {
 
   show(span: Span): void {
     this.endLive();
+    this.stayPut();
     this.lastZoom = undefined;
     this.zooming = width(span) < width(this.goal) ? -1 : 1;
     this.setGoal(limited(span.from, span.to));
@@ -323,6 +426,7 @@ export class Explorer {
     this.live = live;
     this.speed = 0;
     if (live) {
+      this.stayPut();
       // What follows the newest data should show seconds or minutes, not years.
       if (width(this.goal) > Number(HOUR)) {
         this.goal = { from: this.goal.to - 5n * MINUTE, to: this.goal.to };
@@ -342,9 +446,20 @@ export class Explorer {
   }
 
   setZone(zone: Zone): void {
+    if (zone === "utc" && this.zone !== "utc") this.zoneBefore = this.zone;
     this.zone = zone;
+    try {
+      localStorage.setItem(ZONE_KEY, zone);
+    } catch {
+      // A full storage: the choice is only not kept.
+    }
     this.redraw();
     this.changed.emit();
+  }
+
+  /** UTC, or the zone that was chosen before it. */
+  toggleUtc(): void {
+    this.setZone(this.zone === "utc" ? this.zoneBefore : "utc");
   }
 
   /** The plots' width in CSS pixels. */
@@ -535,4 +650,10 @@ export class Explorer {
     }
     if (isBlank) this.counters.blankFrames++;
   }
+}
+
+/** The zone that was chosen on this device. */
+function readZone(): Zone {
+  const kept = typeof localStorage === "undefined" ? null : localStorage.getItem(ZONE_KEY);
+  return kept !== null && isZone(kept) ? kept : "local";
 }

@@ -2,7 +2,8 @@
  * Wheel, pointer and pinch on the plots, as movements of the explorer.
  *
  * One pointer drags, with inertia when let go; two pinch; with Shift a pointer marks a part to zoom into. Vertical touch
- * stays with the page, so that a tall stack can be scrolled.
+ * stays with the page, so that a tall stack can be scrolled; where the plots are higher than their place the wheel does the
+ * same, and zooms with Ctrl.
  */
 import type { Instant, Span } from "../lib/time";
 import { instantAt, panned, pinched } from "../lib/view";
@@ -18,7 +19,14 @@ export interface GestureTarget {
   area(): Area;
   /** Shows the part that is being marked; `undefined` takes it away. */
   mark(part: readonly [number, number] | undefined): void;
+  /** A click that moved nothing, at a fraction of the width; `undefined` when it turned out to be a double one. */
+  pick(fraction: number | undefined, on: Element): void;
+  /** The wheel scrolled where it might have zoomed. */
+  scrolled(): void;
 }
+
+/** Parts of the plots that have movements of their own. */
+const OWN = "button, a, input, .handle, .rows";
 
 const WHEEL_ZOOM = 0.0022;
 const DRAG_MIN_PX = 3;
@@ -50,6 +58,16 @@ export function attachGestures(element: HTMLElement, explorer: Explorer, target:
   };
 
   const onWheel = (event: WheelEvent): void => {
+    const isAcross = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+    if (!event.ctrlKey && !isAcross && event.target instanceof Element) {
+      const isHigher = element.scrollHeight > element.clientHeight + 1;
+      // The browser's own movement, of the plots or of a long legend.
+      if (event.target.closest(".legend, .rows")) return;
+      if (isHigher) {
+        target.scrolled();
+        return;
+      }
+    }
     event.preventDefault();
     const unit =
       event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : event.deltaMode === WheelEvent.DOM_DELTA_PAGE ? 400 : 1;
@@ -64,7 +82,7 @@ export function attachGestures(element: HTMLElement, explorer: Explorer, target:
   };
 
   const onDown = (event: PointerEvent): void => {
-    if (event.button !== 0 || (event.target instanceof Element && event.target.closest("button, a, input"))) return;
+    if (event.button !== 0 || (event.target instanceof Element && event.target.closest(OWN))) return;
     element.setPointerCapture(event.pointerId);
     fingers.set(event.pointerId, { x: event.clientX, startX: event.clientX });
     explorer.halt();
@@ -124,8 +142,12 @@ export function attachGestures(element: HTMLElement, explorer: Explorer, target:
       const first = trail[0];
       const elapsed = first ? event.timeStamp - first.ms : 0;
       if (first && elapsed > 10) explorer.fling((first.x - event.clientX) / elapsed / target.area().width);
-    } else if (event.type === "pointerup" && event.pointerType !== "mouse") {
-      explorer.setCursor(inside(fraction(event.clientX)));
+    } else if (event.type === "pointerup") {
+      const at = inside(fraction(event.clientX));
+      if (event.pointerType !== "mouse") explorer.setCursor(at);
+      // The pointer was captured: what it stands on must be looked for.
+      const on = document.elementFromPoint(event.clientX, event.clientY);
+      if (on) target.pick(at, on);
     }
     isDragging = false;
   };
@@ -133,7 +155,11 @@ export function attachGestures(element: HTMLElement, explorer: Explorer, target:
   const onLeave = (event: PointerEvent): void => {
     if (event.pointerType === "mouse" && fingers.size === 0) explorer.setCursor(undefined);
   };
-  const onDouble = (): void => explorer.fit();
+  const onDouble = (event: MouseEvent): void => {
+    if (event.target instanceof Element && event.target.closest(OWN)) return;
+    target.pick(undefined, element);
+    explorer.fit();
+  };
 
   element.addEventListener("wheel", onWheel, { passive: false });
   element.addEventListener("pointerdown", onDown);

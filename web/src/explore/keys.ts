@@ -4,6 +4,8 @@ import type { Explorer } from "./explorer";
 export interface KeyActions {
   help(): void;
   search(): void;
+  /** Scrolls the plots by so many of their pages; positive = down. */
+  scroll(pages: number): void;
 }
 
 const ZOOM = 0.72;
@@ -41,13 +43,19 @@ export function pressKey(event: KeyboardEvent, explorer: Explorer, actions: KeyA
       explorer.setLive(!explorer.live);
       return true;
     case "u":
-      explorer.setZone(explorer.zone === "utc" ? "local" : "utc");
+      explorer.toggleUtc();
       return true;
     case ",":
       explorer.setCursor(Math.max(0, anchor - CURSOR_STEP));
       return true;
     case ".":
       explorer.setCursor(Math.min(1, anchor + CURSOR_STEP));
+      return true;
+    case "PageDown":
+      actions.scroll(0.9);
+      return true;
+    case "PageUp":
+      actions.scroll(-0.9);
       return true;
     case "?":
       actions.help();

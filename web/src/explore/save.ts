@@ -64,17 +64,18 @@ export function picture(area: HTMLElement, background: string, ink: string): Pro
   rows.forEach((row, index) => {
     const rowBox = row.getBoundingClientRect();
     if (row.dataset["picture"] === "text") {
-      let x = 12;
       for (const item of row.querySelectorAll<HTMLElement>("[data-label]")) {
+        const itemBox = item.getBoundingClientRect();
+        // What is scrolled out of sight is not in the picture either.
+        if (itemBox.bottom > rowBox.bottom + 1 || itemBox.top < rowBox.top - 1) continue;
         context.font = `${12 * ratio}px system-ui, sans-serif`;
         context.textBaseline = "middle";
-        const y = (top + rowBox.height / 2) * ratio;
+        const x = 12;
+        const y = (top + itemBox.top - rowBox.top + itemBox.height / 2) * ratio;
         context.fillStyle = item.dataset["colour"] ?? ink;
         context.fillRect(x * ratio, y - 4 * ratio, 8 * ratio, 8 * ratio);
         context.fillStyle = ink;
-        const label = item.dataset["label"] ?? "";
-        context.fillText(label, (x + 14) * ratio, y);
-        x += 14 + context.measureText(label).width / ratio + 18;
+        context.fillText(item.dataset["label"] ?? "", (x + 14) * ratio, y);
       }
     } else {
       for (const part of row.querySelectorAll("canvas")) {

@@ -1,5 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { complete, offsetOf, quotedName, readHistory, remember, statementAt, tokens, wordAt } from "./sql";
+import {
+  complete,
+  offsetOf,
+  quotedName,
+  readHistory,
+  remember,
+  statementAt,
+  tokens,
+  wordAt,
+  readSaved,
+  save,
+} from "./sql";
 
 const CATALOG = [
   {
@@ -75,6 +86,12 @@ describe("completion", () => {
     expect(offered('SELECT a| FROM "Odd table"')[0]).toBe('"a b"');
   });
 
+  test("offers what begins with the prefix, and names of the data that have a word which does", () => {
+    expect(offered("SELECT te| FROM weather")).toEqual(["temp"]);
+    expect(offered('SELECT b| FROM "Odd table"')).toContain('"a b"');
+    expect(offered("SELECT bin| FROM weather")).toEqual([]);
+  });
+
   test("knows aliases, and keeps to the statement of the caret", () => {
     expect(offered("SELECT w.| FROM weather AS w")).toEqual(["time", "origin", "temp"]);
     expect(offered("SELECT w.o| FROM weather w")).toEqual(["origin"]);
@@ -95,6 +112,23 @@ describe("completion", () => {
       '"group"',
     ]);
   });
+});
+
+test("statements with names are kept by name, and replaced", () => {
+  const kept = new Map<string, string>();
+  const storage = {
+    getItem: (key: string): string | null => kept.get(key) ?? null,
+    setItem: (key: string, value: string): void => void kept.set(key, value),
+  };
+  save(storage, "b", "SELECT 1");
+  save(storage, "a", "SELECT 2");
+  expect(save(storage, "b", "SELECT 3")).toEqual([
+    { name: "a", sql: "SELECT 2" },
+    { name: "b", sql: "SELECT 3" },
+  ]);
+  expect(save(storage, "a", undefined)).toEqual([{ name: "b", sql: "SELECT 3" }]);
+  kept.set("headwater.sql.saved", '[{"name":1}]');
+  expect(readSaved(storage)).toEqual([]);
 });
 
 test("history keeps each statement once, newest first, and survives what is broken", () => {

@@ -145,9 +145,19 @@ export function complete(
   }
   const plain = (offer: Suggestion): string => offer.text.replaceAll('"', "").toLowerCase();
   const begins = offers.filter((offer) => plain(offer).startsWith(prefix));
-  const contains = offers.filter((offer) => prefix !== "" && plain(offer).indexOf(prefix) > 0);
+  // Of names that the data brought, a word within them may be what is remembered.
+  const isNamed = ({ note }: Suggestion): boolean => note === "table" || note.startsWith("column");
+  const within = offers.filter(
+    (offer) =>
+      prefix !== "" &&
+      isNamed(offer) &&
+      plain(offer)
+        .split(/[^\p{L}\p{N}]+/u)
+        .slice(1)
+        .some((w) => w.startsWith(prefix)),
+  );
   const seen = new Set<string>();
-  const suggestions = [...begins, ...contains]
+  const suggestions = [...begins, ...within]
     .filter((offer) => !seen.has(offer.text) && seen.add(offer.text))
     .slice(0, SUGGESTIONS_MAX);
   // What is there in full already needs no offer.
@@ -226,4 +236,45 @@ export function remember(storage: Pick<Storage, "getItem" | "setItem">, sql: str
     return readHistory(storage);
   }
   return history;
+}
+
+const SAVED_KEY = "headwater.sql.saved";
+const SAVED_MAX = 200;
+
+/** A statement that was given a name. */
+export interface Saved {
+  readonly name: string;
+  readonly sql: string;
+}
+
+/** The statements with names, by name. What cannot be read counts as none. */
+export function readSaved(storage: Pick<Storage, "getItem">): Saved[] {
+  try {
+    const value: unknown = JSON.parse(storage.getItem(SAVED_KEY) ?? "[]");
+    if (!Array.isArray(value)) return [];
+    return value.flatMap((each: unknown): Saved[] => {
+      if (typeof each !== "object" || each === null || !("name" in each) || !("sql" in each)) return [];
+      const { name, sql } = each;
+      return typeof name === "string" && typeof sql === "string" ? [{ name, sql }] : [];
+    });
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * Gives a statement a name, or takes a name away (`sql` undefined). One of that name is replaced. Gives what is kept
+ * then: a full storage keeps what it had.
+ */
+export function save(storage: Pick<Storage, "getItem" | "setItem">, name: string, sql: string | undefined): Saved[] {
+  const others = readSaved(storage).filter((each) => each.name !== name);
+  const all = [...others, ...(sql === undefined ? [] : [{ name, sql }])]
+    .sort((a, b) => a.name.localeCompare(b.name))
+    .slice(0, SAVED_MAX);
+  try {
+    storage.setItem(SAVED_KEY, JSON.stringify(all));
+  } catch {
+    return readSaved(storage);
+  }
+  return all;
 }

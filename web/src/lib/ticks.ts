@@ -1,10 +1,23 @@
 /**
- * Marks of the time axis, from nanoseconds to centuries, in local time or UTC.
+ * Marks of the time axis, from nanoseconds to centuries, in the time of a zone.
  *
  * Invariant: marks lie on round instants of the zone's calendar, in order, within the span. A mark's label holds what
  * changes from mark to mark; its context, set where it changes, holds the rest.
  */
-import { DAY, floorDiv, formatClock, formatDate, HOUR, instantOf, MICRO, MILLI, MINUTE, parts, SECOND } from "./time";
+import {
+  DAY,
+  floorDiv,
+  formatClock,
+  formatDate,
+  HOUR,
+  instantOf,
+  MICRO,
+  MILLI,
+  MINUTE,
+  parts,
+  SECOND,
+  zoneOffsetMs,
+} from "./time";
 import type { Instant, Parts, Span, Zone } from "./time";
 
 export interface Tick {
@@ -114,8 +127,7 @@ function marks(unit: Unit, size: bigint, span: Span, zone: Zone): Instant[] {
 }
 
 function zoneShift(at: Instant, zone: Zone): bigint {
-  if (zone === "utc") return 0n;
-  return -BigInt(new Date(Number(floorDiv(at, MILLI))).getTimezoneOffset()) * MINUTE;
+  return BigInt(zoneOffsetMs(Number(floorDiv(at, MILLI)), zone)) * MILLI;
 }
 
 function labelOf(unit: Unit, size: bigint, p: Parts): string {

@@ -1,5 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { DAY, digitsFor, formatInstant, formatLength, INSTANT_MAX, INSTANT_MIN, parseInstant, SECOND } from "./time";
+import {
+  DAY,
+  digitsFor,
+  formatInstant,
+  formatLength,
+  INSTANT_MAX,
+  INSTANT_MIN,
+  isZone,
+  offsetText,
+  parseInstant,
+  SECOND,
+} from "./time";
 
 describe("instants as text", () => {
   test("keep every nanosecond", () => {
@@ -14,6 +25,20 @@ describe("instants as text", () => {
       expect(parseInstant(formatInstant(at, "utc", 9), "utc")).toBe(at);
       expect(parseInstant(formatInstant(at, "local", 9), "local")).toBe(at);
     }
+  });
+
+  test("are told and read in a zone by its name, where clocks change too", () => {
+    const winter = 1_700_000_000n * SECOND;
+    const zone = "America/New_York";
+    expect(formatInstant(winter, zone, 0)).toBe("2023-11-14 17:13:20");
+    expect(offsetText(winter, zone)).toBe("UTC−05:00");
+    expect(offsetText(winter, "Asia/Kathmandu")).toBe("UTC+05:45");
+    // An hour before clocks go back, and an hour after.
+    for (const at of [1_699_160_400n * SECOND, 1_699_171_200n * SECOND, 1_690_000_000n * SECOND, -SECOND]) {
+      expect(parseInstant(formatInstant(at, zone, 9), zone)).toBe(at);
+    }
+    expect(isZone("Nowhere/At_All")).toBe(false);
+    expect(formatInstant(winter, "Nowhere/At_All", 0)).toBe(formatInstant(winter, "utc", 0));
   });
 
   test("are read as people write them", () => {

@@ -14,7 +14,8 @@ export interface Span {
   readonly to: Instant;
 }
 
-export type Zone = "local" | "utc";
+/** The browser's zone, UTC, or a name of the IANA's list: `Europe/Berlin`. */
+export type Zone = "local" | "utc" | (string & {});
 
 export const MICRO = 1_000n;
 export const MILLI = 1_000_000n;
@@ -58,10 +59,58 @@ export interface Parts {
   nano: number;
 }
 
+/** Clocks of zones by name: to make one takes long. */
+const clocks = new Map<string, Intl.DateTimeFormat | undefined>();
+
+function clockOf(zone: Zone): Intl.DateTimeFormat | undefined {
+  if (!clocks.has(zone)) {
+    let clock: Intl.DateTimeFormat | undefined;
+    try {
+      clock = new Intl.DateTimeFormat("en-US-u-ca-iso8601-nu-latn", {
+        timeZone: zone,
+        hourCycle: "h23",
+        era: "short",
+        year: "numeric",
+        month: "numeric",
+        day: "numeric",
+        hour: "numeric",
+        minute: "numeric",
+        second: "numeric",
+      });
+    } catch {
+      // A zone this browser does not know is shown as UTC.
+    }
+    clocks.set(zone, clock);
+  }
+  return clocks.get(zone);
+}
+
+/** Whether this browser knows a zone. */
+export function isZone(zone: string): boolean {
+  return zone === "local" || zone === "utc" || clockOf(zone) !== undefined;
+}
+
+/** How far a zone's clocks are ahead of UTC, in milliseconds. */
+export function zoneOffsetMs(ms: number, zone: Zone): number {
+  if (zone === "utc") return 0;
+  if (zone === "local") return -new Date(ms).getTimezoneOffset() * 60_000;
+  const clock = clockOf(zone);
+  if (!clock) return 0;
+  const part: Record<string, string> = {};
+  for (const { type, value } of clock.formatToParts(ms)) part[type] = value;
+  const number = (name: string): number => Number(part[name] ?? 0);
+  const year = part["era"] === "BC" ? 1 - number("year") : number("year");
+  const wall = new Date(0);
+  wall.setUTCFullYear(year, number("month") - 1, number("day"));
+  wall.setUTCHours(number("hour"), number("minute"), number("second"), 0);
+  return wall.getTime() - Math.floor(ms / 1000) * 1000;
+}
+
 export function parts(at: Instant, zone: Zone): Parts {
-  const date = new Date(Number(floorDiv(at, MILLI)));
+  const ms = Number(floorDiv(at, MILLI));
+  const date = new Date(zone === "local" || zone === "utc" ? ms : ms + zoneOffsetMs(ms, zone));
   const nano = Number(at - floorDiv(at, SECOND) * SECOND);
-  return zone === "utc"
+  return zone !== "local"
     ? {
         year: date.getUTCFullYear(),
         month: date.getUTCMonth() + 1,
@@ -88,9 +137,15 @@ export function parts(at: Instant, zone: Zone): Parts {
 export function instantOf(zone: Zone, year: number, month: number, day = 1, hour = 0, minute = 0, second = 0): Instant {
   // Years below 100 mean 19xx to the constructors, so the year is set apart.
   const date = new Date(0);
-  if (zone === "utc") {
+  if (zone !== "local") {
     date.setUTCFullYear(year, month - 1, day);
     date.setUTCHours(hour, minute, second, 0);
+    if (zone !== "utc") {
+      // The offset at the instant itself, which the first guess misses where clocks change between the two.
+      const wall = date.getTime();
+      const guess = wall - zoneOffsetMs(wall, zone);
+      date.setTime(wall - zoneOffsetMs(guess, zone));
+    }
   } else {
     date.setFullYear(year, month - 1, day);
     date.setHours(hour, minute, second, 0);
@@ -126,7 +181,7 @@ export function digitsFor(span: Span, pixels: number): number {
 /** The distance of the zone from UTC at an instant, like `+02:00`. */
 export function offsetText(at: Instant, zone: Zone): string {
   if (zone === "utc") return "UTC";
-  const minutes = -new Date(Number(floorDiv(at, MILLI))).getTimezoneOffset();
+  const minutes = Math.round(zoneOffsetMs(Number(floorDiv(at, MILLI)), zone) / 60_000);
   const size = Math.abs(minutes);
   return `UTC${minutes < 0 ? "−" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
 }

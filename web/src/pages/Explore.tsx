@@ -90,7 +90,11 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
         <section class="content" aria-label="Plots">
           <Toolbar plots={plots} say={say} />
           <Trouble />
-          {hasChannels ? <Plots area={plots} /> : <p class="hint">Choose a channel from the list of streams.</p>}
+          {hasChannels ? (
+            <Plots area={plots} say={say} />
+          ) : (
+            <p class="hint">Choose a channel from the list of streams.</p>
+          )}
           <Announcer />
         </section>
       )}

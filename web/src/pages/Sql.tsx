@@ -6,6 +6,7 @@ import { fetchCatalog, runSql, sqlCsv, type Answer, type TableColumns } from "..
 import { Icon } from "../components/icons";
 import { ResultChart } from "../components/ResultChart";
 import { ResultTable } from "../components/ResultTable";
+import { SavedStatements, Schema } from "../components/SqlAside";
 import { SqlEditor } from "../components/SqlEditor";
 import { useMenu } from "../components/Toolbar";
 import { useShared } from "../context";
@@ -63,7 +64,7 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
     }
   };
 
-  const run = async (): Promise<void> => {
+  const run = async (asChart?: boolean): Promise<void> => {
     const { selectionStart: from = text.length, selectionEnd: to = text.length } = area.current ?? {};
     const range = from < to ? { from, to } : statementAt(text, from);
     const sql = text.slice(range.from, range.to);
@@ -87,6 +88,10 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
     const ms = performance.now() - begun;
     if (outcome.ok) {
       setRan({ sql, ms, answer: outcome.value, error: undefined });
+      if (asChart === true) {
+        setChart(true);
+        if (!chartOf(outcome.value)) say("A plot needs a column of times and one of numbers, and two rows at least.");
+      }
       remember(localStorage, sql);
       if (/^\s*(create|alter|drop|insert)\b/i.test(sql)) {
         void fetchCatalog(client).then((fresh) => fresh.ok && setCatalog(fresh.value));
@@ -106,6 +111,23 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
     area.current?.focus();
   };
 
+  /** Writes a name where the caret stands. */
+  const insert = (name: string): void => {
+    const element = area.current;
+    if (!element) return;
+    element.focus();
+    // The old command is the only way to insert that undo knows of.
+    if (!document.execCommand("insertText", false, name)) element.setRangeText(name);
+    edit(element.value);
+  };
+
+  /** The statement that would run. */
+  const current = (): string => {
+    const { selectionStart: from = text.length, selectionEnd: to = text.length } = area.current ?? {};
+    const range = from < to ? { from, to } : statementAt(text, from);
+    return text.slice(range.from, range.to);
+  };
+
   const save = async (): Promise<void> => {
     if (!ran?.answer) return;
     if (!ran.answer.more) {
@@ -118,33 +140,50 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
   };
 
   return (
-    <main class="sql">
-      <SqlEditor value={text} area={area} catalog={catalog} mark={mark} onInput={edit} onRun={() => void run()} />
-      <div class="toolbar">
-        {running ? (
-          <button type="button" class="primary" onClick={() => running.abort()}>
-            Cancel
-          </button>
-        ) : (
-          <button
-            type="button"
-            class="primary"
-            title="Run the statement at the caret (Ctrl-Enter)"
-            onClick={() => void run()}
-          >
-            Run
-          </button>
+    <main class="sql-page">
+      <Schema catalog={catalog} onInsert={insert} />
+      <div class="sql">
+        <SqlEditor value={text} area={area} catalog={catalog} mark={mark} onInput={edit} onRun={() => void run()} />
+        <div class="toolbar">
+          {running ? (
+            <button type="button" class="primary" onClick={() => running.abort()}>
+              Cancel
+            </button>
+          ) : (
+            <button
+              type="button"
+              class="primary"
+              title="Run the statement at the caret (Ctrl-Enter)"
+              onClick={() => void run()}
+            >
+              Run
+            </button>
+          )}
+          {!running && (
+            <button
+              type="button"
+              class="ghost"
+              title="Run the statement and plot its answer"
+              onClick={() => void run(true)}
+            >
+              <Icon name="overlay" />
+              <span class="wide">Plot this</span>
+            </button>
+          )}
+          <History onChoose={put} />
+          <SavedStatements current={current} onChoose={put} />
+          <Said ran={ran} isRunning={running !== undefined} />
+          <span class="spring" />
+          {ran?.answer && (
+            <ResultTools answer={ran.answer} isChart={isChart} onChart={setChart} onSave={() => void save()} />
+          )}
+        </div>
+        {ran?.error && (
+          <Failed error={ran.error} onShow={mark && (() => area.current?.setSelectionRange(mark.from, mark.to))} />
         )}
-        <History onChoose={put} />
-        <Said ran={ran} isRunning={running !== undefined} />
-        <span class="spring" />
-        {ran?.answer && (
-          <ResultTools answer={ran.answer} isChart={isChart} onChart={setChart} onSave={() => void save()} />
-        )}
+        {ran?.answer && <Result answer={ran.answer} isChart={isChart} />}
+        {!ran && <Examples catalog={catalog} onChoose={put} />}
       </div>
-      {ran?.error && <Failed error={ran.error} />}
-      {ran?.answer && <Result answer={ran.answer} isChart={isChart} />}
-      {!ran && <Examples catalog={catalog} onChoose={put} />}
     </main>
   );
 }
@@ -165,15 +204,35 @@ function Said({ ran, isRunning }: { ran: Ran | undefined; isRunning: boolean }):
   );
 }
 
-function Failed({ error }: { error: ApiError }): JSX.Element {
+interface FailedProps {
+  readonly error: ApiError;
+  /** Selects the word that the error is about; nothing where it is not known, or has been changed since. */
+  readonly onShow: (() => void) | undefined;
+}
+
+function Failed({ error, onShow }: FailedProps): JSX.Element {
   return (
     <div class="notice error sql-error" role="alert">
       <p>
-        {error.line !== undefined && (
+        {error.line !== undefined && onShow && (
+          <button
+            type="button"
+            class="link"
+            title="Select it"
+            onClick={() => {
+              document.querySelector<HTMLElement>(".sql-area")?.focus();
+              onShow();
+            }}
+          >
+            Line {error.line}, column {error.column}
+          </button>
+        )}
+        {error.line !== undefined && !onShow && (
           <b>
-            Line {error.line}, column {error.column}:{" "}
+            Line {error.line}, column {error.column}
           </b>
         )}
+        {error.line !== undefined && ": "}
         {error.message}
       </p>
       {error.hint !== undefined && <p class="soft">{error.hint}</p>}

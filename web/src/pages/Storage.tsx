@@ -12,6 +12,7 @@ import {
 } from "../api/storage";
 import { useEmitter, useShared } from "../context";
 import { formatBytes, formatCount, formatShare, formatValue } from "../lib/format";
+import { causeWords, choiceWords, kindWords, policyWords } from "../lib/words";
 import { DAY, formatInstant, formatLength, type Instant, type Zone } from "../lib/time";
 
 const REFRESH_MS = 3_000;
@@ -81,14 +82,14 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
       <div class="columns">
         <Card title="Events written, by cause">
           {use.causes.length > 0 ? (
-            <Bars rows={use.causes.map(([cause, count]) => [cause.replaceAll("_", " "), count])} format={formatCount} />
+            <Bars rows={use.causes.map(([cause, count]) => [causeWords(cause), count])} format={formatCount} />
           ) : (
             <Missing />
           )}
           {use.kinds.length > 0 && (
             <>
               <h3>Bytes written, by kind</h3>
-              <Bars rows={use.kinds.map(([kind, bytes]) => [kind.replaceAll("_", " "), bytes])} format={formatBytes} />
+              <Bars rows={use.kinds.map(([kind, bytes]) => [kindWords(kind), bytes])} format={formatBytes} />
             </>
           )}
         </Card>
@@ -107,8 +108,8 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
                   <th class="num">Size</th>
                   <th class="num">Bytes/event</th>
                   <th class="num">Partitions</th>
-                  <th title="Start of the first partition">From</th>
-                  <th title="End of the last partition">To</th>
+                  <th title="The earliest event; not told of a table with thousands of streams">From</th>
+                  <th title="The latest event; not told of a table with thousands of streams">To</th>
                 </tr>
               </thead>
               <tbody>
@@ -122,8 +123,8 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
                       {table.bytes !== undefined && table.events ? formatValue(table.bytes / table.events, 3) : "–"}
                     </td>
                     <td class="num">{map(table.partitions, formatCount) ?? "–"}</td>
-                    <td>{isDivided(table) ? instant(table.first, zone) : "–"}</td>
-                    <td>{isDivided(table) ? instant(table.last, zone) : "–"}</td>
+                    <td>{instant(table.first, zone)}</td>
+                    <td>{instant(table.last, zone)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -135,7 +136,7 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
       </Card>
       <Card title="Partitions">
         {use.partitions.length > 0 ? (
-          <Partitions partitions={use.partitions} total={use.partitionsTotal} zone={zone} />
+          <Partitions tables={use.tables} partitions={use.partitions} total={use.partitionsTotal} zone={zone} />
         ) : (
           <Missing text="No partitions yet." />
         )}
@@ -189,7 +190,7 @@ function Late({ late }: { late: LateUse | undefined }): JSX.Element {
         <dt>Share of late events</dt>
         <dd>{map(late.share, formatShare) ?? "not available"}</dd>
         <dt>Policy in force</dt>
-        <dd>{late.policy ?? "not available"}</dd>
+        <dd title={late.policy}>{late.policy === undefined ? "not available" : choiceWords(late.policy)}</dd>
       </dl>
       {late.candidates.length > 0 && <Candidates late={late} />}
       {late.histogram.length > 0 && (
@@ -204,7 +205,8 @@ function Late({ late }: { late: LateUse | undefined }): JSX.Element {
           <ul class="decisions">
             {late.decisions.map((decision, index) => (
               <li key={index}>
-                {decision.from} → <b>{decision.to}</b>
+                <span title={decision.from}>{policyWords(decision.from)}</span> →{" "}
+                <b title={decision.to}>{policyWords(decision.to)}</b>
                 <span class="soft">
                   {" "}
                   {[
@@ -224,11 +226,6 @@ function Late({ late }: { late: LateUse | undefined }): JSX.Element {
   );
 }
 
-/** Whether the table's span is one of its data: until its first partition is full, that reaches over centuries. */
-function isDivided(table: TableUse): boolean {
-  return table.first !== undefined && table.last !== undefined && table.last - table.first < AGES;
-}
-
 /** So many policies are compared; the best of them. */
 const CANDIDATES_MAX = 8;
 
@@ -246,7 +243,7 @@ function Candidates({ late }: { late: LateUse }): JSX.Element {
   // What all have in common tells nothing.
   const leaf = /,leaf=\d+$/.exec(sorted[0]?.policy ?? "")?.[0] ?? "";
   const common = sorted.every(({ policy }) => policy.endsWith(leaf)) ? leaf.length : 0;
-  const label = (policy: string): string => policy.slice(0, policy.length - common);
+  const label = (policy: string): string => policyWords(policy.slice(0, policy.length - common));
   return (
     <>
       <h3>
@@ -325,17 +322,23 @@ const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
 const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
 
 interface PartitionsProps {
+  readonly tables: readonly TableUse[];
   readonly partitions: readonly PartitionUse[];
   readonly total: number | undefined;
   readonly zone: Zone;
 }
 
 /** Each table's partitions over time: darker means more bytes, a mark below that late runs wait. */
-function Partitions({ partitions, total, zone }: PartitionsProps): JSX.Element {
-  const placed = partitions.flatMap((p) =>
-    p.start !== undefined && p.end !== undefined ? [{ ...p, start: p.start, end: p.end }] : [],
-  );
-  // A table's first partition may reach over centuries, until it is full: it would leave no room for the others.
+function Partitions({ tables: uses, partitions, total, zone }: PartitionsProps): JSX.Element {
+  const placed = partitions.flatMap((p) => {
+    if (p.start === undefined || p.end === undefined) return [];
+    // A partition owns more time than there are data: the first and the last reach to the ends of time.
+    const table = uses.find((each) => each.table === p.table);
+    const start = table?.first === undefined ? p.start : later(p.start, table.first);
+    const end = table?.last === undefined ? p.end : earlier(p.end, table.last);
+    return [{ ...p, start, end: end > start ? end : start + 1n }];
+  });
+  // Where it is not told how far a table's data reach, its first partition would leave no room for the others.
   const narrow = placed.filter((p) => p.end - p.start < AGES);
   if (narrow.length === 0) {
     return <p class="soft">{`${formatCount(total ?? placed.length)} partitions, none of them divided by time yet.`}</p>;

@@ -53,6 +53,12 @@ def _how(expires_at: Instant | None, producer: tuple[str, int] | None, require_a
     return (None if expires_at is None else _time.instant(expires_at), producer, require_all)
 
 
+def _check_has_fields(names: Sequence[str] | Mapping[str, Any]) -> None:
+    """A row without a value is none: nothing of it would be stored."""
+    if not names:
+        raise InvalidError("there is no field to write: a row needs a value, such as db.write(table, tags, temperature=21.5)")
+
+
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InvalidError(f"{name}: expected {' or '.join(map(repr, choices))}, found {value!r}")
@@ -260,6 +266,7 @@ class Database:
                 raise InvalidError(f"there is no column `{name}`; there are: {', '.join(map(str, by_name))}")
             if not isinstance(name, str):
                 raise InvalidError(f"column {name!r}: names of fields are text")
+        _check_has_fields(wanted)
         times, found = self._columns(by_name[time], {name: by_name[name] for name in wanted}, nan)
         tag_arrays = [_arrays.tag_column(key, by_name[key]) for key in keys]
         done = self._inner.write_columns(table, fixed, times, found, tag_arrays, how)
@@ -272,6 +279,7 @@ class Database:
             if name in values:
                 raise InvalidError(f"field `{name}` is given twice, by keyword and in data")
             values[name] = value
+        _check_has_fields(values)
         return values
 
     @staticmethod

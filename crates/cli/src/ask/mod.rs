@@ -32,7 +32,12 @@ pub(crate) struct Target {
     url: Option<String>,
 
     /// Token for the server
-    #[arg(long, value_name = "TOKEN", requires = "url")]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "HEADWATER_TOKEN",
+        hide_env_values = true
+    )]
     token: Option<String>,
 
     /// Open the directory as its owner, so that statements may change it

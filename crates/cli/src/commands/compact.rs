@@ -4,25 +4,47 @@ use crate::arguments::parse_size;
 use crate::failure::Failure;
 use crate::grid::bytes;
 use crate::progress::spinner;
-use crate::store::DbArgs;
+use crate::server::Server;
+use crate::store::{DbArgs, Place, PlaceArgs};
 use clap::Args;
 use headwater::Database;
+use serde_json::json;
+use std::time::Duration;
+
+/// How often a server that still compacts is asked again.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Rewrite partitions that would become smaller or tidier, and carry out deletes, retention and
 /// aging
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     #[command(flatten)]
-    db: DbArgs,
+    place: PlaceArgs,
 
-    /// Most bytes to write a second, for media that are slow or wear out: 1MiB
+    /// Most bytes to write a second, for media that are slow or wear out: 1MiB (a server has a
+    /// setting for it)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     rate: Option<usize>,
 }
 
 impl Compact {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let mut options = self.db.options();
+        let (before, after) = match self.place.open()? {
+            Place::Here(db) => self.here(&db)?,
+            Place::There(_) if self.rate.is_some() => {
+                return Err(Failure::usage(
+                    "--rate: a server compacts at the rate of its setting compaction.rate",
+                ));
+            }
+            Place::There(server) => there(&server)?,
+        };
+        eprintln!("{} on disk before, {} now", bytes(before), bytes(after));
+        Ok(())
+    }
+
+    /// Bytes of the files before and after.
+    fn here(&self, db: &DbArgs) -> Result<(u64, u64), Failure> {
+        let mut options = db.options();
         options.must_exist = true;
         options.compaction_bytes_per_second = self.rate.map(|rate| rate as u64);
         let db = Database::open(options)?;
@@ -33,7 +55,33 @@ impl Compact {
         done?;
         let after = db.stats()?.disk_bytes;
         db.close()?;
-        eprintln!("{} on disk before, {} now", bytes(before), bytes(after));
-        Ok(())
+        Ok((before, after))
+    }
+}
+
+/// As [`Compact::here`], on a server. One that needs longer than it lets requests take goes on by
+/// itself; it is asked again until it has nothing left to do.
+fn there(server: &Server) -> Result<(u64, u64), Failure> {
+    let spinner = spinner("compacting");
+    let mut before = None;
+    loop {
+        let answered = server.try_manage(&json!({ "op": "compact" }))?;
+        let bytes = |key: &str| answered.number(key);
+        match (answered.status, answered.code()) {
+            (200, _) => {
+                spinner.finish_and_clear();
+                let (Some(found), Some(after)) = (bytes("bytes_before"), bytes("bytes")) else {
+                    return Err(Failure::failed(
+                        "the server did not say how much is on disk",
+                    ));
+                };
+                return Ok((before.unwrap_or(found), after));
+            }
+            (503, "E_TIMEOUT" | "E_BUSY") => {
+                before = before.or(bytes("bytes_before"));
+                std::thread::sleep(LOOK);
+            }
+            _ => return Err(answered.failure()),
+        }
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::arguments::{RangeArgs, parse_tag};
 use crate::failure::Failure;
-use crate::store::DbArgs;
+use crate::server::Server;
+use crate::store::{DbArgs, Place, PlaceArgs};
 use clap::Args;
 use headwater::DeleteSpec;
+use serde_json::{Value, json};
 
 /// Delete the events of a range, or drop streams
 #[derive(Debug, Args)]
@@ -14,10 +16,11 @@ It is in force when the command ends, for everything written before; space is fr
 Examples:
   headwater delete --db ./data weather --where origin=EWR --from 2013-07-04 --to 2013-07-05
   headwater delete --db ./data weather --to 2013-02-01
-  headwater delete --db ./data weather --where origin=EWR --drop-streams")]
+  headwater delete --db ./data weather --where origin=EWR --drop-streams
+  headwater delete --url http://127.0.0.1:7373 weather --to now-30d")]
 pub(crate) struct Delete {
     #[command(flatten)]
-    db: DbArgs,
+    place: PlaceArgs,
 
     /// Name of the table
     #[arg(value_name = "TABLE")]
@@ -47,17 +50,10 @@ impl Delete {
                 "which events? Give --from, --to or both, --all-time, or --drop-streams",
             ));
         }
-        let db = self.db.open_existing()?;
-        let count = if self.drop_streams {
-            db.drop_streams(&self.table, &self.filters)?
-        } else {
-            db.delete(&DeleteSpec {
-                table: self.table,
-                tags: self.filters,
-                range: self.range.range(),
-            })?
+        let count = match self.place.open()? {
+            Place::Here(db) => self.here(&db)?,
+            Place::There(server) => self.there(&server)?,
         };
-        db.close()?;
         let what = if self.drop_streams {
             "dropped"
         } else {
@@ -65,5 +61,41 @@ impl Delete {
         };
         eprintln!("{what} {count} stream{}", if count == 1 { "" } else { "s" });
         Ok(())
+    }
+
+    /// How many streams it concerned.
+    fn here(&self, db: &DbArgs) -> Result<u64, Failure> {
+        let db = db.open_existing()?;
+        let count = if self.drop_streams {
+            db.drop_streams(&self.table, &self.filters)?
+        } else {
+            db.delete(&DeleteSpec {
+                table: self.table.clone(),
+                tags: self.filters.clone(),
+                range: self.range.range(),
+            })?
+        };
+        db.close()?;
+        Ok(count)
+    }
+
+    fn there(&self, server: &Server) -> Result<u64, Failure> {
+        let tags = self.filters.iter();
+        let tags: serde_json::Map<String, Value> = tags
+            .map(|(tag, value)| (tag.clone(), Value::from(value.as_str())))
+            .collect();
+        let asked = if self.drop_streams {
+            json!({ "op": "drop_streams", "table": self.table, "tags": tags })
+        } else {
+            // Nanoseconds, so that `now` is that of this machine, as it would be without a server.
+            let at = |at: Option<headwater::Timestamp>| at.map(|at| at.as_nanos().to_string());
+            json!({
+                "op": "delete", "table": self.table, "tags": tags,
+                "from": at(self.range.from), "to": at(self.range.to), "all_time": self.all_time,
+            })
+        };
+        let done = server.manage(&asked)?;
+        done.number("streams")
+            .ok_or_else(|| Failure::failed("the server did not say how many streams it concerned"))
     }
 }

@@ -38,7 +38,12 @@ pub(crate) struct Influxql {
     url: Option<String>,
 
     /// Token for the server
-    #[arg(long, value_name = "TOKEN", requires = "url")]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "HEADWATER_TOKEN",
+        hide_env_values = true
+    )]
     token: Option<String>,
 
     /// Certificate of the server, or of its issuer, in PEM

@@ -17,6 +17,7 @@ pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod serve;
+mod shown_table;
 pub(crate) mod sql;
 pub(crate) mod stat;
 pub(crate) mod table;

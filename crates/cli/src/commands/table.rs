@@ -1,18 +1,16 @@
 //! `headwater table`: declares, changes and shows tables.
 
 use super::import::DuplicatesArg;
-use super::stat::{duplicates_name, table_list};
+use super::shown_table::{ShownTable, lifetime, table_list};
 use crate::arguments::{Lifetime, parse_lifetime};
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::output::{print, print_json};
-use crate::store::DbArgs;
+use crate::server::Server;
+use crate::store::{Place, PlaceArgs};
 use clap::{Args, Subcommand, ValueEnum};
-use headwater::{Database, Duplicates, FieldSpec, FieldType, TableChange, TableInfo, TableSpec};
-use headwater_wire::durations::format_duration_ns;
-use headwater_wire::instant::format_instant;
-use serde::Serialize;
-use std::time::Duration;
+use headwater::{Database, Duplicates, FieldSpec, FieldType, TableChange, TableSpec};
+use serde_json::{Value, json};
 
 /// Declare, change and show tables
 #[derive(Debug, Args)]
@@ -60,7 +58,7 @@ struct Settings {
 #[derive(Debug, Args)]
 struct DropTable {
     #[command(flatten)]
-    db: DbArgs,
+    place: PlaceArgs,
 
     /// Name of the table
     #[arg(value_name = "NAME")]
@@ -74,7 +72,7 @@ struct DropTable {
 #[derive(Debug, Args)]
 struct Create {
     #[command(flatten)]
-    db: DbArgs,
+    place: PlaceArgs,
 
     /// Name of the table
     #[arg(value_name = "NAME")]
@@ -87,7 +85,7 @@ struct Create {
 #[derive(Debug, Args)]
 struct Alter {
     #[command(flatten)]
-    db: DbArgs,
+    place: PlaceArgs,
 
     /// Name of the table
     #[arg(value_name = "NAME")]
@@ -100,7 +98,7 @@ struct Alter {
 #[derive(Debug, Args)]
 struct Show {
     #[command(flatten)]
-    db: DbArgs,
+    place: PlaceArgs,
 
     /// Name of one table
     #[arg(value_name = "NAME")]
@@ -145,9 +143,35 @@ impl Table {
     }
 }
 
+impl Settings {
+    /// As a server is asked.
+    fn asked(&self, op: &str, table: &str) -> Value {
+        let fields = self.fields.iter();
+        let fields: Vec<_> = fields
+            .map(|field| (field.name.clone(), field.field_type.name()))
+            .collect();
+        let life = |life: Option<Lifetime>| {
+            life.map(|life| life.0.map_or_else(|| "forever".to_owned(), lifetime))
+        };
+        json!({
+            "op": op, "table": table, "fields": fields,
+            "duplicates": self.duplicates.map(|d| Duplicates::from(d).name()),
+            "leaf_events": self.leaf_events,
+            "retention": life(self.retention), "raw_for": life(self.raw_for),
+        })
+    }
+}
+
 impl Create {
     fn run(self) -> Result<(), Failure> {
-        let db = Database::open(self.db.options())?;
+        let db = match self.place.open()? {
+            Place::Here(db) => db,
+            Place::There(server) => {
+                let asked = self.settings.asked("create_table", &self.name);
+                return server.manage(&asked).map(drop);
+            }
+        };
+        let db = Database::open(db.options())?;
         let mut spec = TableSpec::new(self.name);
         spec.fields = self.settings.fields;
         spec.leaf_events = self.settings.leaf_events;
@@ -165,7 +189,8 @@ impl Create {
 
 impl Alter {
     fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
+        let place = self.place.open()?;
+        let asked = self.settings.asked("alter_table", &self.name);
         let change = TableChange {
             leaf_events: self.settings.leaf_events,
             duplicates: self.settings.duplicates.map(Duplicates::from),
@@ -179,91 +204,65 @@ impl Alter {
                 "nothing to change: give --field, --duplicates, --leaf-events, --retention or --raw-for",
             ));
         }
-        db.alter_table(&self.name, &change)?;
-        db.close()?;
-        Ok(())
+        match place {
+            Place::There(server) => server.manage(&asked).map(drop),
+            Place::Here(db) => {
+                let db = db.open_existing()?;
+                db.alter_table(&self.name, &change)?;
+                Ok(db.close()?)
+            }
+        }
     }
 }
 
 impl DropTable {
     fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let streams = db
-            .tables()
-            .iter()
-            .find(|t| t.name == self.name)
-            .map(|t| t.streams);
-        if let Some(streams) = streams
-            && !self.yes
-        {
-            return Err(Failure::failed(format!(
-                "table `{}` has {streams} streams: to drop them with all their events, add --yes",
-                self.name
-            )));
-        }
+        let db = match self.place.open()? {
+            Place::Here(db) => db.open_existing()?,
+            Place::There(server) => {
+                let shown = shown_by(&server, Some(&self.name))?;
+                self.agreed(shown.first().map(|table| table.streams))?;
+                let asked = json!({ "op": "drop_table", "table": self.name });
+                return server.manage(&asked).map(drop);
+            }
+        };
+        let tables = db.tables();
+        let known = tables.iter().find(|t| t.name == self.name);
+        self.agreed(known.map(|t| t.streams))?;
         db.drop_table(&self.name)?;
         db.close()?;
         Ok(())
     }
-}
 
-#[derive(Serialize)]
-struct ShownTable {
-    name: String,
-    duplicates: &'static str,
-    leaf_events: u32,
-    streams: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retention: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cut: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    raw_for: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    aged_to: Option<String>,
-    tags: Vec<String>,
-    fields: Vec<ShownField>,
-}
-
-#[derive(Serialize)]
-struct ShownField {
-    name: String,
-    #[serde(rename = "type")]
-    type_name: &'static str,
-}
-
-fn lifetime(life: Duration) -> String {
-    format_duration_ns(i64::try_from(life.as_nanos()).unwrap_or(i64::MAX))
-}
-
-impl ShownTable {
-    fn of(info: &TableInfo) -> ShownTable {
-        ShownTable {
-            name: info.name.clone(),
-            duplicates: duplicates_name(info.duplicates),
-            leaf_events: info.leaf_events,
-            streams: info.streams,
-            retention: info.retention.map(lifetime),
-            cut: info.cut.map(format_instant),
-            raw_for: info.raw_for.map(lifetime),
-            aged_to: info.aged_to.map(format_instant),
-            tags: info.tags.clone(),
-            fields: info
-                .fields
-                .iter()
-                .map(|f| ShownField {
-                    name: f.name.clone(),
-                    type_name: f.field_type.name(),
-                })
-                .collect(),
+    /// Whether a table with so many streams may be dropped.
+    fn agreed(&self, streams: Option<u64>) -> Result<(), Failure> {
+        match streams {
+            Some(streams) if !self.yes => Err(Failure::failed(format!(
+                "table `{}` has {streams} streams: to drop them with all their events, add --yes",
+                self.name
+            ))),
+            _ => Ok(()),
         }
     }
 }
 
+/// The tables of a server, or one of them.
+fn shown_by(server: &Server, name: Option<&str>) -> Result<Vec<ShownTable>, Failure> {
+    let told = server.manage(&json!({ "op": "show_tables", "table": name }))?;
+    let tables = told.body.get("tables").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(tables)
+        .map_err(|error| Failure::failed(format!("the server's list of tables: {error}")))
+}
+
 impl Show {
     fn run(self) -> Result<(), Failure> {
-        let db = self.db.open_existing()?;
-        let mut tables = db.tables();
+        let mut tables = match self.place.open()? {
+            Place::Here(db) => {
+                let db = db.open_existing()?;
+                db.tables().iter().map(ShownTable::of).collect()
+            }
+            Place::There(server) => shown_by(&server, self.name.as_deref())?,
+        };
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(name) = &self.name {
             tables.retain(|t| t.name == *name);
@@ -272,17 +271,16 @@ impl Show {
             }
         }
         if self.format == ShowFormat::Json {
-            return print_json(&tables.iter().map(ShownTable::of).collect::<Vec<_>>());
+            return print_json(&tables);
         }
         let mut text = table_list(&tables);
         if self.name.is_some() {
             for table in &tables {
-                let shown = ShownTable::of(table);
                 let lines = [
-                    ("retention", shown.retention),
-                    ("nothing before", shown.cut),
-                    ("rows for", shown.raw_for),
-                    ("only aggregates before", shown.aged_to),
+                    ("retention", &table.retention),
+                    ("nothing before", &table.cut),
+                    ("rows for", &table.raw_for),
+                    ("only aggregates before", &table.aged_to),
                 ];
                 for (name, value) in lines {
                     if let Some(value) = value {
@@ -292,7 +290,7 @@ impl Show {
                 let rows: Vec<Vec<String>> = table
                     .fields
                     .iter()
-                    .map(|f| vec![f.name.clone(), f.field_type.name().to_owned()])
+                    .map(|f| vec![f.name.clone(), f.type_name.clone()])
                     .collect();
                 text.push('\n');
                 text.push_str(&render(

@@ -19,10 +19,12 @@ mod kill;
 mod kill_http;
 #[cfg(feature = "mqtt")]
 mod kill_mqtt;
+mod packaging;
 #[cfg(feature = "sql")]
 mod query;
 mod reads;
 mod real_data;
+mod remote;
 mod round_trip;
 mod serve;
 mod support;

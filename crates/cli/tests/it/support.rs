@@ -28,7 +28,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
     }
 
-    fn of(output: Output) -> Ran {
+    pub(crate) fn of(output: Output) -> Ran {
         Ran {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout).unwrap(),
@@ -89,6 +89,13 @@ impl Bench {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command} {arguments:?}: {stderr}");
         output.stdout
+    }
+
+    /// As [`Bench::run`], for a command that opens no database.
+    pub(crate) fn run_without_memory(&self, command: &str, arguments: &[&str]) -> Ran {
+        let mut program = program();
+        program.args(command.split(' ')).arg("--db").arg(self.db());
+        Ran::of(program.args(arguments).output().unwrap())
     }
 
     pub(crate) fn run_with_input(&self, command: &str, arguments: &[&str], input: &[u8]) -> Ran {

@@ -152,3 +152,35 @@ fn every_setting_of_the_server_has_a_flag_with_its_help() {
         }
     }
 }
+
+#[test]
+fn a_stream_that_is_not_there_is_told_as_that_and_times_may_be_relative() {
+    let bench = Bench::new();
+    bench
+        .import_lines("t01,dev=a v=1 1700000000000000000\n")
+        .ok();
+    let ran = bench.run("scan", &["t01,dev=zz"]);
+    assert!(
+        ran.code == 1 && ran.stderr.contains("there is no such stream"),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("t01,dev=a"), "{ran:?}");
+    let ran = bench.run("scan", &["t01,dev=a", "--from", "now-1h"]).ok();
+    assert!(!ran.stdout.contains("1700000000"), "{ran:?}");
+    let ran = bench.run("scan", &["t01,dev=a", "--to", "now-1h"]).ok();
+    assert!(ran.stdout.lines().count() >= 2, "{ran:?}");
+}
+
+#[test]
+fn a_file_with_other_characters_between_cells_says_what_to_do() {
+    let bench = Bench::new();
+    for (c, hint) in [
+        (";", "--delimiter ';'"),
+        ("\t", "--delimiter tab"),
+        ("|", "--delimiter '|'"),
+    ] {
+        let csv = format!("time{c}dev{c}v\n2024-01-01T00:00:00Z{c}a{c}1\n");
+        let ran = bench.import_csv(&csv, &["--tag", "dev"]);
+        assert!(ran.code == 2 && ran.stderr.contains(hint), "{ran:?}");
+    }
+}

@@ -21,5 +21,7 @@ pub(crate) use index::{SavedDefinitions, StreamIndex};
 pub(crate) use limits::{Beyond, Defined, TableLimits};
 pub(crate) use pending::Definition;
 pub(crate) use streams::{StreamRecord, decode_stream_key, push_tags_text, stream_key};
-pub(crate) use table::{AddedFields, Life, Table, TableRecord, check_name, level_below};
+pub(crate) use table::{
+    AddedFields, Life, Table, TableRecord, check_name, check_tag_value, level_below,
+};
 pub use table::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};

@@ -507,10 +507,35 @@ fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Vec<Field>, DecodeError> {
 /// Characters of a name that is refused which its message shows.
 const NAME_SHOWN: usize = 80;
 
+/// Whether a character changes the direction of the text around it, so that a name would not be the
+/// one that is read.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Checks the value of a tag. Line ends and tabs are text of other systems' labels.
+pub(crate) fn check_tag_value(key: &str, value: &str) -> crate::Result<()> {
+    if value.len() > 4096 {
+        return Err(Error::invalid(format!(
+            "the value of tag `{key}` has over 4096 bytes"
+        )));
+    }
+    let plain = value.bytes().all(|b| (b' '..0x7f).contains(&b));
+    let is_hidden = |c: char| turns_text(c) || (c.is_control() && !matches!(c, '\t' | '\n' | '\r'));
+    if !plain && let Some(found) = value.chars().find(|c| is_hidden(*c)) {
+        return Err(Error::invalid(format!(
+            "the value of tag `{key}` has the character U+{:04X}, which nobody sees: leave it out",
+            u32::from(found)
+        )));
+    }
+    Ok(())
+}
+
 /// Checks a name of a table, tag or field.
 pub(crate) fn check_name(what: &str, name: &str) -> crate::Result<()> {
     let plain = name.bytes().all(|b| (b' '..0x7f).contains(&b));
-    if name.is_empty() || name.len() > 255 || (!plain && name.chars().any(char::is_control)) {
+    let is_hidden = |c: char| c.is_control() || turns_text(c);
+    if name.is_empty() || name.len() > 255 || (!plain && name.chars().any(is_hidden)) {
         // A name may be as long as a line, and the message goes back for each line.
         let shown: String = name.chars().take(NAME_SHOWN).collect();
         let more = if shown.len() < name.len() { "…" } else { "" };
@@ -520,4 +545,26 @@ pub(crate) fn check_name(what: &str, name: &str) -> crate::Result<()> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod name_tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_sees_is_in_no_name_and_in_no_value_of_a_tag() {
+        for name in ["weather", "Wetter in Köln", "a\u{300}", "עברית", "🌡"] {
+            assert!(check_name("table", name).is_ok(), "{name}");
+            assert!(check_tag_value("site", name).is_ok(), "{name}");
+        }
+        for name in ["a\0", "\u{202e}b", "a\u{2066}", "a\u{7f}", "a\u{85}"] {
+            assert!(check_name("table", name).is_err(), "{name:?}");
+            assert!(check_tag_value("site", name).is_err(), "{name:?}");
+        }
+        // Labels of other systems have several lines.
+        assert!(check_name("table", "a\nb").is_err());
+        assert!(check_tag_value("site", "a\n\tb\r").is_ok());
+        assert!(check_tag_value("site", "").is_ok());
+        assert!(check_tag_value("site", &"x".repeat(4097)).is_err());
+    }
 }

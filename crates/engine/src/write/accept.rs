@@ -2,7 +2,9 @@
 //!
 //! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now.
 
-use crate::catalog::{Beyond, Defined, Field, Horizon, Life, Table, TableLimits, check_name};
+use crate::catalog::{
+    Beyond, Defined, Field, Horizon, Life, Table, TableLimits, check_name, check_tag_value,
+};
 use crate::core::Core;
 use crate::ids::TableId;
 use crate::refused::{
@@ -194,11 +196,7 @@ fn check_tags(name: &StreamName, accepting: &mut EntryCheck) {
     let mut problem = None;
     for (key, value) in name.tags() {
         problem = problem.or(check_name("tag", key).err());
-        if value.len() > 4096 {
-            problem = problem.or(Some(Error::invalid(format!(
-                "the value of tag `{key}` has over 4096 bytes"
-            ))));
-        }
+        problem = problem.or(check_tag_value(key, value).err());
     }
     if let Some(problem) = problem {
         for row in 0..accepting.rows {

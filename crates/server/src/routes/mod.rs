@@ -9,6 +9,7 @@ pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod last;
 pub(crate) mod live;
+pub(crate) mod manage;
 pub(crate) mod openapi;
 pub(crate) mod opentsdb;
 pub(crate) mod page;
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<Route> {
         health::routes(),
         last::routes(),
         live::routes(),
+        manage::routes(),
         openapi::routes(),
         opentsdb::routes(),
         page::routes(),

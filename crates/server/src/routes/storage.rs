@@ -5,12 +5,12 @@ use crate::app::App;
 use crate::error::ApiError;
 #[cfg(feature = "mqtt")]
 use crate::mqtt_figures::BrokerState;
-use crate::request::{self, answer, query};
+use crate::request::{self, answer, found, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use headwater::{LateReport, PartitionInfo, Stats};
+use headwater::{ErrorKind, LateReport, PartitionInfo, Snapshot, Stats, TableInfo, Timestamp};
 use headwater_wire::query::QueryError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ type BrokerState = ();
 
 /// Partitions of an answer: the largest.
 const PARTITIONS_MAX: usize = 200;
+/// Of a table with more streams than this it is not told how far its events reach: each stream
+/// would have to be asked.
+const STREAMS_MAX: usize = 4_096;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/storage", Needs::Read, storage)]
@@ -70,6 +73,7 @@ struct Table {
     events: u64,
     bytes: u64,
     partitions: u64,
+    /// The earliest and the latest event; nothing for a table without events, or of many streams.
     first: Option<String>,
     last: Option<String>,
 }
@@ -156,7 +160,7 @@ async fn storage(
             let stats = app.db.stats()?;
             // To rank the candidates takes longer than all the rest.
             let late = wants_late.then(|| app.db.late());
-            Ok(Storage::of(app, &stats, app.db.partitions(), late.as_ref()))
+            Storage::of(app, &stats, app.db.partitions(), late.as_ref())
         })
         .await?;
     let body = serde_json::to_vec(&storage).map_err(|error| {
@@ -172,25 +176,27 @@ impl Storage {
         stats: &Stats,
         mut partitions: Vec<PartitionInfo>,
         late: Option<&LateReport>,
-    ) -> Storage {
-        let tables = app.db.tables().into_iter().map(|table| {
+    ) -> Result<Storage, ApiError> {
+        let snapshot = app.db.snapshot()?;
+        let mut tables = Vec::new();
+        for table in app.db.tables() {
             let mine = || partitions.iter().filter(|p| p.table == table.name);
-            let ns = |at: Option<i64>| at.map(|ns| ns.to_string());
-            Table {
+            let ns = |at: Option<Timestamp>| at.map(|at| at.as_nanos().to_string());
+            let (first, last) = ends(&snapshot, &table)?;
+            tables.push(Table {
                 streams: table.streams,
                 events: mine().map(|p| p.events).sum(),
                 bytes: mine().map(|p| p.bytes).sum(),
                 partitions: mine().count() as u64,
-                first: ns(mine().map(|p| p.range.first.as_nanos()).min()),
-                last: ns(mine().map(|p| p.range.last.as_nanos()).max()),
+                first: ns(first),
+                last: ns(last),
                 table: table.name.clone(),
-            }
-        });
-        let tables = tables.collect();
+            });
+        }
         let partitions_total = partitions.len() as u64;
         partitions.sort_by_key(|p| std::cmp::Reverse(p.bytes));
         partitions.truncate(PARTITIONS_MAX);
-        Storage {
+        Ok(Storage {
             version: env!("CARGO_PKG_VERSION"),
             uptime_seconds: app.shell.uptime().as_secs(),
             events: stats.events,
@@ -231,8 +237,34 @@ impl Storage {
             mqtt: app.messages.state(&app.settings.mqtt),
             #[cfg(not(feature = "mqtt"))]
             mqtt: None,
-        }
+        })
     }
+}
+
+/// The earliest and the latest event of a table, from what is known about files and memory. What a
+/// table's partitions may hold says nothing of that: the first reaches back to the beginning of
+/// time.
+fn ends(
+    snapshot: &Snapshot,
+    table: &TableInfo,
+) -> Result<(Option<Timestamp>, Option<Timestamp>), ApiError> {
+    let mut ends: (Option<Timestamp>, Option<Timestamp>) = (None, None);
+    let is_small = usize::try_from(table.streams).is_ok_and(|streams| streams <= STREAMS_MAX);
+    if !is_small {
+        return Ok(ends);
+    }
+    let streams = found(snapshot.streams_after(&table.name, None, STREAMS_MAX))?;
+    for stream in streams.unwrap_or_default() {
+        let info = match snapshot.stream_info(&stream) {
+            Ok(info) => info,
+            // What cannot be read is told of by its partition.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok((None, None)),
+            Err(error) => return Err(error.into()),
+        };
+        ends.0 = ends.0.into_iter().chain(info.first).min();
+        ends.1 = ends.1.into_iter().chain(info.last).max();
+    }
+    Ok(ends)
 }
 
 impl Partition {

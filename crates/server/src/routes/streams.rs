@@ -25,6 +25,8 @@ const NAMES_MAX: usize = 64;
 const NAMES_AT_ONCE: usize = 4_096;
 /// Beyond this many a search does not count on.
 const TOTAL_MAX: u64 = 100_000;
+/// Beyond this many tables no more are counted one by one.
+const TABLES_MAX: usize = 1_000;
 /// Words of a search, and characters of it.
 const WORDS_MAX: usize = 16;
 const SEARCH_CHARS_MAX: usize = 512;
@@ -99,6 +101,23 @@ struct Page {
     streams: Vec<StreamName>,
     total: u64,
     has_more: bool,
+    /// The first tables with streams that fit, and how many of each do.
+    tables: Vec<(String, u64)>,
+}
+
+impl Page {
+    /// Counts streams of a table that fit; a table's come one after the other.
+    fn count(&mut self, table: &str, streams: u64) {
+        if streams == 0 {
+            return;
+        }
+        self.total += streams;
+        if let Some((_, count)) = self.tables.last_mut().filter(|(last, _)| last == table) {
+            *count += streams;
+        } else if self.tables.len() < TABLES_MAX {
+            self.tables.push((table.to_owned(), streams));
+        }
+    }
 }
 
 impl Wanted {
@@ -160,6 +179,7 @@ impl Wanted {
             let mut last = None;
             loop {
                 deadline.check()?;
+                let mut fitting = 0;
                 let found = found(snapshot.streams_where(
                     &table,
                     last.as_ref(),
@@ -168,7 +188,7 @@ impl Wanted {
                         if !search.finds(text) {
                             return false;
                         }
-                        page.total += 1;
+                        fitting += 1;
                         if let Some(end) = &behind {
                             if end == text {
                                 behind = None;
@@ -180,6 +200,7 @@ impl Wanted {
                         !page.has_more
                     },
                 ))?;
+                page.count(&table, fitting);
                 let Some(found) = found else { break };
                 page.streams.extend(found.streams);
                 if page.total >= TOTAL_MAX && page.has_more {
@@ -235,7 +256,7 @@ impl Wanted {
         let mut page = Page::default();
         if self.words.is_empty() && access.reads_all() {
             for table in self.tables(snapshot, access) {
-                page.total += found(snapshot.stream_count(&table))?.unwrap_or(0);
+                page.count(&table, found(snapshot.stream_count(&table))?.unwrap_or(0));
                 let behind = after.is_none_or(|a| table.as_str() >= a.table());
                 let room = limit + 1 - page.streams.len();
                 if behind && room > 0 {
@@ -253,7 +274,7 @@ impl Wanted {
         }
         let mut is_behind = after.is_none();
         self.walk(snapshot, access, None, deadline, &mut |stream| {
-            page.total += 1;
+            page.count(stream.table(), 1);
             if !is_behind {
                 is_behind = after == Some(&stream);
             } else if page.streams.len() < limit {
@@ -312,6 +333,7 @@ fn by_name(snapshot: &Snapshot, access: &Access, names: Vec<StreamName>) -> Resu
         total: streams.len() as u64,
         streams,
         has_more: false,
+        tables: Vec::new(),
     })
 }
 
@@ -346,7 +368,18 @@ impl Page {
         }
         out.extend_from_slice(b"],\"total\":");
         push_u64(&mut out, self.total);
-        out.extend_from_slice(b",\"next\":");
+        out.extend_from_slice(b",\"tables\":[");
+        for (index, (table, streams)) in self.tables.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"table\":");
+            push_str(&mut out, table);
+            out.extend_from_slice(b",\"streams\":");
+            push_u64(&mut out, *streams);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"],\"next\":");
         match self.streams.last().filter(|_| self.has_more) {
             Some(last) => push_str(&mut out, &last.to_string()),
             None => out.extend_from_slice(b"null"),

@@ -90,7 +90,7 @@ pub fn load(given: &Given) -> Result<Loaded, SettingError> {
         let source = Source::Environment(name.clone());
         let setting = table().find(|setting| setting.variable() == *name);
         let setting = setting.ok_or_else(|| SettingError::Unknown {
-            nearest: nearest(name, table().map(Setting::variable)),
+            nearest: nearest_variable(name),
             key: name.clone(),
             source_of: source.clone(),
         })?;
@@ -137,6 +137,12 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
             "tls.cert and tls.key go together: set both, or none".to_owned(),
         ));
     }
+    if settings.read_only && settings.mqtt.broker.is_some() {
+        return Err(SettingError::Together(
+            "read_only and mqtt.broker do not go together: messages of a broker are writes"
+                .to_owned(),
+        ));
+    }
     if settings.engine.partition_bytes_max < settings.engine.partition_target_bytes {
         return Err(SettingError::Together(
             "partition.max must not be below partition.target".to_owned(),
@@ -167,6 +173,13 @@ fn unknown(key: &str, source: &Source) -> SettingError {
         key: key.to_owned(),
         nearest: nearest(key, table().map(|setting| setting.key.to_owned())),
     }
+}
+
+/// Without the beginning that all variables have: it would make all of them alike.
+fn nearest_variable(name: &str) -> Option<String> {
+    let bare = |name: &str| name.trim_start_matches("HEADWATER_").to_owned();
+    let found = nearest(&bare(name), table().map(|s| bare(&s.variable())))?;
+    Some(format!("HEADWATER_{found}"))
 }
 
 /// What stands in the file.
@@ -328,6 +341,11 @@ mod tests {
         assert!(
             error(None, &[("HEADWATER_HTTP_ADR", "x")], &[db])
                 .contains("did you mean `HEADWATER_HTTP_ADDR`?")
+        );
+        // What all variables begin with makes none of them alike.
+        assert!(
+            error(None, &[("HEADWATER_MEMRY", "1")], &[db])
+                .contains("did you mean `HEADWATER_MEMORY_BUDGET`?")
         );
         let far = error(Some("quite_another_thing = 1"), &[], &[db]);
         assert!(

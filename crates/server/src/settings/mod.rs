@@ -51,6 +51,10 @@ pub struct Settings {
     pub allow_plaintext: bool,
     /// Names under which requests without a token may come in, besides those of this machine.
     pub hosts: Vec<String>,
+    /// Origins whose pages may ask this server, in small letters.
+    pub cors_origins: Vec<String>,
+    /// Let nobody change anything, whatever a token allows.
+    pub read_only: bool,
     /// Largest body of a request, unpacked, in bytes.
     pub body_max: usize,
     /// Most connections at once.
@@ -121,6 +125,8 @@ impl Settings {
             allow_open: shell.allow_open,
             allow_plaintext: shell.allow_plaintext,
             hosts: shell.hosts,
+            cors_origins: shell.cors_origins,
+            read_only: shell.read_only,
             body_max: 64 << 20,
             connections_max: shell.connections_max,
             requests_max: shell.requests_max,
@@ -170,6 +176,8 @@ impl Settings {
             allow_open: self.allow_open,
             allow_plaintext: self.allow_plaintext,
             hosts: self.hosts.clone(),
+            cors_origins: self.cors_origins.clone(),
+            read_only: self.read_only,
             connections_max: self.connections_max,
             requests_max: self.requests_max,
             request_timeout: self.request_timeout,

@@ -84,8 +84,15 @@ pub enum SettingError {
 /// The name most like `wrong`, if one is like it at all.
 pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let far = 1 + wrong.len() / 3;
+    let distance = |name: &str| {
+        let whole = strsim::levenshtein(wrong, name);
+        // The beginning of a name of several words may be all that was remembered.
+        let first = name.split(['_', '.']).next().filter(|word| *word != name);
+        let first = first.map_or(whole, |word| 1 + strsim::levenshtein(wrong, word));
+        whole.min(first)
+    };
     names
-        .map(|name| (strsim::levenshtein(wrong, &name), name))
+        .map(|name| (distance(&name), name))
         .filter(|(distance, _)| *distance <= far)
         .min()
         .map(|(_, name)| name)

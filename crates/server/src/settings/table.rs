@@ -89,6 +89,35 @@ static SERVER: &[Setting] = &[
         },
     },
     Setting {
+        key: "cors.origins",
+        kind: "ORIGIN,…",
+        allowed: "origins such as https://board.example:3000, separated by commas",
+        about: "Origins whose pages, in a browser, may ask this server and read its answers (CORS). What they may do is the matter of their token.",
+        how: How::Own {
+            set: |s, text| {
+                let origins = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|origin| !origin.is_empty());
+                s.cors_origins = origins
+                    .map(headwater_shell::parse_origin)
+                    .collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            show: |s| s.cors_origins.join(","),
+        },
+    },
+    Setting {
+        key: "read_only",
+        kind: SWITCH,
+        allowed: "true or false",
+        about: "Answer questions and let nobody change anything, whatever a token allows. The database is still opened as its owner: retention and the like go on.",
+        how: How::Own {
+            set: |s, text| parse_switch(text).map(|on| s.read_only = on),
+            show: |s| s.read_only.to_string(),
+        },
+    },
+    Setting {
         key: "tls.cert",
         kind: "FILE",
         allowed: "a file, or nothing",

@@ -13,9 +13,11 @@ mod asking;
 #[cfg(feature = "mqtt")]
 mod broker;
 mod clients;
+mod grafana;
 mod health;
 mod influxql;
 mod limits;
+mod manage;
 mod matrix;
 mod middleware;
 #[cfg(feature = "mqtt")]

@@ -45,6 +45,180 @@ fn paths_and_methods_that_are_not_there_are_errors_in_the_usual_form() {
 }
 
 #[test]
+fn pages_of_origins_on_the_list_may_ask_and_read_and_no_others() {
+    let server = Running::start_with(|s| s.cors_origins = vec!["https://board.example".to_owned()]);
+    let client = client();
+    let origin = "https://board.example";
+    let ask = |origin: &str| {
+        let answer = client.get(server.url("/api/v1/streams"));
+        answer.header("Origin", origin).call().unwrap()
+    };
+    let welcome = ask(origin);
+    assert_eq!(welcome.status(), 200);
+    assert_eq!(welcome.headers()["access-control-allow-origin"], origin);
+    assert_eq!(welcome.headers()["vary"], "origin");
+    let stranger = ask("https://other.example");
+    assert_eq!(stranger.status(), 403);
+    assert!(
+        !stranger
+            .headers()
+            .contains_key("access-control-allow-origin")
+    );
+    let preflight = |origin: &str| {
+        let request = ureq::http::Request::builder()
+            .method("OPTIONS")
+            .uri(server.url("/write"))
+            .header("Origin", origin)
+            .header("Access-Control-Request-Method", "POST")
+            .header("Access-Control-Request-Headers", "authorization")
+            .body(())
+            .unwrap();
+        client.run(request).unwrap()
+    };
+    let told = preflight(origin);
+    assert_eq!(told.status(), 204);
+    assert_eq!(told.headers()["access-control-allow-origin"], origin);
+    let allowed = told.headers()["access-control-allow-headers"]
+        .to_str()
+        .unwrap();
+    assert!(allowed.contains("authorization"), "{allowed}");
+    let refused = preflight("https://other.example");
+    assert_eq!(refused.status(), 403);
+    assert!(
+        !refused
+            .headers()
+            .contains_key("access-control-allow-origin")
+    );
+}
+
+#[test]
+fn long_answers_are_packed_for_who_takes_it() {
+    let server = Running::start();
+    let client = client();
+    let mut lines = String::new();
+    for second in 0..2_000 {
+        lines.push_str(&format!(
+            "pump,id=p1 pressure={second}.5 {}\n",
+            1_700_000_000 + second
+        ));
+    }
+    let written = client
+        .post(server.url("/write?precision=s"))
+        .send(lines.as_str());
+    assert_eq!(written.unwrap().status(), 204);
+    for (path, is_packed) in [
+        ("/api/v1/export?table=pump", true),
+        ("/api/v1/scan?stream=pump,id=p1", true),
+        ("/api/v1/streams", false),
+        ("/api/openapi.json", true),
+    ] {
+        let plain = client.get(server.url(path)).call().unwrap();
+        assert!(!plain.headers().contains_key("content-encoding"), "{path}");
+        let plain = plain.into_body().read_to_vec().unwrap();
+        let answer = client.get(server.url(path));
+        let answer = answer.header("Accept-Encoding", "gzip").call().unwrap();
+        let encoding = answer.headers().get("content-encoding");
+        assert_eq!(encoding.is_some_and(|e| e == "gzip"), is_packed, "{path}");
+        let mut bytes = answer.into_body().read_to_vec().unwrap();
+        if is_packed {
+            let mut unpacked = Vec::new();
+            let mut decoder = flate2::read::GzDecoder::new(&bytes[..]);
+            decoder.read_to_end(&mut unpacked).unwrap();
+            assert!(bytes.len() * 2 < unpacked.len(), "{path}: {}", bytes.len());
+            bytes = unpacked;
+        }
+        assert!(
+            bytes == plain,
+            "{path}: {} and {} bytes",
+            bytes.len(),
+            plain.len()
+        );
+    }
+}
+
+#[test]
+fn a_server_that_is_read_only_answers_and_lets_nobody_change_anything() {
+    let server = Running::start_with(|settings| {
+        let db = headwater::Database::open(settings.engine.clone()).unwrap();
+        let mut batch = headwater::Batch::new();
+        let name = headwater::StreamName::new("pump", [("id", "p1")]);
+        batch.stream(&name).row(1, [("rpm", 1.5.into())]).unwrap();
+        db.commit(batch).unwrap();
+        db.close().unwrap();
+        settings.read_only = true;
+    });
+    let client = client();
+    let count = || {
+        let mut answer = client
+            .get(server.url("/api/v1/count?table=pump"))
+            .call()
+            .unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.body_mut().read_to_string().unwrap()
+    };
+    let before = count();
+    for (path, body) in [
+        ("/write", "pump,id=p1 rpm=2 5"),
+        ("/api/v2/write", "pump,id=p1 rpm=2 5"),
+        (
+            "/api/v1/manage",
+            "{\"op\":\"drop_table\",\"table\":\"pump\"}",
+        ),
+        (
+            "/api/put",
+            "{\"metric\":\"m\",\"timestamp\":1,\"value\":1,\"tags\":{\"a\":\"b\"}}",
+        ),
+    ] {
+        let mut answer = client.post(server.url(path)).send(body).unwrap();
+        assert_eq!(answer.status(), 403, "{path}");
+        assert_eq!(json(&mut answer)["code"], "E_READ_ONLY", "{path}");
+    }
+    #[cfg(feature = "sql")]
+    for statement in [
+        "DELETE FROM pump",
+        "DROP TABLE pump",
+        "CREATE TABLE t (time TIMESTAMP, v DOUBLE)",
+        "INSERT INTO pump (time, id, rpm) VALUES (now(), 'p1', 2)",
+    ] {
+        let answer = client.post(server.url("/api/v1/sql")).send(statement);
+        assert_eq!(answer.unwrap().status(), 403, "{statement}");
+    }
+    assert_eq!(count(), before);
+}
+
+#[test]
+fn devices_of_influxdb_1_may_send_their_token_in_the_address_of_what_they_ask() {
+    let mut token = String::new();
+    let server = Running::start_with(|settings| {
+        let rules = ["write *", "read *"].map(|rule| rule.parse::<Rule>().unwrap());
+        let new = NewToken {
+            name: "gauge".to_owned(),
+            expires: None,
+            rules: rules.into(),
+        };
+        token = TokenFile::of_database(settings.db()).create(new).unwrap();
+    });
+    let client = client();
+    let write = |path: &str| {
+        let answer = client.post(server.url(path)).send("pump,id=p1 rpm=2 5");
+        answer.unwrap().status().as_u16()
+    };
+    assert_eq!(write(&format!("/write?db=x&u=any&p={token}")), 204);
+    assert_eq!(write("/write?db=x&u=any&p=hw_wrong"), 401);
+    assert_eq!(write("/write?db=x&u=any"), 401);
+    // Elsewhere an address is not where tokens are.
+    let ask = |path: &str| {
+        let answer = client.get(server.url(path)).call();
+        answer.unwrap().status().as_u16()
+    };
+    assert_eq!(
+        ask(&format!("/query?q=SHOW+MEASUREMENTS&u=a&p={token}")),
+        200
+    );
+    assert_eq!(ask(&format!("/api/v1/streams?p={token}")), 401);
+}
+
+#[test]
 fn without_tokens_only_this_machine_comes_in() {
     let server = Running::start_with(|s| s.hosts = vec!["gateway.local".to_owned()]);
     let client = client();

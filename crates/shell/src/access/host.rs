@@ -40,8 +40,14 @@ impl Names {
         loopback || self.given.iter().any(|name| *name == bare)
     }
 
-    /// Whether a request came under one of the names, and not from a page of another one.
-    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Stranger> {
+    /// Whether a request came under one of the names, and not from a page of another one, but for
+    /// pages that are welcome.
+    pub(crate) fn admit(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        is_welcome: bool,
+    ) -> Result<(), Stranger> {
         // HTTP/2 has the name in the address.
         let authority = match uri.authority() {
             Some(authority) => authority.as_str(),
@@ -53,7 +59,7 @@ impl Names {
         if !self.has(name_of(authority)) {
             return Err(Stranger::Host);
         }
-        let Some(origin) = headers.get(ORIGIN) else {
+        let Some(origin) = headers.get(ORIGIN).filter(|_| !is_welcome) else {
             return Ok(());
         };
         // The port counts too: another program of this machine may serve pages under another one.
@@ -112,7 +118,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        names.admit(&Uri::from_static("/write"), &headers)
+        names.admit(&Uri::from_static("/write"), &headers, false)
     }
 
     #[test]
@@ -197,6 +203,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, "localhost".parse().unwrap());
         let uri = Uri::from_static("http://example.org/write");
-        assert_eq!(names.admit(&uri, &headers), Err(Stranger::Host));
+        assert_eq!(names.admit(&uri, &headers, false), Err(Stranger::Host));
     }
 }

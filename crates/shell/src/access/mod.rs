@@ -53,30 +53,41 @@ impl Access {
         }
     }
 
+    /// Whether the server lets nobody do this, whatever a token allows.
+    fn is_barred(&self, action: Action) -> bool {
+        let (Access::Open { guard } | Access::Token { guard, .. }) = self;
+        action != Action::Read && guard.is_read_only()
+    }
+
     /// Whether this may be done with everything.
     #[must_use]
     pub fn all(&self, action: Action) -> bool {
-        self.rules().is_none_or(|rules| {
-            rules
-                .iter()
-                .any(|r| r.action == action && r.pattern.is_everything())
-        })
+        !self.is_barred(action)
+            && self.rules().is_none_or(|rules| {
+                rules
+                    .iter()
+                    .any(|r| r.action == action && r.pattern.is_everything())
+            })
     }
 
     /// Whether this may be done with a stream.
     #[must_use]
     pub fn may(&self, action: Action, table: &str, tags: &[(String, String)]) -> bool {
-        self.rules().is_none_or(|rules| {
-            rules
-                .iter()
-                .any(|r| r.action == action && r.pattern.matches(table, tags))
-        })
+        !self.is_barred(action)
+            && self.rules().is_none_or(|rules| {
+                rules
+                    .iter()
+                    .any(|r| r.action == action && r.pattern.matches(table, tags))
+            })
     }
 
     /// Whether something may be done at all.
     pub fn any(&self, action: Action) -> bool {
-        self.rules()
-            .is_none_or(|rules| rules.iter().any(|r| r.action == action))
+        let mut rules = self.rules().map(|rules| rules.iter());
+        !self.is_barred(action)
+            && rules
+                .as_mut()
+                .is_none_or(|rules| rules.any(|r| r.action == action))
     }
 
     /// Whether every stream may be read, so that nothing need be left out.

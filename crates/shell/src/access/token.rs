@@ -73,6 +73,24 @@ pub enum Carried {
     Token(String),
 }
 
+/// The token in the address of a request, as devices that speak to InfluxDB 1 send it:
+/// `u=…&p=TOKEN`. The name means nothing.
+pub(crate) fn carried_in(query: &str) -> Carried {
+    let mut password = None;
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name == "p" {
+            password = Some(value);
+        }
+    }
+    match password {
+        None => Carried::Nothing,
+        // Tokens are plain letters and digits: one that needs decoding is none.
+        Some(value) if value.contains(['%', '+']) => Carried::Garbled,
+        Some(value) => Carried::Token(value.to_owned()),
+    }
+}
+
 /// Reads `Authorization: Bearer T`, `Token T` (as clients of InfluxDB 2 send it) or `Basic` with
 /// the token as the password.
 pub fn carried(headers: &HeaderMap) -> Carried {

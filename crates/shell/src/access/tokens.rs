@@ -379,6 +379,8 @@ pub struct Guard {
     tokens: RwLock<Option<Arc<Tokens>>>,
     /// Of the file that was read, or failed to be, last.
     stamp: RwLock<Option<Stamp>>,
+    /// Whatever a token allows, nothing but reading is.
+    read_only: bool,
     /// Which fields streams hold, for who may read some streams only.
     pub(super) held: Held,
 }
@@ -406,8 +408,21 @@ impl Guard {
             file,
             tokens: RwLock::new(tokens),
             stamp: RwLock::new(stamp),
+            read_only: false,
             held: Held::default(),
         })
+    }
+
+    /// The same, or one that lets nobody change anything.
+    #[must_use]
+    pub fn read_only(self, read_only: bool) -> Guard {
+        Guard { read_only, ..self }
+    }
+
+    /// Whether nobody may change anything.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Whether no tokens are in use.

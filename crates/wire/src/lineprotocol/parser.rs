@@ -155,6 +155,10 @@ impl LineParser {
     ) -> (u64, usize) {
         let mut staged = Vec::new();
         let mut rest = bytes;
+        if first_line_number == 1 {
+            // The mark that some programs put before UTF-8 is no part of a table's name.
+            rest = rest.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(rest);
+        }
         let mut line_number = first_line_number;
         let mut line_count = 0;
         while !rest.is_empty() {

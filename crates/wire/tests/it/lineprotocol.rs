@@ -33,6 +33,32 @@ fn check_refused(line: &str, code: RefusalCode, message_part: &str) {
 }
 
 #[test]
+fn the_mark_before_utf_8_is_no_part_of_the_first_table() {
+    check(
+        "\u{feff}m20,a=b v=1 5\nm20 v=2 6\n",
+        &["m20,a=b v=1.0 @5", "m20 v=2.0 @6"],
+    );
+    check("\u{feff}", &[]);
+    // Only where a text begins; elsewhere it is a letter like others.
+    check(
+        "m v=1 5\n\u{feff}n v=2 6\n",
+        &["m v=1.0 @5", "\u{feff}n v=2.0 @6"],
+    );
+    // Cut anywhere, a text that is read in parts gives the same.
+    let text = "\u{feff}m v=1 5\nn v=2 6\n";
+    for cut in 0..text.len() {
+        let mut options = ParserOptions::new(Timestamp::from_nanos(NOW));
+        options.precision = Precision::Nanoseconds;
+        let mut parser = LineParser::new(options);
+        let (first, taken) = parser.parse_part(&text.as_bytes()[..cut], 1, false);
+        let rest = &text.as_bytes()[taken..];
+        let (second, _) = parser.parse_part(rest, 1 + first.line_count, true);
+        let rows = [shown_rows(&first), shown_rows(&second)].concat();
+        assert_eq!(rows, ["m v=1.0 @5", "n v=2.0 @6"], "cut at {cut}");
+    }
+}
+
+#[test]
 fn values_of_every_type_are_read() {
     check(
         "m a=1,b=-2i,c=3u,d=t,e=FALSE,f=\"x y\",g=1e3,h=1.,i=.5,j=-0,k=+7 5",

@@ -1,4 +1,4 @@
-//! `headwater import`: files into a database.
+//! `headwater import`: files into a database, of this machine or of a server.
 //!
 //! One thread reads and parses, the other writes; several batches are on their way to the medium at
 //! once.
@@ -6,13 +6,14 @@
 #[cfg(feature = "sql")]
 mod batches;
 mod pipeline;
+mod remote;
 mod source;
 mod summary;
 
 use crate::arguments::{parse_delimiter, parse_duration};
 use crate::failure::Failure;
 use crate::output::RowFormat;
-use crate::store::DbArgs;
+use crate::store::PlaceArgs;
 use clap::{Args, ValueEnum};
 use headwater::{Duplicates, Durability};
 use headwater_wire::lineprotocol::Precision;
@@ -32,10 +33,11 @@ Examples:
   headwater import --db ./data --table weather --time time_hour --tag origin --null NA weather.csv.gz
   headwater import --db ./data --table plant --time 'when:%d.%m.%Y %H:%M:%S@Europe/Berlin' --tag device plant.csv
   headwater import --db ./data --format parquet --table weather --time time --tag origin weather.parquet
-  zcat points.lp.gz | headwater import --db ./data --format lp -")]
+  zcat points.lp.gz | headwater import --db ./data --format lp -
+  headwater import --url http://127.0.0.1:7373 --table weather --time time_hour --tag origin weather.csv.gz")]
 pub(crate) struct Import {
     #[command(flatten)]
-    pub(super) db: DbArgs,
+    pub(super) place: PlaceArgs,
 
     /// Format of the files
     #[arg(long, value_enum, default_value_t = RowFormat::Csv)]

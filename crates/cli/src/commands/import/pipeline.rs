@@ -5,6 +5,7 @@
 //! batch is acknowledged and the database closed.
 
 use super::Import;
+use super::remote::Remote;
 use super::source::{Columns, Source};
 use super::summary::Summary;
 use crate::failure::Failure;
@@ -12,6 +13,7 @@ use crate::grid::grouped;
 use crate::input::Input;
 use crate::output::{RowFormat, print};
 use crate::progress::{bytes_bar, spinner};
+use crate::store::{DbArgs, Place};
 use headwater::{Database, Duplicates, FieldSpec, TableChange, TableSpec, Ticket};
 use headwater_wire::ParsedBatch;
 use indicatif::ProgressBar;
@@ -133,7 +135,7 @@ fn take_counts(summary: &mut Summary, parsed: &ParsedBatch) {
 
 /// Stores what the parser sends.
 fn store(import: &Import, receiver: Receiver<Message>) -> Result<Summary, Failure> {
-    let mut writer: Option<Writer> = None;
+    let mut writer: Option<Target> = None;
     let mut summary = Summary::default();
     let mut bar = ProgressBar::hidden();
     for message in receiver {
@@ -148,9 +150,9 @@ fn store(import: &Import, receiver: Receiver<Message>) -> Result<Summary, Failur
                 // The first file could be read: only now the database is made.
                 let writer = match &mut writer {
                     Some(writer) => writer,
-                    none => none.insert(Writer::open(import)?),
+                    none => none.insert(Target::open(import)?),
                 };
-                writer.fields = columns.specs();
+                writer.begin_file(columns.specs());
             }
             Message::Batch(parsed) => {
                 if let Some(writer) = &mut writer {
@@ -182,6 +184,49 @@ fn store(import: &Import, receiver: Receiver<Message>) -> Result<Summary, Failur
     Ok(summary)
 }
 
+/// Where the batches go.
+enum Target {
+    Here(Box<Writer>),
+    There(Box<Remote>),
+}
+
+impl Target {
+    fn open(import: &Import) -> Result<Target, Failure> {
+        Ok(match import.place.open()? {
+            Place::Here(db) => Target::Here(Box::new(Writer::open(import, &db)?)),
+            Place::There(server) => Target::There(Box::new(Remote::new(import, server))),
+        })
+    }
+
+    fn begin_file(&mut self, fields: Vec<FieldSpec>) {
+        match self {
+            Target::Here(writer) => writer.fields = fields,
+            Target::There(remote) => remote.fields = fields,
+        }
+    }
+
+    fn write(&mut self, parsed: ParsedBatch, summary: &mut Summary) -> Result<(), Failure> {
+        take_counts(summary, &parsed);
+        if parsed.batch.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Target::Here(writer) => writer.write(parsed, summary),
+            Target::There(remote) => remote.write(&parsed, summary),
+        }
+    }
+
+    fn finish(self, summary: &mut Summary) -> Result<(), Failure> {
+        match self {
+            Target::Here(writer) => writer.finish(summary),
+            Target::There(remote) => {
+                remote.finish();
+                Ok(())
+            }
+        }
+    }
+}
+
 /// The database, and the batches on their way to it.
 struct Writer {
     db: Database,
@@ -193,8 +238,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn open(import: &Import) -> Result<Writer, Failure> {
-        let mut options = import.db.options();
+    fn open(import: &Import, db: &DbArgs) -> Result<Writer, Failure> {
+        let mut options = db.options();
         options.durability = import.durability;
         options.busy_timeout = BUSY_TIMEOUT;
         Ok(Writer {
@@ -207,10 +252,6 @@ impl Writer {
     }
 
     fn write(&mut self, parsed: ParsedBatch, summary: &mut Summary) -> Result<(), Failure> {
-        take_counts(summary, &parsed);
-        if parsed.batch.is_empty() {
-            return Ok(());
-        }
         self.settle_tables(&parsed)?;
         let ParsedBatch { batch, lines, .. } = parsed;
         let ticket = self.db.write(batch)?;

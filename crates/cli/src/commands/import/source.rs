@@ -49,7 +49,7 @@ impl Source {
     ) -> Result<Source, Failure> {
         let file = path.display().to_string();
         // A batch of columns takes up to four times its text.
-        let batch_bytes = (import.db.memory / 32).clamp(32 << 10, 1 << 20);
+        let batch_bytes = (import.place.memory / 32).clamp(32 << 10, 1 << 20);
         #[cfg(feature = "sql")]
         if import.format == RowFormat::Parquet {
             // Parquet is read from its end, so the file itself is needed.
@@ -64,7 +64,7 @@ impl Source {
             RowFormat::Csv => {
                 let mut options = import.csv_options();
                 options.batch_bytes_max = batch_bytes;
-                options.cached_name_bytes_max = import.db.memory / 8;
+                options.cached_name_bytes_max = import.place.memory / 8;
                 let parser = CsvParser::new(reader, options)
                     .map_err(|error| Failure::of_csv(&file, &error))?;
                 let parser = Box::new(parser);
@@ -73,7 +73,7 @@ impl Source {
             RowFormat::Lp => {
                 let mut options = ParserOptions::new(now());
                 options.precision = import.precision;
-                options.cached_name_bytes_max = import.db.memory / 8;
+                options.cached_name_bytes_max = import.place.memory / 8;
                 Ok(Source::LineProtocol {
                     stream: Box::new(LineStream::new(reader, options)),
                     file,

@@ -3,12 +3,13 @@
 
 mod late;
 
+use super::shown_table::{ShownTable, table_list};
 use crate::failure::Failure;
 use crate::grid::{Heading, bytes, grouped, render};
 use crate::output::{print, print_json};
 use crate::store::DbArgs;
 use clap::{Args, ValueEnum};
-use headwater::{Duplicates, Stats, TableInfo};
+use headwater::{Stats, TableInfo};
 use serde::Serialize;
 
 /// Show sizes, counts and write amplification
@@ -205,37 +206,8 @@ fn text(stats: &Stats, tables: &[TableInfo]) -> String {
     out = out.trim_start_matches('\n').to_owned();
     if !tables.is_empty() {
         out.push('\n');
-        out.push_str(&table_list(tables));
+        let shown: Vec<ShownTable> = tables.iter().map(ShownTable::of).collect();
+        out.push_str(&table_list(&shown));
     }
     out
-}
-
-/// One line per table.
-pub(super) fn table_list(tables: &[TableInfo]) -> String {
-    let headings = [
-        Heading::text("table"),
-        Heading::number("streams"),
-        Heading::number("fields"),
-        Heading::text("tags"),
-        Heading::text("duplicates"),
-        Heading::number("leaf"),
-    ];
-    let rows: Vec<Vec<String>> = tables
-        .iter()
-        .map(|table| {
-            vec![
-                table.name.clone(),
-                grouped(table.streams),
-                table.fields.len().to_string(),
-                table.tags.join(","),
-                duplicates_name(table.duplicates).to_owned(),
-                table.leaf_events.to_string(),
-            ]
-        })
-        .collect();
-    render(&headings, &rows)
-}
-
-pub(super) fn duplicates_name(duplicates: Duplicates) -> &'static str {
-    duplicates.name()
 }

@@ -304,6 +304,12 @@ fn storage_tells_what_is_there() {
         (&obd["streams"], &obd["events"]),
         (&value!(2), &value!(6_000))
     );
+    // Not what its partitions may hold: the first of them begins with time itself.
+    let last = START + 2_999 * SECOND;
+    assert_eq!(
+        (&obd["first"], &obd["last"]),
+        (&value!(START.to_string()), &value!(last.to_string()))
+    );
     let partitions = storage["partitions"].as_array().unwrap();
     let sum = |field: &str| {
         partitions

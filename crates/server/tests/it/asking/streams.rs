@@ -67,6 +67,21 @@ fn a_search_needs_every_word_somewhere() {
 }
 
 #[test]
+fn the_streams_that_fit_are_counted_by_table() {
+    let server = serve(cars);
+    let tables = |path: &str| json(&server, path)["tables"].clone();
+    let all = value!([{"table": "door", "streams": 1}, {"table": "obd", "streams": 2}]);
+    assert_eq!(tables("/api/v1/streams"), all);
+    // Whatever the page holds.
+    assert_eq!(tables("/api/v1/streams?limit=0"), all);
+    assert_eq!(
+        tables("/api/v1/streams?search=car%3Db"),
+        value!([{"table": "obd", "streams": 1}])
+    );
+    assert_eq!(tables("/api/v1/streams?search=nothing"), value!([]));
+}
+
+#[test]
 fn pages_follow_one_another_without_a_gap() {
     let server = serve(|db: &Database| {
         let mut batch = Batch::new();

@@ -266,6 +266,15 @@ pub(super) const ROWS: &[Row] = &[
         &["/api/v1/storage", "/api/v1/storage?late=false"],
     ),
     row(
+        "POST",
+        "/api/v1/manage",
+        Tells::Stored,
+        &[
+            "/api/v1/manage\n{\"op\":\"show_tables\"}",
+            "/api/v1/manage\n{\"op\":\"show_tables\",\"table\":\"{T}\"}",
+        ],
+    ),
+    row(
         "GET",
         "/api/v1/count",
         Tells::Stored,

@@ -1,0 +1,144 @@
+//! A server whose database a command works on, instead of a directory on this machine.
+//!
+//! Invariants: what a server refuses is told in its words; nothing is repeated that may have been
+//! done already.
+
+use crate::failure::Failure;
+use crate::http::agent;
+use clap::Args;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest wait for an answer; the server's own limit is mostly shorter.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// Longest answer.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Which server, and who asks.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// A server that has the database open, such as http://127.0.0.1:7373, instead of its directory
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    /// Token for the server
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "HEADWATER_TOKEN",
+        hide_env_values = true
+    )]
+    pub(crate) token: Option<String>,
+
+    /// Certificate of the server, or of its issuer, in PEM
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub(crate) ca: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// The server, where one was named.
+    pub(crate) fn open(&self) -> Result<Option<Server>, Failure> {
+        let Some(url) = &self.url else {
+            return Ok(None);
+        };
+        Ok(Some(Server {
+            agent: agent(url, self.ca.as_deref(), TIMEOUT)?,
+            url: url.trim_end_matches('/').to_owned(),
+            token: self.token.clone(),
+        }))
+    }
+}
+
+/// A server that is asked.
+pub(crate) struct Server {
+    agent: ureq::Agent,
+    url: String,
+    token: Option<String>,
+}
+
+/// What a server answered.
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    /// `null` where there was no body, or none in JSON.
+    pub(crate) body: Value,
+}
+
+impl Answered {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.body.get(key)?.as_str()
+    }
+
+    /// A number of the answer.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.body.get(key)?.as_u64()
+    }
+
+    /// The code of an error.
+    pub(crate) fn code(&self) -> &str {
+        self.text("code").unwrap_or("")
+    }
+
+    /// The failure that it tells of.
+    pub(crate) fn failure(&self) -> Failure {
+        let Some(message) = self.text("message") else {
+            return Failure::failed(format!("the server answered {}", self.status));
+        };
+        let more = match self.status {
+            401 => "; give --token, or set HEADWATER_TOKEN",
+            403 if self.code() == "E_ACCESS" => {
+                "; this takes a token with the right to manage, see docs/operate/security.md"
+            }
+            404 if self.code() == "E_NO_ROUTE" => "; is the server as new as this program?",
+            _ => "",
+        };
+        Failure::failed(format!("{message}{more}"))
+    }
+}
+
+impl Server {
+    /// Sends a body; any answer is an answer.
+    pub(crate) fn send(
+        &self,
+        path: &str,
+        body: &[u8],
+        headers: &[(&str, &str)],
+    ) -> Result<Answered, Failure> {
+        let mut request = self.agent.post(format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let mut answer = request.send(body).map_err(|error| {
+            let url = &self.url;
+            Failure::failed(format!("{url}: {error}; is a server running there?"))
+        })?;
+        let status = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+        let text = body.read_to_string().map_err(|error| {
+            Failure::failed(format!("{}: the answer broke off: {error}", self.url))
+        })?;
+        Ok(Answered {
+            status,
+            body: serde_json::from_str(&text).unwrap_or(Value::Null),
+        })
+    }
+
+    /// Has something done to tables, and gives what it tells of it.
+    pub(crate) fn manage(&self, asked: &Value) -> Result<Answered, Failure> {
+        let answered = self.try_manage(asked)?;
+        match answered.status {
+            200 => Ok(answered),
+            _ => Err(answered.failure()),
+        }
+    }
+
+    /// As [`Server::manage`]; what is refused is an answer too.
+    pub(crate) fn try_manage(&self, asked: &Value) -> Result<Answered, Failure> {
+        let body = asked.to_string();
+        let json = [("Content-Type", "application/json")];
+        self.send("/api/v1/manage", body.as_bytes(), &json)
+    }
+}

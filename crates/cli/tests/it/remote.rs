@@ -1,0 +1,216 @@
+//! The commands that change a database, on one that a server has open.
+
+use crate::serve::Served;
+use crate::support::{Bench, Ran, program, text};
+use std::io::Write;
+use std::process::Stdio;
+
+/// Runs a command on a server; a token comes from the environment.
+fn run(server: &Served, token: &str, arguments: &[&str], input: &str) -> Ran {
+    let mut command = program();
+    if !token.is_empty() {
+        command.env("HEADWATER_TOKEN", token);
+    }
+    let mut child = command
+        .args(arguments)
+        .args(["--url", &format!("http://{}", server.addr)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The program may end before it has read everything.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+const CSV: &str = "time,dev,v,note
+2024-01-01T00:00:00Z,a,1.5,one
+2024-01-01T00:00:01Z,b,2,\"two, and more\"
+2024-01-01T00:00:02Z,a,NaN,
+soon,a,3,wrong
+2024-01-01T00:00:03Z,a,4,four
+";
+
+#[test]
+fn a_file_is_imported_into_what_a_server_has_open() {
+    let bench = Bench::new();
+    let server = Served::start(&bench.db(), &[]);
+    let file = bench.file("points.csv", CSV);
+    let import = [
+        "import",
+        "--table",
+        "t",
+        "--time",
+        "time",
+        "--tag",
+        "dev",
+        "--duplicates",
+        "keep",
+        text(&file),
+    ];
+    let ran = run(&server, "", &import, "").ok();
+    assert!(ran.stderr.contains("stored 3 rows from 6 lines"), "{ran:?}");
+    assert!(ran.stderr.contains("E_TIME"), "{ran:?}");
+    assert!(ran.stderr.contains("line 5"), "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("1 values that are NaN or infinite were left out"),
+        "{ran:?}"
+    );
+    let show = run(&server, "", &["table", "show", "t", "--format", "json"], "").ok();
+    let table = &show.json()[0];
+    assert_eq!(table["duplicates"], "keep");
+    let names: Vec<&str> = table["fields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["v", "note"]);
+    // What does not fit the table is told with the lines of the file.
+    let lines = "t,dev=a v=5 1704067205000000000\nt,dev=a v=\"x\" 1704067206000000000\n";
+    let import = ["import", "--format", "lp", "--precision", "ns", "-"];
+    let ran = run(&server, "", &import, lines).ok();
+    assert!(ran.stderr.contains("stored 1 rows from 2 lines"), "{ran:?}");
+    assert!(ran.stderr.contains("line 2: E_TYPE"), "{ran:?}");
+    let answer = server.ask("GET", "/api/v1/export?table=t&time=rfc3339", "", "");
+    let rows: Vec<&str> = answer.split("\r\n\r\n").nth(1).unwrap().lines().collect();
+    assert!(answer.contains("\"two, and more\""), "{answer}");
+    assert!(!answer.contains("NaN"), "{answer}");
+    assert!(rows.len() >= 5, "{answer}");
+    // A mistyped server is told of.
+    let wrong = program()
+        .args(["compact", "--url", "http://127.0.0.1:1"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(wrong.stderr).unwrap();
+    assert!(said.contains("is a server running there?"), "{said}");
+}
+
+#[test]
+fn tables_are_declared_changed_deleted_from_and_dropped_on_a_server() {
+    let bench = Bench::new();
+    let server = Served::start(&bench.db(), &[]);
+    let ask = |arguments: &[&str]| run(&server, "", arguments, "");
+    // The directory itself is the server's, and the message says what to do.
+    let locked = bench.run("table create", &["plant"]);
+    assert!(
+        locked.code == 1 && locked.stderr.contains("take --url"),
+        "{locked:?}"
+    );
+    ask(&[
+        "table",
+        "create",
+        "plant",
+        "--field",
+        "temp:f64",
+        "--retention",
+        "2y",
+    ])
+    .ok();
+    ask(&[
+        "table",
+        "alter",
+        "plant",
+        "--field",
+        "note:string",
+        "--retention",
+        "forever",
+    ])
+    .ok();
+    let shown = ask(&["table", "show", "plant"]).ok().stdout;
+    assert!(
+        shown.contains("plant") && shown.contains("string"),
+        "{shown}"
+    );
+    assert!(!shown.contains("retention"), "{shown}");
+    let nothing = ask(&["table", "alter", "plant"]);
+    assert_eq!(nothing.code, 2, "{nothing:?}");
+    let lines = "plant,id=a temp=1 1704067200000000000\nplant,id=b temp=2 1704067200000000000\n";
+    let import = ["import", "--format", "lp", "--precision", "ns", "-"];
+    run(&server, "", &import, lines).ok();
+    let which = ask(&["delete", "plant"]);
+    assert!(
+        which.code == 2 && which.stderr.contains("which events?"),
+        "{which:?}"
+    );
+    let ran = ask(&["delete", "plant", "--where", "id=a", "--to", "now-1h"]).ok();
+    assert_eq!(ran.stderr, "deleted from 1 stream\n");
+    let ran = ask(&["delete", "plant", "--where", "id=b", "--drop-streams"]).ok();
+    assert_eq!(ran.stderr, "dropped 1 stream\n");
+    let ran = ask(&["compact"]).ok();
+    assert!(ran.stderr.contains("on disk before"), "{ran:?}");
+    let rate = ask(&["compact", "--rate", "1MiB"]);
+    assert!(rate.code == 2 && rate.stderr.contains("--rate"), "{rate:?}");
+    let kept = ask(&["table", "drop", "plant"]);
+    assert!(
+        kept.code == 1 && kept.stderr.contains("add --yes"),
+        "{kept:?}"
+    );
+    ask(&["table", "drop", "plant", "--yes"]).ok();
+    let gone = ask(&["table", "show", "plant"]);
+    assert!(
+        gone.code == 1 && gone.stderr.contains("no table `plant`"),
+        "{gone:?}"
+    );
+}
+
+#[test]
+fn tokens_come_from_the_environment() {
+    let bench = Bench::new();
+    let token = |name: &str, rules: &[&str]| {
+        let mut arguments = vec!["--name", name];
+        arguments.extend_from_slice(rules);
+        let ran = bench.run_without_memory("token create", &arguments).ok();
+        ran.stdout.trim().to_owned()
+    };
+    let owner = token("owner", &["--read", "*", "--write", "*", "--manage", "*"]);
+    let writer = token("writer", &["--write", "*"]);
+    let server = Served::start(&bench.db(), &[]);
+    let lines = "plant,id=a temp=1 1704067200000000000\n";
+    let import = ["import", "--format", "lp", "--precision", "ns", "-"];
+    let without = run(&server, "", &import, lines);
+    assert!(
+        without.code == 1 && without.stderr.contains("HEADWATER_TOKEN"),
+        "{without:?}"
+    );
+    run(&server, &writer, &import, lines).ok();
+    let csv = [
+        "import", "--table", "plant", "--time", "time", "--tag", "id", "-",
+    ];
+    // Who may not manage has tables made by their first row.
+    run(
+        &server,
+        &writer,
+        &csv,
+        "time,id,temp\n2024-01-01T00:00:05Z,a,2\n",
+    )
+    .ok();
+    let compact = run(&server, &writer, &["compact"], "");
+    assert!(
+        compact.code == 1 && compact.stderr.contains("manage"),
+        "{compact:?}"
+    );
+    run(&server, &owner, &["compact"], "").ok();
+    #[cfg(feature = "sql")]
+    {
+        let asked = [
+            "query",
+            "--format",
+            "csv",
+            "SELECT count(*) AS n FROM plant",
+        ];
+        assert_eq!(run(&server, &owner, &asked, "").ok().stdout, "n\n2\n");
+    }
+    let asked = [
+        "influxql",
+        "--format",
+        "csv",
+        "SELECT count(temp) FROM plant",
+    ];
+    let ran = run(&server, &owner, &asked, "").ok();
+    assert!(ran.stdout.contains(",2\n"), "{ran:?}");
+    // A token in the environment does not keep a command from a directory.
+    drop(server);
+}

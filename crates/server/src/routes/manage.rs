@@ -1,0 +1,306 @@
+//! `POST /api/v1/manage`: what owners of a database do to its tables, on a server that has it open:
+//! declare and change tables, delete, drop, compact. What is asked and answered:
+//! docs/http/managing.md.
+//!
+//! Invariants: what is done is what the same command does to a directory; whoever may not manage a
+//! table learns nothing of it. Nobody deletes everything by leaving something out.
+//! Concurrency: one compaction at a time; it goes on when its asker goes.
+//! Failure: what the engine refuses is answered with its words and nothing is changed.
+
+use super::{Needs, Route};
+use crate::access::Access;
+use crate::access::rules::Action;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{self, answer};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use headwater::{
+    ClosedRange, DeleteSpec, Duplicates, FieldSpec, FieldType, TableChange, TableInfo, TableSpec,
+    Timestamp,
+};
+use headwater_wire::durations::{format_duration_ns, parse_duration_ns};
+use headwater_wire::instant::format_instant;
+use headwater_wire::query::parse_instant_at;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest body.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::post("/api/v1/manage", Needs::Manage, manage)]
+}
+
+/// What is to be done.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+enum Asked {
+    ShowTables {
+        table: Option<String>,
+    },
+    CreateTable(Described),
+    AlterTable(Described),
+    DropTable {
+        table: String,
+    },
+    Delete {
+        table: String,
+        #[serde(default)]
+        tags: BTreeMap<String, String>,
+        from: Option<String>,
+        to: Option<String>,
+        #[serde(default)]
+        all_time: bool,
+    },
+    DropStreams {
+        table: String,
+        tags: BTreeMap<String, String>,
+    },
+    Compact,
+}
+
+/// A table, or what is to become of one.
+#[derive(Debug, Deserialize)]
+struct Described {
+    table: String,
+    /// Names and types, in the order of the table.
+    #[serde(default)]
+    fields: Vec<(String, String)>,
+    duplicates: Option<String>,
+    leaf_events: Option<u32>,
+    /// A duration, or `forever`.
+    retention: Option<String>,
+    raw_for: Option<String>,
+}
+
+async fn manage(
+    State(app): State<Arc<App>>,
+    access: Access,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await;
+    let body = body.map_err(|error| {
+        let message = format!("the body: {error}; at most {BODY_BYTES_MAX} bytes are taken");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "E_LIMIT_BODY", message)
+    })?;
+    let asked: Asked = serde_json::from_slice(&body).map_err(|error| {
+        invalid(format!(
+            "{error}: expected an object such as {{\"op\":\"drop_table\",\"table\":\"weather\"}}"
+        ))
+    })?;
+    may(&access, &asked)?;
+    let done = app
+        .blocking(move |app| done(app, &access, asked))
+        .await?
+        .to_string();
+    Ok(answer(request::JSON, done))
+}
+
+/// Asked before anything is looked at, so that the answer does not depend on what is there.
+fn may(access: &Access, asked: &Asked) -> Result<(), ApiError> {
+    let pairs = |tags: &BTreeMap<String, String>| -> Vec<(String, String)> {
+        let pairs = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
+        pairs.collect()
+    };
+    let allowed = match asked {
+        // Those are told of that may be managed.
+        Asked::ShowTables { .. } => true,
+        Asked::CreateTable(described) | Asked::AlterTable(described) => {
+            access.may(Action::Manage, &described.table, &[])
+        }
+        Asked::DropTable { table } => access.may(Action::Manage, table, &[]),
+        Asked::Delete { table, tags, .. } | Asked::DropStreams { table, tags } => {
+            access.may(Action::Manage, table, &pairs(tags))
+        }
+        Asked::Compact => access.all(Action::Manage),
+    };
+    if allowed {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        StatusCode::FORBIDDEN,
+        "E_ACCESS",
+        "no rule of this token allows to manage that",
+    ))
+}
+
+fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
+    let db = &app.db;
+    Ok(match asked {
+        Asked::ShowTables { table } => shown_to(app, access, table.as_deref())?,
+        Asked::CreateTable(described) => {
+            let mut spec = TableSpec::new(described.table.clone());
+            spec.duplicates = duplicates(&described)?.unwrap_or(Duplicates::Last);
+            spec.leaf_events = described.leaf_events;
+            spec.fields = fields(&described)?;
+            spec.retention = life(described.retention.as_deref())?.flatten();
+            spec.raw_for = life(described.raw_for.as_deref())?.flatten();
+            shown(&db.create_table(&spec)?)
+        }
+        Asked::AlterTable(described) => {
+            let change = TableChange {
+                duplicates: duplicates(&described)?,
+                leaf_events: described.leaf_events,
+                retention: life(described.retention.as_deref())?,
+                raw_for: life(described.raw_for.as_deref())?,
+                add_fields: fields(&described)?,
+                ..TableChange::default()
+            };
+            if change == TableChange::default() {
+                return Err(invalid("there is nothing to change".to_owned()));
+            }
+            shown(&db.alter_table(&described.table, &change)?)
+        }
+        Asked::DropTable { table } => {
+            db.drop_table(&table)?;
+            json!({ "dropped": table })
+        }
+        Asked::Delete {
+            table,
+            tags,
+            from,
+            to,
+            all_time,
+        } => {
+            let range = chosen(app, from.as_deref(), to.as_deref(), all_time)?;
+            let tags = tags.into_iter().collect();
+            let streams = db.delete(&DeleteSpec { table, tags, range })?;
+            json!({ "streams": streams })
+        }
+        Asked::DropStreams { table, tags } => {
+            if tags.is_empty() {
+                return Err(invalid("which streams? Give `tags`".to_owned()));
+            }
+            let tags: Vec<(String, String)> = tags.into_iter().collect();
+            json!({ "streams": db.drop_streams(&table, &tags)? })
+        }
+        Asked::Compact => compacted(app)?,
+    })
+}
+
+/// The tables that may be managed, or the one of them that is asked for.
+fn shown_to(app: &App, access: &Access, table: Option<&str>) -> Result<Value, ApiError> {
+    let mut tables = app.db.tables();
+    tables.retain(|info| {
+        table.is_none_or(|name| name == info.name) && access.may(Action::Manage, &info.name, &[])
+    });
+    if let (Some(name), true) = (table, tables.is_empty()) {
+        return Err(request::not_found("table", &name));
+    }
+    tables.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(json!({ "tables": tables.iter().map(shown).collect::<Vec<_>>() }))
+}
+
+/// The range of a delete, which must have been said in some way.
+fn chosen(
+    app: &App,
+    from: Option<&str>,
+    to: Option<&str>,
+    all_time: bool,
+) -> Result<ClosedRange, ApiError> {
+    if from.is_none() && to.is_none() && !all_time {
+        return Err(invalid(
+            "which events? Give `from`, `to` or both, or `\"all_time\":true`".to_owned(),
+        ));
+    }
+    range(from, to, app.shell.env().clock.now())
+}
+
+fn compacted(app: &App) -> Result<Value, ApiError> {
+    let Some(_only) = app.compacting.try_lock() else {
+        let message = "a compaction is under way";
+        let busy = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", message);
+        return Err(busy.retry_after(1));
+    };
+    let before = app.db.stats()?.disk_bytes;
+    app.db.compact()?;
+    Ok(json!({ "bytes_before": before, "bytes": app.db.stats()?.disk_bytes }))
+}
+
+fn invalid(message: String) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "E_INVALID", message)
+}
+
+fn duplicates(described: &Described) -> Result<Option<Duplicates>, ApiError> {
+    match described.duplicates.as_deref() {
+        None => Ok(None),
+        Some("last") => Ok(Some(Duplicates::Last)),
+        Some("keep") => Ok(Some(Duplicates::Keep)),
+        Some(other) => Err(invalid(format!(
+            "duplicates: expected last or keep, found `{other}`"
+        ))),
+    }
+}
+
+fn fields(described: &Described) -> Result<Vec<FieldSpec>, ApiError> {
+    let fields = described.fields.iter().map(|(name, type_name)| {
+        let field_type = FieldType::from_name(type_name).ok_or_else(|| {
+            invalid(format!(
+                "field `{name}`: expected the type f64, i64, u64, bool, string or bytes, found `{type_name}`"
+            ))
+        })?;
+        Ok(FieldSpec {
+            name: name.clone(),
+            field_type,
+        })
+    });
+    fields.collect()
+}
+
+/// `None` = nothing was said; `Some(None)` = forever.
+fn life(text: Option<&str>) -> Result<Option<Option<Duration>>, ApiError> {
+    match text {
+        None => Ok(None),
+        Some("forever") => Ok(Some(None)),
+        Some(text) => {
+            let ns = parse_duration_ns(text)
+                .map_err(|error| invalid(format!("`{text}`: {error}; or `forever`")))?;
+            Ok(Some(Some(Duration::from_nanos(ns.unsigned_abs()))))
+        }
+    }
+}
+
+fn range(from: Option<&str>, to: Option<&str>, now: Timestamp) -> Result<ClosedRange, ApiError> {
+    let read = |text: Option<&str>| {
+        text.map(|text| {
+            parse_instant_at(text, now).map_err(|error| invalid(format!("`{text}`: {error}")))
+        })
+        .transpose()
+    };
+    let from = read(from)?.unwrap_or(Timestamp::MIN);
+    Ok(match read(to)? {
+        Some(to) => ClosedRange::half_open(from, to),
+        None => ClosedRange::new(from, Timestamp::MAX),
+    })
+}
+
+/// A table as `headwater table show` tells of it.
+fn shown(info: &TableInfo) -> Value {
+    let life = |life: Option<Duration>| {
+        life.map(|life| format_duration_ns(i64::try_from(life.as_nanos()).unwrap_or(i64::MAX)))
+    };
+    let fields = info
+        .fields
+        .iter()
+        .map(|field| json!({ "name": field.name, "type": field.field_type.name() }));
+    json!({
+        "name": info.name,
+        "duplicates": match info.duplicates {
+            Duplicates::Last => "last",
+            Duplicates::Keep => "keep",
+        },
+        "leaf_events": info.leaf_events,
+        "streams": info.streams,
+        "retention": life(info.retention),
+        "cut": info.cut.map(format_instant),
+        "raw_for": life(info.raw_for),
+        "aged_to": info.aged_to.map(format_instant),
+        "tags": info.tags,
+        "fields": fields.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,165 @@
+//! What owners do to tables over HTTP.
+
+use crate::support::{Running, client, json};
+use headwater_server::tokens::{NewToken, TokenFile};
+use serde_json::{Value, json as value};
+
+fn manage(server: &Running, token: Option<&str>, asked: &Value) -> (u16, Value) {
+    let mut request = client().post(server.url("/api/v1/manage"));
+    if let Some(token) = token {
+        request = request.header("Authorization", format!("Bearer {token}"));
+    }
+    let mut answer = request.send(asked.to_string()).unwrap();
+    (answer.status().as_u16(), json(&mut answer))
+}
+
+fn write(server: &Running, lines: &str) {
+    let written = client().post(server.url("/write?precision=s")).send(lines);
+    assert_eq!(written.unwrap().status(), 204);
+}
+
+fn rows(server: &Running, table: &str) -> u64 {
+    let path = format!("/api/v1/count?table={table}");
+    let mut answer = client().get(server.url(&path)).call().unwrap();
+    json(&mut answer)["rows"].as_u64().unwrap()
+}
+
+#[test]
+fn tables_are_declared_shown_changed_and_dropped() {
+    let server = Running::start();
+    let asked = value!({
+        "op": "create_table", "table": "weather", "fields": [["temp", "f64"], ["rain", "u64"]],
+        "duplicates": "keep", "leaf_events": 512, "retention": "1y",
+    });
+    let (status, made) = manage(&server, None, &asked);
+    assert_eq!(status, 200, "{made}");
+    let fields = value!([{"name": "temp", "type": "f64"}, {"name": "rain", "type": "u64"}]);
+    assert_eq!(made["fields"], fields);
+    let changed = value!({
+        "op": "alter_table", "table": "weather", "raw_for": "30d", "retention": "forever",
+        "fields": [["wind", "f64"]],
+    });
+    assert_eq!(manage(&server, None, &changed).0, 200);
+    let (_, shown) = manage(
+        &server,
+        None,
+        &value!({"op": "show_tables", "table": "weather"}),
+    );
+    let shown = &shown["tables"][0];
+    assert_eq!(
+        (
+            &shown["duplicates"],
+            &shown["leaf_events"],
+            &shown["raw_for"]
+        ),
+        (&value!("keep"), &value!(512), &value!("30d"))
+    );
+    assert_eq!(
+        (&shown["retention"], &shown["fields"][2]["name"]),
+        (&Value::Null, &value!("wind"))
+    );
+    let (status, told) = manage(&server, None, &asked);
+    assert_eq!(
+        (status, &told["code"]),
+        (400, &value!("E_INVALID")),
+        "{told}"
+    );
+    let drop = value!({"op": "drop_table", "table": "weather"});
+    assert_eq!(
+        manage(&server, None, &drop),
+        (200, value!({"dropped": "weather"}))
+    );
+    assert_eq!(manage(&server, None, &drop).0, 404);
+    let (_, shown) = manage(&server, None, &value!({"op": "show_tables"}));
+    assert_eq!(shown, value!({"tables": []}));
+}
+
+#[test]
+fn ranges_and_streams_are_deleted_and_nothing_by_leaving_something_out() {
+    let server = Running::start();
+    let lines: String = (0..10)
+        .flat_map(|k| ["a", "b"].map(|id| format!("pump,id={id} rpm={k} {}\n", 1_700_000_000 + k)))
+        .collect();
+    write(&server, &lines);
+    assert_eq!(rows(&server, "pump"), 20);
+    for wrong in [
+        value!({"op": "delete", "table": "pump"}),
+        value!({"op": "drop_streams", "table": "pump", "tags": {}}),
+        value!({"op": "delete", "table": "pump", "from": "soon"}),
+        value!({"op": "delete", "table": "pump", "until": "now"}),
+        value!({"op": "explode"}),
+        value!("compact"),
+    ] {
+        let (status, told) = manage(&server, None, &wrong);
+        assert_eq!(
+            (status, &told["code"]),
+            (400, &value!("E_INVALID")),
+            "{wrong}: {told}"
+        );
+    }
+    assert_eq!(rows(&server, "pump"), 20);
+    let to = "1700000004000000000";
+    let asked = value!({"op": "delete", "table": "pump", "tags": {"id": "a"}, "to": to});
+    assert_eq!(manage(&server, None, &asked), (200, value!({"streams": 1})));
+    assert_eq!(rows(&server, "pump"), 16);
+    let asked = value!({"op": "drop_streams", "table": "pump", "tags": {"id": "b"}});
+    assert_eq!(manage(&server, None, &asked), (200, value!({"streams": 1})));
+    assert_eq!(rows(&server, "pump"), 6);
+    let asked = value!({"op": "delete", "table": "pump", "all_time": true});
+    assert_eq!(manage(&server, None, &asked).0, 200);
+    assert_eq!(rows(&server, "pump"), 0);
+    let (status, told) = manage(&server, None, &value!({"op": "compact"}));
+    assert_eq!(status, 200, "{told}");
+    assert!(told["bytes"].is_u64() && told["bytes_before"].is_u64());
+}
+
+#[test]
+fn a_token_manages_what_its_rules_name_and_is_told_of_nothing_else() {
+    let mut tokens = Vec::new();
+    let server = Running::start_with(|settings| {
+        let file = TokenFile::of_database(settings.db());
+        for (name, rule) in [
+            ("all", "manage *"),
+            ("table", "manage pump"),
+            ("part", "manage pump,site=north"),
+            ("reader", "read *"),
+        ] {
+            let new = NewToken {
+                name: name.to_owned(),
+                expires: None,
+                rules: vec![rule.parse().unwrap()],
+            };
+            tokens.push(file.create(new).unwrap());
+        }
+    });
+    let [all, table, part, reader] = &tokens[..] else {
+        panic!("four tokens")
+    };
+    for name in ["pump", "fan"] {
+        let asked = value!({"op": "create_table", "table": name, "fields": [["v", "f64"]]});
+        assert_eq!(manage(&server, Some(all), &asked).0, 200);
+    }
+    let names = |token: &str| {
+        let (_, shown) = manage(&server, Some(token), &value!({"op": "show_tables"}));
+        let tables = shown["tables"].as_array().unwrap().clone();
+        tables
+            .iter()
+            .map(|t| t["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(all), ["fan", "pump"]);
+    assert_eq!(names(table), ["pump"]);
+    assert!(names(part).is_empty());
+    let status = |token: &str, asked: Value| manage(&server, Some(token), &asked).0;
+    let delete = |table: &str, tags: Value| value!({"op": "delete", "table": table, "tags": tags, "to": "now"});
+    assert_eq!(status(table, delete("pump", value!({}))), 200);
+    assert_eq!(status(table, delete("fan", value!({}))), 403);
+    // The same for a table that is not there.
+    assert_eq!(status(table, delete("absent", value!({}))), 403);
+    assert_eq!(status(part, delete("pump", value!({"site": "north"}))), 200);
+    assert_eq!(status(part, delete("pump", value!({"site": "south"}))), 403);
+    assert_eq!(status(part, delete("pump", value!({}))), 403);
+    assert_eq!(status(table, value!({"op": "compact"})), 403);
+    assert_eq!(status(all, value!({"op": "compact"})), 200);
+    assert_eq!(status(reader, value!({"op": "show_tables"})), 403);
+}

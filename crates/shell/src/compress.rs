@@ -1,0 +1,168 @@
+//! Answers in fewer bytes: gzip for those who take it.
+//!
+//! Invariants: what was whole is whole when it is unpacked, and what broke off is seen to; what is
+//! small, packed already, of a kind that hardly shrinks, known by a tag of its bytes, or sent
+//! bit by bit as things happen is left as it is.
+//! Concurrency: the work is done where the answer is sent, a piece of it at a time.
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, VARY,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::{StreamExt, stream};
+use std::io::Write;
+
+/// Smaller answers are sent in one packet anyway.
+const BYTES_MIN: u64 = 1_400;
+/// Kinds that shrink, by their beginning. Streams of events are none of them: each event is wanted
+/// at once.
+const KINDS: [&str; 4] = [
+    "application/json",
+    "text/csv",
+    "text/plain",
+    "application/openmetrics-text",
+];
+
+/// Whether a client takes gzip: the weight 0 says no.
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT_ENCODING).iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|part| {
+            let (name, weight) = part.split_once(';').unwrap_or((part, ""));
+            let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+            let is_gzip = name.trim().eq_ignore_ascii_case("gzip");
+            is_gzip && weight.parse::<f32>().is_ok_and(|weight| weight > 0.0)
+        })
+}
+
+/// The answer packed, where that is worth while.
+pub(crate) fn packed(response: Response) -> Response {
+    if !is_worth_while(&response) {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    head.headers
+        .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    head.headers
+        .append(VARY, HeaderValue::from_static("accept-encoding"));
+    head.headers.remove(CONTENT_LENGTH);
+    // The fastest level: the network of a server nearby is fast too.
+    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let pieces = stream::unfold(
+        (body.into_data_stream(), Some(encoder)),
+        |(mut pieces, encoder)| async move {
+            let mut encoder = encoder?;
+            loop {
+                let piece = match pieces.next().await {
+                    Some(Ok(piece)) => encoder
+                        .write_all(&piece)
+                        .map(|()| std::mem::take(encoder.get_mut()))
+                        .map_err(axum::Error::new),
+                    // An answer without its end is seen to be broken off.
+                    Some(Err(error)) => return Some((Err(error), (pieces, None))),
+                    None => {
+                        let rest = encoder.finish().map_err(axum::Error::new);
+                        return Some((rest.map(Bytes::from), (pieces, None)));
+                    }
+                };
+                match piece {
+                    // The encoder gathers more before it gives something.
+                    Ok(piece) if piece.is_empty() => {}
+                    Ok(piece) => return Some((Ok(Bytes::from(piece)), (pieces, Some(encoder)))),
+                    Err(error) => return Some((Err(error), (pieces, None))),
+                }
+            }
+        },
+    );
+    Response::from_parts(head, Body::from_stream(pieces))
+}
+
+fn is_worth_while(response: &Response) -> bool {
+    let headers = response.headers();
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    response.status() == StatusCode::OK
+        && kind.is_some_and(|kind| KINDS.iter().any(|each| kind.starts_with(each)))
+        && [CONTENT_ENCODING, CONTENT_RANGE, ETAG]
+            .iter()
+            .all(|name| !headers.contains_key(name))
+        && response
+            .body()
+            .size_hint()
+            .upper()
+            .is_none_or(|bytes| bytes >= BYTES_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use std::io::Read;
+
+    fn answer(kind: &'static str, body: Body) -> Response {
+        let mut response = Response::new(body);
+        let kind = HeaderValue::from_static(kind);
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
+
+    fn pieces(count: usize) -> Body {
+        let pieces = (0..count).map(|n| Ok::<_, axum::Error>(format!("{n},{n}.5,text\n")));
+        Body::from_stream(stream::iter(pieces))
+    }
+
+    #[tokio::test]
+    async fn what_comes_in_pieces_is_whole_when_it_is_unpacked() {
+        let response = packed(answer("text/csv; charset=utf-8", pieces(20_000)));
+        assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
+        let bytes = axum::body::to_bytes(response.into_body(), usize::MAX);
+        let bytes = bytes.await.unwrap();
+        let mut text = String::new();
+        let mut decoder = flate2::read::GzDecoder::new(&bytes[..]);
+        decoder.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("0,0.5,text\n1,1.5") && text.ends_with("19999,19999.5,text\n"));
+        let (packed, whole) = (bytes.len(), text.len());
+        assert!(packed * 2 < whole, "{packed} of {whole} bytes");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_has_no_end_when_packed_either() {
+        let broken = stream::iter([Ok("a".repeat(5_000)), Err(axum::Error::new("the disk"))]);
+        let response = packed(answer("text/csv", Body::from_stream(broken)));
+        let bytes = axum::body::to_bytes(response.into_body(), usize::MAX);
+        assert!(bytes.await.is_err());
+    }
+
+    #[test]
+    fn small_tagged_and_live_answers_are_left_as_they_are() {
+        let long = || Body::from("x".repeat(5_000));
+        let is_packed = |response| packed(response).headers().contains_key(CONTENT_ENCODING);
+        assert!(is_packed(answer("application/json", long())));
+        assert!(!is_packed(answer("application/json", Body::from("{}"))));
+        assert!(!is_packed(answer("text/event-stream", pieces(9_000))));
+        assert!(!is_packed(answer("application/vnd.apache.parquet", long())));
+        let mut tagged = answer("application/json", long());
+        let tag = HeaderValue::from_static("\"1\"");
+        tagged.headers_mut().insert(ETAG, tag);
+        assert!(!is_packed(tagged));
+    }
+
+    #[test]
+    fn who_does_not_take_gzip_gets_none() {
+        let takes = |value: &'static str| {
+            let value = HeaderValue::from_static(value);
+            takes_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, value)]))
+        };
+        assert!(takes("gzip") && takes("br;q=1, GZIP;q=0.5") && takes("deflate, gzip"));
+        assert!(!takes("identity") && !takes("gzip;q=0") && !takes("gzip;q=0.000") && !takes(""));
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+}

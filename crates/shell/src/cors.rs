@@ -1,0 +1,120 @@
+//! Pages of other origins that may ask this server: those of a list, and no others.
+//!
+//! Invariant: an origin that is not on the list is told nothing by which its pages could read an
+//! answer. What a page may do stays the matter of its token.
+
+use axum::body::Body;
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
+
+/// What pages may send, and which headers of answers they may read.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST");
+const HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, content-encoding, accept, if-none-match, x-request-id, \
+     x-headwater-producer, x-headwater-batch",
+);
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "etag, retry-after, x-request-id, x-headwater-version, x-headwater-warning, \
+     x-headwater-repeated",
+);
+/// For how long a browser need not ask again: an hour.
+const KEPT: HeaderValue = HeaderValue::from_static("3600");
+
+/// Reads an origin as browsers send it: a scheme, a name, perhaps a port, and nothing behind.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_origin(text: &str) -> Result<String, String> {
+    let is_name = |name: &str| {
+        !name.is_empty() && !name.contains(['/', '@', ' ', '?', '#', '*']) && name.is_ascii()
+    };
+    match text.split_once("://") {
+        Some(("http" | "https", name)) if is_name(name) => Ok(text.to_ascii_lowercase()),
+        _ => Err(format!(
+            "`{text}` is not an origin: expected http://NAME or https://NAME, with a port if there is one and no path"
+        )),
+    }
+}
+
+/// The origin of a request, if it is on the list.
+pub(crate) fn welcome(origins: &[String], headers: &HeaderMap) -> Option<HeaderValue> {
+    let origin = headers.get(header::ORIGIN)?;
+    let text = origin.to_str().ok()?;
+    origins
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(text))
+        .then(|| origin.clone())
+}
+
+/// Whether a browser asks if a page may send what it wants to.
+pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The answer to that.
+pub(crate) fn preflight() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, KEPT);
+    response
+}
+
+/// Lets the pages of an origin read an answer.
+pub(crate) fn open_to(response: &mut Response, origin: HeaderValue) {
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    // Without this a browser that isolates its pages would still keep the answer from them.
+    headers.insert(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("cross-origin"),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn origins_are_a_scheme_a_name_and_perhaps_a_port() {
+        assert_eq!(
+            parse_origin("https://Board.example:3000").unwrap(),
+            "https://board.example:3000"
+        );
+        for wrong in [
+            "*",
+            "board.example",
+            "https://a/",
+            "ftp://a",
+            "https://",
+            "https://*.a",
+            "null",
+        ] {
+            assert!(parse_origin(wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_origins_of_the_list_are_welcome() {
+        let origins = ["https://board.example".to_owned()];
+        let of = |origin: &'static str| {
+            let value = HeaderValue::from_static(origin);
+            welcome(&origins, &HeaderMap::from_iter([(header::ORIGIN, value)]))
+        };
+        assert_eq!(
+            of("https://board.example").unwrap(),
+            "https://board.example"
+        );
+        for other in ["https://board.example:444", "http://board.example", "null"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert_eq!(welcome(&origins, &HeaderMap::new()), None);
+    }
+}

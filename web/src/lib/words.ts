@@ -1,0 +1,58 @@
+/** What the server's names for causes and policies mean, in words of people. What is not known is left as it is. */
+import { formatCount } from "./format";
+
+const CAUSES: Readonly<Record<string, string>> = {
+  flush: "stored for the first time",
+  merge: "written again with late ones",
+  touched_merge: "written again with late ones",
+  late_run: "stored as late ones, to be merged",
+  fold: "late ones merged",
+  compaction: "put together, or divided by time",
+  delete: "written again without what was deleted",
+};
+
+const KINDS: Readonly<Record<string, string>> = {
+  log: "commit log",
+  leaf: "values",
+  index: "aggregates and indexes",
+  meta: "names and lists",
+};
+
+export function causeWords(cause: string): string {
+  return CAUSES[cause] ?? cause.replaceAll("_", " ");
+}
+
+export function kindWords(kind: string): string {
+  return KINDS[kind] ?? kind.replaceAll("_", " ");
+}
+
+/** `separate:0.875,retain=49168`: how memory is shared between events in order and late ones, and what is kept back. */
+export function policyWords(policy: string): string {
+  const [base = "", ...rest] = policy.split(",");
+  const out: string[] = [];
+  const separate = /^separate:([\d.]+)$/.exec(base);
+  if (base === "conventional") out.push("one buffer for all");
+  else if (separate) {
+    const share = Number(separate[1]);
+    out.push(
+      share <= 1
+        ? `late ones apart, ${Number((share * 100).toFixed(1))} % for those in order`
+        : `late ones apart, ${formatCount(share)} for those in order`,
+    );
+  } else return policy;
+  for (const part of rest) {
+    const [name, value = ""] = part.split("=");
+    if (name === "retain") out.push(`the newest ${formatCount(Number(value))} kept back`);
+    else if (name === "leaf") out.push(`leaves of ${formatCount(Number(value))}`);
+    else out.push(part);
+  }
+  return out.join(", ");
+}
+
+/** Who decides, and what is in force: `adaptive: separate:0.5 and conventional`. */
+export function choiceWords(choice: string): string {
+  const match = /^(\w+): (.+)$/.exec(choice);
+  if (!match) return policyWords(choice);
+  const who = match[1] === "adaptive" ? "chosen by what arrives" : match[1] === "fixed" ? "as set" : match[1];
+  return `${(match[2] ?? "").split(" and ").map(policyWords).join("; or ")} (${who})`;
+}
