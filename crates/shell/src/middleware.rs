@@ -12,7 +12,7 @@
 use crate::access::Access;
 use crate::access::host::{Stranger, is_named_once};
 use crate::access::rules::Action;
-use crate::access::token::carried;
+use crate::access::token::{Carried, carried, carried_in_address};
 use crate::access::tokens::Denied;
 use crate::error::ErrorAnswer;
 use crate::metrics::Observed;
@@ -143,7 +143,13 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
         return strange(stranger).into_response();
     }
     if needs != Needs::Nothing {
-        match admit(shell, needs, request.headers()) {
+        let endpoint = gate.endpoint.as_ref();
+        let in_address = endpoint.is_some_and(|e| e.0.token_in_address);
+        let token = match carried(request.headers()) {
+            Carried::Nothing if in_address => carried_in_address(request.uri()),
+            carried => carried,
+        };
+        match admit(shell, needs, &token) {
             Ok(access) => request.extensions_mut().insert(access),
             Err(error) => return refused(error),
         };
@@ -179,8 +185,8 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
 }
 
 /// What a request may do, if that suffices for the route.
-fn admit(shell: &Shell, needs: Needs, headers: &HeaderMap) -> Result<Access, ErrorAnswer> {
-    let access = shell.guard().admit(&carried(headers)).map_err(|denied| {
+fn admit(shell: &Shell, needs: Needs, token: &Carried) -> Result<Access, ErrorAnswer> {
+    let access = shell.guard().admit(token).map_err(|denied| {
         let message = match denied {
             Denied::Missing => {
                 "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one"
