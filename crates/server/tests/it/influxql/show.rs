@@ -61,11 +61,14 @@ fn names_are_listed() {
         ),
         (
             "SHOW SERIES EXACT CARDINALITY",
-            json!([{"columns": ["count"], "values": [[3]]}]),
+            json!([
+                {"name": "door", "columns": ["count"], "values": [[1]]},
+                {"name": "obd", "columns": ["count"], "values": [[2]]},
+            ]),
         ),
         (
             "SHOW MEASUREMENT CARDINALITY",
-            json!([{"name": "measurements", "columns": ["count"], "values": [[2]]}]),
+            json!([{"columns": ["cardinality estimation"], "values": [[2]]}]),
         ),
         (
             "SHOW RETENTION POLICIES ON plant",
@@ -123,4 +126,9 @@ fn a_database_is_made_by_post_and_with_a_warning_by_get() {
         .unwrap();
     let body = answer.body_mut().read_to_string().unwrap();
     assert!(body.contains("its duration is not taken over"), "{body}");
+    // What was made is there.
+    assert_eq!(
+        series(&server, "SHOW DATABASES")[0]["values"],
+        json!([["headwater"], ["plant"]])
+    );
 }
