@@ -171,7 +171,7 @@ impl Windows {
     }
 
     /// The same intervals, beginning so many of their widths earlier.
-    pub(crate) fn from_earlier(&self, widths: u32) -> Windows {
+    pub(crate) fn beginning_earlier(&self, widths: u32) -> Windows {
         let first = self.range.first.as_nanos();
         self.over(ClosedRange::nanos(
             narrow(i128::from(first) - self.widths(widths)),
@@ -180,7 +180,7 @@ impl Windows {
     }
 
     /// The same intervals, ending so many of their widths later.
-    pub(crate) fn to_later(&self, widths: u32) -> Windows {
+    pub(crate) fn ending_later(&self, widths: u32) -> Windows {
         let last = self.range.last.as_nanos();
         self.over(ClosedRange::nanos(
             self.range.first.as_nanos(),

@@ -24,8 +24,6 @@ pub(crate) struct App {
     pub(crate) live: Arc<Hub>,
     /// Formatted tiles.
     pub(crate) tiles: TileCache,
-    /// Under which names clients of InfluxDB made the database.
-    pub(crate) names: headwater_ask::influxql::Names,
     /// How long tiles took to be read.
     pub(crate) tile_costs: TileCosts,
     /// What is counted of messages from a broker; all zero without one.

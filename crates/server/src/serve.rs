@@ -121,7 +121,6 @@ impl Server {
             ingest,
             live,
             tiles: TileCache::new(settings.tile_cache),
-            names: headwater_ask::influxql::Names::default(),
             tile_costs: TileCosts::new(),
             #[cfg(feature = "mqtt")]
             messages: source

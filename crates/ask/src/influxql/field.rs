@@ -2,6 +2,7 @@
 //!
 //! Invariant: only numbers become numbers of another type; what cannot, is not there.
 
+use super::arithmetic::number;
 use headwater::{Column, FieldType, Value, ValueRef};
 use headwater_wire::influxql::Cast;
 
@@ -60,22 +61,17 @@ impl ReadField {
 
 /// A number as another type; what lies behind the point is cut off.
 fn as_type(value: ValueRef<'_>, wanted: FieldType) -> Option<Value> {
-    let cut = |v: f64, least: f64, beyond: f64| {
-        let v = v.trunc();
-        (v >= least && v < beyond).then_some(v)
-    };
+    // Whatever lies beyond the integers does not fit below.
+    let cut = |v: f64| v.is_finite().then_some(v as i128);
     Some(match (value, wanted) {
-        (ValueRef::I64(v), FieldType::F64) => Value::F64(v as f64),
-        (ValueRef::U64(v), FieldType::F64) => Value::F64(v as f64),
-        (ValueRef::F64(v), FieldType::I64) => Value::I64(cut(v, -TWO_63, TWO_63)? as i64),
+        (ValueRef::I64(_) | ValueRef::U64(_), FieldType::F64) => Value::F64(number(value)?),
+        (ValueRef::F64(v), FieldType::I64) => Value::I64(i64::try_from(cut(v)?).ok()?),
         (ValueRef::U64(v), FieldType::I64) => Value::I64(i64::try_from(v).ok()?),
-        (ValueRef::F64(v), FieldType::U64) => Value::U64(cut(v, 0.0, 2.0 * TWO_63)? as u64),
+        (ValueRef::F64(v), FieldType::U64) => Value::U64(u64::try_from(cut(v)?).ok()?),
         (ValueRef::I64(v), FieldType::U64) => Value::U64(u64::try_from(v).ok()?),
         _ => return None,
     })
 }
-
-const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
 #[cfg(test)]
 mod tests {

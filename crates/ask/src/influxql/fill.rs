@@ -21,7 +21,7 @@ pub(super) fn number_among<'a>(
 ) -> Option<Value> {
     let is_whole = |v: &Value| matches!(v, Value::I64(_) | Value::U64(_));
     match number_of(fill) {
-        Some(Value::F64(v)) if values.into_iter().all(is_whole) => Some(Value::I64(v as i64)),
+        Some(Value::F64(v)) if values.into_iter().all(is_whole) => Some(whole(v)),
         number => number,
     }
 }
@@ -60,15 +60,18 @@ pub(super) fn filled(
     out
 }
 
+/// A number, cut to an integer.
+fn whole(value: f64) -> Value {
+    Value::I64(value as i64)
+}
+
 /// What lies on the line between two points. Between integers it is an integer, cut.
 fn line(a: (i64, &Value), b: (i64, &Value), at: i64) -> Option<Value> {
     let (from, to) = (number(a.1.as_ref())?, number(b.1.as_ref())?);
     let share = (at as f64 - a.0 as f64) / (b.0 as f64 - a.0 as f64);
     let value = from + (to - from) * share;
     match (a.1, b.1) {
-        (Value::I64(_) | Value::U64(_), Value::I64(_) | Value::U64(_)) => {
-            Some(Value::I64(value as i64))
-        }
+        (Value::I64(_) | Value::U64(_), Value::I64(_) | Value::U64(_)) => Some(whole(value)),
         _ => finite(value),
     }
 }

@@ -32,7 +32,9 @@ impl HeldRows {
         };
         ScanChunk {
             columns: read.iter().map(column).collect(),
-            times: times.get(rows.clone()).unwrap_or_default().to_vec(),
+            times: times
+                .get(rows.clone())
+                .map_or_else(Vec::new, <[i64]>::to_vec),
         }
     }
 }

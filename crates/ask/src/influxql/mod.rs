@@ -14,7 +14,6 @@ mod aggregate;
 mod arithmetic;
 mod change;
 mod condition;
-mod databases;
 mod field;
 mod fill;
 mod functions;
@@ -35,7 +34,6 @@ mod transform;
 mod within;
 mod write;
 
-pub use databases::Names;
 pub use parts::Out;
 pub use write::{Epoch, Form, csv, json, pretty};
 
@@ -109,8 +107,6 @@ pub struct Asker<'a> {
     now: Timestamp,
     /// The one name a database may have, if one is set.
     database: Option<&'a str>,
-    /// Under which names it was made.
-    names: Option<&'a Names>,
     /// The database that statements change, if they may.
     changes: Option<&'a Database>,
     /// Nothing may be changed by the request, as far as it says.
@@ -136,17 +132,9 @@ impl<'a> Asker<'a> {
             budget,
             now,
             database: None,
-            names: None,
             changes: None,
             is_read_only: false,
         }
-    }
-
-    /// Names that clients give the database are remembered here, and listed.
-    #[must_use]
-    pub fn with_names(mut self, names: &'a Names) -> Asker<'a> {
-        self.names = Some(names);
-        self
     }
 
     /// Statements may change this database, of which the snapshot is, as far as the asker may.
@@ -322,9 +310,6 @@ impl Asker<'_> {
     /// There is one database, and it is there already.
     fn create(&self, create: &CreateDatabase) -> Answer {
         let name = &create.name;
-        if let Some(names) = self.names.filter(|_| self.database.is_none()) {
-            names.add(name);
-        }
         let warning = if create.duration_ns.is_some_and(|ns| ns > 0) {
             Some(format!(
                 "this server has one database; \"{name}\" is one more name of it, and its duration is not taken over: how long data are kept is set for each table"

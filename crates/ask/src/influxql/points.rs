@@ -7,7 +7,7 @@ use super::arithmetic::{compare, number, operate};
 use super::fill::{filled, number_of};
 use super::functions::{Function, order};
 use super::measurements::Member;
-use super::plan::{Call, Node};
+use super::plan::{Call, Node, Plan};
 use super::raw::{self, Computed};
 use super::reading::Grouping;
 use super::{Asker, Cell};
@@ -45,49 +45,14 @@ impl Asker<'_> {
                 for row in rows {
                     let row = *row as usize;
                     let field_of = |c: usize| chunk.columns.get(c).and_then(|c| c.get(row));
-                    let (Some(time), Some(mut value)) = (chunk.times.get(row), field_of(field))
-                    else {
-                        continue;
-                    };
+                    let mut value = field_of(field);
                     if as_numbers {
-                        match number(value) {
-                            Some(v) => value = ValueRef::F64(v),
-                            None => continue,
-                        }
+                        value = value.and_then(number).map(ValueRef::F64);
                     }
-                    let of = |node: &Node| raw::value(node, &member.stream, &field_of);
-                    let key: Vec<Option<Value>> = plan.by.iter().map(of).collect();
-                    let held = found.entry(windows.number(*time)).or_default();
-                    let Some(place) = place(function, held, (value, *time), &key) else {
-                        continue;
-                    };
-                    let cells = plan.nodes.iter().map(|node| {
-                        let call = |_| Some(value.to_owned());
-                        self::value(node, &call, &of).into()
-                    });
-                    let candidate = Candidate {
-                        cells: cells.collect(),
-                        value: value.to_owned(),
-                        time: *time,
-                        key,
-                    };
-                    let count = plan.nodes.len() + 2;
-                    match place {
-                        Place::Instead(at) => {
-                            if let Some(held) = held.get_mut(at) {
-                                *held = candidate;
-                            }
-                        }
-                        Place::New(at) => {
-                            self.budget.take_values(count)?;
-                            held.insert(at, candidate);
-                        }
-                    }
-                    if let Some(most) = most(function).filter(|_| plan.by.is_empty())
-                        && held.len() > most
-                    {
-                        held.truncate(most);
-                        self.budget.give_values(count);
+                    if let (Some(time), Some(value)) = (chunk.times.get(row), value) {
+                        let of = |node: &Node| raw::value(node, &member.stream, &field_of);
+                        let held = found.entry(windows.number(*time)).or_default();
+                        self.weigh(plan, function, (value, *time), &of, held)?;
                     }
                 }
                 Ok(true)
@@ -111,6 +76,50 @@ impl Asker<'_> {
             })
         });
         Ok(rows.collect())
+    }
+
+    /// Holds a row if it may be chosen. What else is in it says `of`.
+    fn weigh(
+        &self,
+        plan: &Plan,
+        function: Function,
+        (value, time): (ValueRef<'_>, i64),
+        of: &dyn Fn(&Node) -> Option<Value>,
+        held: &mut Vec<Candidate>,
+    ) -> Result<(), Error> {
+        let key: Vec<Option<Value>> = plan.by.iter().map(of).collect();
+        let Some(place) = place(function, held, (value, time), &key) else {
+            return Ok(());
+        };
+        let call = |_| Some(value.to_owned());
+        let cells = plan
+            .nodes
+            .iter()
+            .map(|node| self::value(node, &call, of).into());
+        let candidate = Candidate {
+            cells: cells.collect(),
+            value: value.to_owned(),
+            time,
+            key,
+        };
+        let count = plan.nodes.len() + 2;
+        match place {
+            Place::Instead(at) => {
+                if let Some(held) = held.get_mut(at) {
+                    *held = candidate;
+                }
+            }
+            Place::New(at) => {
+                self.budget.take_values(count)?;
+                held.insert(at, candidate);
+            }
+        }
+        let most = most(function).filter(|_| plan.by.is_empty());
+        if most.is_some_and(|most| held.len() > most) {
+            held.pop();
+            self.budget.give_values(count);
+        }
+        Ok(())
     }
 
     /// A row for each interval. What stands beside the value of an empty one is what was there

@@ -184,10 +184,11 @@ impl Collector<'_> {
         let rows = &mut self.rows;
         asker.each_chunk(member, &plan.read, range, &[], &mut |chunk, chosen| {
             for row in chosen {
-                let Some(time) = chunk.times.get(*row as usize) else {
+                let row = *row as usize;
+                let Some(time) = chunk.times.get(row) else {
                     continue;
                 };
-                let (cells, has_value) = cells(plan, &member.stream, chunk, *row as usize);
+                let (cells, has_value) = cells(plan, &member.stream, chunk, row);
                 if !has_value {
                     continue;
                 }

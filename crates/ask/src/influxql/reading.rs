@@ -34,8 +34,8 @@ impl Grouping<'_> {
     pub(super) fn reaching(&self, widths: u32) -> Windows {
         match (widths, self.descending) {
             (0, _) => self.windows.clone(),
-            (_, false) => self.windows.from_earlier(widths),
-            (_, true) => self.windows.to_later(widths),
+            (_, false) => self.windows.beginning_earlier(widths),
+            (_, true) => self.windows.ending_later(widths),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Asker<'_> {
             let mut read = Read::default();
             let windows = grouping.reaching(source.reach);
             for member in members {
-                self.read_member(plan, &windows, member, source, &needs, &mut read)?;
+                self.read_member(plan, &windows, (member, source), &needs, &mut read)?;
             }
             for values in read.values.values_mut() {
                 values.sort_by_key(|(time, _)| *time);
@@ -97,8 +97,7 @@ impl Asker<'_> {
         &self,
         plan: &Plan,
         windows: &Windows,
-        member: &Member,
-        source: Source,
+        (member, source): (&Member, Source),
         needs: &[Need],
         read: &mut Read,
     ) -> Result<(), Error> {

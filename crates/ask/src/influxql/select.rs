@@ -59,20 +59,13 @@ impl Asker<'_> {
     ) -> Result<(), Error> {
         let own_zone = select.time_zone.as_deref().map(time_zone).transpose()?;
         let zone = own_zone.or_else(|| scope?.zone.clone());
-        let mut condition = Condition::new(select.condition.as_ref(), self.now, zone.as_ref())?;
         let every = self.every(select, scope)?;
-        if every.is_some() && !condition.has_end {
-            let until_now = ClosedRange::new(Timestamp::MIN, self.now);
-            condition.range = condition.range.intersect(&until_now);
-        }
-        let mut fill = select.fill;
-        if let Some(scope) = scope {
-            condition.narrow(scope.range, scope.has_start, scope.has_end);
-            if fill == Fill::Null {
-                // Nobody sees what is not there.
-                fill = Fill::None;
-            }
-        }
+        let condition = self.condition(select, scope, every, zone.as_ref())?;
+        let fill = match (select.fill, scope) {
+            // Nobody sees what is not there.
+            (Fill::Null, Some(_)) => Fill::None,
+            (fill, _) => fill,
+        };
         let rows = Limits::new(select.offset, select.limit, "LIMIT or OFFSET")?;
         let mut counted = Counted {
             passed: 0,
@@ -86,17 +79,11 @@ impl Asker<'_> {
         let mut dimensions = select.group_by.clone();
         let inherited = scope.into_iter().flat_map(|scope| &scope.keys);
         dimensions.extend(inherited.cloned().map(Dimension::Tag));
-        let windows = match every {
-            None => Windows::whole(condition.range),
-            Some(every) => {
-                let (width, offset) = (every.width_ns, every.offset_ns);
-                Windows::every(condition.range, width, offset, zone.clone())
-            }
-        };
+        let windows = windows(condition.range, every, zone.as_ref());
         // What is looked at for the intervals that others are compared with.
         let looked_at = match descending {
-            true => windows.to_later(reach(select)),
-            false => windows.from_earlier(reach(select)),
+            true => windows.ending_later(reach(select)),
+            false => windows.beginning_earlier(reach(select)),
         };
         let own = Scope {
             range: looked_at.range,
@@ -108,13 +95,7 @@ impl Asker<'_> {
             zone: zone.clone(),
             only: None,
         };
-        let names = self.names_of(select)?.into_iter();
-        let wanted = scope.and_then(|scope| scope.only.as_ref());
-        let mut names: Vec<String> = names.filter(|n| wanted.is_none_or(|w| w == n)).collect();
-        if descending {
-            names.reverse();
-        }
-        for name in names {
+        for name in self.names_in(select, scope, descending)? {
             let Some(measurement) = self.source(select, &name, &condition, &own)? else {
                 continue;
             };
@@ -129,23 +110,55 @@ impl Asker<'_> {
                 fill,
                 descending,
             };
-            let mut groups: Vec<_> = groups(&measurement, &keys).into_iter().collect();
-            if descending {
-                groups.reverse();
-            }
-            for (values, members) in groups {
+            for (values, members) in groups(&measurement, &keys, descending) {
                 let head = Head {
                     name: &name,
                     keys: &keys,
                     values,
+                    limits: rows,
                 };
-                self.group(&grouping, &members, rows, &head, &mut counted, taker)?;
+                self.group(&grouping, &members, &head, &mut counted, taker)?;
                 if counted.taken >= counted.limits.limit {
                     return Ok(());
                 }
             }
         }
         Ok(())
+    }
+
+    /// What must hold of the rows, also of a question around this one.
+    fn condition(
+        &self,
+        select: &Select,
+        scope: Option<&Scope>,
+        every: Option<Every>,
+        zone: Option<&TimeZone>,
+    ) -> Result<Condition, Error> {
+        let mut condition = Condition::new(select.condition.as_ref(), self.now, zone)?;
+        if every.is_some() && !condition.has_end {
+            let until_now = ClosedRange::new(Timestamp::MIN, self.now);
+            condition.range = condition.range.intersect(&until_now);
+        }
+        if let Some(scope) = scope {
+            condition.narrow(scope.range, scope.has_start, scope.has_end);
+        }
+        Ok(condition)
+    }
+
+    /// The names of the measurements, in the order of the answer.
+    fn names_in(
+        &self,
+        select: &Select,
+        scope: Option<&Scope>,
+        descending: bool,
+    ) -> Result<Vec<String>, Error> {
+        let names = self.names_of(select)?.into_iter();
+        let wanted = scope.and_then(|scope| scope.only.as_ref());
+        let mut names: Vec<String> = names.filter(|n| wanted.is_none_or(|w| w == n)).collect();
+        if descending {
+            names.reverse();
+        }
+        Ok(names)
     }
 
     fn every(&self, select: &Select, scope: Option<&Scope>) -> Result<Option<Every>, Error> {
@@ -183,12 +196,11 @@ impl Asker<'_> {
         &self,
         grouping: &Grouping<'_>,
         members: &[&Member],
-        limits: Limits,
         head: &Head<'_>,
         counted: &mut Counted,
         taker: &mut dyn Taker,
     ) -> Result<(), Error> {
-        let plan = grouping.plan;
+        let (plan, limits) = (grouping.plan, head.limits);
         let before = self.budget.values_left();
         let hands_on = taker.hands_on();
         let mut wanted = Wanted {
@@ -261,11 +273,12 @@ const ALL: Limits = Limits {
     limit: usize::MAX,
 };
 
-/// What a group is called.
+/// What a group is called, and which of its rows are told.
 struct Head<'a> {
     name: &'a str,
     keys: &'a GroupKeys,
     values: Vec<String>,
+    limits: Limits,
 }
 
 impl Head<'_> {
@@ -301,11 +314,13 @@ fn flat(
     cells
 }
 
-/// The members of a measurement by the values of the tags they are put together by.
+/// The members of a measurement by the values of the tags they are put together by, in the order of
+/// the answer.
 fn groups<'a>(
     measurement: &'a Measurement,
     keys: &GroupKeys,
-) -> BTreeMap<Vec<String>, Vec<&'a Member>> {
+    descending: bool,
+) -> Vec<(Vec<String>, Vec<&'a Member>)> {
     let mut groups: BTreeMap<Vec<String>, Vec<&Member>> = BTreeMap::new();
     for member in &measurement.members {
         groups
@@ -313,7 +328,18 @@ fn groups<'a>(
             .or_default()
             .push(member);
     }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    if descending {
+        groups.reverse();
+    }
     groups
+}
+
+fn windows(range: ClosedRange, every: Option<Every>, zone: Option<&TimeZone>) -> Windows {
+    match every {
+        None => Windows::whole(range),
+        Some(every) => Windows::every(range, every.width_ns, every.offset_ns, zone.cloned()),
+    }
 }
 
 /// The zone in which times are written.

@@ -5,7 +5,7 @@
 
 use super::condition::{Condition, compile_regex};
 use super::measurements::{Measurement, count};
-use super::{Asker, Cell, Names, POLICY, Series, invalid};
+use super::{Asker, Cell, POLICY, Series, invalid};
 use crate::error::Error;
 use crate::streams;
 use headwater::FieldType;
@@ -58,11 +58,8 @@ impl Asker<'_> {
         let database = self.database.unwrap_or("headwater");
         match show.what {
             ShowWhat::Databases => {
-                let made = self.names.map(Names::list).unwrap_or_default();
-                let made = made.into_iter().filter(|name| name != database);
-                let names = std::iter::once(database.to_owned()).chain(made);
-                let rows = names.map(|name| vec![name]);
-                return Ok(vec![table("databases", &["name"], rows)]);
+                let names = [vec![database.to_owned()]];
+                return Ok(vec![table("databases", &["name"], names)]);
             }
             ShowWhat::RetentionPolicies => return Ok(vec![policies()]),
             ShowWhat::ContinuousQueries => {

@@ -5,6 +5,7 @@
 //! grouped by are tags, also those that only the question around it groups by, which nothing but
 //! the grouping sees.
 
+use super::arithmetic::number;
 use super::condition::{Compiler, Condition, compile_regex};
 use super::held::HeldRows;
 use super::measurements::{Measurement, Member};
@@ -133,17 +134,15 @@ fn fields(held: &[Series]) -> Vec<(String, FieldType)> {
                 Cell::Value(value) => Some(value.as_ref().field_type()),
                 Cell::Null | Cell::Time(_) => None,
             });
-            let Some(first) = types.next() else {
-                continue;
-            };
             let wide = |a: FieldType, b: FieldType| match a != b && is_number(a) && is_number(b) {
                 true => FieldType::F64,
                 false => a,
             };
-            let found = types.fold(first, wide);
-            match out.iter_mut().find(|(n, _)| n == name) {
-                Some((_, known)) => *known = wide(*known, found),
-                None => out.push((name.clone(), found)),
+            let found = types.next().map(|first| types.fold(first, wide));
+            match (out.iter_mut().find(|(n, _)| n == name), found) {
+                (_, None) => {}
+                (Some((_, known)), Some(found)) => *known = wide(*known, found),
+                (None, Some(found)) => out.push((name.clone(), found)),
             }
         }
     }
@@ -172,29 +171,30 @@ fn member(
     let mut columns = Vec::with_capacity(width);
     for (at, name) in series.columns.iter().enumerate().skip(1) {
         let field = fields.iter().find(|(n, _)| n == name);
-        let Some((_, field_type)) = field.filter(|_| !names.contains(name)) else {
-            continue;
-        };
-        let mut column = Column::with_capacity(*field_type, rows.len());
-        for row in &rows {
-            let value = match row.get(at) {
-                Some(Cell::Value(value)) => value.as_ref(),
-                _ => {
+        // Of columns of one name the first one counts.
+        if let Some((_, field_type)) = field.filter(|_| !names.contains(name)) {
+            let mut column = Column::with_capacity(*field_type, rows.len());
+            for row in &rows {
+                let value = match row.get(at) {
+                    Some(Cell::Value(value)) => value.as_ref(),
+                    _ => {
+                        column.push_absent(1);
+                        continue;
+                    }
+                };
+                let value = match (value, field_type) {
+                    (ValueRef::I64(_) | ValueRef::U64(_), FieldType::F64) => {
+                        number(value).map_or(value, ValueRef::F64)
+                    }
+                    (value, _) => value,
+                };
+                if !column.push(value) {
                     column.push_absent(1);
-                    continue;
                 }
-            };
-            let value = match (value, field_type) {
-                (ValueRef::I64(v), FieldType::F64) => ValueRef::F64(v as f64),
-                (ValueRef::U64(v), FieldType::F64) => ValueRef::F64(v as f64),
-                (value, _) => value,
-            };
-            if !column.push(value) {
-                column.push_absent(1);
             }
+            names.push(name.clone());
+            columns.push(column);
         }
-        names.push(name.clone());
-        columns.push(column);
     }
     let extent = match (times.first(), times.last()) {
         (Some(first), Some(last)) => ClosedRange::nanos((*first).max(since), (*last).max(since)),

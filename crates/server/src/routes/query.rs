@@ -254,7 +254,6 @@ impl Asking {
         let snapshot = app.db.snapshot()?;
         let asker = Asker::new(&snapshot, &self.access, &budget, now())
             .with_database(app.settings.write_database.as_deref())
-            .with_names(&app.names)
             .with_changes(&app.db)
             .with_read_only(self.by_get);
         Ok(ask(&asker, &budget)?)
