@@ -288,7 +288,7 @@ impl Asking {
                 let mut out = |bytes: Vec<u8>| {
                     has_begun = true;
                     let sent = tokio::time::timeout(allowed, sender.send(Ok(bytes)));
-                    let sent = runtime.block_on(async { sent.await });
+                    let sent = runtime.block_on(sent);
                     budget.renew(Deadline::after(allowed));
                     match sent {
                         Ok(Ok(())) => Ok(()),
