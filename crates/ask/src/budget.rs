@@ -79,7 +79,7 @@ impl Deadline {
 /// What is left to one question. Of the thread that works on it.
 #[derive(Debug)]
 pub struct Budget {
-    deadline: Deadline,
+    deadline: Cell<Deadline>,
     cancel: CancelToken,
     values: Cell<usize>,
     streams: Cell<usize>,
@@ -91,7 +91,7 @@ impl Budget {
     #[must_use]
     pub fn new(deadline: Deadline, cancel: CancelToken) -> Budget {
         Budget {
-            deadline,
+            deadline: Cell::new(deadline),
             cancel,
             values: Cell::new(VALUES_MAX),
             streams: Cell::new(STREAMS_MAX),
@@ -105,7 +105,12 @@ impl Budget {
             // Nobody reads it.
             return Err(Error::new(Kind::Cancelled, "the client went away"));
         }
-        self.deadline.check()
+        self.deadline.get().check()
+    }
+
+    /// From now on the work has until then: some of it was handed on, and it goes on with the rest.
+    pub fn renew(&self, deadline: Deadline) {
+        self.deadline.set(deadline);
     }
 
     /// Counts values that are kept.
@@ -185,6 +190,8 @@ mod tests {
         assert_eq!(budget.check().unwrap_err().kind(), Kind::Cancelled);
         let late = Budget::new(Deadline::after(Duration::ZERO), CancelToken::default());
         assert_eq!(late.check().unwrap_err().kind(), Kind::Timeout);
+        late.renew(Deadline::NEVER);
+        late.check().unwrap();
     }
 
     #[test]

@@ -11,11 +11,13 @@
 
 use crate::budget::Budget;
 use crate::error::{Error, Result, found};
-use crate::windows::Windows;
+use crate::values::compare;
+use crate::windows::{WINDOWS_MAX, Windows};
 use headwater::{
     Aggregate, AggregateSpec, Bins, ClosedRange, Column, Ieee, ScanSpec, Snapshot, StreamHandle,
-    StreamName, SummarySpec, Value, Values,
+    StreamName, SummarySpec, Value, ValueRef, Values,
 };
+use std::cmp::Ordering;
 
 /// Values that a bucket stands for when a [`Budget`] counts.
 pub(crate) const BUCKET_VALUES: usize = 6;
@@ -25,8 +27,10 @@ pub(crate) const BUCKET_VALUES: usize = 6;
 pub enum EndOf {
     /// The instant of a row.
     Time,
-    /// A present value of a field.
+    /// A present value of a field; of equal instants that of the first or the last stream.
     Field(String),
+    /// A present value of a field; of equal instants the greatest, whatever stream has it.
+    Greatest(String),
 }
 
 /// The earliest or the latest row, or present value.
@@ -47,11 +51,20 @@ pub struct EndValue {
     pub value: Option<Value>,
 }
 
+/// Whether an end with a value is to be taken instead of another one of the same instant: the
+/// greater value, and of booleans false at the first and true at the last.
+pub(crate) fn goes_before(last: bool, new: ValueRef<'_>, held: ValueRef<'_>) -> bool {
+    if let (ValueRef::Bool(new), ValueRef::Bool(held)) = (new, held) {
+        return new != held && new == last;
+    }
+    compare(new, held) == Some(Ordering::Greater)
+}
+
 /// The ends that languages with first and last values of one field ask for.
 pub(crate) fn first_and_last(field: &str) -> Vec<End> {
     let end = |last| End {
         last,
-        of: EndOf::Field(field.to_owned()),
+        of: EndOf::Greatest(field.to_owned()),
     };
     vec![end(false), end(true)]
 }
@@ -94,6 +107,14 @@ impl Bucket {
             let better = match (&*mine, &theirs) {
                 (_, None) => false,
                 (None, Some(_)) => true,
+                (Some(mine), Some(theirs))
+                    if mine.time == theirs.time && matches!(end.of, EndOf::Greatest(_)) =>
+                {
+                    let values = theirs.value.as_ref().zip(mine.value.as_ref());
+                    values.is_some_and(|(new, held)| {
+                        goes_before(end.last, new.as_ref(), held.as_ref())
+                    })
+                }
                 (Some(mine), Some(theirs)) if end.last => theirs.time >= mine.time,
                 (Some(mine), Some(theirs)) => theirs.time < mine.time,
             };
@@ -311,11 +332,67 @@ impl Fold {
         if windows.range.is_empty() {
             return Ok(());
         }
-        windows.check()?;
-        if let Some(handle) = found(snapshot.handle(stream))? {
+        let Some(handle) = found(snapshot.handle(stream))? else {
+            return Ok(());
+        };
+        if windows.intervals() <= WINDOWS_MAX {
             self.add(snapshot, &handle, &windows, budget, into)?;
+            return Ok(());
         }
-        Ok(())
+        let more = self.of_sparse(snapshot, &handle, windows, budget)?;
+        self.take(more, budget, into)
+    }
+
+    /// The intervals of a long range: only those that hold something count. Where there may be too
+    /// many, the range is halved, so that no more of them are held than are answered.
+    fn of_sparse(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        windows: Windows,
+        budget: &Budget,
+    ) -> Result<Buckets> {
+        let mut out = Buckets::default();
+        let mut waiting = vec![windows];
+        while let Some(stretch) = waiting.pop() {
+            budget.check()?;
+            if stretch.intervals() > WINDOWS_MAX
+                && i128::from(self.values_in(snapshot, stream, stretch.range)?) > WINDOWS_MAX
+            {
+                let (first, last) = halves(stretch.range);
+                waiting.extend([stretch.within(last), stretch.within(first)]);
+                continue;
+            }
+            let more = found(self.of_stream(snapshot, stream, &stretch))?.unwrap_or_default();
+            out.merge(more, &self.ends);
+            if i128::try_from(out.len()).unwrap_or(i128::MAX) > WINDOWS_MAX {
+                return Err(Error::limit(format!(
+                    "the range has more than {WINDOWS_MAX} intervals with values: use wider intervals or a shorter range"
+                )));
+            }
+        }
+        Ok(out)
+    }
+
+    /// How many values of the fields there are at most.
+    fn values_in(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamHandle,
+        range: ClosedRange,
+    ) -> Result<u64> {
+        let spec = AggregateSpec {
+            range,
+            bins: Bins::Whole,
+            first_last: false,
+        };
+        let mut most = 0;
+        for field in &self.fields {
+            let bins = found(stream.aggregate(snapshot, field, &spec))?.unwrap_or_default();
+            let count: u64 = bins.iter().map(|bin| bin.aggregate.count).sum();
+            most = most.max(count);
+        }
+        Ok(most)
     }
 
     /// Brings one stream's buckets in. Also for rows that were read already and folded by
@@ -487,7 +564,7 @@ impl Fold {
     ) -> headwater::Result<Vec<Option<EndValue>>> {
         let one = |end: &End| {
             let time = match (&end.of, end.last) {
-                (EndOf::Field(field), last) => {
+                (EndOf::Field(field) | EndOf::Greatest(field), last) => {
                     let end = match last {
                         true => stream.last_in(snapshot, field, range),
                         false => stream.first_in(snapshot, field, range),
@@ -549,6 +626,16 @@ impl Fold {
     }
 }
 
+fn halves(range: ClosedRange) -> (ClosedRange, ClosedRange) {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    let middle = i64::midpoint(first, last);
+    let next = middle.saturating_add(1);
+    (
+        ClosedRange::nanos(first, middle),
+        ClosedRange::nanos(next, last),
+    )
+}
+
 /// Where a bin lies, as far as it is asked for.
 fn span(bins: &Bins, number: i128, range: &ClosedRange) -> ClosedRange {
     if *bins == Bins::Whole {
@@ -560,64 +647,4 @@ fn span(bins: &Bins, number: i128, range: &ClosedRange) -> ClosedRange {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    fn bucket(time: i64) -> Bucket {
-        let found = Some(EndValue {
-            time,
-            value: Some(Value::I64(time)),
-        });
-        Bucket {
-            rows: 1,
-            aggregates: Vec::new(),
-            nan: Vec::new(),
-            ends: vec![found.clone(), found],
-        }
-    }
-
-    fn ends() -> Vec<End> {
-        let end = |last| End {
-            last,
-            of: EndOf::Field("v".to_owned()),
-        };
-        vec![end(false), end(true)]
-    }
-
-    #[test]
-    fn buckets_rise_however_they_come() {
-        let mut all = Buckets::default();
-        for number in [3, 5, 1, 5, 3, 4] {
-            all.add(number, bucket(number as i64), &ends());
-        }
-        let mut more = Buckets::default();
-        for number in [0, 4, 9] {
-            more.add(number, bucket(number as i64), &ends());
-        }
-        all.merge(more, &ends());
-        let found: Vec<(i128, u64)> = all.iter().map(|(n, b)| (n, b.rows)).collect();
-        assert_eq!(found, [(0, 1), (1, 1), (3, 2), (4, 2), (5, 2), (9, 1)]);
-    }
-
-    #[test]
-    fn of_one_instant_the_first_stream_is_first_and_the_last_one_last() {
-        let named = |name: i64| {
-            let mut bucket = bucket(7);
-            for end in bucket.ends.iter_mut().flatten() {
-                end.value = Some(Value::I64(name));
-            }
-            bucket
-        };
-        let mut all = named(1);
-        all.merge(named(2), &ends());
-        all.merge(named(3), &ends());
-        let values: Vec<Value> = all
-            .ends
-            .into_iter()
-            .flatten()
-            .filter_map(|e| e.value)
-            .collect();
-        assert_eq!(values, [Value::I64(1), Value::I64(3)]);
-    }
-}
+mod tests;

@@ -43,6 +43,7 @@ mod fold;
 pub mod influxql;
 pub mod opentsdb;
 mod streams;
+mod values;
 mod windows;
 
 pub use access::{Access, Unrestricted};

@@ -164,11 +164,42 @@ impl Windows {
         narrow(instant.map_or(local, |instant| instant.as_nanosecond()))
     }
 
-    /// # Errors
-    /// When there are more intervals than [`WINDOWS_MAX`].
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// How many intervals the range has, whether something lies in them or not.
+    pub(crate) fn intervals(&self) -> i128 {
         let (first, last) = (self.range.first.as_nanos(), self.range.last.as_nanos());
-        self.numbers(first, last).map(drop)
+        i128::from(self.number(last)) - i128::from(self.number(first)) + 1
+    }
+
+    /// The same intervals, beginning so many of their widths earlier.
+    pub(crate) fn beginning_earlier(&self, widths: u32) -> Windows {
+        let first = self.range.first.as_nanos();
+        self.over(ClosedRange::nanos(
+            narrow(i128::from(first) - self.widths(widths)),
+            self.range.last.as_nanos(),
+        ))
+    }
+
+    /// The same intervals, ending so many of their widths later.
+    pub(crate) fn ending_later(&self, widths: u32) -> Windows {
+        let last = self.range.last.as_nanos();
+        self.over(ClosedRange::nanos(
+            self.range.first.as_nanos(),
+            narrow(i128::from(last) + self.widths(widths)),
+        ))
+    }
+
+    fn widths(&self, count: u32) -> i128 {
+        let (width, _) = self.every.unwrap_or_default();
+        i128::from(width) * i128::from(count)
+    }
+
+    fn over(&self, range: ClosedRange) -> Windows {
+        match self.every {
+            Some((width_ns, offset_ns)) => {
+                Windows::every(range, width_ns, offset_ns, self.zone.clone())
+            }
+            None => Windows::whole(range),
+        }
     }
 
     /// The numbers of the first and the last interval between two instants of the range.

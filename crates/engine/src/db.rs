@@ -448,6 +448,15 @@ impl Database {
         deletes::drop_streams(self.own_core()?, table, tags)
     }
 
+    /// As [`Database::drop_streams`], these streams and no others, also one without tags. Gives the
+    /// number of those that exist.
+    ///
+    /// # Errors
+    /// As [`Database::drop_streams`]; `invalid` for a stream of another table.
+    pub fn drop_named_streams(&self, table: &str, streams: &[StreamName]) -> Result<u64> {
+        deletes::drop_named_streams(self.own_core()?, table, streams)
+    }
+
     /// Drops a table with all its streams and events. Its name is free then.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use crate::log::RecordKind;
 use crate::tombstone::DeleteRecord;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, StreamName};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// More deletes than this waiting to be carried out are carried out by whoever adds one.
@@ -36,11 +37,21 @@ fn streams_with(
     table: &Table,
     tags: &[(String, String)],
 ) -> Result<Vec<StreamRecord>> {
+    let has = |name: &StreamName| tags.iter().all(|(key, value)| name.tag(key) == Some(value));
+    streams_where(core, table, &has)
+}
+
+/// The streams of a table that are wanted, by number.
+fn streams_where(
+    core: &Core,
+    table: &Table,
+    is_wanted: &dyn Fn(&StreamName) -> bool,
+) -> Result<Vec<StreamRecord>> {
     let mut out = Vec::new();
     for record in core.catalog.streams_of(&*core.meta, table.id, None)? {
         let name = decode_stream_key(&table.name, &record.key)
             .map_err(|e| Error::decode(core.meta.path(), 0, e))?;
-        if tags.iter().all(|(key, value)| name.tag(key) == Some(value)) {
+        if is_wanted(&name) {
             out.push(record);
         }
     }
@@ -141,6 +152,26 @@ pub(crate) fn drop_streams(core: &Core, table: &str, tags: &[(String, String)]) 
     }
     let table = live_table(core, table)?;
     let found = streams_with(core, &table, tags)?;
+    drop_found(core, &table, found)
+}
+
+/// Drops these streams of a table and no others, with all their events. Gives the number of those
+/// that exist.
+pub(crate) fn drop_named_streams(core: &Core, table: &str, names: &[StreamName]) -> Result<u64> {
+    core.log.check()?;
+    let table = live_table(core, table)?;
+    if let Some(other) = names.iter().find(|name| name.table() != table.name) {
+        return Err(Error::invalid(format!(
+            "stream `{other}` is not of table `{}`",
+            table.name
+        )));
+    }
+    let wanted: HashSet<&StreamName> = names.iter().collect();
+    let found = streams_where(core, &table, &|name| wanted.contains(name))?;
+    drop_found(core, &table, found)
+}
+
+fn drop_found(core: &Core, table: &Table, found: Vec<StreamRecord>) -> Result<u64> {
     if found.is_empty() {
         return Ok(0);
     }

@@ -12,7 +12,7 @@
 use crate::access::Access;
 use crate::access::host::{Stranger, is_named_once};
 use crate::access::rules::Action;
-use crate::access::token::{Carried, carried, carried_in};
+use crate::access::token::{Carried, carried, carried_in_address};
 use crate::access::tokens::Denied;
 use crate::compress::{packed, takes_gzip};
 use crate::cors::{is_preflight, open_to, preflight, welcome};
@@ -37,10 +37,6 @@ use tracing::Instrument;
 const SLOW: Duration = Duration::from_secs(1);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const VERSION: HeaderName = HeaderName::from_static("x-headwater-version");
-
-/// Where devices that speak to InfluxDB 1 may send their token in the address. Elsewhere it would
-/// only get into logs.
-const IN_THE_ADDRESS: [&str; 2] = ["/write", "/query"];
 
 /// What a page of this server may load: only from this server.
 const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
@@ -172,7 +168,13 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
         return strange(stranger).into_response();
     }
     if needs != Needs::Nothing {
-        match admit(shell, needs, request.uri(), request.headers()) {
+        let endpoint = gate.endpoint.as_ref();
+        let in_address = endpoint.is_some_and(|e| e.0.token_in_address);
+        let token = match carried(request.headers()) {
+            Carried::Nothing if in_address => carried_in_address(request.uri()),
+            carried => carried,
+        };
+        match admit(shell, needs, &token) {
             Ok(access) => request.extensions_mut().insert(access),
             Err(error) => return refused(error),
         };
@@ -208,19 +210,8 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
 }
 
 /// What a request may do, if that suffices for the route.
-fn admit(
-    shell: &Shell,
-    needs: Needs,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<Access, ErrorAnswer> {
-    let carried = match carried(headers) {
-        Carried::Nothing if IN_THE_ADDRESS.contains(&uri.path()) => {
-            carried_in(uri.query().unwrap_or(""))
-        }
-        carried => carried,
-    };
-    let access = shell.guard().admit(&carried).map_err(|denied| {
+fn admit(shell: &Shell, needs: Needs, token: &Carried) -> Result<Access, ErrorAnswer> {
+    let access = shell.guard().admit(token).map_err(|denied| {
         let message = match denied {
             Denied::Missing => {
                 "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one"

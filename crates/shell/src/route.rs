@@ -28,6 +28,9 @@ pub struct Endpoint {
     pub path: &'static str,
     /// Who may use it.
     pub needs: Needs,
+    /// Whether a token may stand in the address, as the password `p` of clients that send no
+    /// header.
+    pub token_in_address: bool,
 }
 
 /// A route of a role whose handlers share an `S`.
@@ -51,6 +54,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
                 method: Method::GET,
                 path,
                 needs,
+                token_in_address: false,
             },
             handler: on(MethodFilter::GET, handler),
         }
@@ -67,9 +71,17 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
                 method: Method::POST,
                 path,
                 needs,
+                token_in_address: false,
             },
             handler: on(MethodFilter::POST, handler),
         }
+    }
+
+    /// The same, where a token may stand in the address.
+    #[must_use]
+    pub fn with_token_in_address(mut self) -> Route<S> {
+        self.endpoint.token_in_address = true;
+        self
     }
 
     /// The same with what its handler shares with others.

@@ -3,6 +3,8 @@
 //! Invariants: integers stay exact as long as both sides are integers, and what leaves their range
 //! becomes a float; division gives a float; a result that is not finite is no value.
 
+use crate::values::integer;
+pub(super) use crate::values::{compare, number};
 use headwater::{Value, ValueRef};
 use headwater_wire::influxql::{Literal, Operator};
 use std::cmp::Ordering;
@@ -19,40 +21,6 @@ pub(super) fn literal(literal: &Literal) -> Option<Value> {
         Literal::Duration(ns) => Value::I64(*ns),
         Literal::Regex(_) => return None,
     })
-}
-
-/// A number as a float. A text that is a number counts as one, since some clients write numbers in
-/// quotes.
-pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
-    match value {
-        ValueRef::F64(v) => Some(v),
-        ValueRef::I64(v) => Some(v as f64),
-        ValueRef::U64(v) => Some(v as f64),
-        ValueRef::String(text) => text.trim().parse().ok().filter(|v: &f64| v.is_finite()),
-        ValueRef::Bool(_) | ValueRef::Bytes(_) => None,
-    }
-}
-
-fn integer(value: ValueRef<'_>) -> Option<i128> {
-    match value {
-        ValueRef::I64(v) => Some(v.into()),
-        ValueRef::U64(v) => Some(v.into()),
-        _ => None,
-    }
-}
-
-/// The order of two values; `None` when they cannot be compared.
-pub(super) fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Ordering> {
-    match (a, b) {
-        (ValueRef::String(a), ValueRef::String(b)) => Some(a.cmp(b)),
-        (ValueRef::Bool(a), ValueRef::Bool(b)) => Some(a.cmp(&b)),
-        (ValueRef::Bytes(a), ValueRef::Bytes(b)) => Some(a.cmp(b)),
-        (ValueRef::String(_), _) | (_, ValueRef::String(_)) => None,
-        (a, b) => match (integer(a), integer(b)) {
-            (Some(a), Some(b)) => Some(a.cmp(&b)),
-            _ => number(a)?.partial_cmp(&number(b)?),
-        },
-    }
 }
 
 /// Whether a comparison holds between two values that are there.

@@ -4,6 +4,7 @@
 //! of instants and the rest.
 
 use super::arithmetic::literal;
+use super::field::ReadField;
 use super::invalid;
 use super::predicate::{Operand, Predicate};
 use crate::error::Error;
@@ -85,6 +86,13 @@ impl Condition {
                 Ok(())
             }
         }
+    }
+
+    /// Narrows it to what a question around this one asks for.
+    pub(super) fn narrow(&mut self, range: ClosedRange, has_start: bool, has_end: bool) {
+        self.range = self.range.intersect(&range);
+        self.has_start |= has_start;
+        self.has_end |= has_end;
     }
 
     /// Narrows the range.
@@ -200,17 +208,18 @@ pub(super) struct Compiler<'a> {
     /// The fields of the table.
     pub(super) known: &'a [(String, FieldType)],
     /// Fields that are read, in the order of their columns.
-    pub(super) read: Vec<(String, FieldType)>,
+    pub(super) read: Vec<ReadField>,
 }
 
 impl Compiler<'_> {
-    /// The column of a field among those that are read.
-    pub(super) fn column(&mut self, name: &str) -> Option<usize> {
-        if let Some(at) = self.read.iter().position(|(n, _)| n == name) {
+    /// The column of a field among those that are read, as what it is said to be.
+    pub(super) fn column(&mut self, name: &str, cast: Option<Cast>) -> Option<usize> {
+        let (name, stored) = self.known.iter().find(|(n, _)| n == name)?;
+        let field = ReadField::new(name, *stored, cast);
+        if let Some(at) = self.read.iter().position(|read| *read == field) {
             return Some(at);
         }
-        let (name, field_type) = self.known.iter().find(|(n, _)| n == name)?;
-        self.read.push((name.clone(), *field_type));
+        self.read.push(field);
         Some(self.read.len() - 1)
     }
 
@@ -265,7 +274,7 @@ impl Compiler<'_> {
             }
             Expression::Reference { name, cast } => Ok(match cast {
                 Some(Cast::Tag) => Operand::Tag(name.clone()),
-                _ => match self.column(name) {
+                cast => match self.column(name, *cast) {
                     Some(column) => Operand::Field(column),
                     None => Operand::Tag(name.clone()),
                 },

@@ -5,40 +5,64 @@ use headwater::Value;
 use headwater_wire::influxql::Fill;
 use std::collections::BTreeMap;
 
-/// Values for the intervals from `first` to `last`, of those that have some. With [`Fill::None`]
-/// only those.
+/// The number that stands where nothing is, if one was given.
+pub(super) fn number_of(fill: Fill) -> Option<Value> {
+    match fill {
+        Fill::Integer(v) => Some(Value::I64(v)),
+        Fill::Float(v) => Some(Value::F64(v)),
+        Fill::Null | Fill::None | Fill::Previous | Fill::Linear => None,
+    }
+}
+
+/// The number as one of the type of the values beside it: among integers it is cut.
+pub(super) fn number_among<'a>(
+    fill: Fill,
+    values: impl IntoIterator<Item = &'a Value>,
+) -> Option<Value> {
+    let is_whole = |v: &Value| matches!(v, Value::I64(_) | Value::U64(_));
+    match number_of(fill) {
+        Some(Value::F64(v)) if values.into_iter().all(is_whole) => Some(whole(v)),
+        number => number,
+    }
+}
+
+/// Values for the intervals of a grid, from the first to the last, of those that have some. With
+/// [`Fill::None`] only those.
 pub(super) fn filled(
-    values: BTreeMap<i64, Value>,
-    first: i64,
-    last: i64,
+    values: BTreeMap<i64, Option<Value>>,
+    (first, last): (i64, i64),
     fill: Fill,
 ) -> Vec<(i64, Option<Value>)> {
     if fill == Fill::None {
-        return values.into_iter().map(|(n, v)| (n, Some(v))).collect();
+        return values.into_iter().collect();
     }
+    let given = number_among(fill, values.values().flatten());
     let mut out = Vec::new();
     let mut before: Option<(i64, &Value)> = None;
     for number in first..=last {
         let value = values.get(&number);
         let stands = match (value, fill) {
-            (Some(value), _) => Some(value.clone()),
-            (None, Fill::Null | Fill::None) => None,
-            (None, Fill::Integer(v)) => Some(Value::I64(v)),
-            (None, Fill::Float(v)) => Some(Value::F64(v)),
+            (Some(value), _) => value.clone(),
             (None, Fill::Previous) => before.map(|(_, v)| v.clone()),
             (None, Fill::Linear) => {
-                let after = values.range(number..).next();
-                before
-                    .zip(after)
-                    .and_then(|(a, (n, v))| line(a, (*n, v), number))
+                let after = values
+                    .range(number..)
+                    .find_map(|(n, v)| Some((*n, v.as_ref()?)));
+                before.zip(after).and_then(|(a, b)| line(a, b, number))
             }
+            (None, _) => given.clone(),
         };
-        if let Some(value) = value {
+        if let Some(Some(value)) = value {
             before = Some((number, value));
         }
         out.push((number, stands));
     }
     out
+}
+
+/// A number, cut to an integer.
+fn whole(value: f64) -> Value {
+    Value::I64(value as i64)
 }
 
 /// What lies on the line between two points. Between integers it is an integer, cut.
@@ -47,9 +71,7 @@ fn line(a: (i64, &Value), b: (i64, &Value), at: i64) -> Option<Value> {
     let share = (at as f64 - a.0 as f64) / (b.0 as f64 - a.0 as f64);
     let value = from + (to - from) * share;
     match (a.1, b.1) {
-        (Value::I64(_) | Value::U64(_), Value::I64(_) | Value::U64(_)) => {
-            Some(Value::I64(value as i64))
-        }
+        (Value::I64(_) | Value::U64(_), Value::I64(_) | Value::U64(_)) => Some(whole(value)),
         _ => finite(value),
     }
 }
@@ -60,12 +82,12 @@ mod tests {
 
     #[test]
     fn each_way_of_filling() {
-        let values = || BTreeMap::from([(1, Value::F64(1.0)), (4, Value::F64(4.0))]);
         let f = |v| Some(Value::F64(v));
+        let values = || BTreeMap::from([(1, f(1.0)), (4, f(4.0))]);
         for (fill, expected) in [
             (Fill::Null, vec![None, f(1.0), None, None, f(4.0), None]),
-            (Fill::Integer(7), {
-                let seven = Some(Value::I64(7));
+            (Fill::Float(7.0), {
+                let seven = Some(Value::F64(7.0));
                 vec![
                     seven.clone(),
                     f(1.0),
@@ -84,15 +106,17 @@ mod tests {
                 vec![None, f(1.0), f(2.0), f(3.0), f(4.0), None],
             ),
         ] {
-            let found = filled(values(), 0, 5, fill);
+            let found = filled(values(), (0, 5), fill);
             let numbers: Vec<i64> = found.iter().map(|(n, _)| *n).collect();
             assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
             let found: Vec<_> = found.into_iter().map(|(_, v)| v).collect();
             assert_eq!(found, expected, "{fill:?}");
         }
-        assert_eq!(filled(values(), 0, 5, Fill::None).len(), 2);
-        let whole = BTreeMap::from([(0, Value::I64(1)), (2, Value::I64(4))]);
-        let line = filled(whole, 0, 2, Fill::Linear);
+        assert_eq!(filled(values(), (0, 5), Fill::None).len(), 2);
+        let whole = || BTreeMap::from([(0, Some(Value::I64(1))), (2, Some(Value::I64(4)))]);
+        let cut = filled(whole(), (0, 2), Fill::Float(1.5));
+        assert_eq!(cut.get(1), Some(&(1, Some(Value::I64(1)))));
+        let line = filled(whole(), (0, 2), Fill::Linear);
         assert_eq!(line.get(1), Some(&(1, Some(Value::I64(2)))));
     }
 }

@@ -24,6 +24,10 @@ pub(super) enum Function {
     Distinct,
     /// The area below the line, in values times this many ns.
     Integral(i64),
+    /// So many of the greatest values.
+    Top(usize),
+    /// So many of the smallest values.
+    Bottom(usize),
 }
 
 /// What must be read for a function.
@@ -69,7 +73,9 @@ impl Function {
             | Function::Percentile(_)
             | Function::Mode
             | Function::Distinct
-            | Function::Integral(_) => Need::Values,
+            | Function::Integral(_)
+            | Function::Top(_)
+            | Function::Bottom(_) => Need::Values,
         }
     }
 
@@ -95,7 +101,12 @@ impl Function {
                 | Function::First
                 | Function::Last
                 | Function::Percentile(_)
-        )
+        ) || self.gives_rows()
+    }
+
+    /// Whether it gives several of the rows, each with its own time.
+    pub(super) fn gives_rows(self) -> bool {
+        matches!(self, Function::Top(_) | Function::Bottom(_))
     }
 
     /// What it gives for an interval, from its aggregate or ends.
@@ -121,6 +132,12 @@ impl Function {
         }
     }
 
+    /// Which of so many values in their order a percentile is.
+    pub(super) fn rank(self, percent: f64, count: usize) -> Option<usize> {
+        let rank = (count as f64 * percent / 100.0 + 0.5).floor();
+        (rank >= 1.0 && rank <= count as f64).then(|| rank as usize - 1)
+    }
+
     /// What it gives for an interval, from its values in the order of time; [`Function::Distinct`]
     /// gives several.
     pub(super) fn of_values(self, values: &mut Vec<(i64, Value)>) -> Vec<(Option<i64>, Value)> {
@@ -143,11 +160,8 @@ impl Function {
             }
             Function::Percentile(percent) => {
                 values.sort_by(|(_, a), (_, b)| order(a, b));
-                let rank = (values.len() as f64 * percent / 100.0 + 0.5).floor();
-                if rank < 1.0 || rank > values.len() as f64 {
-                    return Vec::new();
-                }
-                let found = values.get(rank as usize - 1);
+                let at = self.rank(percent, values.len());
+                let found = at.and_then(|at| values.get(at));
                 found
                     .map(|(time, value)| (Some(*time), value.clone()))
                     .into_iter()
@@ -177,24 +191,55 @@ impl Function {
                 }
                 values.iter().map(|(_, v)| (None, v.clone())).collect()
             }
-            Function::Integral(unit_ns) => {
-                let mut points = values
-                    .iter()
-                    .filter_map(|(t, v)| Some((*t, number(v.as_ref())?)));
-                let Some(mut before) = points.next() else {
-                    return Vec::new();
-                };
-                let mut area = 0.0;
-                for point in points {
-                    let width = (i128::from(point.0) - i128::from(before.0)) as f64;
-                    area += width / unit_ns as f64 * (before.1 / 2.0 + point.1 / 2.0);
-                    before = point;
-                }
-                one(finite(area))
-            }
             _ => Vec::new(),
         }
     }
+}
+
+/// The area below the line through values by time, in values times `unit_ns`, for each interval.
+/// Where a line goes from one interval into another it is cut at the end of the first, and the rest
+/// of it belongs to the second; an interval that has no more than a value at its beginning has no
+/// area. `interval` gives the number of an instant's interval, and that interval's beginning and
+/// end.
+pub(super) fn areas(
+    points: impl IntoIterator<Item = (i64, f64)>,
+    unit_ns: i64,
+    interval: &dyn Fn(i64) -> (i64, i64, i64),
+) -> Vec<(i64, Option<Value>)> {
+    let mut out = Vec::new();
+    let mut points = points.into_iter();
+    let Some(mut before) = points.next() else {
+        return out;
+    };
+    let width = |from: i64, to: i64| (i128::from(to) - i128::from(from)) as f64;
+    let between =
+        |a: (i64, f64), b: (i64, f64)| width(a.0, b.0) / unit_ns as f64 * (a.1 / 2.0 + b.1 / 2.0);
+    let (mut number, mut begin, mut end) = interval(before.0);
+    let mut area = 0.0;
+    for point in points {
+        if point.0 == before.0 {
+            before = point;
+            continue;
+        }
+        let next = interval(point.0);
+        if next.0 != number {
+            if before.0 != end {
+                let share = width(before.0, end) / width(before.0, point.0);
+                let cut = (end, before.1 + (point.1 - before.1) * share);
+                area += between(before, cut);
+                before = cut;
+            }
+            out.push((number, finite(area)));
+            area = 0.0;
+            (number, begin, end) = next;
+        }
+        area += between(before, point);
+        before = point;
+    }
+    if before.0 != begin {
+        out.push((number, finite(area)));
+    }
+    out
 }
 
 fn from_sum(sum: Sum) -> Option<Value> {
@@ -205,7 +250,7 @@ fn from_sum(sum: Sum) -> Option<Value> {
 }
 
 /// A total order: values that cannot be compared are ordered by type, NaN after all numbers.
-fn order(a: &Value, b: &Value) -> Ordering {
+pub(super) fn order(a: &Value, b: &Value) -> Ordering {
     let (a, b) = (a.as_ref(), b.as_ref());
     if let Some(ordering) = compare(a, b) {
         return ordering;
@@ -218,6 +263,37 @@ fn order(a: &Value, b: &Value) -> Ordering {
         ValueRef::Bytes(_) => 4,
     };
     rank(a).cmp(&rank(b))
+}
+
+/// A number of two others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pair {
+    Pow,
+    Log,
+    Atan2,
+}
+
+impl Pair {
+    const ALL: [(Pair, &'static str); 3] = [
+        (Pair::Pow, "pow"),
+        (Pair::Log, "log"),
+        (Pair::Atan2, "atan2"),
+    ];
+
+    pub(super) fn named(name: &str) -> Option<Pair> {
+        let entry = Pair::ALL.iter().find(|(_, n)| *n == name);
+        entry.map(|(pair, _)| *pair)
+    }
+
+    pub(super) fn of(self, a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Value> {
+        let (a, b) = (number(a)?, number(b)?);
+        finite(match self {
+            Pair::Pow => a.powf(b),
+            // To the base b.
+            Pair::Log => a.ln() / b.ln(),
+            Pair::Atan2 => a.atan2(b),
+        })
+    }
 }
 
 /// A number of another.

@@ -1,6 +1,8 @@
 //! The measurements a statement is about, and their series.
 
 use super::condition::{Compiler, Condition, compile_regex};
+use super::field::ReadField;
+use super::held::HeldRows;
 use super::predicate::Predicate;
 use super::{Asker, invalid};
 use crate::error::Error;
@@ -18,23 +20,30 @@ pub(super) struct Member {
     pub(super) extent: ClosedRange,
     /// What must hold of its rows.
     pub(super) rest: Predicate,
+    /// Its rows, if they are not stored.
+    pub(super) held: Option<HeldRows>,
 }
 
 impl Member {
     pub(super) fn takes_all_rows(&self) -> bool {
         matches!(self.rest, Predicate::Constant(true))
     }
+
+    /// Whether the engine knows the aggregates of the rows that are asked for.
+    pub(super) fn is_as_stored(&self) -> bool {
+        self.takes_all_rows() && self.held.is_none()
+    }
 }
 
 /// A measurement with what of it is asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Measurement {
     pub(super) name: String,
     pub(super) fields: Vec<(String, FieldType)>,
     pub(super) tag_keys: BTreeSet<String>,
     pub(super) members: Vec<Member>,
     /// The fields that the condition reads.
-    pub(super) read: Vec<(String, FieldType)>,
+    pub(super) read: Vec<ReadField>,
 }
 
 /// Tags by which rows are put together.
@@ -78,9 +87,21 @@ enum Wanted {
 
 impl Asker<'_> {
     /// The names of the measurements that are meant, in order; without sources all.
-    pub(super) fn measurement_names(&self, sources: &[Source]) -> Result<Vec<String>, Error> {
+    pub(super) fn measurement_names<'s>(
+        &self,
+        sources: impl IntoIterator<Item = &'s Source>,
+    ) -> Result<Vec<String>, Error> {
+        self.names_among(streams::tables(self.snapshot, self.access), sources)
+    }
+
+    /// As there, of these names.
+    pub(super) fn names_among<'s>(
+        &self,
+        mut names: Vec<String>,
+        sources: impl IntoIterator<Item = &'s Source>,
+    ) -> Result<Vec<String>, Error> {
         let wanted = sources
-            .iter()
+            .into_iter()
             .map(|source| {
                 Ok(match &source.name {
                     MeasurementName::Exact(name) => Wanted::Exact(name.clone()),
@@ -88,7 +109,6 @@ impl Asker<'_> {
                 })
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let mut names = streams::tables(self.snapshot, self.access);
         names.retain(|name| {
             wanted.is_empty()
                 || wanted.iter().any(|w| match w {
@@ -99,22 +119,30 @@ impl Asker<'_> {
         Ok(names)
     }
 
-    /// A measurement with its series that may have rows; `None` when the asker sees none of it.
+    /// A measurement with its series that may have rows in a range; `None` when the asker sees none
+    /// of it. Rows that are not stored may have more fields.
     pub(super) fn measurement(
         &self,
         name: &str,
         condition: &Condition,
+        range: ClosedRange,
+        more_fields: &[(String, FieldType)],
     ) -> Result<Option<Measurement>, Error> {
-        let Some(fields) = self.access.typed_fields(self.snapshot, name)? else {
+        let Some(mut fields) = self.access.typed_fields(self.snapshot, name)? else {
             return Ok(None);
         };
+        for more in more_fields {
+            if !fields.iter().any(|(name, _)| *name == more.0) {
+                fields.push(more.clone());
+            }
+        }
         let mut compiler = Compiler {
             known: &fields,
             read: Vec::new(),
         };
         let predicate = compiler.all(&condition.rest)?;
         let read = compiler.read;
-        let (mut members, mut tag_keys) = (Vec::new(), BTreeSet::new());
+        let (mut members, mut tag_keys) = (Vec::<Member>::new(), BTreeSet::new());
         let mut is_seen = false;
         streams::walk(
             self.snapshot,
@@ -137,16 +165,19 @@ impl Asker<'_> {
                     self.budget.check()?;
                 }
                 let extent = streams::extent(self.snapshot, &stream)?;
-                if extent.overlaps(&condition.range) {
+                if extent.overlaps(&range) {
                     members.push(Member {
                         stream,
                         extent,
                         rest,
+                        held: None,
                     });
                 }
                 Ok(true)
             },
         )?;
+        // In the order of their tags, which is not that of the catalog.
+        members.sort_by(|a, b| a.stream.tags().cmp(b.stream.tags()));
         Ok(is_seen.then(|| Measurement {
             name: name.to_owned(),
             fields,

@@ -12,26 +12,39 @@
 
 mod aggregate;
 mod arithmetic;
+mod change;
 mod condition;
+mod field;
 mod fill;
 mod functions;
+mod held;
 mod measurements;
+mod parts;
 mod plan;
+mod points;
 mod predicate;
 mod raw;
+mod reading;
 mod rows;
+mod scope;
 mod select;
 mod show;
+mod taker;
 mod transform;
+mod within;
 mod write;
 
+pub use parts::Out;
 pub use write::{Epoch, Form, csv, json, pretty};
 
 use crate::access::Access;
 use crate::budget::Budget;
 use crate::error::{Error, Kind};
-use headwater::{Snapshot, Timestamp, Value};
-use headwater_wire::influxql::{CreateDatabase, Parameters, ShowWhat, Source, Statement, parse};
+use headwater::{Database, Snapshot, Timestamp, Value};
+use headwater_wire::influxql::{
+    CreateDatabase, Parameters, Select, ShowWhat, Source, Statement, parse,
+};
+use jiff::tz::TimeZone;
 
 /// The policy that stands for the one way in which data are kept.
 const POLICY: &str = "autogen";
@@ -80,7 +93,7 @@ pub struct Answer {
     /// Something the asker should know.
     pub warning: Option<String>,
     /// The zone in which times are written as text; UTC without one.
-    pub(crate) zone: Option<jiff::tz::TimeZone>,
+    pub(crate) zone: Option<TimeZone>,
 }
 
 /// Bytes of a text of statements.
@@ -94,6 +107,8 @@ pub struct Asker<'a> {
     now: Timestamp,
     /// The one name a database may have, if one is set.
     database: Option<&'a str>,
+    /// The database that statements change, if they may.
+    changes: Option<&'a Database>,
     /// Nothing may be changed by the request, as far as it says.
     is_read_only: bool,
 }
@@ -117,8 +132,16 @@ impl<'a> Asker<'a> {
             budget,
             now,
             database: None,
+            changes: None,
             is_read_only: false,
         }
+    }
+
+    /// Statements may change this database, of which the snapshot is, as far as the asker may.
+    #[must_use]
+    pub fn with_changes(mut self, db: &'a Database) -> Asker<'a> {
+        self.changes = Some(db);
+        self
     }
 
     /// The database has this name, and is not found under another one.
@@ -162,10 +185,12 @@ impl Asker<'_> {
         database: Option<&str>,
     ) -> Result<Vec<Result<Answer, Error>>, Error> {
         let mut answers = Vec::new();
+        let mut fresh: Option<Snapshot> = None;
         for statement in statements {
             // Nobody would read the rest, or there is no time for it.
             self.budget.check()?;
-            match self.answer(statement, database) {
+            let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot));
+            match asker.answer(statement, database) {
                 Err(error) if error.kind().is_of_server() => return Err(error),
                 answer => {
                     let failed = answer.is_err();
@@ -175,61 +200,128 @@ impl Asker<'_> {
                     }
                 }
             }
+            if let Some(changed) = self.after(statement)? {
+                fresh = Some(changed);
+            }
         }
         Ok(answers)
     }
 
+    /// The same on another snapshot.
+    fn on<'s>(&'s self, snapshot: &'s Snapshot) -> Asker<'s> {
+        Asker { snapshot, ..*self }
+    }
+
+    /// What statements behind one that changes something see.
+    fn after(&self, statement: &Statement) -> Result<Option<Snapshot>, Error> {
+        let changes = matches!(
+            statement,
+            Statement::Delete(_) | Statement::DropSeries(_) | Statement::DropMeasurement(_)
+        );
+        match self.changes.filter(|_| changes) {
+            Some(db) => Ok(Some(db.snapshot()?)),
+            None => Ok(None),
+        }
+    }
+
     /// Carries one statement out.
     fn answer(&self, statement: &Statement, database: Option<&str>) -> Result<Answer, Error> {
-        let mut zone = None;
-        let series = match statement {
-            Statement::CreateDatabase(create) => return self.create(create),
+        match statement {
+            Statement::CreateDatabase(create) => Ok(self.create(create)),
             Statement::DropDatabase(name) => {
                 self.check_database(Some(name))?;
-                return Err(Error::new(
+                Err(Error::new(
                     Kind::Unsupported,
-                    "the one database of this server is not dropped by a request: `headwater delete` and `headwater table` remove what is stored",
-                ));
+                    "the one database of this server is not dropped by a request: DROP MEASUREMENT takes away what is stored",
+                ))
+            }
+            Statement::CreatePolicy(policy) | Statement::AlterPolicy(policy) => {
+                self.check_database(Some(&policy.database))?;
+                Ok(Self::policy(policy))
+            }
+            Statement::DropPolicy { database, .. } => {
+                self.check_database(Some(database))?;
+                Ok(Answer::default())
+            }
+            Statement::Delete(removal) => {
+                self.check_sources(database, &removal.sources)?;
+                self.delete(removal).map(|done| self.warned("DELETE", done))
+            }
+            Statement::DropSeries(removal) => {
+                self.check_sources(database, &removal.sources)?;
+                let done = self.drop_series(removal)?;
+                Ok(self.warned("DROP SERIES", done))
+            }
+            Statement::DropMeasurement(name) => {
+                self.check_database(database)?;
+                let done = self.drop_measurement(name)?;
+                Ok(self.warned("DROP MEASUREMENT", done))
             }
             Statement::Select(select) => {
-                self.must_read()?;
-                self.check_sources(database, &select.sources)?;
-                zone = select::written_in(select);
-                self.select(select)?
+                let (mut answer, series) = self.selected(select, database, |_| {
+                    let mut series = Vec::new();
+                    self.select(select, None, &mut series)?;
+                    Ok(series)
+                })?;
+                answer.series = Some(series);
+                Ok(answer)
             }
             Statement::Show(show) => {
                 if show.what != ShowWhat::Databases {
                     self.check_sources(show.database.as_deref().or(database), &show.sources)?;
                 }
-                self.show(show)?
+                Ok(Answer {
+                    series: Some(self.show(show)?),
+                    ..Answer::default()
+                })
             }
-        };
-        Ok(Answer {
-            series: Some(series),
+        }
+    }
+
+    /// Carries a `SELECT` out by what its rows are taken with, after what must hold of it. Gives
+    /// the answer without its series.
+    fn selected<T>(
+        &self,
+        select: &Select,
+        database: Option<&str>,
+        take: impl FnOnce(&Option<TimeZone>) -> Result<T, Error>,
+    ) -> Result<(Answer, T), Error> {
+        self.must_read()?;
+        self.check_sources(database, &within::all_sources(select))?;
+        let zone = select::written_in(select);
+        let taken = take(&zone)?;
+        let answer = Answer {
+            series: Some(Vec::new()),
             warning: None,
             zone,
-        })
+        };
+        Ok((answer, taken))
+    }
+
+    /// A request that only reads should not change anything.
+    fn warned(&self, statement: &str, done: Answer) -> Answer {
+        let warning = self.is_read_only.then(|| deprecated(statement));
+        Answer {
+            warning: done.warning.or(warning),
+            ..done
+        }
     }
 
     /// There is one database, and it is there already.
-    fn create(&self, create: &CreateDatabase) -> Result<Answer, Error> {
+    fn create(&self, create: &CreateDatabase) -> Answer {
         let name = &create.name;
         let warning = if create.duration_ns.is_some_and(|ns| ns > 0) {
             Some(format!(
                 "this server has one database; \"{name}\" is one more name of it, and its duration is not taken over: how long data are kept is set for each table"
             ))
         } else {
-            self.is_read_only.then(|| {
-                format!(
-                    "deprecated use of 'CREATE DATABASE {name}' in a read only context, please use a POST request instead"
-                )
-            })
+            let said = || deprecated(&format!("CREATE DATABASE {name}"));
+            self.is_read_only.then(said)
         };
-        Ok(Answer {
-            series: None,
+        Answer {
             warning,
-            zone: None,
-        })
+            ..Answer::default()
+        }
     }
 
     fn must_read(&self) -> Result<(), Error> {
@@ -264,6 +356,13 @@ impl Asker<'_> {
         }
         Ok(())
     }
+}
+
+/// What InfluxDB says of a statement that changes something in a request that only reads.
+fn deprecated(statement: &str) -> String {
+    format!(
+        "deprecated use of '{statement}' in a read only context, please use a POST request instead"
+    )
 }
 
 /// A text is longer than [`TEXT_BYTES_MAX`].

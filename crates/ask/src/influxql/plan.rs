@@ -7,7 +7,8 @@
 
 use super::arithmetic::literal;
 use super::condition::{Compiler, compile_regex};
-use super::functions::{Function, Math};
+use super::field::ReadField;
+use super::functions::{Function, Math, Pair};
 use super::invalid;
 use super::measurements::{GroupKeys, Measurement};
 use super::transform::Transform;
@@ -19,6 +20,8 @@ use headwater_wire::influxql::{
 
 /// Columns of an answer.
 const COLUMNS_MAX: usize = 4_096;
+/// Rows that a function gives of an interval.
+const ROWS_MAX: i64 = 100_000;
 const SECOND: i64 = 1_000_000_000;
 
 /// What a column is computed from.
@@ -34,6 +37,7 @@ pub(super) enum Node {
     Call(usize),
     Operation(Operator, Box<Node>, Box<Node>),
     Math(Math, Box<Node>),
+    Pair(Pair, Box<Node>, Box<Node>),
 }
 
 /// A series that is computed.
@@ -54,6 +58,14 @@ impl Call {
             Call::Transform(_, inner) => inner.function(),
         }
     }
+
+    /// How many intervals before the range it looks at.
+    pub(super) fn reach(&self) -> u32 {
+        match self {
+            Call::Field(_) | Call::Function(..) => 0,
+            Call::Transform(transform, inner) => transform.reach() + inner.reach(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -62,10 +74,86 @@ pub(super) struct Plan {
     pub(super) nodes: Vec<Node>,
     pub(super) calls: Vec<Call>,
     /// Fields that are read, those of the condition first.
-    pub(super) read: Vec<(String, FieldType)>,
-    /// A field or tag stands outside of functions.
-    pub(super) has_plain: bool,
+    pub(super) read: Vec<ReadField>,
+    /// Rows are chosen: a field or tag stands outside of functions, or a function gives rows.
+    pub(super) chooses_rows: bool,
+    /// What no two rows may have alike that a function gives.
+    pub(super) by: Vec<Node>,
 }
+
+impl Plan {
+    /// One field as it is, read as in this plan.
+    pub(super) fn of_field(&self, field: usize) -> Plan {
+        Plan {
+            names: Vec::new(),
+            nodes: vec![Node::Field(field)],
+            calls: Vec::new(),
+            read: self.read.clone(),
+            chooses_rows: false,
+            by: Vec::new(),
+        }
+    }
+
+    pub(super) fn reads_text(&self, field: usize) -> bool {
+        let field = self.read.get(field);
+        field.is_some_and(|f| f.field_type() == FieldType::String)
+    }
+
+    /// The columns that are texts, in the order of what they are of.
+    pub(super) fn texts(&self) -> Vec<usize> {
+        let mut out: Vec<(&str, usize)> = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            match node {
+                Node::Tag(key) => out.push((key, at)),
+                Node::Field(field) if self.reads_text(*field) => {
+                    out.extend(self.read.get(*field).map(|f| (f.name.as_str(), at)));
+                }
+                _ => {}
+            }
+        }
+        out.sort_unstable();
+        out.into_iter().map(|(_, at)| at).collect()
+    }
+}
+
+/// The intervals that a statement asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Every {
+    pub(super) width_ns: i64,
+    pub(super) offset_ns: i64,
+    /// A question around the statement asks for them.
+    pub(super) is_inherited: bool,
+}
+
+/// How many intervals before the range a statement looks at, as far as it can be read from it.
+pub(super) fn reach(select: &Select) -> u32 {
+    let fields = select
+        .fields
+        .iter()
+        .map(|field| reach_of(&field.expression));
+    fields.max().unwrap_or(0)
+}
+
+fn reach_of(expression: &Expression) -> u32 {
+    match expression {
+        Expression::Call { name, arguments } => {
+            let own = u32::from(LOOKING_BACK.contains(&name.as_str()));
+            own + arguments.iter().map(reach_of).max().unwrap_or(0)
+        }
+        Expression::Binary { left, right, .. } => reach_of(left).max(reach_of(right)),
+        _ => 0,
+    }
+}
+
+/// Functions that compare an interval with one before it.
+const LOOKING_BACK: [&str; 6] = [
+    "derivative",
+    "non_negative_derivative",
+    "difference",
+    "non_negative_difference",
+    "moving_average",
+    "elapsed",
+];
 
 struct Planner<'a> {
     measurement: &'a Measurement,
@@ -74,8 +162,8 @@ struct Planner<'a> {
     calls: Vec<Call>,
     has_plain: bool,
     has_field: bool,
-    /// The width of the intervals.
-    every_ns: Option<i64>,
+    every: Option<Every>,
+    by: Vec<Node>,
 }
 
 /// Plans a statement for a measurement; `None` when the measurement has nothing of what is asked
@@ -84,7 +172,7 @@ pub(super) fn plan(
     select: &Select,
     measurement: &Measurement,
     keys: &GroupKeys,
-    every_ns: Option<i64>,
+    every: Option<Every>,
 ) -> Result<Option<Plan>, Error> {
     let mut planner = Planner {
         measurement,
@@ -96,7 +184,8 @@ pub(super) fn plan(
         calls: Vec::new(),
         has_plain: false,
         has_field: false,
-        every_ns,
+        every,
+        by: Vec::new(),
     };
     let mut columns: Vec<(Option<String>, String, Node)> = Vec::new();
     for field in &select.fields {
@@ -108,6 +197,9 @@ pub(super) fn plan(
         for (name, expression) in planner.written_out(field)? {
             let node = planner.node(&expression)?;
             columns.push((field.alias.clone(), name, node));
+            for (name, node) in planner.beside(&expression) {
+                columns.push((None, name, node));
+            }
             if columns.len() > COLUMNS_MAX {
                 return Err(invalid(format!("more than {COLUMNS_MAX} columns")));
             }
@@ -118,35 +210,39 @@ pub(super) fn plan(
         calls,
         has_plain,
         has_field,
+        by,
         ..
     } = planner;
     if !has_field && calls.is_empty() {
         // Tags alone make no rows.
         return Ok(None);
     }
-    check(&calls, has_plain, every_ns, &columns)?;
+    check(&calls, has_plain, every, &columns)?;
+    let gives_rows = |call: &Call| call.function().is_some_and(|(f, _)| f.gives_rows());
     Ok(Some(Plan {
         names: names(&columns),
         nodes: columns.into_iter().map(|(_, _, node)| node).collect(),
+        chooses_rows: !calls.is_empty() && has_plain || calls.iter().any(gives_rows),
         calls,
         read: compiler.read,
-        has_plain,
+        by,
     }))
 }
 
 fn check(
     calls: &[Call],
     has_plain: bool,
-    every_ns: Option<i64>,
+    every: Option<Every>,
     columns: &[(Option<String>, String, Node)],
 ) -> Result<(), Error> {
     let functions = || calls.iter().filter_map(Call::function);
-    if every_ns.is_some() && functions().count() != calls.len().max(1) {
+    let own = every.filter(|every| !every.is_inherited);
+    if own.is_some() && functions().count() != calls.len().max(1) {
         return Err(invalid(
             "GROUP BY time needs an aggregate function around every field, such as mean(v) or derivative(mean(v))",
         ));
     }
-    if every_ns.is_none()
+    if every.is_none()
         && calls
             .iter()
             .any(|c| matches!(c, Call::Transform(..)) && c.function().is_some())
@@ -166,23 +262,42 @@ fn check(
             "aggregate function distinct() cannot be combined with other functions or fields",
         ));
     }
+    let gives_rows = |c: &Call| matches!(c, Call::Function(f, _) if f.gives_rows());
+    if let Some(call) = calls.iter().find(|c| gives_rows(c))
+        && calls.len() > 1
+    {
+        let name = if matches!(call, Call::Function(Function::Top(_), _)) {
+            "top"
+        } else {
+            "bottom"
+        };
+        return Err(invalid(format!(
+            "selector function {name}() cannot be combined with other functions"
+        )));
+    }
     if has_plain && !calls.is_empty() {
-        let is_point = matches!(calls, [Call::Function(f, _)] if f.is_selector() && !matches!(f, Function::Percentile(_)));
+        let is_point = matches!(calls, [Call::Function(f, _)] if f.is_selector());
         if !is_point {
             return Err(invalid(
-                "mixing aggregate and non-aggregate queries is not supported, but for one of min, max, first, last with other fields and tags beside it",
+                "mixing aggregate and non-aggregate queries is not supported, but for one of min, max, first, last, percentile, top, bottom with other fields and tags beside it",
             ));
         }
     }
     Ok(())
 }
 
-/// The names of the columns; one that comes again gets a number behind it.
+/// The names of the columns; one that comes again gets a number behind it, but if it was given.
 fn names(columns: &[(Option<String>, String, Node)]) -> Vec<String> {
     let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
     taken.insert("time".to_owned());
+    let given = columns.iter().filter_map(|(alias, ..)| alias.clone());
+    taken.extend(given);
     let mut out = Vec::with_capacity(columns.len());
     for (alias, name, _) in columns {
+        if let Some(alias) = alias.as_ref().filter(|alias| *alias != "time") {
+            out.push(alias.clone());
+            continue;
+        }
         let wanted = alias.as_ref().unwrap_or(name);
         let mut name = wanted.clone();
         let mut number = 1;
@@ -308,8 +423,10 @@ impl Planner<'_> {
             }
             Expression::Reference { name, cast } => {
                 self.has_plain = true;
-                match (cast, self.compiler.column(name)) {
-                    (Some(Cast::Tag), _) | (_, None) => Ok(Node::Tag(name.clone())),
+                match (cast, self.compiler.column(name, *cast)) {
+                    (Some(Cast::Tag), _) | (None, None) => Ok(Node::Tag(name.clone())),
+                    // A tag is nothing but a tag.
+                    (Some(_), None) => Ok(Node::Nothing),
                     (_, Some(column)) => {
                         self.has_field = true;
                         Ok(Node::Field(column))
@@ -331,6 +448,13 @@ impl Planner<'_> {
                     };
                     return Ok(Node::Math(math, Box::new(self.node(argument)?)));
                 }
+                if let Some(pair) = Pair::named(name) {
+                    let [a, b] = arguments.as_slice() else {
+                        return Err(arguments_of(name, "two numbers", arguments.len()));
+                    };
+                    let (a, b) = (self.node(a)?, self.node(b)?);
+                    return Ok(Node::Pair(pair, Box::new(a), Box::new(b)));
+                }
                 let Some(call) = self.call(name, arguments)? else {
                     return Ok(Node::Nothing);
                 };
@@ -347,6 +471,9 @@ impl Planner<'_> {
     /// A function of a field, or of another function; `None` when the field is not there.
     fn call(&mut self, name: &str, arguments: &[Expression]) -> Result<Option<Call>, Error> {
         let count = arguments.len();
+        if matches!(name, "top" | "bottom") {
+            return self.rows_of(name, arguments);
+        }
         let (of, second) = match arguments {
             [of] => (of, None),
             [of, second] => (of, Some(second)),
@@ -398,6 +525,56 @@ impl Planner<'_> {
         Ok(field.map(|field| Call::Function(function, field)))
     }
 
+    /// `top(field, tag, …, count)`.
+    fn rows_of(&mut self, name: &str, arguments: &[Expression]) -> Result<Option<Call>, Error> {
+        let wrong = || arguments_of(name, "a field, tags, and how many", arguments.len());
+        let ([of, by @ ..], Some(last)) = (arguments, arguments.last()) else {
+            return Err(wrong());
+        };
+        let Expression::Literal(Literal::Integer(most @ 1..=ROWS_MAX)) = last else {
+            let expected =
+                format!("expected a number of rows from 1 to {ROWS_MAX} as the last one");
+            return Err(invalid(format!(
+                "invalid arguments for {name}(): {expected}, found {last}"
+            )));
+        };
+        let Some((_, by)) = by.split_last() else {
+            return Err(wrong());
+        };
+        let field = self.field(name, of)?;
+        for tag in by {
+            let Expression::Reference { name, cast } = tag else {
+                return Err(invalid(format!(
+                    "only fields or tags are allowed in {name}(), found {tag}"
+                )));
+            };
+            let field = match cast {
+                Some(Cast::Tag) => None,
+                cast => self.compiler.column(name, *cast),
+            };
+            self.by
+                .push(field.map_or_else(|| Node::Tag(name.clone()), Node::Field));
+        }
+        let most = usize::try_from(*most).unwrap_or(usize::MAX);
+        let function = match name {
+            "top" => Function::Top(most),
+            _ => Function::Bottom(most),
+        };
+        Ok(field.map(|field| Call::Function(function, field)))
+    }
+
+    /// The columns that stand behind that of `top(field, tag, …, count)`: its tags.
+    fn beside(&self, expression: &Expression) -> Vec<(String, Node)> {
+        let Expression::Call { name, arguments } = expression else {
+            return Vec::new();
+        };
+        if !matches!(name.as_str(), "top" | "bottom") {
+            return Vec::new();
+        }
+        let names = arguments.iter().skip(1).map(name_of);
+        names.zip(self.by.iter().cloned()).collect()
+    }
+
     fn transform(
         &self,
         name: &str,
@@ -412,7 +589,7 @@ impl Planner<'_> {
             "non_negative_difference" => none(Transform::Difference(true)),
             "cumulative_sum" => none(Transform::CumulativeSum),
             "derivative" | "non_negative_derivative" => {
-                let unit = self.unit(name, second, self.every_ns.unwrap_or(SECOND))?;
+                let unit = self.unit(name, second, self.every.map_or(SECOND, |e| e.width_ns))?;
                 let rising = name != "derivative";
                 Ok(Some(Transform::Derivative(unit, rising)))
             }
@@ -448,7 +625,7 @@ impl Planner<'_> {
                 if *cast == Some(Cast::Tag) {
                     return Ok(None);
                 }
-                Ok(self.compiler.column(name))
+                Ok(self.compiler.column(name, *cast))
             }
             other => Err(invalid(format!(
                 "{name}({other}): expected a field inside of {name}()"
@@ -471,6 +648,6 @@ fn second_argument(name: &str, expected: &str, found: &Expression) -> Error {
 
 fn unknown(name: &str) -> Error {
     invalid(format!(
-        "undefined function {name}(); there are count, mean, sum, min, max, first, last, stddev, spread, median, mode, percentile, distinct, integral, derivative, non_negative_derivative, difference, non_negative_difference, moving_average, cumulative_sum, elapsed, and abs, ceil, floor, round, sqrt, ln, log2, log10, exp, sin, cos, tan, asin, acos, atan"
+        "undefined function {name}(); there are count, mean, sum, min, max, first, last, stddev, spread, median, mode, percentile, distinct, integral, top, bottom, derivative, non_negative_derivative, difference, non_negative_difference, moving_average, cumulative_sum, elapsed, and pow, log, atan2, abs, ceil, floor, round, sqrt, ln, log2, log10, exp, sin, cos, tan, asin, acos, atan"
     ))
 }

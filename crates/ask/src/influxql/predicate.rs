@@ -5,6 +5,7 @@
 //! every comparison with it false.
 
 use super::arithmetic::{holds, operate};
+use super::field::ReadField;
 use headwater::{Comparison, FieldType, Filter, StreamName, Value, ValueRef};
 use headwater_wire::influxql::Operator;
 use regex::Regex;
@@ -131,7 +132,7 @@ impl Predicate {
 
     /// The part of it that the engine can use to leave out whole leaves. `fields` are those that
     /// are read.
-    pub(super) fn filters(&self, fields: &[(String, FieldType)]) -> Vec<Filter> {
+    pub(super) fn filters(&self, fields: &[ReadField]) -> Vec<Filter> {
         match self {
             Predicate::All(parts) => parts.iter().flat_map(|p| p.filters(fields)).collect(),
             Predicate::Compare(operator, Operand::Field(field), Operand::Value(value)) => {
@@ -178,14 +179,9 @@ fn join(
 }
 
 /// The same condition for the engine, where it means the same there.
-fn filter(
-    operator: Operator,
-    field: usize,
-    value: &Value,
-    fields: &[(String, FieldType)],
-) -> Option<Filter> {
-    let (name, field_type) = fields.get(field)?;
-    let is_same = match (field_type, value) {
+fn filter(operator: Operator, field: usize, value: &Value, fields: &[ReadField]) -> Option<Filter> {
+    let field = fields.get(field).filter(|field| !field.is_cast())?;
+    let is_same = match (field.stored, value) {
         (FieldType::F64, Value::F64(_))
         | (FieldType::I64, Value::I64(_))
         | (FieldType::U64, Value::U64(_))
@@ -206,7 +202,7 @@ fn filter(
         _ => return None,
     };
     is_same.then(|| Filter {
-        field: name.clone(),
+        field: field.name.clone(),
         comparison,
         value: value.clone(),
     })

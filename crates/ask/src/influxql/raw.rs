@@ -1,14 +1,27 @@
 //! Rows as they are, of all series of a group together.
 //!
-//! Invariant: with a limit, no more than twice as many rows as it allows are held, whatever the
-//! series hold; newest rows are looked for from the end backwards.
+//! Invariants: with a limit, no more than twice as many rows as it allows are held, whatever the
+//! series hold; newest rows are looked for from the end backwards; rows of one instant are ordered
+//! by their texts and tags, by the names of their columns, then as their series are; rows that are
+//! handed on are read in stretches of time, of which each fits.
 
 use super::arithmetic::operate;
 use super::measurements::Member;
 use super::plan::{Node, Plan};
 use super::{Asker, Cell};
-use crate::error::Error;
+use crate::error::{Error, Kind};
+use crate::windows::narrow;
 use headwater::{ClosedRange, ScanChunk, StreamName, Timestamp, Value, ValueRef};
+use std::cmp::Ordering;
+
+/// Values that a stretch of rows which are handed on may have.
+const STRETCH_VALUES: usize = 100_000;
+
+/// One row of a computed answer.
+pub(super) struct Computed {
+    pub(super) time: i64,
+    pub(super) cells: Vec<Cell>,
+}
 
 /// A row, and of which member it is.
 #[derive(Debug)]
@@ -31,6 +44,8 @@ struct Collector<'a> {
     asker: &'a Asker<'a>,
     plan: &'a Plan,
     wanted: Wanted,
+    /// Columns that may be texts, by name.
+    texts: Vec<usize>,
     rows: Vec<Row>,
 }
 
@@ -46,6 +61,7 @@ impl Asker<'_> {
             asker: self,
             plan,
             wanted,
+            texts: plan.texts(),
             rows: Vec::new(),
         };
         for (index, member) in members.iter().enumerate() {
@@ -64,6 +80,94 @@ impl Asker<'_> {
     }
 }
 
+impl Asker<'_> {
+    /// Hands the rows of a group on, in the order asked for, until `each` says false. What was
+    /// handed on is not held.
+    pub(super) fn in_stretches(
+        &self,
+        plan: &Plan,
+        members: &[&Member],
+        wanted: Wanted,
+        each: &mut dyn FnMut(Vec<Row>) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let mut left = ClosedRange::EMPTY;
+        for member in members {
+            let range = member.extent.intersect(&wanted.range);
+            if left.is_empty() {
+                left = range;
+            } else if !range.is_empty() {
+                left = ClosedRange::new(left.first.min(range.first), left.last.max(range.last));
+            }
+        }
+        let width = |range: &ClosedRange| {
+            i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos()) + 1
+        };
+        let mut step = width(&left);
+        while !left.is_empty() {
+            let (stretch, rest) = cut(left, step, wanted.descending);
+            let before = self.budget.values_left();
+            let is_one_instant = width(&stretch) == 1;
+            if !is_one_instant {
+                self.budget
+                    .take_values(before.saturating_sub(STRETCH_VALUES))?;
+            }
+            let part = Wanted {
+                range: stretch,
+                descending: wanted.descending,
+                keep: None,
+            };
+            let rows = match self.raw(plan, members, part) {
+                Err(error) if error.kind() == Kind::Limit && !is_one_instant => {
+                    self.budget.keep_only(before, 0)?;
+                    step = (width(&stretch) / 4).max(1);
+                    continue;
+                }
+                rows => rows?,
+            };
+            if rows.len().saturating_mul(plan.nodes.len() + 1) < STRETCH_VALUES / 4 {
+                step = step.saturating_mul(2);
+            }
+            let goes_on = rows.is_empty() || each(rows)?;
+            self.budget.keep_only(before, 0)?;
+            if !goes_on {
+                return Ok(());
+            }
+            left = rest;
+        }
+        Ok(())
+    }
+}
+
+/// The first part of a range in the order of the answer, of so many ns, and the rest of it.
+fn cut(range: ClosedRange, width: i128, descending: bool) -> (ClosedRange, ClosedRange) {
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    if width > i128::from(last) - i128::from(first) {
+        return (range, ClosedRange::EMPTY);
+    }
+    if descending {
+        let from = narrow(i128::from(last) - width + 1);
+        (
+            ClosedRange::nanos(from, last),
+            ClosedRange::nanos(first, from - 1),
+        )
+    } else {
+        let to = narrow(i128::from(first) + width - 1);
+        (
+            ClosedRange::nanos(first, to),
+            ClosedRange::nanos(to + 1, last),
+        )
+    }
+}
+
+/// What is no text stands before texts; of it nothing is told.
+fn text_order(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {
+    let text = |cell: Option<&Cell>| match cell {
+        Some(Cell::Value(Value::String(text))) => Some(text.clone()),
+        _ => None,
+    };
+    text(a).cmp(&text(b))
+}
+
 impl Collector<'_> {
     /// Takes a member's rows of a range; with a limit and in rising order not more than are of use.
     /// Gives their number.
@@ -80,10 +184,11 @@ impl Collector<'_> {
         let rows = &mut self.rows;
         asker.each_chunk(member, &plan.read, range, &[], &mut |chunk, chosen| {
             for row in chosen {
-                let Some(time) = chunk.times.get(*row as usize) else {
+                let row = *row as usize;
+                let Some(time) = chunk.times.get(row) else {
                     continue;
                 };
-                let (cells, has_value) = cells(plan, &member.stream, chunk, *row as usize);
+                let (cells, has_value) = cells(plan, &member.stream, chunk, row);
                 if !has_value {
                     continue;
                 }
@@ -123,12 +228,19 @@ impl Collector<'_> {
 
     /// Sorts, leaves out what is beyond the limit, and looks no further than what is left.
     fn prune(&mut self, keep: usize) {
-        if self.wanted.descending {
-            self.rows
-                .sort_by(|a, b| b.time.cmp(&a.time).then(a.member.cmp(&b.member)));
-        } else {
-            self.rows.sort_by_key(|row| row.time);
-        }
+        let (texts, descending) = (&self.texts, self.wanted.descending);
+        self.rows.sort_by(|a, b| {
+            let by_text = |a: &Row, b: &Row| {
+                let cells = texts.iter().map(|at| (a.cells.get(*at), b.cells.get(*at)));
+                let orders = cells.map(|(a, b)| text_order(a, b));
+                orders.fold(Ordering::Equal, Ordering::then)
+            };
+            let order = a.time.cmp(&b.time);
+            let order = order
+                .then_with(|| by_text(a, b))
+                .then(a.member.cmp(&b.member));
+            if descending { order.reverse() } else { order }
+        });
         if self.rows.len() <= keep {
             return;
         }
@@ -182,5 +294,9 @@ pub(super) fn value<'a>(
             operate(*operator, left.as_ref(), right.as_ref())
         }
         Node::Math(math, inner) => math.of(value(inner, stream, field)?.as_ref()),
+        Node::Pair(pair, a, b) => {
+            let (a, b) = (value(a, stream, field)?, value(b, stream, field)?);
+            pair.of(a.as_ref(), b.as_ref())
+        }
     }
 }

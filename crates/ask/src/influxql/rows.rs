@@ -1,6 +1,7 @@
 //! Rows of a series that a condition lets through.
 
 use super::Asker;
+use super::field::ReadField;
 use super::measurements::Member;
 use crate::error::{Error, found};
 use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec};
@@ -11,48 +12,81 @@ type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
 
 impl Asker<'_> {
     /// Hands out chunks of rows by time, with the numbers of those that the condition lets through,
-    /// until `each` says false. The columns are `read`.
+    /// until `each` says false. The columns are `read`. A filter may be left out of account.
     pub(super) fn each_chunk(
         &self,
         member: &Member,
-        read: &[(String, FieldType)],
+        read: &[ReadField],
         range: ClosedRange,
         filters: &[Filter],
         each: &mut Each<'_>,
     ) -> Result<(), Error> {
         self.budget.check()?;
-        let mut all_filters = member.rest.filters(read);
-        all_filters.extend_from_slice(filters);
-        let spec = ScanSpec {
-            range: range.intersect(&member.extent),
-            fields: Some(read.iter().map(|(name, _)| name.clone()).collect()),
-            filters: all_filters,
-        };
-        if spec.range.is_empty() {
+        let mut rows: Vec<u32> = Vec::new();
+        if let Some(held) = &member.held {
+            let chunk = held.of(read, range);
+            if chunk.times.is_empty() {
+                return Ok(());
+            }
+            let_through(member, &chunk, &mut rows);
+            each(&chunk, &rows)?;
             return Ok(());
         }
+        let range = range.intersect(&member.extent);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut all_filters = member.rest.filters(read);
+        all_filters.extend_from_slice(filters);
+        // A field may be read as several types.
+        let mut names: Vec<String> = Vec::with_capacity(read.len());
+        let mut places: Vec<usize> = Vec::with_capacity(read.len());
+        for field in read {
+            let at = names.iter().position(|name| *name == field.name);
+            places.push(at.unwrap_or(names.len()));
+            if at.is_none() {
+                names.push(field.name.clone());
+            }
+        }
+        let is_as_stored = names.len() == read.len() && !read.iter().any(ReadField::is_cast);
+        let spec = ScanSpec {
+            range,
+            fields: Some(names),
+            filters: all_filters,
+        };
         let Some(scan) = found(self.snapshot.scan(&member.stream, &spec))? else {
             return Ok(());
         };
-        let mut rows: Vec<u32> = Vec::new();
         for chunk in scan {
             self.budget.check()?;
-            let chunk = chunk?;
-            let count = u32::try_from(chunk.times.len()).unwrap_or(u32::MAX);
-            rows.clear();
-            if member.takes_all_rows() {
-                rows.extend(0..count);
-            } else {
-                rows.extend((0..count).filter(|row| {
-                    let value = |column: usize| chunk.columns.get(column)?.get(*row as usize);
-                    member.rest.holds(&value)
-                }));
+            let mut chunk = chunk?;
+            if !is_as_stored {
+                let columns = places.iter().zip(read).map(|(place, field)| {
+                    let column = chunk.columns.get(*place);
+                    column.map_or_else(|| Column::new(field.field_type()), |c| field.read(c))
+                });
+                chunk.columns = columns.collect();
             }
+            let_through(member, &chunk, &mut rows);
             if !each(&chunk, &rows)? {
                 return Ok(());
             }
         }
         Ok(())
+    }
+}
+
+/// The numbers of the rows of a chunk that a member's condition lets through.
+fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
+    let count = u32::try_from(chunk.times.len()).unwrap_or(u32::MAX);
+    rows.clear();
+    if member.takes_all_rows() {
+        rows.extend(0..count);
+    } else {
+        rows.extend((0..count).filter(|row| {
+            let value = |column: usize| chunk.columns.get(column)?.get(*row as usize);
+            member.rest.holds(&value)
+        }));
     }
 }
 

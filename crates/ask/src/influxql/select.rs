@@ -1,15 +1,19 @@
 //! `SELECT`: its measurements one after another, each in its groups.
+//!
+//! Invariant: newest rows first has the last measurements and the last groups first too.
 
-use super::aggregate::Grouping;
 use super::condition::{Condition, time_zone};
 use super::measurements::{GroupKeys, Measurement, Member, count};
-use super::plan::{Plan, plan};
+use super::plan::{Every, Plan, plan, reach};
 use super::raw::Wanted;
-use super::{Asker, Cell, Series};
+use super::reading::Grouping;
+use super::scope::Scope;
+use super::taker::Taker;
+use super::{Asker, Cell, Series, invalid};
 use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Timestamp};
-use headwater_wire::influxql::{Dimension, Select};
+use headwater_wire::influxql::{Dimension, Fill, Select};
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 
@@ -37,111 +41,262 @@ impl Limits {
     }
 }
 
+/// Series that were passed over and taken.
+struct Counted {
+    passed: usize,
+    taken: usize,
+    limits: Limits,
+}
+
 impl Asker<'_> {
-    pub(super) fn select(&self, select: &Select) -> Result<Vec<Series>, Error> {
-        let zone = select.time_zone.as_deref().map(time_zone).transpose()?;
-        let mut condition = Condition::new(select.condition.as_ref(), self.now, zone.as_ref())?;
-        let every = select.group_by.iter().find_map(|d| match d {
-            Dimension::Time {
-                every_ns,
-                offset_ns,
-            } => Some((*every_ns, *offset_ns)),
-            _ => None,
-        });
-        if every.is_some() && !condition.has_end {
-            let until_now = ClosedRange::new(Timestamp::MIN, self.now);
-            condition.range = condition.range.intersect(&until_now);
-        }
+    /// Hands the series of an answer to a taker; `scope` is what a question around this one asks
+    /// for.
+    pub(super) fn select(
+        &self,
+        select: &Select,
+        scope: Option<&Scope>,
+        taker: &mut dyn Taker,
+    ) -> Result<(), Error> {
+        let own_zone = select.time_zone.as_deref().map(time_zone).transpose()?;
+        let zone = own_zone.or_else(|| scope?.zone.clone());
+        let every = self.every(select, scope)?;
+        let condition = self.condition(select, scope, every, zone.as_ref())?;
+        let fill = match (select.fill, scope) {
+            // Nobody sees what is not there.
+            (Fill::Null, Some(_)) => Fill::None,
+            (fill, _) => fill,
+        };
         let rows = Limits::new(select.offset, select.limit, "LIMIT or OFFSET")?;
-        let series = Limits::new(select.soffset, select.slimit, "SLIMIT or SOFFSET")?;
-        let mut out = Vec::new();
-        let mut passed = 0;
+        let mut counted = Counted {
+            passed: 0,
+            taken: 0,
+            limits: Limits::new(select.soffset, select.slimit, "SLIMIT or SOFFSET")?,
+        };
         if condition.range.is_empty() {
-            return Ok(out);
+            return Ok(());
         }
-        for name in self.measurement_names(&select.sources)? {
-            let Some(measurement) = self.measurement(&name, &condition)? else {
+        let descending = scope.map_or(select.descending, |scope| scope.descending);
+        let mut dimensions = select.group_by.clone();
+        let inherited = scope.into_iter().flat_map(|scope| &scope.keys);
+        dimensions.extend(inherited.cloned().map(Dimension::Tag));
+        let windows = windows(condition.range, every, zone.as_ref());
+        // What is looked at for the intervals that others are compared with.
+        let looked_at = match descending {
+            true => windows.ending_later(reach(select)),
+            false => windows.beginning_earlier(reach(select)),
+        };
+        let own = Scope {
+            range: looked_at.range,
+            has_start: condition.has_start,
+            has_end: condition.has_end,
+            keys: named(&dimensions),
+            every,
+            descending,
+            zone: zone.clone(),
+            only: None,
+        };
+        for name in self.names_in(select, scope, descending)? {
+            let Some(measurement) = self.source(select, &name, &condition, &own)? else {
                 continue;
             };
-            let keys = GroupKeys::new(&select.group_by, &measurement.tag_keys)?;
-            let every_ns = every.map(|(every_ns, _)| every_ns);
-            let Some(plan) = plan(select, &measurement, &keys, every_ns)? else {
+            let keys = GroupKeys::new(&dimensions, &measurement.tag_keys)?;
+            let Some(plan) = plan(select, &measurement, &keys, every)? else {
                 continue;
-            };
-            let windows = match every {
-                None => Windows::whole(condition.range),
-                Some((every_ns, offset_ns)) => {
-                    Windows::every(condition.range, every_ns, offset_ns, zone.clone())
-                }
             };
             let grouping = Grouping {
                 plan: &plan,
                 condition: &condition,
                 windows: &windows,
-                fill: select.fill,
+                fill,
+                descending,
             };
-            for (values, members) in groups(&measurement, &keys) {
-                let before = self.budget.values_left();
-                let cells = self.group(&grouping, &members, select.descending, rows)?;
-                if !cells.is_empty() {
-                    passed += 1;
-                }
-                // What it was computed from is not kept.
-                let is_told = !cells.is_empty() && passed > series.offset;
-                let kept = if is_told { cells.len() } else { 0 };
-                self.budget.keep_only(before, kept)?;
-                if !is_told {
-                    continue;
-                }
-                let mut columns = vec!["time".to_owned()];
-                columns.extend(plan.names.iter().cloned());
-                out.push(Series {
-                    name: name.clone(),
-                    tags: keys.0.iter().cloned().zip(values).collect(),
-                    columns,
-                    cells,
-                });
-                if out.len() >= series.limit {
-                    return Ok(out);
+            for (values, members) in groups(&measurement, &keys, descending) {
+                let head = Head {
+                    name: &name,
+                    keys: &keys,
+                    values,
+                    limits: rows,
+                };
+                self.group(&grouping, &members, &head, &mut counted, taker)?;
+                if counted.taken >= counted.limits.limit {
+                    return Ok(());
                 }
             }
         }
-        Ok(out)
+        Ok(())
     }
 
-    /// The cells of a group's rows, times first.
+    /// What must hold of the rows, also of a question around this one.
+    fn condition(
+        &self,
+        select: &Select,
+        scope: Option<&Scope>,
+        every: Option<Every>,
+        zone: Option<&TimeZone>,
+    ) -> Result<Condition, Error> {
+        let mut condition = Condition::new(select.condition.as_ref(), self.now, zone)?;
+        if every.is_some() && !condition.has_end {
+            let until_now = ClosedRange::new(Timestamp::MIN, self.now);
+            condition.range = condition.range.intersect(&until_now);
+        }
+        if let Some(scope) = scope {
+            condition.narrow(scope.range, scope.has_start, scope.has_end);
+        }
+        Ok(condition)
+    }
+
+    /// The names of the measurements, in the order of the answer.
+    fn names_in(
+        &self,
+        select: &Select,
+        scope: Option<&Scope>,
+        descending: bool,
+    ) -> Result<Vec<String>, Error> {
+        let names = self.names_of(select)?.into_iter();
+        let wanted = scope.and_then(|scope| scope.only.as_ref());
+        let mut names: Vec<String> = names.filter(|n| wanted.is_none_or(|w| w == n)).collect();
+        if descending {
+            names.reverse();
+        }
+        Ok(names)
+    }
+
+    fn every(&self, select: &Select, scope: Option<&Scope>) -> Result<Option<Every>, Error> {
+        if scope.is_some_and(|scope| select.descending && !scope.descending) {
+            return Err(invalid(
+                "subqueries must be ordered in the same direction as the query itself",
+            ));
+        }
+        let own = select.group_by.iter().find_map(|d| match d {
+            Dimension::Time {
+                every_ns,
+                offset_ns,
+                from_now,
+            } => Some(Every {
+                width_ns: *every_ns,
+                offset_ns: match from_now {
+                    true => self.now.as_nanos().rem_euclid(*every_ns),
+                    false => *offset_ns,
+                },
+                is_inherited: false,
+            }),
+            _ => None,
+        });
+        Ok(own.or_else(|| {
+            let every = scope?.every?;
+            Some(Every {
+                is_inherited: true,
+                ..every
+            })
+        }))
+    }
+
+    /// The rows of a group, handed to the taker.
     fn group(
         &self,
         grouping: &Grouping<'_>,
         members: &[&Member],
-        descending: bool,
-        limits: Limits,
-    ) -> Result<Vec<Cell>, Error> {
-        let Grouping {
-            plan, condition, ..
-        } = grouping;
-        if plan.calls.is_empty() {
-            let wanted = Wanted {
-                range: condition.range,
-                descending,
-                keep: limits.keep(),
-            };
-            let rows = self.raw(plan, members, wanted)?;
-            return Ok(flat(
-                plan,
-                rows.into_iter().map(|r| (r.time, r.cells)),
-                limits,
-            ));
+        head: &Head<'_>,
+        counted: &mut Counted,
+        taker: &mut dyn Taker,
+    ) -> Result<(), Error> {
+        let (plan, limits) = (grouping.plan, head.limits);
+        let before = self.budget.values_left();
+        let hands_on = taker.hands_on();
+        let mut wanted = Wanted {
+            range: grouping.condition.range,
+            descending: grouping.descending,
+            keep: limits.keep(),
+        };
+        if hands_on && plan.calls.is_empty() && limits.keep().is_none_or(|k| k > FEW_ROWS) {
+            wanted.keep = None;
+            let (mut offset, mut left) = (limits.offset, limits.limit);
+            let mut goes_on = false;
+            return self.in_stretches(plan, members, wanted, &mut |rows| {
+                let passed = offset.min(rows.len());
+                offset -= passed;
+                let rows: Vec<_> = rows.into_iter().skip(passed).take(left).collect();
+                if rows.is_empty() {
+                    return Ok(true);
+                }
+                left -= rows.len();
+                if !goes_on {
+                    counted.passed += 1;
+                    if counted.passed <= counted.limits.offset {
+                        return Ok(false);
+                    }
+                    counted.taken += 1;
+                }
+                let cells = flat(plan, rows.into_iter().map(|r| (r.time, r.cells)), ALL);
+                taker.take(head.series(plan, cells), goes_on)?;
+                goes_on = true;
+                Ok(left > 0)
+            });
         }
-        let mut rows = self.computed(grouping, members)?;
-        if descending {
-            rows.reverse();
+        let cells = if plan.calls.is_empty() {
+            let rows = self.raw(plan, members, wanted)?.into_iter();
+            flat(plan, rows.map(|r| (r.time, r.cells)), limits)
+        } else {
+            let rows = self.computed(grouping, members)?.into_iter();
+            flat(plan, rows.map(|r| (r.time, r.cells)), limits)
+        };
+        if !cells.is_empty() {
+            counted.passed += 1;
         }
-        Ok(flat(
-            plan,
-            rows.into_iter().map(|r| (r.time, r.cells)),
-            limits,
-        ))
+        // What it was computed from is not kept.
+        let is_told = !cells.is_empty() && counted.passed > counted.limits.offset;
+        let is_kept = is_told && !hands_on;
+        self.budget
+            .keep_only(before, if is_kept { cells.len() } else { 0 })?;
+        if is_told {
+            counted.taken += 1;
+            taker.take(head.series(plan, cells), false)?;
+        }
+        Ok(())
+    }
+}
+
+/// The tags that are named to put rows together by.
+fn named(dimensions: &[Dimension]) -> Vec<String> {
+    let tags = dimensions.iter().filter_map(|dimension| match dimension {
+        Dimension::Tag(key) => Some(key.clone()),
+        _ => None,
+    });
+    tags.collect()
+}
+
+/// So many rows are read at once, wherever they go.
+const FEW_ROWS: usize = 10_000;
+
+const ALL: Limits = Limits {
+    offset: 0,
+    limit: usize::MAX,
+};
+
+/// What a group is called, and which of its rows are told.
+struct Head<'a> {
+    name: &'a str,
+    keys: &'a GroupKeys,
+    values: Vec<String>,
+    limits: Limits,
+}
+
+impl Head<'_> {
+    fn series(&self, plan: &Plan, cells: Vec<Cell>) -> Series {
+        let mut columns = vec!["time".to_owned()];
+        columns.extend(plan.names.iter().cloned());
+        Series {
+            name: self.name.to_owned(),
+            tags: self
+                .keys
+                .0
+                .iter()
+                .cloned()
+                .zip(self.values.clone())
+                .collect(),
+            columns,
+            cells,
+        }
     }
 }
 
@@ -159,11 +314,13 @@ fn flat(
     cells
 }
 
-/// The members of a measurement by the values of the tags they are put together by.
+/// The members of a measurement by the values of the tags they are put together by, in the order of
+/// the answer.
 fn groups<'a>(
     measurement: &'a Measurement,
     keys: &GroupKeys,
-) -> BTreeMap<Vec<String>, Vec<&'a Member>> {
+    descending: bool,
+) -> Vec<(Vec<String>, Vec<&'a Member>)> {
     let mut groups: BTreeMap<Vec<String>, Vec<&Member>> = BTreeMap::new();
     for member in &measurement.members {
         groups
@@ -171,7 +328,18 @@ fn groups<'a>(
             .or_default()
             .push(member);
     }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    if descending {
+        groups.reverse();
+    }
     groups
+}
+
+fn windows(range: ClosedRange, every: Option<Every>, zone: Option<&TimeZone>) -> Windows {
+    match every {
+        None => Windows::whole(range),
+        Some(every) => Windows::every(range, every.width_ns, every.offset_ns, zone.cloned()),
+    }
 }
 
 /// The zone in which times are written.

@@ -5,10 +5,11 @@
 
 use super::condition::{Condition, compile_regex};
 use super::measurements::{Measurement, count};
-use super::{Asker, Cell, POLICY, Series};
+use super::{Asker, Cell, POLICY, Series, invalid};
 use crate::error::Error;
+use crate::streams;
 use headwater::FieldType;
-use headwater_wire::influxql::{KeyFilter, Show, ShowWhat};
+use headwater_wire::influxql::{Expression, KeyFilter, Operator, Show, ShowWhat};
 use regex::Regex;
 use std::collections::BTreeSet;
 
@@ -57,45 +58,74 @@ impl Asker<'_> {
         let database = self.database.unwrap_or("headwater");
         match show.what {
             ShowWhat::Databases => {
-                return Ok(vec![table(
-                    "databases",
-                    &["name"],
-                    [vec![database.to_owned()]],
-                )]);
+                let names = [vec![database.to_owned()]];
+                return Ok(vec![table("databases", &["name"], names)]);
             }
             ShowWhat::RetentionPolicies => return Ok(vec![policies()]),
             ShowWhat::ContinuousQueries => {
                 let name = show.database.as_deref().unwrap_or(database);
                 return Ok(vec![table(name, &["name", "query"], [])]);
             }
+            ShowWhat::Users => return Ok(vec![table("", &["user", "admin"], [])]),
+            ShowWhat::Queries => {
+                let columns = ["qid", "query", "database", "duration", "status"];
+                return Ok(vec![table("", &columns, [])]);
+            }
+            ShowWhat::Diagnostics => return Ok(self.diagnostics()),
             _ => self.must_read()?,
         }
         let condition = Condition::new(show.condition.as_ref(), self.now, None)?;
+        if condition.rest.iter().any(is_ordered) {
+            return Err(invalid("invalid tag comparison operator"));
+        }
         let names = self.measurement_names(&show.sources)?;
         let mut out = match show.what {
+            ShowWhat::Stats => return self.stats(database, &names),
+            ShowWhat::TagKeyCardinality => {
+                let listed = self.tag_keys(show, &names, &condition)?;
+                counted(listed)
+            }
+            ShowWhat::TagValuesCardinality => {
+                let listed = self.tag_values(show, &names, &condition)?;
+                counted(listed)
+            }
+            ShowWhat::FieldKeyCardinality => counted(self.field_keys(&names, &condition)?),
             ShowWhat::Measurements | ShowWhat::MeasurementCardinality => {
                 let rows = self.measurements(show, &names, &condition)?;
                 if show.what == ShowWhat::Measurements {
                     return self.one(show, table("measurements", &["name"], rows));
                 }
-                return Ok(vec![number("measurements", rows.len())]);
+                return Ok(vec![number("", estimated(show), rows.len())]);
             }
-            ShowWhat::Series | ShowWhat::SeriesCardinality => {
-                let mut rows = Vec::new();
-                let mut count = 0;
+            ShowWhat::SeriesCardinality => {
+                let mut counts = Vec::new();
                 self.each(&names, &condition, &mut |measurement| {
-                    count += measurement.members.len();
-                    if show.what == ShowWhat::Series {
-                        self.budget.take_values(measurement.members.len())?;
-                        let members = measurement.members.iter();
-                        rows.extend(members.map(|m| vec![m.stream.to_string()]));
-                    }
+                    let count = measurement.members.len();
+                    counts.push(number(&measurement.name, "count", count));
                     Ok(())
                 })?;
-                if show.what == ShowWhat::Series {
-                    return self.one(show, table("", &["key"], rows));
+                if estimated(show) != "count" {
+                    let all = counts.iter().flat_map(|series| &series.cells);
+                    let count = all.filter_map(|cell| match cell {
+                        Cell::Value(headwater::Value::I64(count)) => usize::try_from(*count).ok(),
+                        _ => None,
+                    });
+                    return Ok(vec![number("", estimated(show), count.sum())]);
                 }
-                return Ok(vec![number("", count)]);
+                counts.retain(|series| series.cells != [Cell::Value(headwater::Value::I64(0))]);
+                counts
+            }
+            ShowWhat::Series => {
+                let mut rows = Vec::new();
+                self.each(&names, &condition, &mut |measurement| {
+                    self.budget.take_values(measurement.members.len())?;
+                    let members = measurement.members.iter();
+                    let mut keys: Vec<String> = members.map(|m| m.stream.to_string()).collect();
+                    keys.sort_unstable();
+                    rows.extend(keys.into_iter().map(|key| vec![key]));
+                    Ok(())
+                })?;
+                return self.one(show, table("", &["key"], rows));
             }
             ShowWhat::TagKeys => self.tag_keys(show, &names, &condition)?,
             ShowWhat::TagValues => self.tag_values(show, &names, &condition)?,
@@ -111,6 +141,42 @@ impl Asker<'_> {
             out.truncate(limit);
         }
         Ok(out)
+    }
+
+    /// What there is, as far as the asker may read it.
+    fn stats(&self, database: &str, names: &[String]) -> Result<Vec<Series>, Error> {
+        let (mut measurements, mut series) = (0_i64, 0_i64);
+        for name in names {
+            let mut is_there = false;
+            streams::walk(self.snapshot, self.access, name, self.budget, &mut |_| {
+                is_there = true;
+                series += 1;
+                Ok(true)
+            })?;
+            measurements += i64::from(is_there);
+        }
+        let counts = [measurements, series].map(|n| Cell::Value(headwater::Value::I64(n)));
+        Ok(vec![Series {
+            name: "database".to_owned(),
+            tags: vec![("database".to_owned(), database.to_owned())],
+            columns: ["numMeasurements", "numSeries"].map(str::to_owned).to_vec(),
+            cells: counts.to_vec(),
+        }])
+    }
+
+    fn diagnostics(&self) -> Vec<Series> {
+        let version = concat!("headwater-", env!("CARGO_PKG_VERSION"));
+        let build = [["", "", "", version].map(str::to_owned).to_vec()];
+        let columns = ["Branch", "Build Time", "Commit", "Version"];
+        vec![
+            table("build", &columns, build),
+            Series {
+                name: "system".to_owned(),
+                tags: Vec::new(),
+                columns: vec!["currentTime".to_owned()],
+                cells: vec![Cell::Time(self.now.as_nanos())],
+            },
+        ]
     }
 
     /// An answer of one series, or of none when it has no row.
@@ -130,7 +196,7 @@ impl Asker<'_> {
         then: &mut dyn FnMut(&Measurement) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for name in names {
-            if let Some(measurement) = self.measurement(name, condition)? {
+            if let Some(measurement) = self.measurement(name, condition, condition.range, &[])? {
                 then(&measurement)?;
             }
         }
@@ -148,13 +214,13 @@ impl Asker<'_> {
             // Without a condition one stream that may be read suffices.
             let is_there = if show.condition.is_none() {
                 let mut found = false;
-                crate::streams::walk(self.snapshot, self.access, name, self.budget, &mut |_| {
+                streams::walk(self.snapshot, self.access, name, self.budget, &mut |_| {
                     found = true;
                     Ok(false)
                 })?;
                 found
             } else {
-                let measurement = self.measurement(name, condition)?;
+                let measurement = self.measurement(name, condition, condition.range, &[])?;
                 measurement.is_some_and(|m| !m.members.is_empty())
             };
             if is_there {
@@ -248,13 +314,43 @@ fn cut(show: &Show, series: &mut Series) -> Result<(), Error> {
     Ok(())
 }
 
-fn number(name: &str, count: usize) -> Series {
+fn number(name: &str, column: &str, count: usize) -> Series {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     Series {
         name: name.to_owned(),
         tags: Vec::new(),
-        columns: vec!["count".to_owned()],
+        columns: vec![column.to_owned()],
         cells: vec![Cell::Value(headwater::Value::I64(count))],
+    }
+}
+
+/// Lists as the numbers of their rows.
+fn counted(lists: Vec<Series>) -> Vec<Series> {
+    let rows = |list: &Series| list.cells.len() / list.columns.len().max(1);
+    let lists = lists.iter().filter(|list| rows(list) > 0);
+    lists
+        .map(|list| number(&list.name, "count", rows(list)))
+        .collect()
+}
+
+/// What a count is called: InfluxDB estimates where it is asked about everything, and not exactly.
+fn estimated(show: &Show) -> &'static str {
+    let is_about_all = show.sources.is_empty() && show.condition.is_none();
+    match is_about_all && !show.exact {
+        true => "cardinality estimation",
+        false => "count",
+    }
+}
+
+/// Whether names are compared by their order, which nothing is listed by.
+fn is_ordered(condition: &Expression) -> bool {
+    match condition {
+        Expression::All(parts) | Expression::Any(parts) => parts.iter().any(is_ordered),
+        Expression::Binary { operator, .. } => matches!(
+            operator,
+            Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual
+        ),
+        _ => false,
     }
 }
 

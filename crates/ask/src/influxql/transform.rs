@@ -1,7 +1,8 @@
 //! Functions from one series to another: differences, derivatives, sums so far.
 //!
-//! Invariant: what comes out has the times of what went in, without those that have nothing before
-//! them to compare with.
+//! Invariants: what comes out has the times of what went in, without those that have nothing before
+//! them to compare with; what is before is so in the order of the answer, so that newest rows first
+//! are compared with newer ones; of several values of one instant only the first is compared.
 
 use super::arithmetic::{finite, from_wide, number, operate};
 use headwater::Value;
@@ -21,21 +22,30 @@ pub(super) enum Transform {
 }
 
 impl Transform {
-    /// Of values by time.
-    pub(super) fn apply(self, points: &[(i64, Value)]) -> Vec<(i64, Value)> {
-        let pairs = || points.iter().zip(points.iter().skip(1));
+    /// How many intervals before the range it looks at.
+    pub(super) fn reach(self) -> u32 {
+        match self {
+            Transform::CumulativeSum => 0,
+            // Also of many values, as InfluxDB has it: the averages begin later then.
+            _ => 1,
+        }
+    }
+
+    /// Of values in the order of the answer.
+    pub(super) fn apply(self, points: &[(i64, Value)], descending: bool) -> Vec<(i64, Value)> {
         let is_falling = |v: &Value| number(v.as_ref()).is_none_or(|v| v < 0.0);
         match self {
-            Transform::Difference(rising) => pairs()
+            Transform::Difference(rising) => advancing(points)
                 .filter_map(|((_, a), (t, b))| {
                     let change = operate(Operator::Subtract, b.as_ref(), a.as_ref())?;
                     (!rising || !is_falling(&change)).then_some((*t, change))
                 })
                 .collect(),
-            Transform::Derivative(unit_ns, rising) => pairs()
+            Transform::Derivative(unit_ns, rising) => advancing(points)
                 .filter_map(|((before, a), (t, b))| {
                     let change = number(b.as_ref())? - number(a.as_ref())?;
                     let passed = i128::from(*t) - i128::from(*before);
+                    let passed = if descending { -passed } else { passed };
                     let rate = finite(change / (passed as f64 / unit_ns as f64))?;
                     (!rising || !is_falling(&rate)).then_some((*t, rate))
                 })
@@ -68,7 +78,9 @@ impl Transform {
                 }
                 out
             }
-            Transform::Elapsed(unit_ns) => pairs()
+            Transform::Elapsed(unit_ns) => points
+                .iter()
+                .zip(points.iter().skip(1))
                 .map(|((before, _), (t, _))| {
                     let passed = i128::from(*t) - i128::from(*before);
                     (*t, from_wide(passed / i128::from(unit_ns)))
@@ -76,4 +88,13 @@ impl Transform {
                 .collect(),
         }
     }
+}
+
+/// Each value with the one before it, of another instant.
+fn advancing(points: &[(i64, Value)]) -> impl Iterator<Item = (&(i64, Value), &(i64, Value))> {
+    let firsts = || {
+        let runs = points.chunk_by(|(a, _), (b, _)| a == b);
+        runs.filter_map(<[(i64, Value)]>::first)
+    };
+    firsts().zip(firsts().skip(1))
 }

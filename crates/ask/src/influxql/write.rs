@@ -47,36 +47,27 @@ pub struct Form {
     pub chunk_rows: Option<usize>,
 }
 
-/// The answers of a request as JSON: one document, or one for each part.
+/// The answers of a request as one JSON document.
 #[must_use]
 pub fn json(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
-    match form.chunk_rows {
-        None => {
-            out.extend_from_slice(b"{\"results\":[");
-            for (number, answer) in answers.iter().enumerate() {
-                if number > 0 {
-                    out.push(b',');
-                }
-                whole(&mut out, number, answer, form);
-            }
-            out.extend_from_slice(b"]}\n");
+    out.extend_from_slice(b"{\"results\":[");
+    for (number, answer) in answers.iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
         }
-        Some(rows) => {
-            for (number, answer) in answers.iter().enumerate() {
-                in_parts(&mut out, number, answer, form, rows.max(1));
-            }
-        }
+        whole(&mut out, number, answer, form);
     }
+    out.extend_from_slice(b"]}\n");
     out
 }
 
-fn begin(out: &mut Vec<u8>, number: usize) {
+pub(super) fn begin(out: &mut Vec<u8>, number: usize) {
     out.extend_from_slice(b"{\"statement_id\":");
     push_i64(out, number as i64);
 }
 
-fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Error>, form: Form) {
+pub(super) fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Error>, form: Form) {
     begin(out, number);
     match answer {
         Err(error) => {
@@ -112,63 +103,8 @@ fn messages(out: &mut Vec<u8>, answer: &Answer) {
     }
 }
 
-fn in_parts(
-    out: &mut Vec<u8>,
-    number: usize,
-    answer: &Result<Answer, Error>,
-    form: Form,
-    chunk_rows: usize,
-) {
-    let parts: Vec<(&Series, usize, usize)> = match answer {
-        Ok(Answer {
-            series: Some(series),
-            ..
-        }) => series.iter().flat_map(|s| cut(s, chunk_rows)).collect(),
-        _ => Vec::new(),
-    };
-    if parts.is_empty() {
-        out.extend_from_slice(b"{\"results\":[");
-        whole(out, number, answer, form);
-        out.extend_from_slice(b"]}\n");
-        return;
-    }
-    let count = parts.len();
-    let zone = answer.as_ref().ok().and_then(|a| a.zone.as_ref());
-    for (index, (series, from, to)) in parts.into_iter().enumerate() {
-        out.extend_from_slice(b"{\"results\":[");
-        begin(out, number);
-        out.extend_from_slice(b",\"series\":[");
-        push_series(
-            out,
-            series,
-            (from, to),
-            form.epoch,
-            zone,
-            to < series.cells.len(),
-        );
-        out.push(b']');
-        if index == 0
-            && let Ok(answer) = answer
-        {
-            messages(out, answer);
-        }
-        if index + 1 < count {
-            out.extend_from_slice(b",\"partial\":true");
-        }
-        out.extend_from_slice(b"}]}\n");
-    }
-}
-
-/// Ranges of the cells of a series, each of at most so many rows.
-fn cut(series: &Series, rows: usize) -> impl Iterator<Item = (&Series, usize, usize)> {
-    let step = rows.saturating_mul(series.columns.len().max(1));
-    let length = series.cells.len();
-    (0..length.max(1))
-        .step_by(step)
-        .map(move |from| (series, from, from.saturating_add(step).min(length)))
-}
-
-fn push_series(
+/// A series as JSON, or some of its cells where the rest follows in another part.
+pub(super) fn push_series(
     out: &mut Vec<u8>,
     series: &Series,
     (from, to): (usize, usize),
@@ -265,38 +201,63 @@ fn push_number(out: &mut Vec<u8>, value: &Value) {
 #[must_use]
 pub fn csv(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut columns: Option<&[String]> = None;
+    let mut sheet = Sheet::default();
     for answer in answers {
         match answer {
-            Err(error) => {
-                if !out.is_empty() {
-                    out.push(b'\n');
-                }
-                out.extend_from_slice(b"error\n");
-                push_text(&mut out, error.message());
-                out.push(b'\n');
-                columns = None;
-            }
+            Err(error) => sheet.error(&mut out, error),
             Ok(answer) => {
                 for series in answer.series.iter().flatten() {
-                    if columns != Some(series.columns.as_slice()) {
-                        if !out.is_empty() {
-                            out.push(b'\n');
-                        }
-                        out.extend_from_slice(b"name,tags");
-                        for column in &series.columns {
-                            out.push(b',');
-                            push_text(&mut out, column);
-                        }
-                        out.push(b'\n');
-                        columns = Some(&series.columns);
-                    }
-                    rows(&mut out, series, form, answer.zone.as_ref());
+                    sheet.series(&mut out, series, form, answer.zone.as_ref());
                 }
             }
         }
     }
     out
+}
+
+/// What was written of a CSV text so far.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    has_begun: bool,
+    columns: Option<Vec<String>>,
+}
+
+impl Sheet {
+    fn head(&mut self, out: &mut Vec<u8>) {
+        if self.has_begun {
+            out.push(b'\n');
+        }
+        self.has_begun = true;
+    }
+
+    pub(super) fn error(&mut self, out: &mut Vec<u8>, error: &Error) {
+        self.head(out);
+        out.extend_from_slice(b"error\n");
+        push_text(out, error.message());
+        out.push(b'\n');
+        self.columns = None;
+    }
+
+    /// Rows of a series, under their columns unless these are still the same.
+    pub(super) fn series(
+        &mut self,
+        out: &mut Vec<u8>,
+        series: &Series,
+        form: Form,
+        zone: Option<&TimeZone>,
+    ) {
+        if self.columns.as_ref() != Some(&series.columns) {
+            self.head(out);
+            out.extend_from_slice(b"name,tags");
+            for column in &series.columns {
+                out.push(b',');
+                push_text(out, column);
+            }
+            out.push(b'\n');
+            self.columns = Some(series.columns.clone());
+        }
+        rows(out, series, form, zone);
+    }
 }
 
 fn rows(out: &mut Vec<u8>, series: &Series, form: Form, zone: Option<&TimeZone>) {
@@ -418,11 +379,7 @@ mod tests {
 
     #[test]
     fn json_has_the_shape_of_influxdb() {
-        let form = |chunk_rows| Form {
-            epoch: Epoch::Rfc3339,
-            chunk_rows,
-        };
-        let text = String::from_utf8(json(&answers(), form(None))).unwrap();
+        let text = String::from_utf8(json(&answers(), Form::default())).unwrap();
         let expected = concat!(
             r#"{"results":[{"statement_id":0,"series":[{"name":"m","tags":{"a,b":"x\"y"},"columns":["time","v","t"],"#,
             r#""values":[["1970-01-01T00:00:01.5Z",2,"p,q"],["1969-12-31T23:59:59.999999999Z",null,true]]}]},"#,
@@ -430,17 +387,6 @@ mod tests {
             "\n"
         );
         assert_eq!(text, expected);
-        let parts = String::from_utf8(json(&answers(), form(Some(1)))).unwrap();
-        let parts: Vec<&str> = parts.lines().collect();
-        assert_eq!(parts.len(), 4);
-        assert_eq!(
-            parts[0],
-            concat!(
-                r#"{"results":[{"statement_id":0,"series":[{"name":"m","tags":{"a,b":"x\"y"},"columns":["time","v","t"],"#,
-                r#""values":[["1970-01-01T00:00:01.5Z",2,"p,q"]],"partial":true}],"partial":true}]}"#
-            )
-        );
-        assert!(!parts[1].contains("partial"));
         let again: serde_json::Value = serde_json::from_slice(&pretty(text.as_bytes())).unwrap();
         assert_eq!(
             again,

@@ -158,6 +158,37 @@ fn a_stream_that_is_dropped_and_written_again_starts_anew() {
 }
 
 #[test]
+fn streams_are_dropped_by_name_and_no_others() {
+    let mut world = World::new(small_options());
+    let (bare, one, both) = (
+        StreamName::new("m", [("", ""); 0]),
+        StreamName::new("m", [("id", "1")]),
+        StreamName::new("m", [("id", "1"), ("more", "x")]),
+    );
+    for name in [&bare, &one, &both] {
+        write(world.db(), name, START, 20);
+    }
+    let names = [
+        one.clone(),
+        bare.clone(),
+        StreamName::new("m", [("id", "9")]),
+    ];
+    assert_eq!(world.db().drop_named_streams("m", &names).unwrap(), 2);
+    assert_eq!(world.db().drop_named_streams("m", &names).unwrap(), 0);
+    let other = StreamName::new("n", [("id", "1")]);
+    let error = world.db().drop_named_streams("m", &[other]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    for _ in 0..2 {
+        let now = world.db().snapshot().unwrap();
+        assert_eq!(now.streams("m", &[]).unwrap(), [both.clone()]);
+        assert_eq!(times(&now, &both).len(), 20);
+        drop(now);
+        world.reopen();
+    }
+    world.assert_sound();
+}
+
+#[test]
 fn a_dropped_table_frees_its_name_and_its_space() {
     let mut world = World::new(small_options());
     world

@@ -1,7 +1,8 @@
 //! `/query`: questions in InfluxQL, as clients of InfluxDB 1 ask them.
 //!
 //! The text is read and carried out away from the runtime's threads; when the client goes away, so
-//! does the work on its answer. Answers: docs/http/influxql.md.
+//! does the work on its answer. An answer in parts is sent as it is worked out: a bounded number of
+//! parts waits for the client. Answers: docs/http/influxql.md.
 
 use super::{Needs, Route};
 use crate::access::Access;
@@ -9,26 +10,33 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::granted::Granted;
 use crate::request::{self, answer, now};
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
+use futures_util::StreamExt;
 use headwater_ask::influxql::{
     Asker, Epoch, Form, TEXT_BYTES_MAX, csv, json, pretty, text_too_long,
 };
-use headwater_ask::{Budget, CancelGuard, Deadline};
+use headwater_ask::{Budget, CancelGuard, CancelToken, Deadline, Kind};
 use headwater_wire::influxql::{Parameters, ShowWhat, Statement, parse};
 use headwater_wire::query::{Query, QueryError};
 use serde_json::json as value;
+use std::io;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
 
 /// Rows of a part of an answer, when nothing else is said.
 const CHUNK_ROWS: usize = 10_000;
 /// Questions that are worked on at once; others wait for their turn within their time.
 const AT_ONCE: usize = 8;
+/// Parts that wait for the client.
+const PARTS_WAITING: usize = 4;
+/// What browsers say of where a request comes from.
+const FROM: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What the database is taken for, as `/ping` says.
 const VERSION: (HeaderName, HeaderValue) = (
     HeaderName::from_static("x-influxdb-version"),
@@ -36,11 +44,13 @@ const VERSION: (HeaderName, HeaderValue) = (
 );
 
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
+/// Those that are answered in parts go on as long as their clients take the parts.
+static IN_PARTS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/query", Needs::Token, query),
-        Route::post("/query", Needs::Token, query),
+        Route::get("/query", Needs::Token, query).with_token_in_address(),
+        Route::post("/query", Needs::Token, query).with_token_in_address(),
     ]
 }
 
@@ -77,42 +87,70 @@ async fn query(
     let asked = Asked::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(told)?;
     // Questions count among the requests that are worked on; what clients ask before they write
     // does not.
+    if by_get && asked.statements.iter().any(removes) && is_of_another_page(&headers) {
+        return Err(told(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "E_ACCESS",
+            "another page asks to remove something by GET: use POST",
+        )));
+    }
     let reads = asked.statements.iter().any(reads);
     let _permit = match reads {
         true => Some(app.shell.permit().map_err(|error| told(error.into()))?),
         false => None,
     };
-    let _turn = match reads {
-        true => TURNS.acquire().await.ok(),
+    let in_parts = asked.form.chunk_rows.is_some();
+    let turns = if in_parts { &IN_PARTS } else { &TURNS };
+    let turn = match reads {
+        true => turns.acquire().await.ok(),
         false => None,
     };
+    let content_type = match asked.csv {
+        true => request::CSV,
+        false => request::JSON,
+    };
     let waiting = CancelGuard::default();
-    let cancel = waiting.token();
-    let is_csv = asked.csv;
-    let body = app
-        .blocking(move |app| {
-            let budget = Budget::new(Deadline::after(app.settings.request_timeout), cancel);
-            let snapshot = app.db.snapshot()?;
-            let access = Granted(access);
-            let asker = Asker::new(&snapshot, &access, &budget, now())
-                .with_database(app.settings.write_database.as_deref())
-                .with_read_only(by_get);
-            asked.carry_out(&asker)
-        })
-        .await
-        .map_err(told)?;
-    drop(waiting);
-    let content_type = if is_csv { request::CSV } else { request::JSON };
-    let mut response = answer(content_type, body);
+    let asking = Asking {
+        cancel: waiting.token(),
+        access: Granted(access),
+        by_get,
+        asked,
+    };
+    let mut response = answer(content_type, Bytes::new());
+    *response.body_mut() = if in_parts {
+        asking.in_parts(&app, turn, waiting).await.map_err(told)?
+    } else {
+        let body = app.blocking(move |app| asking.carry_out(app)).await;
+        drop((waiting, turn));
+        Body::from(body.map_err(told)?)
+    };
     response.headers_mut().insert(VERSION.0, VERSION.1);
     Ok(response)
+}
+
+/// Whether a browser says that a page of somebody else makes the request.
+fn is_of_another_page(headers: &HeaderMap) -> bool {
+    let from = headers.get(FROM);
+    from.is_some_and(|from| from != "same-origin" && from != "none")
+}
+
+fn removes(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Delete(_) | Statement::DropSeries(_) | Statement::DropMeasurement(_)
+    )
 }
 
 fn reads(statement: &Statement) -> bool {
     match statement {
         Statement::Select(_) => true,
         Statement::Show(show) => show.what != ShowWhat::Databases,
-        Statement::CreateDatabase(_) | Statement::DropDatabase(_) => false,
+        Statement::Delete(_) | Statement::DropSeries(_) | Statement::DropMeasurement(_) => true,
+        Statement::CreateDatabase(_)
+        | Statement::DropDatabase(_)
+        | Statement::CreatePolicy(_)
+        | Statement::AlterPolicy(_)
+        | Statement::DropPolicy { .. } => false,
     }
 }
 
@@ -195,16 +233,99 @@ impl Asked {
             csv,
         })
     }
+}
 
-    fn carry_out(&self, asker: &Asker<'_>) -> Result<Vec<u8>, ApiError> {
-        let answers = asker.answers(&self.statements, self.database.as_deref())?;
-        if self.csv {
-            return Ok(csv(&answers, self.form));
+/// A request with who makes it.
+struct Asking {
+    asked: Asked,
+    access: Granted,
+    cancel: CancelToken,
+    by_get: bool,
+}
+
+impl Asking {
+    fn ask<T>(
+        &self,
+        app: &App,
+        ask: impl FnOnce(&Asker<'_>, &Budget) -> Result<T, headwater_ask::Error>,
+    ) -> Result<T, ApiError> {
+        let deadline = Deadline::after(app.settings.request_timeout);
+        let budget = Budget::new(deadline, self.cancel.clone());
+        let snapshot = app.db.snapshot()?;
+        let asker = Asker::new(&snapshot, &self.access, &budget, now())
+            .with_database(app.settings.write_database.as_deref())
+            .with_changes(&app.db)
+            .with_read_only(self.by_get);
+        Ok(ask(&asker, &budget)?)
+    }
+
+    fn carry_out(&self, app: &App) -> Result<Vec<u8>, ApiError> {
+        let asked = &self.asked;
+        let database = asked.database.as_deref();
+        let answers = self.ask(app, |asker, _| asker.answers(&asked.statements, database))?;
+        if asked.csv {
+            return Ok(csv(&answers, asked.form));
         }
-        let out = json(&answers, self.form);
-        Ok(match (self.pretty, self.form.chunk_rows) {
-            (true, None) => pretty(&out),
-            _ => out,
-        })
+        let out = json(&answers, asked.form);
+        Ok(if asked.pretty { pretty(&out) } else { out })
+    }
+
+    /// The answer as it is worked out, from its first part on. Until then it may still be refused.
+    async fn in_parts(
+        self,
+        app: &Arc<App>,
+        turn: Option<SemaphorePermit<'static>>,
+        waiting: CancelGuard,
+    ) -> Result<Body, ApiError> {
+        let (sender, mut receiver) = mpsc::channel::<Result<Vec<u8>, io::Error>>(PARTS_WAITING);
+        let runtime = tokio::runtime::Handle::current();
+        let mut work = Box::pin(app.blocking(move |app| {
+            let _turn = turn;
+            let asked = &self.asked;
+            let allowed = app.settings.request_timeout;
+            let mut has_begun = false;
+            let worked = self.ask(app, |asker, budget| {
+                let mut out = |bytes: Vec<u8>| {
+                    has_begun = true;
+                    let sent = tokio::time::timeout(allowed, sender.send(Ok(bytes)));
+                    let sent = runtime.block_on(sent);
+                    budget.renew(Deadline::after(allowed));
+                    match sent {
+                        Ok(Ok(())) => Ok(()),
+                        // Nobody takes the parts any more.
+                        Ok(Err(_)) | Err(_) => Err(headwater_ask::Error::new(
+                            Kind::Cancelled,
+                            "the client went away",
+                        )),
+                    }
+                };
+                let database = asked.database.as_deref();
+                asker.in_parts(&asked.statements, database, asked.form, asked.csv, &mut out)
+            });
+            match worked {
+                Err(error) if has_begun => {
+                    tracing::warn!(error = error.message, "an answer broke off");
+                    // The client sees that the answer is not whole, if it is still there.
+                    let _ = sender.try_send(Err(io::Error::other("the answer broke off")));
+                    Ok(())
+                }
+                worked => worked,
+            }
+        }));
+        // Once it has begun, the work goes on by itself.
+        let first = tokio::select! {
+            first = receiver.recv() => first,
+            worked = &mut work => {
+                worked?;
+                receiver.recv().await
+            }
+        };
+        let first = futures_util::stream::iter(first);
+        let parts = first.chain(ReceiverStream::new(receiver)).map(move |part| {
+            // Dropped with the answer, it ends the work.
+            let _ = &waiting;
+            part
+        });
+        Ok(Body::from_stream(parts))
     }
 }

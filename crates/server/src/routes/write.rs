@@ -39,7 +39,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post("/write", Needs::Write, write),
+        Route::post("/write", Needs::Write, write).with_token_in_address(),
         Route::post("/api/v2/write", Needs::Write, write),
         Route::post("/api/v3/write_lp", Needs::Write, write),
     ]

@@ -346,6 +346,43 @@ fn names_are_suggested() {
     assert!(ask(&server, "/api/config/filters")["regexp"]["description"].is_string());
 }
 
+/// Small steps over a long range cost as many intervals as have points.
+#[test]
+fn empty_steps_of_a_long_range_are_free() {
+    let server = Running::start();
+    let points: Vec<Value> = (0..100)
+        .map(|n| point("few", T + n * 31, n, json!({"host": "a"})))
+        .collect();
+    put(&server, &json!(points));
+    let question = |every: &str| {
+        json!({
+            "start": T * 1_000, "end": (T + 3_100) * 1_000, "msResolution": true,
+            "queries": [{"metric": "few", "aggregator": "min", "downsample": every, "filters": []}],
+        })
+    };
+    let ask = |every: &str| {
+        let body = question(every).to_string();
+        post(&server, "/api/query", body.as_bytes(), false)
+    };
+    let (status, body) = ask("1ms-min");
+    assert_eq!(status, 200, "{body}");
+    let found = body[0]["dps"].as_object().unwrap();
+    assert_eq!(found.len(), 100);
+    assert_eq!(found[&((T + 62) * 1_000).to_string()], json!(2));
+    let (status, _) = ask("1ms-first");
+    assert_eq!(status, 200);
+    // All of them would have to be told.
+    let (status, body) = ask("1ms-min-zero");
+    assert_eq!(status, 400, "{body}");
+    assert!(
+        body["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("intervals"),
+        "{body}"
+    );
+}
+
 #[test]
 fn bad_questions_are_told() {
     let server = load();

@@ -3,8 +3,9 @@
 //! Invariants: a token is 256 bits from the system's generator; only its SHA-256 is kept, which
 //! suffices for a secret that cannot be guessed; hashes are compared in constant time.
 
-use axum::http::HeaderMap;
+use axum::extract::Query;
 use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Uri};
 use data_encoding::{BASE64_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest, Sha256};
 
@@ -73,24 +74,6 @@ pub enum Carried {
     Token(String),
 }
 
-/// The token in the address of a request, as devices that speak to InfluxDB 1 send it:
-/// `u=…&p=TOKEN`. The name means nothing.
-pub(crate) fn carried_in(query: &str) -> Carried {
-    let mut password = None;
-    for pair in query.split('&') {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if name == "p" {
-            password = Some(value);
-        }
-    }
-    match password {
-        None => Carried::Nothing,
-        // Tokens are plain letters and digits: one that needs decoding is none.
-        Some(value) if value.contains(['%', '+']) => Carried::Garbled,
-        Some(value) => Carried::Token(value.to_owned()),
-    }
-}
-
 /// Reads `Authorization: Bearer T`, `Token T` (as clients of InfluxDB 2 send it) or `Basic` with
 /// the token as the password.
 pub fn carried(headers: &HeaderMap) -> Carried {
@@ -114,6 +97,18 @@ pub fn carried(headers: &HeaderMap) -> Carried {
     read().map_or(Carried::Garbled, Carried::Token)
 }
 
+/// Reads the password of `u=USER&p=PASSWORD` in an address, as clients of InfluxDB 1 send it.
+pub fn carried_in_address(uri: &Uri) -> Carried {
+    let parameters = Query::<Vec<(String, String)>>::try_from_uri(uri);
+    let Ok(Query(parameters)) = parameters else {
+        return Carried::Nothing;
+    };
+    let password = parameters
+        .into_iter()
+        .find(|(name, value)| name == "p" && !value.is_empty());
+    password.map_or(Carried::Nothing, |(_, token)| Carried::Token(token))
+}
+
 /// Decodes standard base64 with or without padding.
 fn base64(text: &str) -> Option<Vec<u8>> {
     BASE64_NOPAD
@@ -126,6 +121,26 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
+
+    #[test]
+    fn a_token_is_the_password_of_an_address() {
+        for (address, wanted) in [
+            (
+                "/query?u=any&p=hw_a%2Bb&q=x",
+                Carried::Token("hw_a+b".into()),
+            ),
+            ("/query?p=hw_a", Carried::Token("hw_a".into())),
+            ("/query?u=any&p=", Carried::Nothing),
+            ("/query?u=any", Carried::Nothing),
+            ("/query", Carried::Nothing),
+        ] {
+            assert_eq!(
+                carried_in_address(&address.parse().unwrap()),
+                wanted,
+                "{address}"
+            );
+        }
+    }
 
     #[test]
     fn tokens_are_read_from_all_three_schemes() {

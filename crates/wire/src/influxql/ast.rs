@@ -11,6 +11,49 @@ pub enum Statement {
     CreateDatabase(CreateDatabase),
     /// `DROP DATABASE …`, by name.
     DropDatabase(String),
+    /// `DELETE …`: rows.
+    Delete(Removal),
+    /// `DROP SERIES …`: series with all their rows.
+    DropSeries(Removal),
+    /// `DROP MEASUREMENT …`, by name.
+    DropMeasurement(String),
+    /// `CREATE RETENTION POLICY …`.
+    CreatePolicy(Policy),
+    /// `ALTER RETENTION POLICY …`.
+    AlterPolicy(Policy),
+    /// `DROP RETENTION POLICY …`.
+    DropPolicy {
+        /// The policy.
+        name: String,
+        /// Of which database.
+        database: String,
+    },
+}
+
+/// What `DELETE` and `DROP SERIES` take away: `[FROM …] [WHERE …]`, of which one must be there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Removal {
+    /// Of which measurements; none = of all.
+    pub sources: Vec<Source>,
+    /// Of which series, and when.
+    pub condition: Option<Expression>,
+}
+
+/// `"name" ON "database" [DURATION d] [REPLICATION n] [SHARD DURATION d] [DEFAULT]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The policy.
+    pub name: String,
+    /// Of which database.
+    pub database: String,
+    /// How long data are kept, in ns; 0 = without end (`INF`).
+    pub duration_ns: Option<i64>,
+    /// How many copies.
+    pub replication: Option<u64>,
+    /// How much time a shard spans, in ns; 0 = the default (`INF`).
+    pub shard_duration_ns: Option<i64>,
+    /// It is taken where none is named.
+    pub is_default: bool,
 }
 
 /// `CREATE DATABASE "name" [WITH [DURATION d] [REPLICATION n] [SHARD DURATION d] [NAME "policy"]]`.
@@ -33,8 +76,8 @@ pub struct CreateDatabase {
 pub struct Select {
     /// What is asked for.
     pub fields: Vec<SelectField>,
-    /// Of which measurements.
-    pub sources: Vec<Source>,
+    /// Of which measurements, or of what other questions answer.
+    pub sources: Vec<SelectSource>,
     /// Of which rows.
     pub condition: Option<Expression>,
     /// How rows are put together.
@@ -62,6 +105,15 @@ pub struct SelectField {
     pub expression: Expression,
     /// Under which name, if said.
     pub alias: Option<String>,
+}
+
+/// Where rows come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SelectSource {
+    /// What is stored.
+    Measurement(Source),
+    /// What another question answers: `(SELECT …)`.
+    Query(Box<Select>),
 }
 
 /// A measurement, or all whose name fits, `"db"."policy"."name"`.
@@ -93,6 +145,8 @@ pub enum Dimension {
         every_ns: i64,
         /// By how much the beginnings are moved, in ns.
         offset_ns: i64,
+        /// And so that one of them is now: `time(15m, now())`.
+        from_now: bool,
     },
     /// A tag.
     Tag(String),
@@ -125,6 +179,8 @@ pub enum Fill {
 pub struct Show {
     /// What is to be shown.
     pub what: ShowWhat,
+    /// `EXACT`: a count for each measurement.
+    pub exact: bool,
     /// `ON database`.
     pub database: Option<String>,
     /// `FROM …`, or `WITH MEASUREMENT …`.
@@ -159,14 +215,30 @@ pub enum ShowWhat {
     ContinuousQueries,
     SeriesCardinality,
     MeasurementCardinality,
+    TagKeyCardinality,
+    TagValuesCardinality,
+    FieldKeyCardinality,
+    Users,
+    Stats,
+    Diagnostics,
+    Queries,
 }
 
 impl ShowWhat {
     /// With the words that ask for it. A longer text stands before its beginning.
-    pub(super) const ALL: [(ShowWhat, &'static [&'static str]); 10] = [
+    pub(super) const ALL: [(ShowWhat, &'static [&'static str]); 17] = [
         (ShowWhat::Databases, &["DATABASES"]),
         (ShowWhat::Measurements, &["MEASUREMENTS"]),
         (ShowWhat::TagKeys, &["TAG", "KEYS"]),
+        (ShowWhat::TagKeyCardinality, &["TAG", "KEY", "CARDINALITY"]),
+        (
+            ShowWhat::TagValuesCardinality,
+            &["TAG", "VALUES", "CARDINALITY"],
+        ),
+        (
+            ShowWhat::FieldKeyCardinality,
+            &["FIELD", "KEY", "CARDINALITY"],
+        ),
         (ShowWhat::TagValues, &["TAG", "VALUES"]),
         (ShowWhat::FieldKeys, &["FIELD", "KEYS"]),
         (ShowWhat::SeriesCardinality, &["SERIES", "CARDINALITY"]),
@@ -177,6 +249,10 @@ impl ShowWhat {
         (ShowWhat::Series, &["SERIES"]),
         (ShowWhat::RetentionPolicies, &["RETENTION", "POLICIES"]),
         (ShowWhat::ContinuousQueries, &["CONTINUOUS", "QUERIES"]),
+        (ShowWhat::Users, &["USERS"]),
+        (ShowWhat::Stats, &["STATS"]),
+        (ShowWhat::Diagnostics, &["DIAGNOSTICS"]),
+        (ShowWhat::Queries, &["QUERIES"]),
     ];
 
     /// The words that ask for it.

@@ -166,6 +166,16 @@ impl Parser<'_> {
                     arguments,
                 });
             }
+            Token::Word(word)
+                if word.eq_ignore_ascii_case("distinct") && self.is_name_next()? =>
+            {
+                // Without parentheses it takes a name and no more.
+                let name = self.name()?;
+                return Ok(Expression::Call {
+                    name: "distinct".to_owned(),
+                    arguments: vec![Expression::reference(name)],
+                });
+            }
             token @ (Token::Word(_) | Token::Quoted(_)) => {
                 let name = self.as_name(token, at)?;
                 let cast = if self.take_symbol("::")? {
@@ -178,6 +188,14 @@ impl Parser<'_> {
             found => return Err(self.unexpected(&found, at, "identifier, value, (")),
         };
         Ok(Expression::Literal(literal))
+    }
+
+    fn is_name_next(&self) -> Result<bool, ParseError> {
+        Ok(match self.peek()?.0 {
+            Token::Quoted(_) => true,
+            Token::Word(word) => !is_reserved(&word),
+            _ => false,
+        })
     }
 
     /// What stands behind a minus. That of a number is part of it, and nothing within something

@@ -1,10 +1,10 @@
-//! InfluxQL, the part of it that asks: `SELECT`, `SHOW …`, and the statements clients send before
-//! they write.
+//! InfluxQL: `SELECT`, `SHOW …`, what removes, and the statements clients send before they write.
 //!
 //! A text is read into [`Statement`]s by [`parse`]; what they mean is the server's business.
 //! [`Statement`]s print as text that reads back to the same statements.
 //!
-//! Invariants: no text makes the reader panic; nesting, statements and operators are bounded
+//! Invariants: no text makes the reader panic; nesting, also of questions, statements and operators
+//! are bounded
 //! ([`STATEMENTS_MAX`], [`NESTING_MAX`], [`OPERATORS_MAX`]), so that whoever walks an
 //! [`Expression`] may recurse.
 //! Failure: the first mistake ends the reading and comes back as a [`ParseError`] that says where
@@ -25,7 +25,8 @@ mod tests;
 
 pub use ast::{
     Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
-    Operator, Select, SelectField, Show, ShowWhat, Source, Statement, WildcardKind,
+    Operator, Policy, Removal, Select, SelectField, SelectSource, Show, ShowWhat, Source,
+    Statement, WildcardKind,
 };
 pub use error::ParseError;
 pub use parameters::{ParameterError, Parameters};

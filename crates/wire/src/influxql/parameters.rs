@@ -31,7 +31,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Reads the parameter `params` of a request.
+    /// Reads the parameter `params` of a request. Nothing and `null` give no values.
     ///
     /// ```
     /// use headwater_wire::influxql::{Parameters, parse};
@@ -42,8 +42,13 @@ impl Parameters {
     /// # Errors
     /// When the text is no JSON object, or a value no literal.
     pub fn parse(json: &str) -> Result<Parameters, ParameterError> {
-        let object: BTreeMap<String, Value> =
+        // Programs that have no values send none, or `null`.
+        if json.trim().is_empty() {
+            return Ok(Parameters::default());
+        }
+        let object: Option<BTreeMap<String, Value>> =
             serde_json::from_str(json).map_err(|e| ParameterError::Shape(e.to_string()))?;
+        let object = object.unwrap_or_default();
         let mut values = BTreeMap::new();
         for (name, value) in object {
             let literal = literal(&value).ok_or_else(|| ParameterError::Value(name.clone()))?;

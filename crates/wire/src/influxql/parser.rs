@@ -1,6 +1,6 @@
 //! What all statements have in common: tokens, names, numbers, and which statement a text is.
 
-use super::ast::{CreateDatabase, MeasurementName, Source, Statement};
+use super::ast::{CreateDatabase, MeasurementName, Policy, Removal, Source, Statement};
 use super::error::ParseError;
 use super::lexer::{Lexer, Token};
 use super::parameters::Parameters;
@@ -11,6 +11,9 @@ pub const STATEMENTS_MAX: usize = 256;
 pub const NESTING_MAX: usize = 48;
 /// Operators of arithmetic in a text, and with them the depth of what it says.
 pub const OPERATORS_MAX: usize = 256;
+
+/// What a text may begin with.
+const STATEMENTS: &str = "SELECT, SHOW, DELETE, CREATE DATABASE, DROP DATABASE, DROP MEASUREMENT, DROP SERIES, CREATE RETENTION POLICY, ALTER RETENTION POLICY, DROP RETENTION POLICY";
 
 /// Words that are no names unless they stand in double quotes.
 const RESERVED: [&str; 28] = [
@@ -39,6 +42,7 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Vec<Statement>, Pars
         parameters,
         nesting: 0,
         operators: 0,
+        queries: 0,
     };
     let mut statements = Vec::new();
     loop {
@@ -70,6 +74,7 @@ pub(super) struct Parser<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) nesting: usize,
     pub(super) operators: usize,
+    pub(super) queries: usize,
 }
 
 impl Parser<'_> {
@@ -178,7 +183,7 @@ impl Parser<'_> {
         Ok(sources)
     }
 
-    fn source(&mut self) -> Result<Source, ParseError> {
+    pub(super) fn source(&mut self) -> Result<Source, ParseError> {
         // Up to three names with dots between them, of which the last may be a regular expression
         // and the middle one absent.
         let mut names: Vec<String> = Vec::new();
@@ -186,11 +191,6 @@ impl Parser<'_> {
             let (token, at) = self.next_or_regex()?;
             let last = match token {
                 Token::Regex(pattern) => MeasurementName::Matching(pattern),
-                Token::Symbol("(") => {
-                    let message =
-                        "a query within a query is not supported: ask for the inner one first";
-                    return Err(self.error(at, message));
-                }
                 Token::Symbol(".") if names.len() == 1 => {
                     names.push(String::new());
                     continue;
@@ -225,15 +225,66 @@ impl Parser<'_> {
             "CREATE" if self.take_word("DATABASE")? => {
                 self.create_database().map(Statement::CreateDatabase)
             }
+            "CREATE" if self.take_words(&["RETENTION", "POLICY"])? => {
+                self.policy().map(Statement::CreatePolicy)
+            }
+            "ALTER" if self.take_words(&["RETENTION", "POLICY"])? => {
+                self.policy().map(Statement::AlterPolicy)
+            }
+            "DROP" if self.take_words(&["RETENTION", "POLICY"])? => {
+                let name = self.name()?;
+                self.expect_word("ON")?;
+                let database = self.name()?;
+                Ok(Statement::DropPolicy { name, database })
+            }
             "DROP" if self.take_word("DATABASE")? => self.name().map(Statement::DropDatabase),
-            "ALTER" | "CREATE" | "DELETE" | "DROP" | "EXPLAIN" | "GRANT" | "KILL" | "REVOKE"
-            | "SET" => {
-                let message = format!(
-                    "{word} of this kind is not supported: expected SELECT, SHOW, CREATE DATABASE"
-                );
+            "DROP" if self.take_word("MEASUREMENT")? => self.name().map(Statement::DropMeasurement),
+            "DROP" if self.take_word("SERIES")? => self.removal().map(Statement::DropSeries),
+            "DELETE" => self.removal().map(Statement::Delete),
+            "ALTER" | "CREATE" | "DROP" | "EXPLAIN" | "GRANT" | "KILL" | "REVOKE" | "SET" => {
+                let message =
+                    format!("{word} of this kind is not supported: expected {STATEMENTS}");
                 Err(self.error(at, message))
             }
-            _ => Err(self.unexpected(&token, at, "SELECT, SHOW, CREATE DATABASE")),
+            _ => Err(self.unexpected(&token, at, STATEMENTS)),
+        }
+    }
+
+    /// Behind `DELETE` or `DROP SERIES`.
+    fn removal(&mut self) -> Result<Removal, ParseError> {
+        let sources = match self.take_word("FROM")? {
+            true => self.sources()?,
+            false => Vec::new(),
+        };
+        let condition = self.optional_condition()?;
+        if sources.is_empty() && condition.is_none() {
+            let (found, at) = self.next()?;
+            return Err(self.unexpected(&found, at, "FROM, WHERE"));
+        }
+        Ok(Removal { sources, condition })
+    }
+
+    /// Behind `CREATE RETENTION POLICY` and `ALTER RETENTION POLICY`.
+    fn policy(&mut self) -> Result<Policy, ParseError> {
+        let name = self.name()?;
+        self.expect_word("ON")?;
+        let mut out = Policy {
+            name,
+            database: self.name()?,
+            ..Policy::default()
+        };
+        loop {
+            if self.take_word("DURATION")? {
+                out.duration_ns = Some(self.duration()?);
+            } else if let Some(copies) = self.count("REPLICATION")? {
+                out.replication = Some(copies);
+            } else if self.take_words(&["SHARD", "DURATION"])? {
+                out.shard_duration_ns = Some(self.duration()?);
+            } else if self.take_word("DEFAULT")? {
+                out.is_default = true;
+            } else {
+                return Ok(out);
+            }
         }
     }
 

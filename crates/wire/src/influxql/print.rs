@@ -7,7 +7,8 @@
 
 use super::ast::{
     Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
-    Operator, Select, Show, ShowWhat, Source, Statement, WildcardKind,
+    Operator, Policy, Removal, Select, SelectSource, Show, ShowWhat, Source, Statement,
+    WildcardKind,
 };
 use super::expression::strength;
 use std::fmt::{self, Display, Formatter};
@@ -188,16 +189,32 @@ impl Display for Source {
     }
 }
 
+impl Display for SelectSource {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            SelectSource::Measurement(source) => write!(f, "{source}"),
+            SelectSource::Query(select) => write!(f, "({select})"),
+        }
+    }
+}
+
 impl Display for Dimension {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Dimension::Time {
                 every_ns,
+                from_now: true,
+                ..
+            } => write!(f, "time({every_ns}ns, now())"),
+            Dimension::Time {
+                every_ns,
                 offset_ns: 0,
+                ..
             } => write!(f, "time({every_ns}ns)"),
             Dimension::Time {
                 every_ns,
                 offset_ns,
+                ..
             } => write!(f, "time({every_ns}ns, {offset_ns}ns)"),
             Dimension::Tag(tag) => write!(f, "{}", name(tag)),
             Dimension::Matching(pattern) => write!(f, "{}", Pattern(pattern)),
@@ -259,7 +276,11 @@ impl Display for Select {
 
 impl Display for Show {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "SHOW {}", self.what.words())?;
+        let words = self.what.words();
+        match words.strip_suffix("CARDINALITY") {
+            Some(first) if self.exact => write!(f, "SHOW {first}EXACT CARDINALITY")?,
+            _ => write!(f, "SHOW {words}")?,
+        }
         if let Some(database) = &self.database {
             write!(f, " ON {}", name(database))?;
         }
@@ -318,6 +339,36 @@ impl Display for CreateDatabase {
     }
 }
 
+impl Display for Removal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if !self.sources.is_empty() {
+            f.write_str(" FROM ")?;
+            list(f, &self.sources, ", ")?;
+        }
+        match &self.condition {
+            Some(condition) => write!(f, " WHERE {condition}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Policy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ON {}", name(&self.name), name(&self.database))?;
+        let parts = [
+            self.duration_ns.map(|ns| format!(" DURATION {ns}ns")),
+            self.replication.map(|n| format!(" REPLICATION {n}")),
+            self.shard_duration_ns
+                .map(|ns| format!(" SHARD DURATION {ns}ns")),
+            self.is_default.then(|| " DEFAULT".to_owned()),
+        ];
+        parts
+            .iter()
+            .flatten()
+            .try_for_each(|part| f.write_str(part))
+    }
+}
+
 impl Display for Statement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -325,6 +376,18 @@ impl Display for Statement {
             Statement::Show(show) => write!(f, "{show}"),
             Statement::CreateDatabase(create) => write!(f, "{create}"),
             Statement::DropDatabase(database) => write!(f, "DROP DATABASE {}", name(database)),
+            Statement::Delete(removal) => write!(f, "DELETE{removal}"),
+            Statement::DropSeries(removal) => write!(f, "DROP SERIES{removal}"),
+            Statement::DropMeasurement(text) => write!(f, "DROP MEASUREMENT {}", name(text)),
+            Statement::CreatePolicy(policy) => write!(f, "CREATE RETENTION POLICY {policy}"),
+            Statement::AlterPolicy(policy) => write!(f, "ALTER RETENTION POLICY {policy}"),
+            Statement::DropPolicy {
+                name: policy,
+                database,
+            } => {
+                let (policy, database) = (name(policy), name(database));
+                write!(f, "DROP RETENTION POLICY {policy} ON {database}")
+            }
         }
     }
 }

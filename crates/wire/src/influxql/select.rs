@@ -1,10 +1,13 @@
 //! `SELECT`.
 
-use super::ast::{Dimension, Expression, Fill, Literal, Select, SelectField};
+use super::ast::{Dimension, Expression, Fill, Literal, Select, SelectField, SelectSource};
 use super::error::ParseError;
 use super::lexer::Token;
 use super::parser::Parser;
+use crate::instant::parse_instant;
 
+/// Questions within each other.
+pub(super) const QUERIES_MAX: usize = 16;
 /// Columns and groupings of a statement.
 const PARTS_MAX: usize = 1_024;
 
@@ -24,7 +27,10 @@ impl Parser<'_> {
             return Err(self.error(at, "SELECT INTO is not supported: write what was answered"));
         }
         self.expect_word("FROM")?;
-        let sources = self.sources()?;
+        let mut sources = vec![self.select_source()?];
+        while self.take_symbol(",")? {
+            sources.push(self.select_source()?);
+        }
         let condition = self.optional_condition()?;
         let group_by = self.group_by()?;
         let fill = self.fill()?;
@@ -44,6 +50,23 @@ impl Parser<'_> {
             soffset,
             time_zone: self.time_zone()?,
         })
+    }
+
+    fn select_source(&mut self) -> Result<SelectSource, ParseError> {
+        let (_, at) = self.peek_or_regex()?;
+        if !self.take_symbol("(")? {
+            return self.source().map(SelectSource::Measurement);
+        }
+        if self.queries == QUERIES_MAX {
+            let message = format!("more than {QUERIES_MAX} queries within each other");
+            return Err(self.error(at, message));
+        }
+        self.queries += 1;
+        self.expect_word("SELECT")?;
+        let inner = self.select()?;
+        self.queries -= 1;
+        self.expect_symbol(")")?;
+        Ok(SelectSource::Query(Box::new(inner)))
     }
 
     pub(super) fn optional_condition(&mut self) -> Result<Option<Expression>, ParseError> {
@@ -95,15 +118,15 @@ impl Parser<'_> {
                 if every_ns <= 0 {
                     return Err(self.error(at, "the interval of time() must be longer than zero"));
                 }
-                let offset_ns = if self.take_symbol(",")? {
-                    self.duration_value()?
-                } else {
-                    0
+                let (offset_ns, from_now) = match self.take_symbol(",")? {
+                    true => self.offset(every_ns)?,
+                    false => (0, false),
                 };
                 self.expect_symbol(")")?;
                 Ok(Dimension::Time {
                     every_ns,
                     offset_ns,
+                    from_now,
                 })
             }
             token => {
@@ -113,6 +136,23 @@ impl Parser<'_> {
                 }
                 Ok(Dimension::Tag(name))
             }
+        }
+    }
+
+    /// By how much intervals of a width are moved: a length of time, or an instant at which one of
+    /// them begins.
+    fn offset(&mut self, every_ns: i64) -> Result<(i64, bool), ParseError> {
+        let (token, at) = self.peek()?;
+        match self.operation(1)? {
+            Expression::Literal(Literal::Duration(ns)) => Ok((ns, false)),
+            Expression::Literal(Literal::Text(text)) => match parse_instant(&text) {
+                Ok(instant) => Ok((instant.as_nanos().rem_euclid(every_ns), false)),
+                Err(error) => Err(self.error(at, error.to_string())),
+            },
+            Expression::Call { name, arguments } if name == "now" && arguments.is_empty() => {
+                Ok((0, true))
+            }
+            _ => Err(self.unexpected(&token, at, "duration such as 10s, now()")),
         }
     }
 

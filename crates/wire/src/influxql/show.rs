@@ -8,7 +8,7 @@ use super::parser::Parser;
 impl Parser<'_> {
     /// Behind the word `SHOW`.
     pub(super) fn show(&mut self) -> Result<Show, ParseError> {
-        let what = self.show_what()?;
+        let (what, exact) = self.show_what()?;
         let database = if self.take_word("ON")? {
             Some(self.name()?)
         } else {
@@ -16,6 +16,7 @@ impl Parser<'_> {
         };
         let mut show = Show {
             what,
+            exact,
             database,
             sources: Vec::new(),
             key: None,
@@ -26,11 +27,23 @@ impl Parser<'_> {
             slimit: None,
             soffset: None,
         };
-        if matches!(
-            what,
-            ShowWhat::Databases | ShowWhat::RetentionPolicies | ShowWhat::ContinuousQueries
-        ) {
-            return Ok(show);
+        match what {
+            ShowWhat::Databases
+            | ShowWhat::RetentionPolicies
+            | ShowWhat::ContinuousQueries
+            | ShowWhat::Users
+            | ShowWhat::Queries => return Ok(show),
+            ShowWhat::Stats | ShowWhat::Diagnostics => {
+                // `FOR 'component'`: there is nothing of any.
+                if self.take_word("FOR")? {
+                    let (token, at) = self.next()?;
+                    if !matches!(token, Token::Text(_)) {
+                        return Err(self.unexpected(&token, at, "a text such as 'runtime'"));
+                    }
+                }
+                return Ok(show);
+            }
+            _ => {}
         }
         if what == ShowWhat::Measurements {
             if self.take_words(&["WITH", "MEASUREMENT"])? {
@@ -41,7 +54,7 @@ impl Parser<'_> {
         }
         if self.take_words(&["WITH", "KEY"])? {
             show.key = Some(self.with_key()?);
-        } else if what == ShowWhat::TagValues {
+        } else if matches!(what, ShowWhat::TagValues | ShowWhat::TagValuesCardinality) {
             let (found, at) = self.next()?;
             return Err(self.unexpected(&found, at, "WITH KEY"));
         }
@@ -54,16 +67,17 @@ impl Parser<'_> {
         Ok(show)
     }
 
-    fn show_what(&mut self) -> Result<ShowWhat, ParseError> {
+    fn show_what(&mut self) -> Result<(ShowWhat, bool), ParseError> {
         for (what, words) in ShowWhat::ALL {
             if self.take_words(words)? {
-                return Ok(what);
+                return Ok((what, false));
             }
-            // Every count here is exact.
-            if let [first, second @ "CARDINALITY"] = words
-                && self.take_words(&[*first, "EXACT", *second])?
-            {
-                return Ok(what);
+            if let Some((last @ &"CARDINALITY", first)) = words.split_last() {
+                let mut words = first.to_vec();
+                words.extend(["EXACT", last]);
+                if self.take_words(&words)? {
+                    return Ok((what, true));
+                }
             }
         }
         let (found, at) = self.next()?;

@@ -59,7 +59,51 @@ fn statements_are_read_as_they_are_meant() {
             "SHOW MEASUREMENTS WITH MEASUREMENT =~ /cpu.*/ LIMIT 100",
             "SHOW MEASUREMENTS WITH MEASUREMENT =~ /cpu.*/ LIMIT 100",
         ),
-        ("SHOW SERIES EXACT CARDINALITY", "SHOW SERIES CARDINALITY"),
+        (
+            "SHOW SERIES EXACT CARDINALITY",
+            "SHOW SERIES EXACT CARDINALITY",
+        ),
+        ("show tag key cardinality; ", "SHOW TAG KEY CARDINALITY"),
+        (
+            "SHOW TAG VALUES EXACT CARDINALITY FROM m WITH KEY = host",
+            r#"SHOW TAG VALUES EXACT CARDINALITY FROM "m" WITH KEY = "host""#,
+        ),
+        ("SHOW FIELD KEY CARDINALITY", "SHOW FIELD KEY CARDINALITY"),
+        ("SHOW STATS FOR 'runtime'", "SHOW STATS"),
+        (
+            "SELECT DISTINCT a, count(DISTINCT \"b\") FROM m GROUP BY time(15m, now())",
+            r#"SELECT distinct("a"), count(distinct("b")) FROM "m" GROUP BY time(900000000000ns, now())"#,
+        ),
+        (
+            "SELECT a FROM m GROUP BY time(1h, '1970-01-01T00:20:00Z')",
+            r#"SELECT "a" FROM "m" GROUP BY time(3600000000000ns, 1200000000000ns)"#,
+        ),
+        (
+            "SELECT max(x) FROM (SELECT mean(v) AS x FROM a, (SELECT v FROM /b/) GROUP BY host), c WHERE x > 1",
+            r#"SELECT max("x") FROM (SELECT mean("v") AS "x" FROM "a", (SELECT "v" FROM /b/) GROUP BY "host"), "c" WHERE "x" > 1"#,
+        ),
+        (
+            "DELETE FROM m, /x/ WHERE host = 'a' AND time < 5s",
+            r#"DELETE FROM "m", /x/ WHERE "host" = 'a' AND "time" < 5000000000ns"#,
+        ),
+        ("delete where time < 5", r#"DELETE WHERE "time" < 5"#),
+        (
+            "DROP SERIES WHERE host = 'a'",
+            r#"DROP SERIES WHERE "host" = 'a'"#,
+        ),
+        ("DROP MEASUREMENT m", r#"DROP MEASUREMENT "m""#),
+        (
+            "CREATE RETENTION POLICY p ON d DURATION 1w REPLICATION 1 DEFAULT",
+            r#"CREATE RETENTION POLICY "p" ON "d" DURATION 604800000000000ns REPLICATION 1 DEFAULT"#,
+        ),
+        (
+            "ALTER RETENTION POLICY p ON d DEFAULT SHARD DURATION 1h",
+            r#"ALTER RETENTION POLICY "p" ON "d" SHARD DURATION 3600000000000ns DEFAULT"#,
+        ),
+        (
+            "DROP RETENTION POLICY p ON d",
+            r#"DROP RETENTION POLICY "p" ON "d""#,
+        ),
         ("show field keys from m", r#"SHOW FIELD KEYS FROM "m""#),
         (
             "CREATE DATABASE x WITH DURATION INF REPLICATION 1 NAME \"a\\\"b\"",
@@ -103,11 +147,8 @@ fn mistakes_are_told_with_their_place() {
         ("SELECT v FROM m LIMIT -1", (1, 23), "expected integer"),
         ("SELECT v FROM m fill(x)", (1, 22), "expected null, none"),
         ("SELECT v INTO x FROM m", (1, 10), "SELECT INTO"),
-        (
-            "SELECT v FROM (SELECT v FROM m)",
-            (1, 15),
-            "query within a query",
-        ),
+        ("SELECT v FROM (v)", (1, 16), "expected SELECT"),
+        ("SELECT v FROM (SELECT v FROM m", (1, 31), "expected )"),
         (
             "SELECT v FROM m WHERE a = $x",
             (1, 27),
@@ -129,8 +170,9 @@ fn mistakes_are_told_with_their_place() {
         ("SELECT v FROM m # x", (1, 17), "begins nothing"),
         ("SHOW TAG VALUES FROM m", (1, 23), "WITH KEY"),
         ("SHOW ME", (1, 6), "DATABASES, MEASUREMENTS"),
-        ("DELETE FROM m", (1, 1), "not supported"),
-        ("DROP SERIES FROM m", (1, 1), "not supported"),
+        ("DELETE", (1, 7), "expected FROM, WHERE"),
+        ("DROP SERIES", (1, 12), "expected FROM, WHERE"),
+        ("DROP USER x", (1, 1), "not supported"),
         (
             "SHOW DATABASES SHOW DATABASES",
             (1, 16),
@@ -155,6 +197,14 @@ fn depth_and_length_are_bounded() {
     assert!(read(&format!("SELECT {}v FROM m", "- ".repeat(100_000))).is_err());
     assert!(read(&"SHOW SERIES;".repeat(STATEMENTS_MAX)).is_ok());
     assert!(read(&"SHOW SERIES;".repeat(STATEMENTS_MAX + 1)).is_err());
+    let within = |n: usize| {
+        let before = "SELECT v FROM (".repeat(n);
+        format!("{before}SELECT v FROM m{}", ")".repeat(n))
+    };
+    let deepest = read(&within(select::QUERIES_MAX)).unwrap();
+    assert_eq!(read(&deepest[0].to_string()), Ok(deepest));
+    assert!(read(&within(select::QUERIES_MAX + 1)).is_err());
+    assert!(read(&within(100_000)).is_err());
     // What dashboards make of many chosen values is no depth.
     let many = format!(
         "SELECT v FROM m WHERE a = 'x'{}",
@@ -245,8 +295,10 @@ fn parameters_stand_for_values_only() {
     );
     assert!(parse("SELECT v FROM $h", &parameters).is_err());
     assert!(parse("SELECT v FROM m WHERE a =~ $n", &parameters).is_err());
+    for none in ["", "  ", "null", " null\n", "{}"] {
+        assert_eq!(Parameters::parse(none), Ok(Parameters::default()), "{none}");
+    }
     for bad in [
-        "",
         "[]",
         "{",
         r#"{"a":null}"#,
@@ -387,15 +439,33 @@ fn dimensions() -> impl Strategy<Value = Vec<Dimension>> {
         patterns().prop_map(Dimension::Matching),
         Just(Dimension::All),
     ];
-    let time = (1i64.., -1_000i64..1_000).prop_map(|(every_ns, offset_ns)| Dimension::Time {
-        every_ns,
-        offset_ns,
-    });
+    let time =
+        (1i64.., -1_000i64..1_000, any::<bool>()).prop_map(|(every_ns, offset_ns, from_now)| {
+            Dimension::Time {
+                every_ns,
+                offset_ns: if from_now { 0 } else { offset_ns },
+                from_now,
+            }
+        });
     (prop::option::of(time), prop::collection::vec(tags, 0..3))
         .prop_map(|(time, tags)| time.into_iter().chain(tags).collect())
 }
 
 fn selects() -> impl Strategy<Value = Statement> {
+    let stored = sources().prop_map(|s| s.into_iter().map(SelectSource::Measurement).collect());
+    let within = prop::collection::vec(questions(stored), 1..3).prop_map(|inner| {
+        inner
+            .into_iter()
+            .map(Box::new)
+            .map(SelectSource::Query)
+            .collect()
+    });
+    let stored = sources().prop_map(|s| s.into_iter().map(SelectSource::Measurement).collect());
+    let sources = prop_oneof![3 => stored, 1 => within];
+    questions(sources).prop_map(|select| Statement::Select(Box::new(select)))
+}
+
+fn questions(sources: impl Strategy<Value = Vec<SelectSource>>) -> impl Strategy<Value = Select> {
     let field = (operands(), prop::option::of(names()))
         .prop_map(|(expression, alias)| SelectField { expression, alias });
     let fill = prop_oneof![
@@ -411,7 +481,7 @@ fn selects() -> impl Strategy<Value = Statement> {
     );
     (
         prop::collection::vec(field, 1..3),
-        sources(),
+        sources,
         prop::option::of(conditions()),
         dimensions(),
         fill,
@@ -420,20 +490,18 @@ fn selects() -> impl Strategy<Value = Statement> {
         prop::option::of("[A-Za-z/]{1,9}"),
     )
         .prop_map(
-            |(fields, sources, condition, group_by, fill, descending, counts, time_zone)| {
-                Statement::Select(Box::new(Select {
-                    fields,
-                    sources,
-                    condition,
-                    group_by,
-                    fill,
-                    descending,
-                    limit: counts.0,
-                    offset: counts.1,
-                    slimit: counts.2,
-                    soffset: counts.3,
-                    time_zone,
-                }))
+            |(fields, sources, condition, group_by, fill, descending, counts, time_zone)| Select {
+                fields,
+                sources,
+                condition,
+                group_by,
+                fill,
+                descending,
+                limit: counts.0,
+                offset: counts.1,
+                slimit: counts.2,
+                soffset: counts.3,
+                time_zone,
             },
         )
 }

@@ -69,7 +69,7 @@ fn ask(scene: &(Running, BTreeMap<&str, String>), token: &str, statement: &str) 
     answer.body_mut().read_json().unwrap()
 }
 
-const STATEMENTS: [&str; 21] = [
+const STATEMENTS: [&str; 27] = [
     "SELECT v FROM cars",
     "SELECT * FROM cars",
     "SELECT * FROM /.*/",
@@ -91,6 +91,12 @@ const STATEMENTS: [&str; 21] = [
     "SHOW SERIES",
     "SHOW SERIES CARDINALITY",
     "SHOW TAG VALUES FROM secret WITH KEY = id",
+    "SHOW SERIES EXACT CARDINALITY",
+    "SHOW TAG VALUES CARDINALITY WITH KEY = id",
+    "SHOW STATS",
+    "SELECT max(n) FROM (SELECT count(v) AS n FROM /.*/ GROUP BY id)",
+    "SELECT * FROM (SELECT v, id FROM cars), secret",
+    "SELECT top(v, id, 5) FROM cars",
 ];
 
 #[test]
@@ -131,4 +137,93 @@ fn what_may_not_be_read_is_not_there() {
         json!([["headwater"]])
     );
     ask(&with, "writes", "CREATE DATABASE x");
+}
+
+/// Devices that send no header send user and password in the address.
+#[test]
+fn a_token_may_be_the_password_in_the_address() {
+    let scene = scene(true);
+    let token = |name: &str| encoded(&scene.1[name]);
+    let q = encoded("SHOW MEASUREMENTS");
+    let ask = |rest: &str| {
+        let answer = client()
+            .get(scene.0.url(&format!("/query?q={q}{rest}")))
+            .call()
+            .unwrap();
+        answer.status().as_u16()
+    };
+    assert_eq!(ask(&format!("&u=any&p={}", token("seen"))), 200);
+    assert_eq!(ask("&u=any&p=hw_wrong"), 401);
+    assert_eq!(ask("&u=any&p="), 401);
+    assert_eq!(ask(""), 401);
+    let write = |name: &str| {
+        let path = format!("/write?db=x&u=any&p={}", token(name));
+        let answer = client()
+            .post(scene.0.url(&path))
+            .send("cars,id=new v=1")
+            .unwrap();
+        answer.status().as_u16()
+    };
+    assert_eq!(write("writes"), 204);
+    assert_eq!(write("seen"), 403);
+    // Elsewhere a token in the address is none.
+    let path = format!("/api/v1/streams?u=any&p={}", token("all"));
+    assert_eq!(
+        client().get(scene.0.url(&path)).call().unwrap().status(),
+        401
+    );
+}
+
+#[test]
+fn who_may_write_may_remove_and_others_may_not() {
+    let scene = scene(true);
+    let change = |token: &str, text: &str| -> Value {
+        let mut answer = client()
+            .post(scene.0.url("/query"))
+            .header("Authorization", format!("Token {}", scene.1[token]))
+            .content_type("application/x-www-form-urlencoded")
+            .send(&format!("q={}", encoded(text)))
+            .unwrap();
+        answer.body_mut().read_json().unwrap()
+    };
+    let counted = || ask(&scene, "all", "SELECT count(v) FROM cars GROUP BY id").to_string();
+    let before = counted();
+    for text in [
+        "DELETE FROM cars",
+        "DROP SERIES FROM cars",
+        "DROP MEASUREMENT cars",
+    ] {
+        for token in ["seen", "all"] {
+            let answer = change(token, text);
+            assert_eq!(answer["results"][0]["code"], "E_ACCESS", "{text}: {answer}");
+        }
+        // Nothing of it is there for these.
+        for token in ["other", "nothing"] {
+            let answer = change(token, text);
+            assert!(answer["results"][0]["error"].is_null(), "{text}: {answer}");
+        }
+    }
+    assert_eq!(counted(), before);
+    let answer = change(
+        "writes",
+        "DELETE FROM cars WHERE id = 'seen' AND time < 1700000001s",
+    );
+    assert!(answer["results"][0]["error"].is_null(), "{answer}");
+    assert_ne!(counted(), before);
+    change("writes", "DROP SERIES FROM cars WHERE id = 'hidden'");
+    assert!(!counted().contains("hidden"), "{}", counted());
+    // A page of somebody else cannot make a browser remove anything.
+    let server = Running::start();
+    let path = format!("/query?q={}", encoded("DROP MEASUREMENT m"));
+    for (from, status) in [
+        ("cross-site", 403),
+        ("same-site", 403),
+        ("same-origin", 200),
+        ("none", 200),
+    ] {
+        let request = client()
+            .get(server.url(&path))
+            .header("Sec-Fetch-Site", from);
+        assert_eq!(request.call().unwrap().status(), status, "{from}");
+    }
 }

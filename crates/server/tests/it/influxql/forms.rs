@@ -28,6 +28,55 @@ fn times_have_the_unit_asked_for() {
     }
 }
 
+/// Programs that have no values send `null`, or nothing.
+#[test]
+fn no_parameters_are_no_values() {
+    let server = serve(cars);
+    let q = encoded("SHOW MEASUREMENTS");
+    for params in ["null", "", "{}", "%20null"] {
+        let (status, body) = get(&server, &format!("/query?db=d&params={params}&q={q}"));
+        assert_eq!(status, 200, "{params}: {body}");
+    }
+}
+
+/// An answer at once is bounded; in parts it is as long as the rows are many.
+#[test]
+fn rows_in_parts_are_as_many_as_there_are() {
+    let server = serve(cars);
+    let fields = "speed, ".repeat(200);
+    let q = encoded(&format!("SELECT {fields}gear FROM obd"));
+    let (_, whole) = get(&server, &format!("/query?q={q}"));
+    assert!(
+        whole.contains("E_LIMIT"),
+        "{}",
+        &whole[..whole.len().min(300)]
+    );
+    let (status, parts) = get(
+        &server,
+        &format!("/query?q={q}&chunked=true&chunk_size=500"),
+    );
+    assert_eq!(status, 200);
+    let mut rows = 0;
+    let count = parts.lines().count();
+    for (number, part) in parts.lines().enumerate() {
+        let part: Value = serde_json::from_str(part).unwrap();
+        let result = &part["results"][0];
+        rows += result["series"][0]["values"].as_array().unwrap().len();
+        assert_eq!(result["partial"] == true, number + 1 < count);
+    }
+    let all = get(
+        &server,
+        &format!("/query?q={}", encoded("SELECT count(*) FROM obd")),
+    )
+    .1;
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let speeds = &all["results"][0]["series"][0]["values"][0][3];
+    assert_eq!(json!(rows), *speeds, "{all}");
+    // What is wrong with a question is said before it begins.
+    let (status, body) = get(&server, "/query?q=SELECT%20v&chunked=true");
+    assert_eq!(status, 400, "{body}");
+}
+
 #[test]
 fn answers_come_whole_in_parts_pretty_or_as_csv() {
     let server = serve(cars);

@@ -61,11 +61,14 @@ fn names_are_listed() {
         ),
         (
             "SHOW SERIES EXACT CARDINALITY",
-            json!([{"columns": ["count"], "values": [[3]]}]),
+            json!([
+                {"name": "door", "columns": ["count"], "values": [[1]]},
+                {"name": "obd", "columns": ["count"], "values": [[2]]},
+            ]),
         ),
         (
             "SHOW MEASUREMENT CARDINALITY",
-            json!([{"name": "measurements", "columns": ["count"], "values": [[2]]}]),
+            json!([{"columns": ["cardinality estimation"], "values": [[2]]}]),
         ),
         (
             "SHOW RETENTION POLICIES ON plant",

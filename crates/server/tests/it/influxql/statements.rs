@@ -278,16 +278,11 @@ fn intervals_are_filled() {
         ),
         (
             "SELECT derivative(mean(load), 10s) FROM cpu WHERE RANGE GROUP BY time(10s) fill(0)",
-            json!([[S + 10, 2.5], [S + 20, -4], [S + 30, 8]]),
+            json!([[S, 1.5], [S + 10, 2.5], [S + 20, -4], [S + 30, 8]]),
         ),
         (
             "SELECT non_negative_difference(max(load)), mean(load) / 2 FROM cpu WHERE RANGE GROUP BY time(10s) fill(0)",
-            json!([
-                [S, null, 0.75],
-                [S + 10, 2, 2],
-                [S + 20, null, 0],
-                [S + 30, 8, 4]
-            ]),
+            json!([[S, 2, 0.75], [S + 10, 2, 2], [S + 20, 0, 0], [S + 30, 8, 4]]),
         ),
         (
             "SELECT last(load), procs FROM cpu WHERE RANGE GROUP BY time(20s)",
@@ -400,9 +395,9 @@ fn the_pyramid_and_the_rows_agree() {
     assert_eq!(
         newest,
         json!([
-            [S + 2_999, 2_999, "a"],
             [S + 2_999, 2_999, "b"],
-            [S + 2_998, 2_998, "a"]
+            [S + 2_999, 2_999, "a"],
+            [S + 2_998, 2_998, "b"]
         ])
     );
     let bounded = rows(

@@ -1,0 +1,159 @@
+//! What takes away: `DELETE`, `DROP SERIES`, `DROP MEASUREMENT`; and what is said to statements
+//! about retention policies.
+//!
+//! Invariants: a series is touched only if the asker may write to it; one that the asker may read
+//! and not write to refuses the whole statement before anything is changed; of others nothing is
+//! told. What a condition takes away is decided by tags and time alone.
+//! Concurrency: series that come up while a statement is carried out are left alone.
+
+use super::condition::{Compiler, Condition};
+use super::predicate::Predicate;
+use super::{Answer, Asker, invalid};
+use crate::error::{Error, Kind, found};
+use headwater::{ClosedRange, Database, StreamName};
+use headwater_wire::influxql::{MeasurementName, Policy, Removal, Source};
+
+/// Names looked at together, and dropped together.
+const NAMES_AT_ONCE: usize = 4_096;
+
+/// What is to be done with series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Their rows of a range go.
+    Cleared(ClosedRange),
+    /// They go.
+    Dropped,
+}
+
+impl Asker<'_> {
+    /// `DELETE`: rows; series of which nothing can be left go too.
+    pub(super) fn delete(&self, removal: &Removal) -> Result<Answer, Error> {
+        let condition = Condition::new(removal.condition.as_ref(), self.now, None)?;
+        let fate = match condition.has_start || condition.has_end {
+            true => Fate::Cleared(condition.range),
+            false => Fate::Dropped,
+        };
+        if condition.range.is_empty() {
+            return Ok(Answer::default());
+        }
+        self.remove(&removal.sources, &condition, fate)
+    }
+
+    /// `DROP SERIES`.
+    pub(super) fn drop_series(&self, removal: &Removal) -> Result<Answer, Error> {
+        let condition = Condition::new(removal.condition.as_ref(), self.now, None)?;
+        if condition.has_start || condition.has_end {
+            return Err(invalid(
+                "DROP SERIES doesn't support time in WHERE clause: DELETE takes rows away",
+            ));
+        }
+        self.remove(&removal.sources, &condition, Fate::Dropped)
+    }
+
+    /// `DROP MEASUREMENT`: the table, if the asker may manage it, or all its series.
+    pub(super) fn drop_measurement(&self, name: &str) -> Result<Answer, Error> {
+        let db = self.database_to_change()?;
+        if self.access.all() || self.access.manages(name) {
+            found(db.drop_table(name))?;
+            return Ok(Answer::default());
+        }
+        let source = Source {
+            database: None,
+            policy: None,
+            name: MeasurementName::Exact(name.to_owned()),
+        };
+        let condition = Condition::new(None, self.now, None)?;
+        self.remove(&[source], &condition, Fate::Dropped)
+    }
+
+    /// What is said to who makes or changes a retention policy.
+    pub(super) fn policy(policy: &Policy) -> Answer {
+        let name = &policy.name;
+        Answer {
+            warning: Some(format!(
+                "retention policy \"{name}\" means nothing here: how long data are kept is set for each table, with ALTER TABLE … SET (retention = …) in SQL or `headwater table`"
+            )),
+            ..Answer::default()
+        }
+    }
+
+    fn database_to_change(&self) -> Result<&Database, Error> {
+        self.changes.ok_or_else(|| {
+            Error::new(
+                Kind::Unsupported,
+                "this door only reads: ask a server, or use `headwater delete` and `headwater table`",
+            )
+        })
+    }
+
+    fn remove(
+        &self,
+        sources: &[Source],
+        condition: &Condition,
+        fate: Fate,
+    ) -> Result<Answer, Error> {
+        let db = self.database_to_change()?;
+        let mut doomed: Vec<(String, Vec<StreamName>)> = Vec::new();
+        for table in self.names_among(self.snapshot.table_names(), sources)? {
+            let streams = self.doomed(&table, condition)?;
+            if !streams.is_empty() {
+                doomed.push((table, streams));
+            }
+        }
+        for (table, streams) in doomed {
+            for some in streams.chunks(NAMES_AT_ONCE) {
+                self.budget.check()?;
+                // One that is gone already is what was wanted.
+                match fate {
+                    Fate::Cleared(range) => found(db.delete_streams(&table, some, range))?,
+                    Fate::Dropped => found(db.drop_named_streams(&table, some))?,
+                };
+            }
+        }
+        Ok(Answer::default())
+    }
+
+    /// The series of a table that a condition names.
+    fn doomed(&self, table: &str, condition: &Condition) -> Result<Vec<StreamName>, Error> {
+        let fields = self.access.typed_fields(self.snapshot, table)?;
+        let mut compiler = Compiler {
+            known: &fields.unwrap_or_default(),
+            read: Vec::new(),
+        };
+        let predicate = compiler.all(&condition.rest)?;
+        if !compiler.read.is_empty() {
+            return Err(invalid(
+                "fields not allowed in WHERE clause during deletion",
+            ));
+        }
+        let mut out: Vec<StreamName> = Vec::new();
+        let mut last: Option<StreamName> = None;
+        loop {
+            self.budget.check()?;
+            let page = self
+                .snapshot
+                .streams_after(table, last.as_ref(), NAMES_AT_ONCE);
+            let page = found(page)?.unwrap_or_default();
+            last = page.last().cloned();
+            let is_last = page.len() < NAMES_AT_ONCE;
+            for stream in page {
+                let is_meant = matches!(predicate.on_stream(&stream), Predicate::Constant(true));
+                if !is_meant {
+                    continue;
+                }
+                if self.access.writes(table, stream.tags()) {
+                    self.budget.take_stream()?;
+                    out.push(stream);
+                } else if self.access.reads(table, stream.tags()) {
+                    return Err(Error::new(
+                        Kind::Access,
+                        format!("this token may not delete from `{stream}`"),
+                    ));
+                }
+            }
+            if is_last {
+                return Ok(out);
+            }
+        }
+    }
+}

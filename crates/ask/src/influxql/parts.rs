@@ -1,0 +1,199 @@
+//! Answers that are written down as they are worked out, part by part.
+//!
+//! Invariants: no more of an answer is held than a part and the stretch of rows it was read with,
+//! however many rows there are; a part says whether another one follows; what cannot be carried out
+//! any further is told at the end of what was answered.
+
+use super::taker::Taker;
+use super::write::{Form, Sheet, begin, push_series, whole};
+use super::{Answer, Asker, Series};
+use crate::error::{Error, Result};
+use headwater::Snapshot;
+use headwater_wire::influxql::Statement;
+use jiff::tz::TimeZone;
+
+/// Rows of a part, when nothing else is said.
+const ROWS: usize = 10_000;
+
+/// Takes the bytes of an answer, part by part.
+pub type Out<'a> = dyn FnMut(Vec<u8>) -> Result<()> + 'a;
+
+impl Asker<'_> {
+    /// As [`Asker::answers`], written down as JSON, a document for each part, or as CSV, and handed
+    /// to `out` part by part. Rows that are answered as they are are not held, however many there
+    /// are.
+    ///
+    /// # Errors
+    /// What `out` says, and as [`Asker::answers`] where nothing was handed out yet.
+    pub fn in_parts(
+        &self,
+        statements: &[Statement],
+        database: Option<&str>,
+        form: Form,
+        as_csv: bool,
+        out: &mut Out<'_>,
+    ) -> Result<()> {
+        let mut writer = Writer {
+            out,
+            form,
+            number: 0,
+            zone: None,
+            sheet: as_csv.then(Sheet::default),
+            waiting: None,
+            wrote: false,
+            has_begun: false,
+        };
+        let mut fresh: Option<Snapshot> = None;
+        for (number, statement) in statements.iter().enumerate() {
+            let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot));
+            writer.number = number;
+            writer.wrote = false;
+            let answer = asker.answer_into(statement, database, &mut writer);
+            let failed = answer.is_err();
+            match answer {
+                Err(error) if error.kind().is_of_server() && !writer.has_begun => {
+                    return Err(error);
+                }
+                answer => writer.finish(&answer)?,
+            }
+            if failed {
+                break;
+            }
+            if let Some(changed) = self.after(statement)? {
+                fresh = Some(changed);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_into(
+        &self,
+        statement: &Statement,
+        database: Option<&str>,
+        writer: &mut Writer<'_>,
+    ) -> Result<Answer> {
+        self.budget.check()?;
+        let Statement::Select(select) = statement else {
+            let mut answer = self.answer(statement, database)?;
+            for series in answer.series.iter_mut().flat_map(|series| series.drain(..)) {
+                writer.take(series, false)?;
+            }
+            return Ok(answer);
+        };
+        let (answer, ()) = self.selected(select, database, |zone| {
+            writer.zone.clone_from(zone);
+            self.select(select, None, writer)
+        })?;
+        Ok(answer)
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut Out<'a>,
+    form: Form,
+    /// Of the statement.
+    number: usize,
+    zone: Option<TimeZone>,
+    /// What was written of a text of CSV, if it is one.
+    sheet: Option<Sheet>,
+    /// What was taken and is not written yet, since it is not known what follows.
+    waiting: Option<Series>,
+    /// Something of the statement was written.
+    wrote: bool,
+    /// Something was written at all.
+    has_begun: bool,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
+        self.wrote = true;
+        self.has_begun = true;
+        (self.out)(bytes)
+    }
+
+    /// Writes cells of a series; `more` of the series follow, or another part does.
+    fn part(
+        &mut self,
+        series: &Series,
+        cells: (usize, usize),
+        more: bool,
+        follows: bool,
+    ) -> Result<()> {
+        let mut bytes = b"{\"results\":[".to_vec();
+        begin(&mut bytes, self.number);
+        bytes.extend_from_slice(b",\"series\":[");
+        push_series(
+            &mut bytes,
+            series,
+            cells,
+            self.form.epoch,
+            self.zone.as_ref(),
+            more,
+        );
+        bytes.push(b']');
+        if follows {
+            bytes.extend_from_slice(b",\"partial\":true");
+        }
+        bytes.extend_from_slice(b"}]}\n");
+        self.write(bytes)
+    }
+
+    /// Writes what is left of a statement.
+    fn finish(&mut self, answer: &std::result::Result<Answer, Error>) -> Result<()> {
+        if let Some(series) = self.waiting.take() {
+            self.part(&series, (0, series.cells.len()), false, answer.is_err())?;
+        }
+        let mut bytes = Vec::new();
+        match (&mut self.sheet, answer) {
+            (Some(sheet), Err(error)) => sheet.error(&mut bytes, error),
+            (Some(_), Ok(_)) => {}
+            (None, answer) => {
+                if self.wrote && answer.is_ok() {
+                    return Ok(());
+                }
+                bytes.extend_from_slice(b"{\"results\":[");
+                whole(&mut bytes, self.number, answer, self.form);
+                bytes.extend_from_slice(b"]}\n");
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.write(bytes)
+    }
+}
+
+impl Taker for Writer<'_> {
+    fn take(&mut self, mut series: Series, goes_on: bool) -> Result<()> {
+        if let Some(sheet) = &mut self.sheet {
+            let mut bytes = Vec::new();
+            sheet.series(&mut bytes, &series, self.form, self.zone.as_ref());
+            return self.write(bytes);
+        }
+        let mut waiting = match self.waiting.take() {
+            Some(mut waiting) if goes_on => {
+                waiting.cells.append(&mut series.cells);
+                waiting
+            }
+            Some(waiting) => {
+                self.part(&waiting, (0, waiting.cells.len()), false, true)?;
+                series
+            }
+            None => series,
+        };
+        let rows = self.form.chunk_rows.unwrap_or(ROWS).max(1);
+        let step = rows.saturating_mul(waiting.columns.len().max(1));
+        let mut from = 0;
+        while waiting.cells.len() - from > step {
+            self.part(&waiting, (from, from + step), true, true)?;
+            from += step;
+        }
+        waiting.cells.drain(..from);
+        self.waiting = Some(waiting);
+        Ok(())
+    }
+
+    fn hands_on(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,21 @@
+//! What a question hands on to the questions within it.
+
+use super::plan::Every;
+use headwater::ClosedRange;
+use jiff::tz::TimeZone;
+
+/// What a question around another one asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    /// Which rows it looks at.
+    pub(super) range: ClosedRange,
+    pub(super) has_start: bool,
+    pub(super) has_end: bool,
+    /// Tags it names to put rows together by.
+    pub(super) keys: Vec<String>,
+    pub(super) every: Option<Every>,
+    pub(super) descending: bool,
+    pub(super) zone: Option<TimeZone>,
+    /// The one measurement it asks about, for now.
+    pub(super) only: Option<String>,
+}

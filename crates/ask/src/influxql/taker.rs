@@ -1,0 +1,30 @@
+//! Who takes the series of an answer: a list of them, or what writes them down as they come.
+
+use super::Series;
+use crate::error::Error;
+
+/// Takes series, one after another.
+pub(super) trait Taker {
+    /// Takes a series, or more rows of the one before if it goes on.
+    ///
+    /// # Errors
+    /// When nobody takes any more.
+    fn take(&mut self, series: Series, goes_on: bool) -> Result<(), Error>;
+
+    /// Whether what was taken is not held.
+    fn hands_on(&self) -> bool;
+}
+
+impl Taker for Vec<Series> {
+    fn take(&mut self, mut series: Series, goes_on: bool) -> Result<(), Error> {
+        match self.last_mut().filter(|_| goes_on) {
+            Some(last) => last.cells.append(&mut series.cells),
+            None => self.push(series),
+        }
+        Ok(())
+    }
+
+    fn hands_on(&self) -> bool {
+        false
+    }
+}
