@@ -260,12 +260,13 @@ impl Wildcards {
         for item in &select.projection {
             match item {
                 SelectItem::Wildcard(_) => out.all = true,
-                SelectItem::QualifiedWildcard(kind, _) => {
-                    if let SelectItemQualifiedWildcardKind::ObjectName(name) = kind {
-                        let parts = name.0.iter().filter_map(|part| part.as_ident());
-                        let parts: Vec<String> = parts.map(folded).collect();
-                        out.of.push(parts.join("."));
-                    }
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    let parts = name.0.iter().filter_map(|part| part.as_ident());
+                    let parts: Vec<String> = parts.map(folded).collect();
+                    out.of.push(parts.join("."));
                 }
                 _ => {}
             }
