@@ -62,7 +62,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static
+.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static sql-compare
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -221,6 +221,10 @@ http-fuzz: web ## Send the server requests made from its OpenAPI page: HTTP_EXAM
 	$(call section,'Requests from the OpenAPI page')
 	$(BUILD_TESTED)
 	@fuzz/http $(CARGO_TARGET_DIR)/debug/headwater $(if $(HTTP_SECONDS),--seconds $(HTTP_SECONDS),--examples $(HTTP_EXAMPLES)) $(if $(SEED),--seed $(SEED))
+
+sql-compare: ## Random SQL statements beside DuckDB: STATEMENTS=10000, SEED=14
+	@HEADWATER_SQL_STATEMENTS=$(or $(STATEMENTS),10000) HEADWATER_SQL_SEED=$(or $(SEED),14) TEST_CLIENTS=required \
+		$(CARGO) test --workspace --locked --test it random_statements -- --nocapture
 
 python: ## Build the Python package unoptimised, run its tests and mypy; PYTEST='-k frames' for some
 	$(call section,'Python package')

@@ -4,11 +4,12 @@
 //! and rows hold until the last row is taken.
 
 use crate::error::Error;
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt64Array};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use datafusion::physical_plan::EmptyRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures_util::{Stream, StreamExt};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -109,6 +110,25 @@ impl Answer {
         }
         Ok(batches)
     }
+}
+
+/// Rows whose columns have other names.
+pub(crate) fn with_names(
+    rows: SendableRecordBatchStream,
+    schema: SchemaRef,
+) -> SendableRecordBatchStream {
+    let own = Arc::clone(&schema);
+    let rows = rows.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns().to_vec();
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&own),
+            columns,
+            &options,
+        )?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
 /// Rows under the limits of their statement.

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray,
     StringArray, TimestampNanosecondArray, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -103,6 +103,19 @@ pub(crate) fn to_array(column: Column) -> Result<ArrayRef> {
             Arc::new(array.map_err(|e| Error::internal(e.to_string()))?)
         }
     })
+}
+
+/// The same values with one NaN for all: there is only one in SQL, and what compares and groups
+/// floats here tells them apart by their bits.
+pub(crate) fn one_nan(array: ArrayRef) -> ArrayRef {
+    let is_other = |v: &f64| v.is_nan() && v.to_bits() != f64::NAN.to_bits();
+    match array.as_primitive_opt::<Float64Type>() {
+        Some(floats) if floats.values().iter().any(is_other) => {
+            let one = floats.unary::<_, Float64Type>(|v| if v.is_nan() { f64::NAN } else { v });
+            Arc::new(one)
+        }
+        _ => array,
+    }
 }
 
 fn text<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> VarBytes {

@@ -367,15 +367,46 @@ fn of_signature(message: &str) -> Error {
         let rest = message.split(before).nth(1)?;
         rest.split(end).next().filter(|found| !found.is_empty())
     };
-    let name = after("Function '", &['\'']).unwrap_or("function");
+    let called = after("argument types '", &['\'']).and_then(|called| called.split('(').next());
+    let name = after("Function '", &['\''])
+        .or(called)
+        .unwrap_or("function");
     let given = after("argument types '", &['\''])
-        .map(|called| format!(": {called}"))
-        .or_else(|| after("but received ", &[' ', '(']).map(|found| format!(", found {found}")));
+        .map(|called| format!(": {}", in_words(called)))
+        .or_else(|| {
+            after("but received ", &[' ', '(']).map(|found| format!(", found {}", in_words(found)))
+        });
     Error::type_mismatch(format!(
         "`{name}` takes no arguments of these types{}",
         given.unwrap_or_default()
     ))
     .with_hint("convert them with CAST, for example CAST(x AS DOUBLE)")
+}
+
+/// A text in which types have the names that statements have for them.
+fn in_words(text: &str) -> String {
+    const NAMES: [(&str, &str); 16] = [
+        ("Dictionary(Int32, Utf8)", "TEXT"),
+        ("LargeUtf8", "TEXT"),
+        ("Utf8View", "TEXT"),
+        ("Utf8", "TEXT"),
+        ("Float64", "DOUBLE"),
+        ("Float32", "REAL"),
+        ("UInt64", "BIGINT UNSIGNED"),
+        ("Int64", "BIGINT"),
+        ("Int32", "INT"),
+        ("Boolean", "BOOLEAN"),
+        ("Binary", "BYTEA"),
+        ("Date32", "DATE"),
+        ("Timestamp(ns, \"UTC\")", "TIMESTAMPTZ"),
+        ("Timestamp(ns)", "TIMESTAMP"),
+        ("Interval(MonthDayNano)", "INTERVAL"),
+        ("Null", "NULL"),
+    ];
+    let told = text.to_owned();
+    NAMES
+        .iter()
+        .fold(told, |told, (arrow, name)| told.replace(arrow, name))
 }
 
 /// The parser tells where in its text.
@@ -426,6 +457,11 @@ fn of_schema(error: &SchemaError) -> Error {
 }
 
 fn of_plan(message: &str) -> Error {
+    if message.contains("No function matches the given name and argument types")
+        || message.contains("failed to match any signature")
+    {
+        return of_signature(message);
+    }
     if let Some(rest) = message.strip_prefix("Invalid function '") {
         let name = rest.split('\'').next().unwrap_or(rest);
         let error = Error {
@@ -448,11 +484,11 @@ fn of_plan(message: &str) -> Error {
         let name = rest.rsplit('.').next().unwrap_or(rest);
         return Error::no_table(name);
     }
-    if message.contains("failed to match any signature") {
-        return of_signature(message);
-    }
-    if message.contains("Cannot coerce") || message.contains("cannot be cast") {
-        return Error::type_mismatch(message);
+    if ["Cannot coerce", "cannot be cast", "Cannot infer common"]
+        .iter()
+        .any(|types| message.contains(types))
+    {
+        return Error::type_mismatch(in_words(message));
     }
     Error::invalid(message)
 }
@@ -504,7 +540,7 @@ mod tests {
             "Function 'avg' failed to match any signature, errors: Error during planning: No function matches the given name and argument types 'avg(Utf8)'. You might need to add explicit type casts.",
         );
         assert_eq!(types.code, "type_mismatch");
-        assert!(types.message.ends_with("avg(Utf8)"), "{types}");
+        assert!(types.message.ends_with("avg(TEXT)"), "{types}");
         let other = internal("index 3 out of 2\nThis issue was likely caused by a bug");
         assert_eq!(other.code, "internal");
         assert!(!other.message.contains("bug"), "{other}");

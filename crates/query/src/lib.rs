@@ -48,6 +48,7 @@ mod table;
 mod text;
 mod threads;
 mod view;
+mod wording;
 mod zones;
 
 pub use answer::{Answer, Done, done_row};

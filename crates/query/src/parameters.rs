@@ -1,8 +1,9 @@
 //! Values for the parameters `$1`, `$2`, … of a statement.
 
+use crate::columns::time_type;
 use crate::error::{Error, Result};
 use crate::zones::cast_in;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::utils::merge_schema;
@@ -82,9 +83,12 @@ impl Parameters {
             return Ok(plan);
         }
         let mut told = vec![None; wanted];
-        lists(&plan, &mut told)?;
+        by_place(&plan, &mut told)?;
         for (at, value) in self.values.iter().enumerate() {
-            if told.get(at).is_some_and(Option::is_some) {
+            if told
+                .get(at)
+                .is_some_and(|of| of.as_ref().is_some_and(DataType::is_list))
+            {
                 check_list(at, value)?;
             }
         }
@@ -98,7 +102,7 @@ fn in_type(
     wanted: &DataType,
     zone: &Zone,
 ) -> datafusion::common::Result<ScalarValue> {
-    if zone.is_utc() || !matches!(wanted, DataType::Timestamp(..)) {
+    if !matches!(wanted, DataType::Timestamp(..) | DataType::Interval(_)) {
         return value.cast_to(wanted);
     }
     let made = cast_in(zone, &value.to_array_of_size(1)?, wanted)?;
@@ -117,7 +121,7 @@ pub(crate) fn types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>>> {
             *slot = data_type;
         }
     }
-    lists(plan, &mut out)?;
+    by_place(plan, &mut out)?;
     Ok(out)
 }
 
@@ -134,8 +138,9 @@ fn check_list(at: usize, value: &ScalarValue) -> Result<()> {
     .with_hint("write a parameter for each value: = ANY(make_array($1, $2)), or IN ($1, $2)"))
 }
 
-/// Parameters that must be lists: `$1::text[]`, and `x = ANY($1)`.
-fn lists(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
+/// Parameters whose types their places tell: lists (`$1::text[]`, `x = ANY($1)`), numbers of rows
+/// (`LIMIT $1`), widths of bins (`date_bin($1, time)`), intervals (`$1::interval`).
+fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
     if out.iter().all(Option::is_some) {
         return Ok(());
     }
@@ -150,11 +155,30 @@ fn lists(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
     };
     plan.apply_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
+        if let LogicalPlan::Limit(limit) = node {
+            for rows in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                told(rows, DataType::Int64)?;
+            }
+        }
         node.apply_expressions(|expr| {
             expr.apply(|part| {
                 match part {
                     Expr::Cast(cast) if cast.field.data_type().is_list() => {
                         told(&cast.expr, cast.field.data_type().clone())?;
+                    }
+                    Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Interval(_)) => {
+                        told(&cast.expr, cast.field.data_type().clone())?;
+                    }
+                    Expr::ScalarFunction(function)
+                        if matches!(function.func.name(), "date_bin" | "time_bucket") =>
+                    {
+                        for (at, arg) in function.args.iter().enumerate() {
+                            let of = match at {
+                                0 => DataType::Interval(IntervalUnit::MonthDayNano),
+                                _ => time_type(),
+                            };
+                            told(arg, of)?;
+                        }
                     }
                     Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
                         if let [list @ Expr::Placeholder(_), element] = function.args.as_slice() {

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::gate::Weight;
+use crate::wording::names::Labels;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 
@@ -14,6 +15,8 @@ pub(crate) struct Parsed {
     pub(crate) text: String,
     pub(crate) weight: Weight,
     pub(crate) kind: Kind,
+    /// What the columns of its answer are called.
+    pub(crate) labels: Labels,
 }
 
 impl Parsed {

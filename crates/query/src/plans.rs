@@ -10,6 +10,7 @@ use crate::answer::Done;
 use crate::parsed::Parsed;
 use crate::settings::Settings;
 use crate::table::Table;
+use crate::wording::times;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -248,6 +249,11 @@ pub(crate) fn is_lasting(plan: &LogicalPlan) -> bool {
             }
             // They are computed while the outer plan is set up.
             Expr::ScalarSubquery(_) | Expr::Placeholder(_) | Expr::ScalarVariable(..) => true,
+            // What `today` is, is another day tomorrow.
+            Expr::Literal(value, _) => value
+                .try_as_str()
+                .flatten()
+                .is_some_and(|text| times::word(text).is_some()),
             _ => false,
         })
 }

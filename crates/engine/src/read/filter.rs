@@ -7,9 +7,9 @@ use std::cmp::Ordering;
 
 /// How a field is compared with a value.
 ///
-/// The `Total` ones compare floats by IEEE 754's total order, as SQL engines on Arrow do: NaN
-/// equals itself and lies above all (or below all, if its sign is negative), and -0 lies below 0.
-/// Other types they compare as the plain ones do.
+/// The `Total` ones compare floats in an order of all of them, as PostgreSQL does: NaN, whatever
+/// its sign, equals itself and lies above all numbers, and -0 equals 0. Other types they compare as
+/// the plain ones do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Comparison {
@@ -97,10 +97,10 @@ impl Condition {
     }
 
     fn floats(&self, a: f64, b: f64) -> Option<Ordering> {
-        if self.total {
-            Some(a.total_cmp(&b))
-        } else {
-            a.partial_cmp(&b)
+        let numbers = a.partial_cmp(&b);
+        match self.total {
+            true => numbers.or_else(|| Some(a.is_nan().cmp(&b.is_nan()))),
+            false => numbers,
         }
     }
 

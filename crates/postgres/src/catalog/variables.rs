@@ -53,6 +53,8 @@ enum Kind {
     One(&'static [&'static str], &'static str),
     /// A number of milliseconds, or with a unit.
     Milliseconds,
+    /// On or off.
+    Switch,
     /// A time zone.
     Zone,
 }
@@ -237,6 +239,13 @@ static KNOWN: &[Known] = &[
         Kind::Fixed,
         false,
         "What tools may count on.",
+    ),
+    known(
+        "nanoseconds",
+        "off",
+        Kind::Switch,
+        false,
+        "Whether times are told as text with nine digits behind the second, else with six.",
     ),
     known(
         "plan_cache_mode",
@@ -479,6 +488,11 @@ impl Variables {
                 }
                 known.default.to_owned()
             }
+            Kind::Switch => match value.trim().to_ascii_lowercase().as_str() {
+                "on" | "true" | "yes" | "1" => "on".to_owned(),
+                "off" | "false" | "no" | "0" => "off".to_owned(),
+                _ => return Err(wrong("on or off")),
+            },
             Kind::Zone if is_default(value) => self.default_of(known).to_owned(),
             Kind::Zone => match Zone::read(value) {
                 Ok(zone) => zone.name().to_owned(),
@@ -532,6 +546,12 @@ impl Variables {
     pub fn reset_all(&mut self) {
         self.set.clone_from(&self.first);
         self.renew_zone();
+    }
+
+    /// Whether times are told with nanoseconds.
+    #[must_use]
+    pub fn nanoseconds(&self) -> bool {
+        self.get("nanoseconds") == Ok("on")
     }
 
     /// How long a statement may take, if the session says so.

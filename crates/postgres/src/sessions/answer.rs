@@ -192,7 +192,7 @@ impl<S: Stream> Connection<S> {
             return Ok(Sent::All("SELECT 0".to_owned()));
         };
         let formats = spread(&portal.formats, state.schema.fields().len());
-        let zone = self.seen.variables.read().zone().clone();
+        let clocks = self.clocks();
         let mut left = most;
         state.sent = 0;
         loop {
@@ -225,7 +225,7 @@ impl<S: Stream> Connection<S> {
             let mut at = from;
             while at < to && !silent {
                 let end = to.min(at + CHUNK);
-                rows(&mut self.link.out, &batch, at, end, &formats, &zone)
+                rows(&mut self.link.out, &batch, at, end, &formats, &clocks)
                     .map_err(|why| error("0A000", why))?;
                 at = end;
                 if self.link.out.bytes().len() >= FLUSH {

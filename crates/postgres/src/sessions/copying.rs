@@ -12,10 +12,10 @@ use super::errors::{Failure, error, fatal, of_query};
 use super::link::{FLUSH, Stream};
 use super::statement::columns;
 use crate::messages::{Format, Message, put_binary_end, put_binary_header, put_binary_row};
-use crate::values::{cell, whole};
+use crate::values::{Clocks, cell, whole};
 use futures_util::StreamExt;
 use headwater_query::arrow::array::ArrayRef;
-use headwater_query::{CopyIn, Done, Parameters, Zone};
+use headwater_query::{CopyIn, Done, Parameters};
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {
@@ -75,7 +75,7 @@ impl<S: Stream> Connection<S> {
             Form::Lines(_) => {}
             Form::Binary => put_binary_header(&mut written),
         }
-        let mut line = Line::new(copy.form.clone(), self.zone(), count);
+        let mut line = Line::new(copy.form.clone(), self.exact_clocks(), count);
         match copy.form {
             Form::Lines(_) if !written.is_empty() => self.link.out.copy_data(&written),
             Form::Lines(_) => {}
@@ -203,7 +203,7 @@ fn stored(rows: u64) -> Option<String> {
 /// Writes rows for the client, one at a time.
 struct Line {
     form: Form,
-    zone: Zone,
+    clocks: Clocks,
     /// The data of a message; of the first one, what it begins with.
     bytes: Vec<u8>,
     /// Whether there was a first one.
@@ -213,10 +213,10 @@ struct Line {
 }
 
 impl Line {
-    fn new(form: Form, zone: Zone, columns: usize) -> Line {
+    fn new(form: Form, clocks: Clocks, columns: usize) -> Line {
         Line {
             form,
-            zone,
+            clocks,
             bytes: Vec::new(),
             sent: false,
             cells: vec![Vec::new(); columns],
@@ -235,13 +235,13 @@ impl Line {
                 let Some(column) = columns.get(column) else {
                     return Ok(false);
                 };
-                cell(column.as_ref(), row, Format::Binary, &self.zone, bytes)
+                cell(column.as_ref(), row, Format::Binary, &self.clocks, bytes)
             })?,
             Form::Lines(format) => {
                 let cells = self.cells.iter_mut().zip(&mut self.present);
                 for (column, (bytes, is)) in columns.iter().zip(cells) {
                     bytes.clear();
-                    *is = cell(column.as_ref(), row, Format::Text, &self.zone, bytes)?;
+                    *is = cell(column.as_ref(), row, Format::Text, &self.clocks, bytes)?;
                 }
                 let values = self.cells.iter().zip(&self.present);
                 let values = values.map(|(bytes, is)| is.then_some(bytes.as_slice()));

@@ -8,11 +8,11 @@ use super::extended_query::no_portal;
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, columns};
 use crate::messages::{Format, TransactionStatus};
-use crate::values::rows;
+use crate::values::{Clocks, rows};
+use headwater_query::Parameters;
 use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use headwater_query::arrow::datatypes::{DataType, Field, Schema};
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::{Parameters, Zone};
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {
@@ -101,14 +101,14 @@ impl<S: Stream> Connection<S> {
                     if simple {
                         self.link.out.row_description(&told);
                     }
-                    let zone = self.zone();
+                    let clocks = self.clocks();
                     rows(
                         &mut self.link.out,
                         &batch,
                         0,
                         batch.num_rows(),
                         &formats,
-                        &zone,
+                        &clocks,
                     )
                     .map_err(|why| error("0A000", why))?;
                 }
@@ -132,9 +132,21 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// The session's time zone.
-    pub(super) fn zone(&self) -> Zone {
-        self.seen.variables.read().zone().clone()
+    /// As [`Self::clocks`], with all digits: what is copied out may be copied in again.
+    pub(super) fn exact_clocks(&self) -> Clocks {
+        Clocks {
+            nanoseconds: true,
+            ..self.clocks()
+        }
+    }
+
+    /// How the session is told times.
+    pub(super) fn clocks(&self) -> Clocks {
+        let variables = self.seen.variables.read();
+        Clocks {
+            zone: variables.zone().clone(),
+            nanoseconds: variables.nanoseconds(),
+        }
     }
 
     fn reset_all(&mut self) {

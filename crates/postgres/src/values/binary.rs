@@ -1,7 +1,7 @@
 //! Values in PostgreSQL's binary forms.
 
 use super::calendar::{days, instant_ns, span, time_ns};
-use super::{EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, numeric, text};
+use super::{Clocks, EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, numeric, text};
 use crate::catalog::PgType;
 use crate::messages::Format;
 use arrow::array::{Array, AsArray};
@@ -9,7 +9,6 @@ use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type,
 };
-use headwater_query::Zone;
 
 fn far(what: &str) -> String {
     format!("this {what} is too far away for PostgreSQL's binary form; ask for it as text")
@@ -79,7 +78,7 @@ pub(super) fn put_value(
             }
         }
         // What is announced as text is the same in both forms.
-        _ => text::put_value(array, row, &Zone::utc(), bytes)?,
+        _ => text::put_value(array, row, &Clocks::default(), bytes)?,
     }
     Ok(())
 }
@@ -101,7 +100,7 @@ fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
     for row in 0..list.len() {
         let at = bytes.len();
         bytes.extend((-1i32).to_be_bytes());
-        if cell(list, row, Format::Binary, &Zone::utc(), bytes)? {
+        if cell(list, row, Format::Binary, &Clocks::default(), bytes)? {
             let length = i32::try_from(bytes.len() - at - 4)
                 .map_err(|_| "a value is too long".to_owned())?;
             bytes[at..at + 4].copy_from_slice(&length.to_be_bytes());

@@ -1,8 +1,8 @@
 //! Values on the wire: results out, parameters in, each as text or in PostgreSQL's binary forms.
 //!
 //! Invariants: numbers and texts read back as they are. Instants have microseconds in the binary
-//! form, since that form has no more, and nanoseconds as text, which shows them by the clocks of
-//! the session's zone.
+//! form, since that form has no more, and as text too, by the clocks of the session's zone, since
+//! clients read no more than six digits there; a session may ask for all nine, and `COPY` has them.
 
 mod binary;
 mod calendar;
@@ -24,6 +24,25 @@ const EPOCH_US: i64 = 946_684_800_000_000;
 /// Days from 1970 to 2000.
 const EPOCH_DAYS: i32 = 10_957;
 
+/// How instants are shown as text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clocks {
+    /// Whose clocks.
+    pub(crate) zone: Zone,
+    /// With nanoseconds; else microseconds, the rest cut off.
+    pub(crate) nanoseconds: bool,
+}
+
+impl Clocks {
+    /// So many nanoseconds as they are shown.
+    fn shown(&self, ns: i128) -> i128 {
+        match self.nanoseconds {
+            true => ns,
+            false => ns - ns.rem_euclid(1_000),
+        }
+    }
+}
+
 /// Why a value cannot be sent.
 type Unsendable = String;
 
@@ -37,13 +56,13 @@ pub(crate) fn rows(
     from: usize,
     to: usize,
     formats: &[Format],
-    zone: &Zone,
+    clocks: &Clocks,
 ) -> Result<(), Unsendable> {
     let columns = whole(batch)?;
     for row in from..to {
         writer.data_row(columns.len(), |column, bytes| {
             let format = formats.get(column).copied().unwrap_or(Format::Text);
-            cell(columns[column].as_ref(), row, format, zone, bytes)
+            cell(columns[column].as_ref(), row, format, clocks, bytes)
         })?;
     }
     Ok(())
@@ -70,7 +89,7 @@ pub(crate) fn cell(
     array: &dyn Array,
     row: usize,
     format: Format,
-    zone: &Zone,
+    clocks: &Clocks,
     bytes: &mut Vec<u8>,
 ) -> Result<bool, Unsendable> {
     if array.is_null(row) || array.data_type() == &DataType::Null {
@@ -78,10 +97,10 @@ pub(crate) fn cell(
     }
     if let Some(dictionary) = array.as_any_dictionary_opt() {
         let key = dictionary.normalized_keys()[row];
-        return cell(dictionary.values().as_ref(), key, format, zone, bytes);
+        return cell(dictionary.values().as_ref(), key, format, clocks, bytes);
     }
     match format {
-        Format::Text => text::put_value(array, row, zone, bytes)?,
+        Format::Text => text::put_value(array, row, clocks, bytes)?,
         Format::Binary => binary::put_value(array, row, bytes)?,
     }
     Ok(true)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::parameters::{one, parameter};
-use super::{cell, numeric};
+use super::{Clocks, cell, numeric};
 use crate::catalog::PgType;
 use crate::messages::Format;
 use arrow::datatypes::DataType;
@@ -11,11 +11,25 @@ use headwater_query::Zone;
 use headwater_query::datafusion::common::ScalarValue;
 use proptest::prelude::*;
 
+/// With all digits.
+fn exact(zone: Zone) -> Clocks {
+    Clocks {
+        zone,
+        nanoseconds: true,
+    }
+}
+
 fn sent(scalar: &ScalarValue, format: Format) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    cell(one(scalar).as_ref(), 0, format, &Zone::utc(), &mut bytes)
-        .unwrap()
-        .then_some(bytes)
+    cell(
+        one(scalar).as_ref(),
+        0,
+        format,
+        &exact(Zone::utc()),
+        &mut bytes,
+    )
+    .unwrap()
+    .then_some(bytes)
 }
 
 fn text(scalar: &ScalarValue) -> String {
@@ -105,7 +119,7 @@ fn instants_are_written_by_the_clocks_of_a_zone() {
             one(&instant(ns)).as_ref(),
             0,
             Format::Text,
-            &zone,
+            &exact(zone),
             &mut bytes,
         )
         .unwrap();
@@ -138,7 +152,14 @@ fn instants_are_written_by_the_clocks_of_a_zone() {
     let mut bytes = Vec::new();
     let local = ScalarValue::TimestampNanosecond(Some(0), None);
     let zone = Zone::read("Europe/Berlin").unwrap();
-    cell(one(&local).as_ref(), 0, Format::Text, &zone, &mut bytes).unwrap();
+    cell(
+        one(&local).as_ref(),
+        0,
+        Format::Text,
+        &exact(zone),
+        &mut bytes,
+    )
+    .unwrap();
     assert_eq!(bytes, b"1970-01-01 00:00:00");
 }
 
@@ -248,4 +269,35 @@ proptest! {
         let format = if binary { Format::Binary } else { Format::Text };
         let _ = parameter(Some(&bytes), oid, &DataType::Utf8, format);
     }
+}
+
+#[test]
+fn times_have_six_digits_unless_nine_are_asked_for() {
+    let told = |scalar: ScalarValue| {
+        let mut bytes = Vec::new();
+        cell(
+            one(&scalar).as_ref(),
+            0,
+            Format::Text,
+            &Clocks::default(),
+            &mut bytes,
+        )
+        .unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let instant = |ns| ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into()));
+    assert_eq!(
+        told(instant(1_123_456_789)),
+        "1970-01-01 00:00:01.123456+00"
+    );
+    assert_eq!(told(instant(1_000_000_999)), "1970-01-01 00:00:01+00");
+    assert_eq!(told(instant(-1)), "1969-12-31 23:59:59.999999+00");
+    assert_eq!(
+        told(ScalarValue::Time64Nanosecond(Some(1_999))),
+        "00:00:00.000001"
+    );
+    assert_eq!(
+        told(ScalarValue::DurationNanosecond(Some(-1_999))),
+        "-00:00:00.000001"
+    );
 }

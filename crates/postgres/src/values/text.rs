@@ -3,7 +3,7 @@
 use super::calendar::{
     days, instant_ns, put, put_day, put_instant, put_span, put_time, span, time_ns,
 };
-use super::{Unsendable, cell, elements};
+use super::{Clocks, Unsendable, cell, elements};
 use crate::messages::Format;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
@@ -11,12 +11,11 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::array_value_to_string;
-use headwater_query::Zone;
 
 /// A value that is not null, on its own.
 pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable> {
     let mut bytes = Vec::new();
-    put_value(array, row, &Zone::utc(), &mut bytes)?;
+    put_value(array, row, &Clocks::default(), &mut bytes)?;
     Ok(bytes)
 }
 
@@ -24,7 +23,7 @@ pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable
 pub(super) fn put_value(
     array: &dyn Array,
     row: usize,
-    zone: &Zone,
+    clocks: &Clocks,
     bytes: &mut Vec<u8>,
 ) -> Result<(), Unsendable> {
     macro_rules! integer {
@@ -63,8 +62,8 @@ pub(super) fn put_value(
         DataType::BinaryView => put_hex(array.as_binary_view().value(row), bytes),
         DataType::FixedSizeBinary(_) => put_hex(array.as_fixed_size_binary().value(row), bytes),
         DataType::Timestamp(_, of) => {
-            let ns = instant_ns(array, row).unwrap_or_default();
-            let offset = of.as_ref().map(|_| zone.offset_seconds(ns));
+            let ns = clocks.shown(instant_ns(array, row).unwrap_or_default());
+            let offset = of.as_ref().map(|_| clocks.zone.offset_seconds(ns));
             put_instant(ns, offset, bytes);
         }
         DataType::Date32 | DataType::Date64 => {
@@ -73,16 +72,19 @@ pub(super) fn put_value(
             }
         }
         DataType::Time32(_) | DataType::Time64(_) => {
-            put_time(time_ns(array, row).unwrap_or_default(), bytes);
+            put_time(clocks.shown(time_ns(array, row).unwrap_or_default()), bytes);
         }
         DataType::Interval(_) | DataType::Duration(_) => {
-            if let Some(span) = span(array, row) {
+            if let Some(mut span) = span(array, row) {
+                if !clocks.nanoseconds {
+                    span.ns -= span.ns % 1_000;
+                }
                 put_span(span, bytes);
             }
         }
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
             if let Some(list) = elements(array, row) {
-                put_list(list.as_ref(), zone, bytes)?;
+                put_list(list.as_ref(), clocks, bytes)?;
             }
         }
         // Numbers with a point, records and the like: as the planner writes them.
@@ -133,7 +135,7 @@ fn put_hex(value: &[u8], bytes: &mut Vec<u8>) {
 }
 
 /// `{1,2,NULL}`; elements are quoted where they must be.
-fn put_list(list: &dyn Array, zone: &Zone, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
+fn put_list(list: &dyn Array, clocks: &Clocks, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
     bytes.push(b'{');
     let mut element = Vec::new();
     for row in 0..list.len() {
@@ -141,7 +143,7 @@ fn put_list(list: &dyn Array, zone: &Zone, bytes: &mut Vec<u8>) -> Result<(), Un
             bytes.push(b',');
         }
         element.clear();
-        if !cell(list, row, Format::Text, zone, &mut element)? {
+        if !cell(list, row, Format::Text, clocks, &mut element)? {
             bytes.extend(b"NULL");
             continue;
         }

@@ -1,21 +1,48 @@
-//! Functions that time series need beside those of the SQL library.
+//! Functions that time series need beside those of the SQL library, and those that it has otherwise
+//! than PostgreSQL.
 
+mod date_bin;
+mod date_part;
 mod ends;
+mod exact;
+pub(crate) mod numbers;
+mod planner;
 mod time_bucket;
+mod version;
 
+pub(crate) use date_bin::date_bin;
+pub(crate) use date_part::date_part;
+pub(crate) use exact::too_large as sum_too_large;
+
+use crate::wording::patterns::SimilarToEscape;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::functions_aggregate::{min_max, sum};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
 
 /// Adds the functions to a state.
 pub(crate) fn register(builder: &mut SessionStateBuilder) {
-    let bucket = ScalarUDF::new_from_impl(time_bucket::TimeBucket::new());
-    builder
-        .scalar_functions()
-        .get_or_insert_default()
-        .extend([Arc::new(bucket), crate::zones::timezone()]);
+    let own = [
+        ScalarUDF::new_from_impl(time_bucket::TimeBucket::new()),
+        ScalarUDF::new_from_impl(version::Version::new()),
+        ScalarUDF::new_from_impl(SimilarToEscape::new()),
+    ];
+    let functions = builder.scalar_functions().get_or_insert_default();
+    functions.extend(own.into_iter().map(Arc::new));
+    functions.extend([date_bin(), date_part()]);
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     for end in [ends::End::first(), ends::End::last()] {
         aggregates.push(Arc::new(AggregateUDF::new_from_impl(end)));
     }
+    for exact in [
+        exact::Exact::extreme(min_max::min_udaf()),
+        exact::Exact::extreme(min_max::max_udaf()),
+        exact::Exact::sum(sum::sum_udaf()),
+    ] {
+        aggregates.push(Arc::new(AggregateUDF::new_from_impl(exact)));
+    }
+    builder
+        .expr_planners()
+        .get_or_insert_default()
+        .insert(0, Arc::new(planner::Syntax));
 }

@@ -2,12 +2,13 @@
 //! is another name of `date_bin`, with widths also written as `'5m'` or `'1h30m'`; it becomes that
 //! function when a statement is planned.
 
+use super::date_bin;
 use crate::columns::time_type;
 use crate::error::Error;
 use crate::text;
+use crate::wording::lengths;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::functions::datetime;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
@@ -40,14 +41,15 @@ fn wrong(message: &str) -> datafusion::common::DataFusionError {
 fn width(value: &ScalarValue) -> Result<ScalarValue> {
     let interval = match value.try_as_str() {
         Some(Some(text)) => {
-            let ns = text::duration_ns(text).ok_or_else(|| {
+            let width = text::duration_ns(text).map(|ns| IntervalMonthDayNano::new(0, 0, ns));
+            let width = width.or_else(|| lengths::read(text)).ok_or_else(|| {
                 wrong(&format!(
                     "expected a width such as '5m', '1h30m' or '1 day', found `{text}`"
                 ))
             })?;
-            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(0, 0, ns)))
+            ScalarValue::IntervalMonthDayNano(Some(width))
         }
-        Some(None) => return Err(wrong("the width is NULL")),
+        Some(None) => ScalarValue::IntervalMonthDayNano(None),
         None => value.cast_to(&DataType::Interval(
             arrow::datatypes::IntervalUnit::MonthDayNano,
         ))?,
@@ -83,9 +85,7 @@ impl ScalarUDFImpl for TimeBucket {
             };
             arguments.push(Expr::Literal(origin.cast_to(&time_type())?, None));
         }
-        Ok(ExprSimplifyResult::Simplified(
-            datetime::date_bin().call(arguments),
-        ))
+        Ok(ExprSimplifyResult::Simplified(date_bin().call(arguments)))
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -5,7 +5,7 @@
 //! bytes takes years. The parser asks its dialect at every word, whichever way it tries, and there
 //! it is counted.
 //!
-//! Invariant: every answer but one is that of [`PostgreSqlDialect`]; what it answers by default and
+//! Invariant: every answer but two is that of [`PostgreSqlDialect`]; what it answers by default and
 //! is asked often is repeated here.
 
 use crate::planner::step;
@@ -63,6 +63,35 @@ impl Dialect for Counted {
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         step();
         POSTGRES.parse_prefix(parser)
+    }
+
+    /// Otherwise than the parser by itself, which takes everything behind `IS DISTINCT FROM` for
+    /// its right side, `AND` and `OR` too.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        step();
+        let negated = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
+            false
+        } else if parser.parse_keywords(&[
+            Keyword::IS,
+            Keyword::NOT,
+            Keyword::DISTINCT,
+            Keyword::FROM,
+        ]) {
+            true
+        } else {
+            return POSTGRES.parse_infix(parser, expr, precedence);
+        };
+        let left = Box::new(expr.clone());
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(right.map(|right| match negated {
+            false => Expr::IsDistinctFrom(left, Box::new(right)),
+            true => Expr::IsNotDistinctFrom(left, Box::new(right)),
+        }))
     }
 
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {

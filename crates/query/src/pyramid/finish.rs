@@ -4,6 +4,7 @@
 
 use super::plan::{Computed, Function};
 use crate::error::{Error, Result};
+use crate::functions::sum_too_large;
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, TimestampNanosecondArray, UInt64Array,
 };
@@ -13,14 +14,17 @@ use headwater::{Aggregate, Extremes, Sum, Value};
 use headwater_ask::{Bucket, EndValue};
 use std::sync::Arc;
 
-/// Lowest and highest of a field of floats. Where nobody could look at the rows, since they have
-/// been aged away, NaN is taken as positive.
+/// Lowest and highest of a field of floats; NaN, whatever its sign, is above all numbers.
 fn extremes(bucket: &Bucket, field: usize) -> Option<(f64, f64)> {
-    let nan = bucket.nan.iter().find(|(f, ..)| *f == field);
-    let aggregate = bucket.aggregate(field);
-    aggregate
-        .ieee()
-        .extremes(nan.map(|(_, low, high)| (*low, *high)))
+    bucket.aggregate(field).ieee().extremes(None)
+}
+
+/// A sum of integers in 64 bits; one that does not fit is an error, as from the rows.
+fn fitting<T>(of: &Aggregate, fits: impl Fn(i128) -> Option<T>) -> Result<Option<T>> {
+    if of.count == 0 {
+        return Ok(None);
+    }
+    fits(of.sum).map(Some).ok_or_else(sum_too_large)
 }
 
 /// What was found at an end; of an end that is only an instant, that instant.
@@ -79,13 +83,14 @@ pub(super) fn column(
         }),
         Function::Sum => match data_type {
             DataType::Float64 => floats(&|a| a.ieee().sum().map(Sum::as_f64)),
-            // Beyond 64 bits it wraps, as a sum of the rows does.
-            DataType::Int64 => Arc::new(Int64Array::from_iter(
-                aggregates.map(|(_, a)| (a.count > 0).then_some(a.sum as i64)),
-            )),
-            DataType::UInt64 => Arc::new(UInt64Array::from_iter(
-                aggregates.map(|(_, a)| (a.count > 0).then_some(a.sum as u64)),
-            )),
+            DataType::Int64 => {
+                let sums = aggregates.map(|(_, a)| fitting(&a, |sum| i64::try_from(sum).ok()));
+                Arc::new(sums.collect::<Result<Int64Array>>()?)
+            }
+            DataType::UInt64 => {
+                let sums = aggregates.map(|(_, a)| fitting(&a, |sum| u64::try_from(sum).ok()));
+                Arc::new(sums.collect::<Result<UInt64Array>>()?)
+            }
             other => return Err(Error::internal(format!("a sum of type {other}"))),
         },
         Function::Min | Function::Max => {

@@ -97,15 +97,12 @@ impl Grouped {
                 Of::Field(at) => EndOf::Field(name(at).unwrap_or_default()),
             },
         });
-        let with_order = |field: &usize| {
-            let of = |c: &Computed| matches!(c, Computed::Of(Function::Min | Function::Max, f) if f == field);
-            self.computed.iter().any(of)
-        };
         Fold {
             fields: self.fields.clone(),
             rows: self.needs_aggregates(),
             ends: ends.collect(),
-            nan: (0..self.fields.len()).filter(with_order).collect(),
+            // All NaN are one here, whatever their signs: nobody has to look at the rows.
+            nan: Vec::new(),
         }
     }
 

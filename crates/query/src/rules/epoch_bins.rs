@@ -9,6 +9,7 @@
 //!
 //! Invariant: names and types of columns stay; only widths of whole seconds are looked at.
 
+use crate::functions::date_bin;
 use crate::rules::keep_names::map_expressions;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -129,7 +130,7 @@ fn exact((time, width): (&Expr, i64), schema: &DFSchema) -> Option<Expr> {
     };
     let width = width.checked_mul(1_000_000_000)?;
     let width = ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(0, 0, width)));
-    let bin = datetime::date_bin().call(vec![Expr::Literal(width, None), time.clone()]);
+    let bin = date_bin().call(vec![Expr::Literal(width, None), time.clone()]);
     Some(epoch(bin))
 }
 

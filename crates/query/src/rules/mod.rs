@@ -1,9 +1,11 @@
 //! Rules that rewrite what a statement means, before and after DataFusion's own.
 //!
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
-//! [`hex_texts`] makes bytes readable where text is expected, and [`keep_names`] is how each of
-//! them changes expressions without changing the names of columns. Rules for time zones stand in
-//! `zones`, the one that puts the pyramid in a query's place in `pyramid`, fences in `fences`.
+//! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
+//! [`numbers`] rounds and does not wrap around, [`order_once`] and [`semi_joins`] look at keys once,
+//! and [`keep_names`] is how each of them changes expressions without changing the names of columns.
+//! Rules for time zones stand in `zones`, the one that puts the pyramid in a query's place in
+//! `pyramid`, fences in `fences`.
 //!
 //! Invariant: a rule changes no name and no type of a column that an asker sees.
 
@@ -11,3 +13,7 @@ pub(crate) mod epoch_bins;
 pub(crate) mod hex_texts;
 pub(crate) mod keep_names;
 pub(crate) mod lengths;
+pub(crate) mod numbers;
+pub(crate) mod order_once;
+pub(crate) mod semi_joins;
+pub(crate) mod time_texts;

@@ -25,6 +25,7 @@ use crate::parameters::Parameters;
 use crate::parsed::{Kind, Parsed};
 use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
+use crate::wording::{self, names::Labels};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parse};
@@ -91,12 +92,18 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
     if let (Parse::Statement(statement), Some(extension)) = (&mut statement, extension) {
         extension.rewrite(statement)?;
     }
+    let labels = match &statement {
+        Parse::Statement(statement) => Labels::of(statement),
+        _ => Labels::default(),
+    };
+    wording::reword(&mut statement)?;
     zone::call_by_name(&mut statement);
     order::each_once(&mut statement);
     Ok(Parsed {
         text: sql.to_owned(),
         weight,
         kind: kind(statement)?,
+        labels,
     })
 }
 
@@ -236,20 +243,25 @@ pub(crate) async fn run(
     let own = session.clone();
     match statement.kind {
         Kind::Select(parsed) => {
-            let text = statement.text;
+            let (text, labels) = (statement.text, statement.labels);
             let run = async move {
                 let text = Some(text.as_str());
-                select::run(&own, parsed, text, parameters, Done::Select).await
+                select::run(&own, parsed, &labels, text, parameters, Done::Select).await
             };
             session.planned(large, run).await
         }
         Kind::Explain(parsed) => {
-            let run =
-                async move { select::run(&own, parsed, None, parameters, Done::Explained).await };
+            let run = async move {
+                let none = Labels::default();
+                select::run(&own, parsed, &none, None, parameters, Done::Explained).await
+            };
             session.planned(large, run).await
         }
         Kind::ShowColumns(parsed) => {
-            let run = async move { select::run(&own, parsed, None, parameters, Done::Shown).await };
+            let run = async move {
+                let none = Labels::default();
+                select::run(&own, parsed, &none, None, parameters, Done::Shown).await
+            };
             session.planned(large, run).await
         }
         Kind::Insert(insert) => {
@@ -304,15 +316,32 @@ pub(crate) async fn describe(
     let shown = |schema| Ok(Shape::new(Vec::new(), schema, Done::Shown));
     let nothing = |done| Ok(Shape::new(Vec::new(), no_columns(), done));
     let text = Some(statement.text.as_str());
+    let (labels, none) = (&statement.labels, &Labels::default());
     match &statement.kind {
         Kind::Select(statement) => {
-            select::describe(session, statement.clone(), text, types, Done::Select).await
+            select::describe(
+                session,
+                statement.clone(),
+                labels,
+                text,
+                types,
+                Done::Select,
+            )
+            .await
         }
         Kind::Explain(statement) => {
-            select::describe(session, statement.clone(), None, types, Done::Explained).await
+            select::describe(
+                session,
+                statement.clone(),
+                none,
+                None,
+                types,
+                Done::Explained,
+            )
+            .await
         }
         Kind::ShowColumns(statement) => {
-            select::describe(session, statement.clone(), None, types, Done::Shown).await
+            select::describe(session, statement.clone(), none, None, types, Done::Shown).await
         }
         Kind::Insert(insert) => insert::describe(session, insert, types).await,
         Kind::Delete(delete) => delete::describe(session, delete, types).await,

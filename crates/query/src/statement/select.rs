@@ -8,6 +8,7 @@ use crate::planner;
 use crate::plans::Described;
 use crate::plans::{is_lasting, is_shared};
 use crate::session::{Running, Session, nulls, parameter_types};
+use crate::wording::names::{self, Labels};
 use arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
@@ -26,12 +27,13 @@ fn check(plan: &LogicalPlan) -> Result<()> {
 pub(super) async fn run(
     session: &Session,
     statement: Parse,
+    labels: &Labels,
     text: Option<&str>,
     parameters: Parameters,
     done: Done,
 ) -> Result<Answer> {
     let running = session.begin()?;
-    let logical = running.resolve(statement).await?;
+    let logical = labels.put_on(running.resolve(statement).await?)?;
     check(&logical)?;
     go_on(session, &running, logical, text, parameters, done).await
 }
@@ -52,6 +54,7 @@ pub(super) async fn run_described(
         }
         _ => {
             let logical = running.resolve(described.statement.query()?).await?;
+            let logical = described.statement.labels.put_on(logical)?;
             check(&logical)?;
             logical
         }
@@ -89,12 +92,13 @@ async fn go_on(
 pub(super) async fn describe(
     session: &Session,
     statement: Parse,
+    labels: &Labels,
     text: Option<&str>,
     types: &[Option<DataType>],
     done: Done,
 ) -> Result<Shape> {
     let running = session.begin()?;
-    let read = running.resolve(statement).await?;
+    let read = labels.put_on(running.resolve(statement).await?)?;
     check(&read)?;
     let key = text.and_then(|text| session.plan_key(text, &running.view));
     let meaning = key
@@ -105,7 +109,8 @@ pub(super) async fn describe(
     let logical = running.fenced.plan(|| running.state.optimize(&logical))?;
     Ok(Shape {
         parameters,
-        schema: logical.schema().inner().clone(),
+        schema: names::told(logical.schema().inner())
+            .unwrap_or_else(|| logical.schema().inner().clone()),
         done,
         meaning,
     })

@@ -273,7 +273,7 @@ impl Reader {
                     let column = fields
                         .next()
                         .ok_or_else(|| Error::internal("a scan without a column"))?;
-                    columns::to_array(column)?
+                    columns::one_nan(columns::to_array(column)?)
                 }
             });
         }

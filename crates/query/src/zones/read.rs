@@ -2,8 +2,12 @@
 
 use super::functions::out_of_range;
 use crate::columns::time_type;
+use crate::wording::lengths;
+use crate::wording::times::canonical;
 use arrow::array::timezone::Tz;
-use arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampNanosecondArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, IntervalMonthDayNanoArray, StringArray, TimestampNanosecondArray,
+};
 use arrow::compute::kernels::cast_utils::string_to_datetime;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
@@ -59,6 +63,7 @@ impl As {
 
 fn time_of(text: &str, zone: &Zone, utc: &Tz, other: &Tz, wanted: As) -> Result<i64> {
     let far = || ArrowError::ParseError(format!("the instant '{text}' is too far away"));
+    let text = &*canonical(text);
     let in_utc = string_to_datetime(utc, text)?.timestamp_nanos_opt();
     let ns = in_utc.ok_or_else(far)?;
     // Read by the clocks of another zone it is another instant, unless it has an offset.
@@ -91,6 +96,18 @@ pub(super) fn times_of_texts(
     Ok(Arc::new(values.with_data_type(wanted.data_type())))
 }
 
+/// Texts as intervals: PostgreSQL's, and widths such as `5m`.
+fn intervals_of_texts(texts: &StringArray) -> Result<IntervalMonthDayNanoArray> {
+    let values = texts.iter().map(|text| match text {
+        None => Ok(None),
+        Some(text) => match lengths::read(text) {
+            Some(interval) => Ok(Some(interval)),
+            None => Err(lengths::no_interval(text)),
+        },
+    });
+    Ok(values.collect::<std::result::Result<_, crate::Error>>()?)
+}
+
 /// Times that a zone's clocks show as instants.
 pub(super) fn instants_of_wall(
     times: &TimestampNanosecondArray,
@@ -116,6 +133,16 @@ pub(crate) fn cast_in(zone: &Zone, array: &ArrayRef, wanted: &DataType) -> Resul
             let times = cast_with_options(array, &WALL, &STRICT)?;
             let times = times.as_primitive::<TimestampNanosecondType>();
             Arc::new(instants_of_wall(times, zone)?)
+        }
+        DataType::Timestamp(..) if is_text(array.data_type()) => {
+            let texts = cast_with_options(array, &DataType::Utf8, &STRICT)?;
+            let texts = texts.as_string::<i32>().iter();
+            let texts: StringArray = texts.map(|text| text.map(canonical)).collect();
+            Arc::new(texts)
+        }
+        DataType::Interval(_) if is_text(array.data_type()) => {
+            let texts = cast_with_options(array, &DataType::Utf8, &STRICT)?;
+            Arc::new(intervals_of_texts(texts.as_string::<i32>())?)
         }
         _ => ArrayRef::clone(array),
     };

@@ -79,7 +79,7 @@ fn an_error_has_its_code_and_says_where_and_what_may_help() {
             ("SELECT rpm / 0 FROM pump", "division_by_zero", false, None),
             ("SELECT CAST('x' AS BIGINT)", "invalid_value", false, None),
             (
-                "SELECT count(*) FROM pump WHERE time > 'yesterday'",
+                "SELECT count(*) FROM pump WHERE time > 'some day'",
                 "invalid_value",
                 false,
                 None,

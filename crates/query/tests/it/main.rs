@@ -12,6 +12,7 @@
 static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
 
 mod access;
+mod answers;
 mod epoch;
 mod errors;
 mod fences;

@@ -59,13 +59,19 @@ async fn check(lake: &Lake, session: &Session, sql: &str, keys: usize, scale: f6
     let plan = batches(session, &format!("EXPLAIN {sql}")).await.unwrap();
     let plan = crate::support::text(&plan).join("\n");
     assert!(plan.contains("PyramidExec"), "{sql}: {plan}");
-    let by_pyramid = batches(session, sql).await.unwrap();
+    let by_pyramid = batches(session, sql).await;
     let plain = lake.session.clone();
     plain
         .run("SET headwater.use_pyramid = off", Parameters::none())
         .await
         .unwrap();
-    let by_rows = batches(&plain, sql).await.unwrap();
+    let by_rows = batches(&plain, sql).await;
+    // A sum of integers may be beyond 64 bits.
+    if let (Err(a), Err(b)) = (&by_pyramid, &by_rows) {
+        assert_eq!((a.code, b.code), ("out_of_range", "out_of_range"), "{sql}");
+        return;
+    }
+    let (by_pyramid, by_rows) = (by_pyramid.unwrap(), by_rows.unwrap());
     let schema = |b: &[RecordBatch]| b.first().map(|b| b.schema());
     if let (Some(a), Some(b)) = (schema(&by_pyramid), schema(&by_rows)) {
         assert_eq!(a, b, "{sql}");
@@ -270,7 +276,7 @@ proptest! {
 }
 
 #[test]
-fn extremes_with_nan_follow_the_total_order() {
+fn nan_is_above_all_numbers_whatever_its_sign() {
     block_on(async {
         let lake = Lake::new();
         let mut batch = Batch::new();
@@ -288,12 +294,12 @@ fn extremes_with_nan_follow_the_total_order() {
         assert_eq!(
             lake.rows("SELECT id, min(x), max(x), sum(x), count(x) FROM t GROUP BY id ORDER BY id")
                 .await,
-            ["a|-inf|NaN|NaN|3", "b|NaN|inf|NaN|3", "c|-0.0|0.0|0.0|3"]
+            ["a|-inf|NaN|NaN|3", "b|1.0|NaN|NaN|3", "c|-0.0|0.0|0.0|3"]
         );
-        assert_eq!(lake.rows("SELECT count(*) FROM t WHERE x > 5").await, ["2"]);
+        assert_eq!(lake.rows("SELECT count(*) FROM t WHERE x > 5").await, ["3"]);
         assert_eq!(
             lake.rows("SELECT count(*) FROM t WHERE x < -5").await,
-            ["2"]
+            ["1"]
         );
     });
 }

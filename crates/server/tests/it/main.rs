@@ -13,6 +13,8 @@ mod asking;
 #[cfg(feature = "mqtt")]
 mod broker;
 mod clients;
+#[cfg(feature = "sql")]
+mod duckdb;
 mod grafana;
 mod health;
 mod influxql;

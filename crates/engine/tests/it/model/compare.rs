@@ -135,7 +135,13 @@ pub(crate) fn compare(comparison: Comparison, a: ValueRef<'_>, b: ValueRef<'_>) 
             | Comparison::TotalGreaterOrEqual
     );
     let ordering = match (a, b) {
-        (ValueRef::F64(a), ValueRef::F64(b)) if total => Some(a.total_cmp(&b)),
+        (ValueRef::F64(a), ValueRef::F64(b)) if total => Some(match (a.is_nan(), b.is_nan()) {
+            (false, false) if a < b => Less,
+            (false, false) if a > b => Greater,
+            (true, false) => Greater,
+            (false, true) => Less,
+            _ => Equal,
+        }),
         (ValueRef::F64(a), ValueRef::F64(b)) => a.partial_cmp(&b),
         (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
         (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),

@@ -99,12 +99,11 @@ pub(super) fn length(value: &ScalarValue) -> Result<ScalarValue> {
 
 /// The length of a constant written as text, such as `1 day`.
 pub(super) fn length_of_text(text: &str) -> Result<ScalarValue> {
-    let interval = ScalarValue::from(text).cast_to(&INTERVAL);
-    let interval = interval.map_err(|_| {
+    let interval = crate::wording::lengths::read(text).ok_or_else(|| {
         Error::invalid_value(format!("`{text}` is no length of time"))
             .with_hint("for example: interval '1 day', interval '90 minutes'")
     })?;
-    length(&interval)
+    length(&ScalarValue::IntervalMonthDayNano(Some(interval)))
 }
 
 fn too_long() -> Error {

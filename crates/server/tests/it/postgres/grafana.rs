@@ -101,7 +101,7 @@ fn what_grafanas_macros_become_gives_series() {
     let within = "time BETWEEN '2023-11-14T22:00:00Z' AND '2023-11-14T23:00:00.123Z'";
     for (sql, wanted) in [
         // $__time, $__timeFilter
-        (format!("SELECT time AS \"time\", speed FROM cars WHERE {within} ORDER BY 1"), vec!["2023-11-14 22:13:20+00|1.5", "2023-11-14 22:13:21.123456789+00|2.5"]),
+        (format!("SELECT time AS \"time\", speed FROM cars WHERE {within} ORDER BY 1"), vec!["2023-11-14 22:13:20+00|1.5", "2023-11-14 22:13:21.123456+00|2.5"]),
         // $__timeGroup, $__timeGroupAlias
         (format!("SELECT floor(extract(epoch from time)/60)*60 AS \"time\", avg(speed) AS speed FROM cars WHERE {within} GROUP BY 1 ORDER BY 1"), vec!["1699999980|2"]),
         // With TimescaleDB switched on.

@@ -116,7 +116,7 @@ fn texts_of_several_statements_run_until_one_fails() {
         [
             "T time:1184,laps:1700,ok:16,raw:17",
             "D 2023-11-14 22:13:20+00|3|t|NULL",
-            "D 2023-11-14 22:13:21.123456789+00|NULL|NULL|\\\\x00ff",
+            "D 2023-11-14 22:13:21.123456+00|NULL|NULL|\\\\x00ff",
             "C SELECT 2",
             "Z I",
         ]

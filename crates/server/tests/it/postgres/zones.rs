@@ -23,8 +23,14 @@ fn instants_are_told_and_read_by_the_clocks_of_the_session() {
     let times = "SELECT time FROM cars ORDER BY time";
     assert_eq!(
         client.rows(times),
+        ["2023-11-14 23:13:20+01", "2023-11-14 23:13:21.123456+01"]
+    );
+    client.rows("SET nanoseconds = on");
+    assert_eq!(
+        client.rows(times),
         ["2023-11-14 23:13:20+01", "2023-11-14 23:13:21.123456789+01"]
     );
+    client.rows("RESET nanoseconds");
     for (sql, wanted) in [
         (
             "SELECT count(*) FROM cars WHERE time = '2023-11-14 23:13:20'",

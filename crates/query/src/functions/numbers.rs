@@ -1,0 +1,244 @@
+//! Functions that rules put into statements. They have no names that a statement could call them
+//! by.
+
+use crate::error::Error;
+use crate::wording::{lengths, times};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, IntervalMonthDayNanoArray, StringArray,
+};
+use arrow::compute::cast;
+use arrow::compute::kernels::numeric;
+use arrow::datatypes::{
+    DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use std::sync::{Arc, LazyLock};
+
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+
+/// What a function does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Work {
+    /// The nearest whole number, of two as near the even one.
+    Round,
+    /// One of two zeros, and one of all NaN.
+    Canonical,
+    Add,
+    Subtract,
+    Multiply,
+    /// A text of a time as the SQL library reads it.
+    TimeText,
+    /// So many times an interval.
+    Times,
+    /// A text as an interval.
+    Interval,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OfNumbers {
+    signature: Signature,
+    work: Work,
+}
+
+fn function(work: Work, arguments: usize) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::new_from_impl(OfNumbers {
+        signature: Signature::any(arguments, Volatility::Immutable),
+        work,
+    }))
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident),*): $work:ident;)*) => {
+        $($(#[$doc])*
+        pub(crate) fn $name($($arg: Expr),*) -> Expr {
+            static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+                LazyLock::new(|| function(Work::$work, [$(stringify!($arg)),*].len()));
+            FUNCTION.call(vec![$($arg),*])
+        })*
+    };
+}
+
+functions! {
+    /// The nearest whole float, of two as near the even one, as PostgreSQL rounds floats.
+    rint(value): Round;
+    /// A float of which there is one for all that are equal: one zero, and one NaN.
+    canonical(value): Canonical;
+    /// The text of a time as the SQL library reads it.
+    time_text(value): TimeText;
+    /// An interval so many times.
+    times_interval(interval, number): Times;
+    /// The interval that a text names.
+    interval_of_text(value): Interval;
+}
+
+/// An operation on integers that fails where its result has no place in their type.
+pub(crate) fn checked(op: Operator, left: Expr, right: Expr) -> Option<Expr> {
+    static ADD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Add, 2));
+    static SUBTRACT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Subtract, 2));
+    static MULTIPLY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Multiply, 2));
+    let function = match op {
+        Operator::Plus => &ADD,
+        Operator::Minus => &SUBTRACT,
+        Operator::Multiply => &MULTIPLY,
+        _ => return None,
+    };
+    Some(function.call(vec![left, right]))
+}
+
+impl ScalarUDFImpl for OfNumbers {
+    fn name(&self) -> &str {
+        match self.work {
+            Work::Round => "round_to_even",
+            Work::Canonical => "canonical_float",
+            Work::Add => "+",
+            Work::Subtract => "-",
+            Work::Multiply => "*",
+            Work::TimeText => "text_of_time",
+            Work::Times => "times_interval",
+            Work::Interval => "interval_of_text",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(match (self.work, types.first()) {
+            (Work::TimeText, _) => DataType::Utf8,
+            (Work::Times | Work::Interval, _) => INTERVAL,
+            (_, Some(first)) => first.clone(),
+            (_, None) => {
+                return Err(Error::internal("a function of numbers without its argument").into());
+            }
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let constant = args
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let arrays = args.args.iter().map(|arg| arg.to_array(rows));
+        let arrays: Vec<ArrayRef> = arrays.collect::<Result<_>>()?;
+        let made = match arrays.as_slice() {
+            [value] => self.one(value)?,
+            [left, right] => self.two(left, right)?,
+            _ => return Err(Error::internal("a function of numbers of more than two").into()),
+        };
+        Ok(match constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
+            false => ColumnarValue::Array(made),
+        })
+    }
+}
+
+impl OfNumbers {
+    fn one(&self, value: &ArrayRef) -> Result<ArrayRef> {
+        let floats = |f: fn(f64) -> f64| -> Result<ArrayRef> {
+            let floats = cast(value, &DataType::Float64)?;
+            let made: Float64Array = floats.as_primitive::<Float64Type>().unary(f);
+            Ok(cast(&made, value.data_type())?)
+        };
+        match self.work {
+            Work::Round => floats(f64::round_ties_even),
+            Work::Canonical => floats(|v| if v.is_nan() { f64::NAN } else { v + 0.0 }),
+            Work::TimeText => {
+                let texts = cast(value, &DataType::Utf8)?;
+                let texts = texts.as_string::<i32>().iter();
+                let made: StringArray = texts.map(|text| text.map(times::canonical)).collect();
+                Ok(Arc::new(made))
+            }
+            _ => {
+                let texts = cast(value, &DataType::Utf8)?;
+                let texts = texts.as_string::<i32>().iter();
+                let made = texts.map(|text| match text {
+                    None => Ok(None),
+                    Some(text) => match lengths::read(text) {
+                        Some(interval) => Ok(Some(interval)),
+                        None => Err(lengths::no_interval(text)),
+                    },
+                });
+                let made: IntervalMonthDayNanoArray =
+                    made.collect::<std::result::Result<_, Error>>()?;
+                Ok(Arc::new(made))
+            }
+        }
+    }
+
+    fn two(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
+        let beyond = |error: arrow::error::ArrowError| match error {
+            arrow::error::ArrowError::ArithmeticOverflow(_) => Error::out_of_range(format!(
+                "the result of `{}` is beyond the 64 bits of an integer",
+                self.name()
+            ))
+            .with_hint("compute in floats: CAST(x AS DOUBLE)")
+            .into(),
+            other => datafusion::common::DataFusionError::from(other),
+        };
+        match self.work {
+            Work::Add => numeric::add(left, right).map_err(beyond),
+            Work::Subtract => numeric::sub(left, right).map_err(beyond),
+            Work::Multiply => numeric::mul(left, right).map_err(beyond),
+            _ => many(left, right),
+        }
+    }
+}
+
+/// Intervals so many times; a fraction of a month becomes days, one of a day hours.
+fn many(intervals: &ArrayRef, numbers: &ArrayRef) -> Result<ArrayRef> {
+    let far = || Error::out_of_range("an interval is too long");
+    let intervals = cast(intervals, &INTERVAL)?;
+    let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
+    let whole = matches!(
+        numbers.data_type(),
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64
+    );
+    let floats = cast(numbers, &DataType::Float64)?;
+    let floats = floats.as_primitive::<Float64Type>();
+    let integers = match whole {
+        true => Some(cast(numbers, &DataType::Int64)?),
+        false => None,
+    };
+    let mut made = Vec::with_capacity(intervals.len());
+    for (row, interval) in intervals.iter().enumerate() {
+        let Some(interval) = interval.filter(|_| floats.is_valid(row)) else {
+            made.push(None);
+            continue;
+        };
+        let one = match &integers {
+            Some(integers) => exactly(interval, integers.as_primitive::<Int64Type>().value(row)),
+            None => about(interval, floats.value(row)),
+        };
+        made.push(Some(one.ok_or_else(far)?));
+    }
+    Ok(Arc::new(IntervalMonthDayNanoArray::from(made)))
+}
+
+fn exactly(of: IntervalMonthDayNano, times: i64) -> Option<IntervalMonthDayNano> {
+    Some(IntervalMonthDayNano::new(
+        i32::try_from(i64::from(of.months).checked_mul(times)?).ok()?,
+        i32::try_from(i64::from(of.days).checked_mul(times)?).ok()?,
+        of.nanoseconds.checked_mul(times)?,
+    ))
+}
+
+fn about(of: IntervalMonthDayNano, times: f64) -> Option<IntervalMonthDayNano> {
+    const DAY_NS: f64 = 86_400e9;
+    let within = |value: f64, most: f64| (value.abs() < most).then_some(value);
+    let months = within(f64::from(of.months) * times, f64::from(i32::MAX))?;
+    let days = f64::from(of.days) * times + (months - months.trunc()) * 30.0;
+    let days = within(days, f64::from(i32::MAX))?;
+    let ns = of.nanoseconds as f64 * times + (days - days.trunc()) * DAY_NS;
+    let ns = within(ns, 9.2e18)?;
+    Some(IntervalMonthDayNano::new(
+        months.trunc() as i32,
+        days.trunc() as i32,
+        ns.round_ties_even() as i64,
+    ))
+}

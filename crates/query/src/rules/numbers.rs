@@ -1,0 +1,209 @@
+//! Numbers as PostgreSQL computes with them: casts to integers round, integers do not wrap around,
+//! and what is looked for among floats is found whatever the sign of a zero or of NaN.
+//!
+//! Invariant: names and types of columns stay.
+
+use crate::functions::numbers::{canonical, checked, interval_of_text, rint};
+use crate::rules::keep_names::map_expressions;
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::functions::math;
+use datafusion::logical_expr::expr::{Cast, InList};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
+
+/// The rule; after the one that gives both sides of an operator one type.
+#[derive(Debug)]
+pub(crate) struct Numbers;
+
+impl AnalyzerRule for Numbers {
+    fn name(&self) -> &str {
+        "numbers"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| {
+            let sorts = matches!(plan, LogicalPlan::Sort(_));
+            let mut any = sorts;
+            plan.apply_expressions(|expr| {
+                any = any || expr.exists(|part| Ok(may_be(part)))?;
+                Ok(match any {
+                    true => TreeNodeRecursion::Stop,
+                    false => TreeNodeRecursion::Continue,
+                })
+            })?;
+            if !any {
+                return Ok(Transformed::no(plan));
+            }
+            let mut schema = merge_schema(&plan.inputs());
+            if let LogicalPlan::TableScan(scan) = &plan {
+                schema.merge(&DFSchema::try_from_qualified_schema(
+                    scan.table_name.clone(),
+                    &scan.source.schema(),
+                )?);
+            }
+            map_expressions(plan, &mut |expr| {
+                let expr = expr.transform_up(|part| rewrite(part, &schema))?;
+                // What is computed may be NaN of either sign.
+                expr.transform_data(|expr| {
+                    Ok(match sorts && is_float(&expr, &schema) {
+                        true => Transformed::yes(canonical(expr)),
+                        false => Transformed::no(expr),
+                    })
+                })
+            })
+        })?;
+        Ok(plan.data)
+    }
+}
+
+fn is_arithmetic(op: Operator) -> bool {
+    matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply)
+}
+
+/// Whether an expression may be one to look at, as far as it tells without types.
+fn may_be(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(binary) => {
+            is_arithmetic(binary.op) || matches!(binary.op, Operator::Divide | Operator::Modulo)
+        }
+        Expr::Cast(cast) => {
+            let of = cast.field.data_type();
+            of.is_integer() || matches!(of, DataType::Interval(_))
+        }
+        Expr::TryCast(cast) => cast.field.data_type().is_integer(),
+        Expr::InList(_) => true,
+        Expr::AggregateFunction(call) => call.params.distinct,
+        Expr::Case(case) => case.expr.is_some(),
+        Expr::ScalarFunction(call) => matches!(call.func.name(), "round" | "nullif"),
+        _ => false,
+    }
+}
+
+fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|of| of.is_floating())
+}
+
+/// Whether a value of a list is a float of which there is only one.
+fn is_plain(item: &Expr) -> bool {
+    match item {
+        Expr::Literal(datafusion::common::ScalarValue::Float64(Some(value)), _) => {
+            *value != 0.0 && !value.is_nan()
+        }
+        _ => false,
+    }
+}
+
+/// A number that becomes an integer, rounded; `None` = it is none with a fraction.
+fn rounded(value: &Expr, schema: &DFSchema) -> Option<Expr> {
+    match value.get_type(schema).ok()? {
+        of if of.is_floating() => Some(rint(value.clone())),
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale)
+            if scale > 0 =>
+        {
+            Some(math::round().call(vec![value.clone()]))
+        }
+        _ => None,
+    }
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let made = match &expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
+            let of = |side: &Expr| side.get_type(schema).ok();
+            match (of(left), of(right)) {
+                (Some(l), Some(r)) if l == r && l.is_integer() => {
+                    checked(*op, left.as_ref().clone(), right.as_ref().clone())
+                }
+                _ => None,
+            }
+        }
+        // What has no value is NaN of either sign, by the machine.
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(op, Operator::Divide | Operator::Modulo)
+                && is_float(left, schema)
+                && is_float(right, schema)
+                && !is_plain(right) =>
+        {
+            Some(canonical(expr.clone()))
+        }
+        Expr::Cast(cast) if cast.field.data_type().is_integer() => rounded(&cast.expr, schema)
+            .map(|value| Expr::Cast(Cast::new(Box::new(value), cast.field.data_type().clone()))),
+        Expr::TryCast(cast) if cast.field.data_type().is_integer() => rounded(&cast.expr, schema)
+            .map(|value| {
+                let mut cast = cast.clone();
+                *cast.expr = value;
+                Expr::TryCast(cast)
+            }),
+        Expr::InList(list) if is_float(&list.expr, schema) && !list.list.iter().all(is_plain) => {
+            Some(Expr::InList(InList {
+                expr: Box::new(canonical(list.expr.as_ref().clone())),
+                list: list.list.iter().cloned().map(canonical).collect(),
+                negated: list.negated,
+            }))
+        }
+        Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Interval(_)) => {
+            let is_text = matches!(
+                cast.expr.get_type(schema),
+                Ok(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+            );
+            is_text.then(|| interval_of_text(cast.expr.as_ref().clone()))
+        }
+        Expr::Case(case) if case.expr.as_ref().is_some_and(|of| is_float(of, schema)) => {
+            let mut case = case.clone();
+            case.expr = case.expr.map(|of| Box::new(canonical(*of)));
+            for (when, _) in &mut case.when_then_expr {
+                **when = canonical(std::mem::take(when.as_mut()));
+            }
+            Some(Expr::Case(case))
+        }
+        // Values that are equal are one.
+        Expr::AggregateFunction(call) if call.params.distinct => {
+            let mut call = call.clone();
+            let mut any = false;
+            for arg in &mut call.params.args {
+                if is_float(arg, schema) {
+                    *arg = canonical(std::mem::take(arg));
+                    any = true;
+                }
+            }
+            any.then_some(Expr::AggregateFunction(call))
+        }
+        Expr::ScalarFunction(call) => match (call.func.name(), call.args.as_slice()) {
+            // A number that is written is a decimal, whose halves are rounded away from zero.
+            ("round", [value])
+                if !matches!(value, Expr::Literal(..)) && is_float(value, schema) =>
+            {
+                Some(rint(value.clone()))
+            }
+            ("nullif", [value, other]) if is_float(value, schema) => {
+                // The first is given back as it is.
+                let same = Expr::BinaryExpr(BinaryExpr::new(
+                    Box::new(value.clone()),
+                    Operator::Eq,
+                    Box::new(other.clone()),
+                ));
+                let mut case = datafusion::logical_expr::when(
+                    same,
+                    Expr::Literal(
+                        datafusion::common::ScalarValue::try_new_null(&value.get_type(schema)?)?,
+                        None,
+                    ),
+                );
+                Some(case.otherwise(value.clone())?)
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    Ok(match made {
+        Some(made) => Transformed::yes(made),
+        None => Transformed::no(expr),
+    })
+}

@@ -1,0 +1,88 @@
+//! Orders with each key once.
+//!
+//! A key that stands there a second time orders nothing any more, and the SQL library takes it for
+//! another one: it panics where `DISTINCT ON`, or an aggregate, has it in its order. What is
+//! written in two ways (`id`, `t.id`, the number of a column) is one key once names are resolved.
+
+use crate::rules::keep_names::map_expressions;
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::Sort;
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct OrderOnce;
+
+impl AnalyzerRule for OrderOnce {
+    fn name(&self) -> &str {
+        "order_once"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| {
+            let LogicalPlan::Distinct(Distinct::On(mut on)) = plan else {
+                return expressions(plan);
+            };
+            let changed = on.sort_expr.as_mut().is_some_and(each_once);
+            let plan = LogicalPlan::Distinct(Distinct::On(on));
+            Ok(match changed {
+                true => Transformed::yes(plan),
+                false => Transformed::no(plan),
+            })
+        })?;
+        Ok(plan.data)
+    }
+}
+
+fn each_once(keys: &mut Vec<Sort>) -> bool {
+    let count = keys.len();
+    if count < 2 {
+        return false;
+    }
+    let mut known: Vec<Expr> = Vec::with_capacity(count);
+    keys.retain(|key| {
+        // What is random is another value each time.
+        let is_new = key.expr.is_volatile() || !known.contains(&key.expr);
+        known.push(key.expr.clone());
+        is_new
+    });
+    keys.len() < count
+}
+
+fn orders(expr: &Expr) -> bool {
+    match expr {
+        Expr::AggregateFunction(call) => call.params.order_by.len() > 1,
+        Expr::WindowFunction(call) => call.params.order_by.len() > 1,
+        _ => false,
+    }
+}
+
+fn expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut any = false;
+    plan.apply_expressions(|expr| {
+        any = any || expr.exists(|part| Ok(orders(part)))?;
+        Ok(match any {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    if !any {
+        return Ok(Transformed::no(plan));
+    }
+    map_expressions(plan, &mut |expr| {
+        expr.transform_up(|mut part| {
+            let changed = match &mut part {
+                Expr::AggregateFunction(call) => each_once(&mut call.params.order_by),
+                Expr::WindowFunction(call) => each_once(&mut call.params.order_by),
+                _ => false,
+            };
+            Ok(match changed {
+                true => Transformed::yes(part),
+                false => Transformed::no(part),
+            })
+        })
+    })
+}

@@ -1,0 +1,467 @@
+//! The names of columns, and columns of one name.
+//!
+//! PostgreSQL lets two columns of a query have the same name, and calls a cast column by the name
+//! of that column. The SQL library refuses both, and calls what has no name by a text of its own.
+//! Here the second column of a name gets a mark behind it, which is taken away again when the
+//! answer is told; and what has no name is called as it was written.
+//!
+//! Invariants: the first column of a name keeps it, so that what refers to it finds it; a mark is
+//! in no name that an asker is told.
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{Expr as Meaning, LogicalPlan, Projection};
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, Ident, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, Statement, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Stands between a name and what tells it from others; no name that is typed has it.
+const MARK: char = '\u{1}';
+/// Longer texts are no names.
+const LABEL_MAX: usize = 200;
+
+/// The names of an answer's columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Labels {
+    /// Of the columns before `*`, or of all where there is none.
+    before: Vec<Option<String>>,
+    /// Of those behind it.
+    after: Vec<Option<String>>,
+    wildcard: bool,
+}
+
+/// What a column without a name is called: as it was written, unless the column it is made of tells
+/// its name.
+fn label(expr: &Expr) -> Option<String> {
+    if let Some((_, name)) = column_of(expr) {
+        // A cast of a column is called as the column is.
+        let plain = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+        return (!plain).then_some(name);
+    }
+    let text = expr.to_string();
+    (text.len() <= LABEL_MAX && !text.contains(MARK)).then_some(text)
+}
+
+/// The select whose columns are the answer's.
+fn first_select(query: &Query) -> Option<&Select> {
+    let mut body = query.body.as_ref();
+    loop {
+        body = match body {
+            SetExpr::Select(select) => return Some(select),
+            SetExpr::Query(query) => query.body.as_ref(),
+            SetExpr::SetOperation { left, .. } => left,
+            _ => return None,
+        };
+    }
+}
+
+impl Labels {
+    /// The names of a query's columns as they are written.
+    pub(crate) fn of(statement: &Statement) -> Labels {
+        let mut labels = Labels::default();
+        let Statement::Query(query) = statement else {
+            return labels;
+        };
+        let Some(select) = first_select(query) else {
+            return labels;
+        };
+        for item in &select.projection {
+            let own = match item {
+                SelectItem::UnnamedExpr(expr) => label(expr),
+                SelectItem::ExprWithAlias { .. } => None,
+                // What more of them stand for nobody knows here.
+                _ if labels.wildcard => return Labels::default(),
+                _ => {
+                    labels.wildcard = true;
+                    continue;
+                }
+            };
+            match labels.wildcard {
+                true => labels.after.push(own),
+                false => labels.before.push(own),
+            }
+        }
+        labels
+    }
+
+    /// The label of each column of an answer that has so many.
+    fn all(&self, count: usize) -> Option<Vec<Option<&str>>> {
+        let named = self.before.len() + self.after.len();
+        if named > count || (!self.wildcard && named != count) {
+            return None;
+        }
+        let mut all: Vec<Option<&str>> = self.before.iter().map(Option::as_deref).collect();
+        all.resize(count - self.after.len(), None);
+        all.extend(self.after.iter().map(Option::as_deref));
+        Some(all)
+    }
+
+    /// The plan with its columns called by their labels.
+    pub(crate) fn put_on(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let Some(labels) = self.all(plan.schema().fields().len()) else {
+            return Ok(plan);
+        };
+        if labels.iter().all(Option::is_none) {
+            return Ok(plan);
+        }
+        let mut known: HashSet<String> = HashSet::new();
+        for (label, field) in labels.iter().zip(plan.schema().fields()) {
+            if label.is_none() {
+                known.insert(field.name().clone());
+            }
+        }
+        let mut columns = Vec::with_capacity(labels.len());
+        let fields = plan.schema().iter();
+        for (at, (label, field)) in labels.into_iter().zip(fields).enumerate() {
+            let column = Meaning::Column(Column::from(field));
+            columns.push(match label {
+                None => column,
+                Some(label) if known.insert(label.to_owned()) => column.alias(label),
+                Some(label) => column.alias(marked(label, at)),
+            });
+        }
+        Ok(LogicalPlan::Projection(Projection::try_new(
+            columns,
+            Arc::new(plan),
+        )?))
+    }
+}
+
+fn marked(name: &str, at: usize) -> String {
+    format!("{name}{MARK}{}", at + 1)
+}
+
+/// The columns of an answer as they are told, where a name has a mark.
+pub(crate) fn told(schema: &SchemaRef) -> Option<SchemaRef> {
+    if !schema.fields().iter().any(|f| f.name().contains(MARK)) {
+        return None;
+    }
+    let fields = schema
+        .fields()
+        .iter()
+        .map(|field| match field.name().split_once(MARK) {
+            None => Arc::clone(field),
+            Some((name, _)) => Arc::new(field.as_ref().clone().with_name(name)),
+        });
+    let fields: Vec<_> = fields.collect();
+    Some(Arc::new(Schema::new_with_metadata(
+        fields,
+        schema.metadata().clone(),
+    )))
+}
+
+/// A name as it is looked up.
+fn folded(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// The column that an expression is, casts apart: what it is of, and its name.
+fn column_of(expr: &Expr) -> Option<(Option<String>, String)> {
+    match expr {
+        Expr::Identifier(ident) => Some((None, folded(ident))),
+        Expr::CompoundIdentifier(parts) => {
+            let (last, of) = parts.split_last()?;
+            let of: Vec<String> = of.iter().map(folded).collect();
+            Some((Some(of.join(".")), folded(last)))
+        }
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => column_of(inner),
+        _ => None,
+    }
+}
+
+/// Takes away what the names of the SQL library do not tell: casts and brackets.
+struct Bare;
+
+impl VisitorMut for Bare {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        while let Expr::Nested(inner) | Expr::Cast { expr: inner, .. } = expr {
+            *expr = std::mem::replace(inner.as_mut(), Expr::Identifier(Ident::new(String::new())));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// How two columns are compared.
+enum Key {
+    Column(Option<String>, String),
+    Text(String),
+}
+
+impl Key {
+    fn of(item: &SelectItem) -> Option<Key> {
+        Some(match item {
+            SelectItem::ExprWithAlias { alias, .. } => Key::Column(None, folded(alias)),
+            SelectItem::UnnamedExpr(expr) => match column_of(expr) {
+                Some((of, name)) => Key::Column(of, name),
+                None => {
+                    let mut bare = expr.clone();
+                    // It never breaks off.
+                    let _ = VisitMut::visit(&mut bare, &mut Bare);
+                    Key::Text(bare.to_string().to_lowercase())
+                }
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// The names that a query has so far.
+#[derive(Default)]
+struct Known {
+    columns: Vec<(Option<String>, String)>,
+    /// Without their casts, and as they are written.
+    texts: HashMap<String, String>,
+    /// The names alone, to look up most at once.
+    names: HashSet<String>,
+}
+
+impl Known {
+    /// Takes a column in; true if there is one of its name already. Within another query two
+    /// columns of different tables have one name too.
+    fn meets(&mut self, key: Key, written: &str, within: bool) -> bool {
+        match key {
+            Key::Text(text) => {
+                let met = self.texts.contains_key(&text);
+                self.texts.entry(text).or_insert_with(|| written.to_owned());
+                met
+            }
+            Key::Column(of, name) => {
+                let met = !self.names.insert(name.clone())
+                    && self.columns.iter().any(|(other, known)| {
+                        *known == name
+                            && (within || of.is_none() || other.is_none() || *other == of)
+                    });
+                self.columns.push((of, name));
+                met
+            }
+        }
+    }
+}
+
+/// What the wildcards of a select stand for, as far as it is written.
+#[derive(Default)]
+struct Wildcards {
+    all: bool,
+    of: Vec<String>,
+}
+
+impl Wildcards {
+    fn of(select: &Select) -> Wildcards {
+        let mut out = Wildcards::default();
+        for item in &select.projection {
+            match item {
+                SelectItem::Wildcard(_) => out.all = true,
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    let parts = name.0.iter().filter_map(|part| part.as_ident());
+                    let parts: Vec<String> = parts.map(folded).collect();
+                    out.of.push(parts.join("."));
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// Whether a column is among them, or may be where that does no harm.
+    fn has(&self, of: Option<&str>, lenient: bool) -> bool {
+        self.all
+            || match of {
+                Some(of) => self.of.iter().any(|known| known == of),
+                None => lenient && !self.of.is_empty(),
+            }
+    }
+}
+
+/// Gives columns of which another one of the same query has the name marks.
+pub(super) fn distinguish(statement: &mut Statement) {
+    let mut visitor = Distinguish { depth: 0 };
+    // It never breaks off.
+    let _ = statement.visit(&mut visitor);
+}
+
+struct Distinguish {
+    depth: usize,
+}
+
+impl VisitorMut for Distinguish {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut order: HashSet<String> = HashSet::new();
+        if let Some(by) = &query.order_by
+            && let OrderByKind::Expressions(keys) = &by.kind
+        {
+            for key in keys {
+                if let Expr::Identifier(ident) = &key.expr {
+                    order.insert(folded(ident));
+                }
+            }
+        }
+        let within = self.depth > 0;
+        order_by_places(query);
+        each_select(&mut query.body, &mut |select| {
+            distinguish_in(select, within, &order);
+        });
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Orders distinct rows by the places of their columns, where a key is written as a column is: the
+/// SQL library finds keys that are computed by their places only.
+fn order_by_places(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return;
+    };
+    if !matches!(select.distinct, Some(Distinct::Distinct)) {
+        return;
+    }
+    let Some(by) = &mut query.order_by else {
+        return;
+    };
+    let OrderByKind::Expressions(keys) = &mut by.kind else {
+        return;
+    };
+    for key in keys {
+        if matches!(
+            key.expr,
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
+        ) {
+            continue;
+        }
+        let place = select.projection.iter().position(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                *expr == key.expr
+            }
+            _ => false,
+        });
+        let wildcard = select.projection.iter().any(|item| {
+            !matches!(
+                item,
+                SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+            )
+        });
+        if let (Some(place), false) = (place, wildcard) {
+            let number = Value::Number((place + 1).to_string(), false);
+            key.expr = Expr::Value(ValueWithSpan::from(number));
+        }
+    }
+}
+
+/// Keeps casts within calls, which the names of the SQL library leave out, apart from what is not
+/// cast: a call of one argument more gives the same under another name.
+struct Recast {
+    calls: usize,
+}
+
+impl VisitorMut for Recast {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.calls += usize::from(matches!(expr, Expr::Function(_)));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
+        if self.calls > 0 && matches!(expr, Expr::Cast { .. }) {
+            *expr = super::call("coalesce", vec![expr.clone()]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The selects of a body that are not within queries of their own.
+fn each_select(body: &mut SetExpr, work: &mut dyn FnMut(&mut Select)) {
+    match body {
+        SetExpr::Select(select) => work(select),
+        SetExpr::SetOperation { left, right, .. } => {
+            each_select(left, work);
+            each_select(right, work);
+        }
+        _ => {}
+    }
+}
+
+fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
+    let wildcards = Wildcards::of(select);
+    let lenient = !within && select.distinct.is_none();
+    let single = select.projection.len() == 1;
+    let mut known = Known::default();
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let own = match item {
+            SelectItem::UnnamedExpr(expr) => column_of(expr),
+            _ => None,
+        };
+        let Some(key) = (if single { None } else { Key::of(item) }) else {
+            if single {
+                name_cast(item, order);
+            }
+            continue;
+        };
+        let beside = own
+            .as_ref()
+            .is_some_and(|(of, _)| wildcards.has(of.as_deref(), lenient));
+        let written = match (&key, &*item) {
+            (Key::Text(_), SelectItem::UnnamedExpr(expr)) => expr.to_string(),
+            _ => String::new(),
+        };
+        let first = match &key {
+            Key::Text(text) => known.texts.get(text).cloned(),
+            Key::Column(..) => None,
+        };
+        if !known.meets(key, &written, within) && !beside {
+            name_cast(item, order);
+            continue;
+        }
+        let apart = first.is_some_and(|first| !first.eq_ignore_ascii_case(&written));
+        let (mut expr, name) = match item {
+            SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), folded(alias)),
+            SelectItem::UnnamedExpr(expr) => {
+                let name = own.map_or_else(|| expr.to_string(), |(_, name)| name);
+                (expr.clone(), name)
+            }
+            _ => continue,
+        };
+        if apart {
+            // It never breaks off.
+            let _ = VisitMut::visit(&mut expr, &mut Recast { calls: 0 });
+        }
+        *item = SelectItem::ExprWithAlias {
+            expr,
+            alias: Ident::with_quote('"', marked(&name, at)),
+        };
+    }
+}
+
+/// Calls a cast column by its name where the rows are ordered by that name: it is the column of the
+/// answer that they are ordered by.
+fn name_cast(item: &mut SelectItem, order: &HashSet<String>) {
+    if let SelectItem::UnnamedExpr(expr) = item
+        && matches!(expr, Expr::Cast { .. } | Expr::Nested(_))
+        && let Some((_, name)) = column_of(expr)
+        && order.contains(&name)
+    {
+        *item = SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: Ident::with_quote('"', name),
+        };
+    }
+}
