@@ -1,6 +1,7 @@
 //! `date_part(part, time)`, which `EXTRACT` is another way to write: the SQL library's, but that
 //! seconds, milliseconds and microseconds have their fractions, as in PostgreSQL.
 
+use super::numbers::about_as_float;
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::compute::cast;
@@ -75,7 +76,8 @@ impl ScalarUDFImpl for DatePart {
                 .scalar_arguments
                 .iter()
                 .map(|value| value.map(|value| value.try_as_str().flatten()))
-                .collect::<Vec<_>>()[..],
+                .collect::<Vec<_>>()
+                .as_slice(),
             args.arg_fields,
         ) && per_second(part).is_some()
             && has_seconds(time.data_type())
@@ -117,7 +119,7 @@ impl ScalarUDFImpl for DatePart {
 }
 
 /// The nanoseconds of a unit.
-fn unit_ns(unit: TimeUnit) -> i128 {
+fn unit_ns(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
         TimeUnit::Millisecond => 1_000_000,
@@ -128,8 +130,8 @@ fn unit_ns(unit: TimeUnit) -> i128 {
 
 /// The seconds of the last minute, in parts of a second. Those of an interval have its sign.
 fn seconds(times: &ArrayRef, parts: f64) -> Result<Float64Array> {
-    const MINUTE_NS: i128 = 60_000_000_000;
-    let made = |ns: i128| ns as f64 * parts / 1e9;
+    const MINUTE_NS: i64 = 60_000_000_000;
+    let made = |ns: i64| about_as_float(ns) * parts / 1e9;
     let signed = |unit: TimeUnit, euclid: bool| -> Result<Float64Array> {
         let numbers = match times.data_type() {
             DataType::Time32(_) => cast(&cast(times, &DataType::Int32)?, &DataType::Int64)?,
@@ -137,10 +139,12 @@ fn seconds(times: &ArrayRef, parts: f64) -> Result<Float64Array> {
         };
         let numbers = numbers.as_primitive::<Int64Type>();
         Ok(numbers.unary(|at| {
-            let ns = i128::from(at) * unit_ns(unit);
+            // What lies within a minute is not changed by leaving whole minutes out first.
+            let in_minute = at % (MINUTE_NS / unit_ns(unit));
+            let ns = in_minute * unit_ns(unit);
             made(match euclid {
                 true => ns.rem_euclid(MINUTE_NS),
-                false => ns % MINUTE_NS,
+                false => ns,
             })
         }))
     };
@@ -152,7 +156,7 @@ fn seconds(times: &ArrayRef, parts: f64) -> Result<Float64Array> {
         DataType::Interval(_) => {
             let intervals = cast(times, &DataType::Interval(IntervalUnit::MonthDayNano))?;
             let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
-            Ok(intervals.unary(|of| made(i128::from(of.nanoseconds) % MINUTE_NS)))
+            Ok(intervals.unary(|of| made(of.nanoseconds % MINUTE_NS)))
         }
         other => Err(Error::internal(format!("seconds of a value of type {other}")).into()),
     }

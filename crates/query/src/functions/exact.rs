@@ -41,7 +41,7 @@ impl Exact {
         Exact { inner, sums: false }
     }
 
-    /// `sum`
+    /// The sum, in numbers wide enough.
     pub(super) fn sum(inner: Arc<AggregateUDF>) -> Exact {
         Exact { inner, sums: true }
     }

@@ -234,11 +234,21 @@ fn about(of: IntervalMonthDayNano, times: f64) -> Option<IntervalMonthDayNano> {
     let months = within(f64::from(of.months) * times, f64::from(i32::MAX))?;
     let days = f64::from(of.days) * times + (months - months.trunc()) * 30.0;
     let days = within(days, f64::from(i32::MAX))?;
-    let ns = of.nanoseconds as f64 * times + (days - days.trunc()) * DAY_NS;
+    let ns = about_as_float(of.nanoseconds) * times + (days - days.trunc()) * DAY_NS;
     let ns = within(ns, 9.2e18)?;
     Some(IntervalMonthDayNano::new(
-        months.trunc() as i32,
-        days.trunc() as i32,
-        ns.round_ties_even() as i64,
+        i32::try_from(whole(months)).ok()?,
+        i32::try_from(whole(days)).ok()?,
+        whole(ns.round_ties_even()),
     ))
+}
+
+/// The integer part of a float that lies within 64 bits.
+fn whole(value: f64) -> i64 {
+    value.trunc() as i64
+}
+
+/// The nearest float.
+pub(super) fn about_as_float(value: i64) -> f64 {
+    value as f64
 }

@@ -2,8 +2,9 @@
 //!
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
 //! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
-//! [`numbers`] rounds and does not wrap around, [`order_once`] and [`semi_joins`] look at keys once,
-//! and [`keep_names`] is how each of them changes expressions without changing the names of columns.
+//! [`numbers`] rounds and does not wrap around, [`order_once`] and [`semi_joins`] look at keys
+//! once, and [`keep_names`] is how each of them changes expressions without changing the names of
+//! columns.
 //! Rules for time zones stand in `zones`, the one that puts the pyramid in a query's place in
 //! `pyramid`, fences in `fences`.
 //!

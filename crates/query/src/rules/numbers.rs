@@ -7,10 +7,10 @@ use crate::functions::numbers::{canonical, checked, interval_of_text, rint};
 use crate::rules::keep_names::map_expressions;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::math;
-use datafusion::logical_expr::expr::{Cast, InList};
+use datafusion::logical_expr::expr::{Cast, InList, ScalarFunction};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
@@ -90,7 +90,7 @@ fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
 /// Whether a value of a list is a float of which there is only one.
 fn is_plain(item: &Expr) -> bool {
     match item {
-        Expr::Literal(datafusion::common::ScalarValue::Float64(Some(value)), _) => {
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => {
             *value != 0.0 && !value.is_nan()
         }
         _ => false,
@@ -142,11 +142,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 Expr::TryCast(cast)
             }),
         Expr::InList(list) if is_float(&list.expr, schema) && !list.list.iter().all(is_plain) => {
-            Some(Expr::InList(InList {
-                expr: Box::new(canonical(list.expr.as_ref().clone())),
-                list: list.list.iter().cloned().map(canonical).collect(),
-                negated: list.negated,
-            }))
+            Some(of_list(list))
         }
         Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Interval(_)) => {
             let is_text = matches!(
@@ -175,35 +171,42 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             any.then_some(Expr::AggregateFunction(call))
         }
-        Expr::ScalarFunction(call) => match (call.func.name(), call.args.as_slice()) {
-            // A number that is written is a decimal, whose halves are rounded away from zero.
-            ("round", [value])
-                if !matches!(value, Expr::Literal(..)) && is_float(value, schema) =>
-            {
-                Some(rint(value.clone()))
-            }
-            ("nullif", [value, other]) if is_float(value, schema) => {
-                // The first is given back as it is.
-                let same = Expr::BinaryExpr(BinaryExpr::new(
-                    Box::new(value.clone()),
-                    Operator::Eq,
-                    Box::new(other.clone()),
-                ));
-                let mut case = datafusion::logical_expr::when(
-                    same,
-                    Expr::Literal(
-                        datafusion::common::ScalarValue::try_new_null(&value.get_type(schema)?)?,
-                        None,
-                    ),
-                );
-                Some(case.otherwise(value.clone())?)
-            }
-            _ => None,
-        },
+        Expr::ScalarFunction(call) => of_function(call, schema)?,
         _ => None,
     };
     Ok(match made {
         Some(made) => Transformed::yes(made),
         None => Transformed::no(expr),
+    })
+}
+
+/// What stands for a call of `round` or `nullif` of floats; `None` = the call as it is.
+fn of_function(call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    Ok(match (call.func.name(), call.args.as_slice()) {
+        // A number that is written is a decimal, whose halves are rounded away from zero.
+        ("round", [value]) if !matches!(value, Expr::Literal(..)) && is_float(value, schema) => {
+            Some(rint(value.clone()))
+        }
+        ("nullif", [value, other]) if is_float(value, schema) => {
+            // The first is given back as it is.
+            let same = Expr::BinaryExpr(BinaryExpr::new(
+                Box::new(value.clone()),
+                Operator::Eq,
+                Box::new(other.clone()),
+            ));
+            let none = ScalarValue::try_new_null(&value.get_type(schema)?)?;
+            let mut case = datafusion::logical_expr::when(same, Expr::Literal(none, None));
+            Some(case.otherwise(value.clone())?)
+        }
+        _ => None,
+    })
+}
+
+/// As [`canonical`] of both sides of a list.
+fn of_list(list: &InList) -> Expr {
+    Expr::InList(InList {
+        expr: Box::new(canonical(list.expr.as_ref().clone())),
+        list: list.list.iter().cloned().map(canonical).collect(),
+        negated: list.negated,
     })
 }

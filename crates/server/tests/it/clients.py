@@ -53,13 +53,15 @@ def version_1_asks() -> None:
     assert not list(client.query("SELECT load FROM nothing"))
     several = client.query("SELECT max(load) FROM ask; SHOW FIELD KEYS FROM ask")
     assert len(several) == 2, several
-    for statement in ("SELECT load FORM ask", "SELECT nonsense(load) FROM ask", "DROP MEASUREMENT ask"):
+    for statement in ("SELECT load FORM ask", "SELECT nonsense(load) FROM ask", "INSERT ask load=1"):
         try:
             client.query(statement)
         except influxdb.exceptions.InfluxDBClientError as error:
-            assert "FORM" in str(error) or "nonsense" in str(error) or "not supported" in str(error), error
+            assert "FORM" in str(error) or "nonsense" in str(error) or "INSERT" in str(error), error
         else:
             raise AssertionError(f"{statement} went unnoticed")
+    client.query("DROP MEASUREMENT ask")
+    assert {"name": "ask"} not in client.get_list_measurements()
 
 
 def version_2() -> None:

@@ -12,14 +12,29 @@ use std::time::{Duration, Instant};
 /// An answer that is never read to its end here.
 const ENDLESS: &str = "SELECT value, value AS b, value AS c FROM generate_series(1, 2000000000)";
 
+/// Others are answered. On a busy machine those who do not read may still be at work for a while,
+/// before there is nobody to take more from them: until then a place may be refused.
 fn answers(server: &Running) {
     let begun = Instant::now();
-    assert_eq!(session(server).rows("SELECT count(*) FROM cars"), ["2"]);
-    let by_http = client()
-        .post(server.url("/api/v1/sql"))
-        .send("SELECT count(*) AS n FROM cars")
-        .unwrap();
-    assert_eq!(by_http.status(), 200);
+    until("others are answered by PostgreSQL's protocol", || {
+        let told = session(server).rows("SELECT count(*) FROM cars");
+        assert!(
+            told == ["2"] || told.concat().starts_with("E 53300"),
+            "{told:?}"
+        );
+        told == ["2"]
+    });
+    until("others are answered by HTTP", || {
+        let by_http = client()
+            .post(server.url("/api/v1/sql"))
+            .send("SELECT count(*) AS n FROM cars")
+            .unwrap();
+        assert!(
+            [200, 503].contains(&by_http.status().as_u16()),
+            "{by_http:?}"
+        );
+        by_http.status() == 200
+    });
     println!("others are answered in {} ms", begun.elapsed().as_millis());
 }
 
