@@ -90,9 +90,7 @@ fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
 /// Whether a value of a list is a float of which there is only one.
 fn is_plain(item: &Expr) -> bool {
     match item {
-        Expr::Literal(ScalarValue::Float64(Some(value)), _) => {
-            *value != 0.0 && !value.is_nan()
-        }
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0 && !value.is_nan(),
         _ => false,
     }
 }
