@@ -558,6 +558,7 @@ func TestRowsInMemoryComeInChunksAndAContextEndsTheScan(t *testing.T) {
 		t.Fatalf("%d rows", at)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	seen, ended := 0, error(nil)
 	for row, err := range db.Scan(ctx, s, Query{}) {
 		if err != nil {
