@@ -140,7 +140,11 @@ def field(name: str, values: Any, nan: Nan) -> Field | None:
     if kind == "f" and isinstance(values, (list, tuple)) and any(isinstance(v, int) and abs(v) > 2**53 for v in values):
         # numpy makes floats of integers that no type of its own holds together.
         array, kind = np.array(values, object), "O"
-    if kind in "US" and isinstance(values, (list, tuple)) and not all(isinstance(v, (str, bytes)) for v in values):
+    if (
+        kind in "US"
+        and isinstance(values, (list, tuple))
+        and not any(all(isinstance(v, one) for v in values) for one in (str, bytes))
+    ):
         # numpy makes text of everything where one value is text.
         array, kind = np.array(values, object), "O"
     if kind == "O" or kind == "T":
