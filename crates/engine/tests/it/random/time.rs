@@ -24,6 +24,9 @@ pub(super) struct Time {
     settle: i64,
     /// What was believed last, and went on from there.
     followed: i64,
+    /// Where time would be, had the furthest of that gone on: a clock that is set back by more than
+    /// it may jump is doubted too, and what it said before goes on when it is far ahead again.
+    furthest: i64,
     pub(super) newest_believed: i64,
     /// What time it was when the database last committed it, and by how much it has jumped since as
     /// far as the database knows: time without a process counts as a jump.
@@ -48,6 +51,7 @@ impl Time {
             jump_max: super::plain::nanos(options.clock_jump_max),
             settle: super::plain::nanos(options.clock_settle),
             followed: start,
+            furthest: start,
             newest_believed: start,
             kept: start,
             kept_jumped: 0,
@@ -68,6 +72,7 @@ impl Time {
     pub(super) fn pass(&mut self, span: i64) {
         self.truly += span;
         self.followed += span;
+        self.furthest += span;
         self.jumped = self
             .jumped
             .saturating_sub(span.saturating_mul(self.jump_max / self.settle))
@@ -113,6 +118,7 @@ impl Time {
         if !jumps || self.offset.abs() <= self.jump_max {
             self.followed = wall;
         }
-        self.newest_believed = self.newest_believed.max(self.followed);
+        self.furthest = self.furthest.max(self.followed);
+        self.newest_believed = self.newest_believed.max(self.furthest);
     }
 }
