@@ -96,21 +96,45 @@ impl Due {
         self.list.len() <= list.len() && self.list.iter().zip(list).all(same)
     }
 
-    /// Merges. What is half of the rows at most is kept, else only that it was tried.
+    /// Merges. What is half of the rows at most is kept, else only that it was tried. Rows of
+    /// chunks that stand apart in time, as those of events in order do, have no versions, and are
+    /// not merged to find that out.
     pub(crate) fn front(&self, table: &Arc<Table>) -> Front {
-        let newest = self.list.iter().map(|c| c.last_sequence).max();
-        let newest = newest.unwrap_or_default();
-        let all = sorted_rows(&self.sources, &ClosedRange::ALL, newest, table, None);
-        let pays = all.len() <= self.rows / 2;
+        let most = self.rows / 2;
         Front {
             table: Some(Arc::clone(table)),
             count: self.list.len(),
             rows: self.rows,
-            merged: pays
-                .then(|| Chunk::new(all, Sequences::One(newest), 0))
-                .flatten(),
+            merged: (rows_apart(&self.sources) <= most)
+                .then(|| self.merged(table))
+                .flatten()
+                .filter(|merged| merged.len() <= most),
         }
     }
+
+    fn merged(&self, table: &Arc<Table>) -> Option<Arc<Chunk>> {
+        let newest = self.list.iter().map(|c| c.last_sequence).max()?;
+        let all = sorted_rows(&self.sources, &ClosedRange::ALL, newest, table, None);
+        Chunk::new(all, Sequences::One(newest), 0)
+    }
+}
+
+/// So many rows at least have no second version: those of rising chunks whose span meets no
+/// other's.
+fn rows_apart(chunks: &[Arc<Chunk>]) -> usize {
+    let mut in_order: Vec<&Arc<Chunk>> = chunks.iter().collect();
+    in_order.sort_unstable_by_key(|chunk| chunk.span.first);
+    let mut apart = 0;
+    let mut before = None;
+    for (at, chunk) in in_order.iter().enumerate() {
+        let next = in_order.get(at + 1).map(|next| next.span.first);
+        let meets_before = before.is_some_and(|end| end >= chunk.span.first);
+        if chunk.rising && !meets_before && next.is_none_or(|next| next > chunk.span.last) {
+            apart += chunk.len();
+        }
+        before = before.max(Some(chunk.span.last));
+    }
+    apart
 }
 
 /// True when a merged front may be read beside these chunks by who sees everything up to
