@@ -10,9 +10,9 @@
 //! Invariant: names and types of columns stay; only widths of whole seconds are looked at.
 
 use crate::functions::date_bin;
-use crate::rules::keep_names::map_expressions;
+use crate::rules::keep_names::{has_part, map_expressions};
 use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::datetime;
@@ -35,12 +35,7 @@ impl AnalyzerRule for EpochBins {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
-            let mut any = false;
-            plan.apply_expressions(|expr| {
-                any = any || expr.exists(|part| Ok(written(part).is_some()))?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            if !any {
+            if !has_part(&plan, |part| written(part).is_some())? {
                 return Ok(Transformed::no(plan));
             }
             let schema = merge_schema(&plan.inputs());

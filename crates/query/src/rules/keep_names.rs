@@ -1,9 +1,36 @@
 //! Changing expressions of a plan while its columns keep their names.
 
-use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
+
+/// Whether some part of the plan's own expressions is wanted: most plans have none, and need not be
+/// made anew.
+pub(crate) fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found = found || expr.exists(|part| Ok(wanted(part)))?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
+/// What the plan's own expressions may name.
+pub(crate) fn named_columns(plan: &LogicalPlan) -> Result<DFSchema> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(
+            scan.table_name.clone(),
+            &scan.source.schema(),
+        )?);
+    }
+    Ok(schema)
+}
 
 /// The plan with its expressions changed. Those within `ROLLUP`, `CUBE` and `GROUPING SETS` are
 /// columns each, and keep their names each.

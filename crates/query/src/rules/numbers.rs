@@ -4,14 +4,13 @@
 //! Invariant: names and types of columns stay.
 
 use crate::functions::numbers::{canonical, checked, interval_of_text, rint};
-use crate::rules::keep_names::map_expressions;
+use crate::rules::keep_names::{has_part, map_expressions, named_columns};
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::math;
 use datafusion::logical_expr::expr::{Cast, InList, ScalarFunction};
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
@@ -27,24 +26,10 @@ impl AnalyzerRule for Numbers {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
             let sorts = matches!(plan, LogicalPlan::Sort(_));
-            let mut any = sorts;
-            plan.apply_expressions(|expr| {
-                any = any || expr.exists(|part| Ok(may_be(part)))?;
-                Ok(match any {
-                    true => TreeNodeRecursion::Stop,
-                    false => TreeNodeRecursion::Continue,
-                })
-            })?;
-            if !any {
+            if !sorts && !has_part(&plan, may_be)? {
                 return Ok(Transformed::no(plan));
             }
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                schema.merge(&DFSchema::try_from_qualified_schema(
-                    scan.table_name.clone(),
-                    &scan.source.schema(),
-                )?);
-            }
+            let schema = named_columns(&plan)?;
             map_expressions(plan, &mut |expr| {
                 let expr = expr.transform_up(|part| rewrite(part, &schema))?;
                 // What is computed may be NaN of either sign.

@@ -4,9 +4,9 @@
 //! another one: it panics where `DISTINCT ON`, or an aggregate, has it in its order. What is
 //! written in two ways (`id`, `t.id`, the number of a column) is one key once names are resolved.
 
-use crate::rules::keep_names::map_expressions;
+use crate::rules::keep_names::{has_part, map_expressions};
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
@@ -61,15 +61,7 @@ fn orders(expr: &Expr) -> bool {
 }
 
 fn expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut any = false;
-    plan.apply_expressions(|expr| {
-        any = any || expr.exists(|part| Ok(orders(part)))?;
-        Ok(match any {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
-        })
-    })?;
-    if !any {
+    if !has_part(&plan, orders)? {
         return Ok(Transformed::no(plan));
     }
     map_expressions(plan, &mut |expr| {

@@ -4,16 +4,15 @@
 //! instants that there are is an open end where it is compared, and an error elsewhere.
 
 use crate::functions::numbers;
-use crate::rules::keep_names::map_expressions;
+use crate::rules::keep_names::{has_part, map_expressions, named_columns};
 use crate::rules::lengths::is_comparison;
 use crate::wording::times::{self, Word};
 use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::datetime::expr_fn;
 use datafusion::logical_expr::expr::{Between, Cast, InList};
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
@@ -29,24 +28,10 @@ impl AnalyzerRule for TimeTexts {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
-            let mut any = false;
-            plan.apply_expressions(|expr| {
-                any = any || expr.exists(|part| Ok(becomes_time(part).is_some()))?;
-                Ok(match any {
-                    true => TreeNodeRecursion::Stop,
-                    false => TreeNodeRecursion::Continue,
-                })
-            })?;
-            if !any {
+            if !has_part(&plan, |part| becomes_time(part).is_some())? {
                 return Ok(Transformed::no(plan));
             }
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                schema.merge(&DFSchema::try_from_qualified_schema(
-                    scan.table_name.clone(),
-                    &scan.source.schema(),
-                )?);
-            }
+            let schema = named_columns(&plan)?;
             map_expressions(plan, &mut |expr| {
                 expr.transform_up(|part| rewrite(part, &schema))
             })

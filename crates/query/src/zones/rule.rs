@@ -5,14 +5,13 @@ use super::functions::{begin, convert, read, write};
 use super::of_session;
 use super::read::{As, WALL, is_text, is_wall};
 use crate::columns::time_type;
-use crate::rules::keep_names::map_expressions;
+use crate::rules::keep_names::{map_expressions, named_columns};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::datetime::now::NowFunc;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 use headwater_wire::zone::Zone;
@@ -32,14 +31,7 @@ impl AnalyzerRule for InZone {
         };
         let mut changed = false;
         let plan = plan.transform_up_with_subqueries(|plan| {
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                let own = DFSchema::try_from_qualified_schema(
-                    scan.table_name.clone(),
-                    &scan.source.schema(),
-                )?;
-                schema.merge(&own);
-            }
+            let schema = named_columns(&plan)?;
             let plan = map_expressions(plan, &mut |expr| {
                 expr.transform_up(|part| rewrite(part, &schema, &zone, options))
             })?;

@@ -3,6 +3,7 @@
 
 use super::functions::{LENGTH, days_and_rest, length, length_of, length_of_text};
 use crate::error::Error;
+use crate::rules::keep_names::has_part;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -86,16 +87,7 @@ fn is_extreme(function: &str) -> bool {
 
 fn expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let sorts = matches!(plan, LogicalPlan::Sort(_));
-    let mut any = sorts;
-    plan.apply_expressions(|expr| {
-        any = any || expr.exists(|part| Ok(may_be(part)))?;
-        Ok(if any {
-            TreeNodeRecursion::Stop
-        } else {
-            TreeNodeRecursion::Continue
-        })
-    })?;
-    if !any {
+    if !sorts && !has_part(&plan, may_be)? {
         return Ok(Transformed::no(plan));
     }
     let schema = merge_schema(&plan.inputs());
