@@ -24,6 +24,8 @@ type Stats struct {
 	DiskBytes    uint64 `json:"disk_bytes"`
 	SegmentBytes uint64 `json:"segment_bytes"`
 	LogBytes     uint64 `json:"log_bytes"`
+	// FastBytes of them all lie in the fast tier.
+	FastBytes uint64 `json:"fast_bytes"`
 	// DeadBytes of segments are referred to by nothing any more.
 	DeadBytes uint64 `json:"dead_bytes"`
 	// MemoryBytes that events occupy.

@@ -30,6 +30,8 @@ var (
 	ErrReadOnly = errors.New("read only")
 	// ErrForked: the database was opened by the process that this one was forked from; open it after the fork.
 	ErrForked = errors.New("forked")
+	// ErrTier: the fast tier of the database is missing, of another database, or of another time; bring it back.
+	ErrTier = errors.New("tier")
 	// ErrInternal: a defect of Headwater itself.
 	ErrInternal = errors.New("internal")
 	// ErrRefused: rows of a batch do not fit and are not stored; errors.As with *RefusedError names them. The other rows of the
@@ -41,7 +43,7 @@ var (
 // found and what to do.
 type Error struct {
 	// Code is the kind as a stable word: invalid, not_found, busy, closed, corrupt, full, io, locked, read_only, forked,
-	// internal.
+	// tier, internal.
 	Code string
 	// Message is for people.
 	Message string
@@ -59,7 +61,7 @@ func (e *Error) Unwrap() error { return e.kind }
 var words = map[error]string{
 	ErrInvalid: "invalid", ErrNotFound: "not_found", ErrBusy: "busy", ErrClosed: "closed", ErrCorrupt: "corrupt",
 	ErrFull: "full", ErrIO: "io", ErrLocked: "locked", ErrReadOnly: "read_only", ErrForked: "forked",
-	ErrInternal: "internal",
+	ErrTier: "tier", ErrInternal: "internal",
 }
 
 // failure makes an error of this package's own.

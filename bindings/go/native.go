@@ -129,7 +129,7 @@ func take(e *C.hw_error) error {
 var kinds = map[int32]error{
 	C.HW_INVALID: ErrInvalid, C.HW_NOT_FOUND: ErrNotFound, C.HW_BUSY: ErrBusy, C.HW_CLOSED: ErrClosed, C.HW_CORRUPT: ErrCorrupt,
 	C.HW_FULL: ErrFull, C.HW_IO: ErrIO, C.HW_LOCKED: ErrLocked, C.HW_READ_ONLY: ErrReadOnly, C.HW_INTERNAL: ErrInternal,
-	C.HW_FORKED: ErrForked, C.HW_PANIC: ErrInternal,
+	C.HW_FORKED: ErrForked, C.HW_TIER: ErrTier, C.HW_PANIC: ErrInternal,
 	// A handle that is not there any more is one that this package closed.
 	C.HW_HANDLE: ErrClosed,
 }

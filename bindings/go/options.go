@@ -15,6 +15,8 @@ type Option func(*config)
 type config struct {
 	changes    []func(*C.hw_options)
 	latePolicy string
+	fastDir    string
+	fastParts  string
 }
 
 func option(change func(*C.hw_options)) Option {
@@ -111,6 +113,23 @@ func LateMergeInterval(interval time.Duration) Option {
 	return option(func(o *C.hw_options) { o.late_merge_interval_ns = C.int64_t(interval) })
 }
 
+// IdleAfter has a database to which nothing is written for this time store what memory holds and give back log files that it does not
+// need; below 0 never. Default 30 s.
+func IdleAfter(idle time.Duration) Option {
+	return option(func(o *C.hw_options) { o.idle_after_ns = C.int64_t(idle) })
+}
+
+// FastTier puts parts of the database into a folder on a small fast medium: "log", "buffers", or both with a comma between them.
+// Without it the database uses the tier that it has. docs/operate/tiers.md says what to place there, and what is lost when it dies.
+func FastTier(dir, parts string) Option {
+	return func(c *config) { c.fastDir, c.fastParts = dir, parts }
+}
+
+// FastTierBytes is the most that the log takes in a fast tier; 0, the default, is four times the memory budget.
+func FastTierBytes(bytes int64) Option {
+	return option(func(o *C.hw_options) { o.fast_bytes = C.uint64_t(max(bytes, 0)) })
+}
+
 // LateRunsMax sets how many late runs a stream may have in a partition before they are folded, 0 to 1,024. Default 16.
 func LateRunsMax(n int) Option {
 	return option(func(o *C.hw_options) { o.late_runs_max = C.size_t(max(n, 0)) })
@@ -177,6 +196,8 @@ func (c *config) open(dir string) (C.hw_db, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	options.late_policy = pinned(&pinner, c.latePolicy)
+	options.fast_dir = pinned(&pinner, c.fastDir)
+	options.fast_parts = pinned(&pinner, c.fastParts)
 	var db C.hw_db
 	if C.hw_open(text(dir), &options, &db, &e) != C.HW_OK {
 		return 0, take(&e)

@@ -14,6 +14,7 @@ use crate::maintain::{self, maintain_after_write};
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::refused::Refused;
+use crate::relocate;
 use crate::retention;
 use crate::stats::Stats;
 use crate::workers::spawn_workers;
@@ -185,6 +186,7 @@ impl Database {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_in(env: Env, options: Options) -> Result<Database> {
+        relocate::settle(&env, &options)?;
         let (core, recovery) = recover::open(env, options)?;
         let inner = Inner {
             core: Arc::new(core),
@@ -515,6 +517,13 @@ impl Database {
     #[must_use]
     pub fn memory_budget_bytes(&self) -> usize {
         self.core().options.memory_budget_bytes
+    }
+
+    /// The fast tier, if the database has one.
+    #[must_use]
+    pub fn fast_tier(&self) -> Option<crate::FastTier> {
+        let owned = self.core().tier.as_ref();
+        owned.map(|owned| owned.tier.clone())
     }
 
     /// Counters and sizes.

@@ -33,6 +33,8 @@ pub enum ErrorKind {
     /// The database was opened by the process that this one was forked from: open it after the
     /// fork.
     Forked,
+    /// The fast tier of the database is missing, of another database, or of another time.
+    Tier,
     /// A defect of Headwater itself.
     Internal,
 }
@@ -52,6 +54,7 @@ impl ErrorKind {
             ErrorKind::Locked => "locked",
             ErrorKind::ReadOnly => "read_only",
             ErrorKind::Forked => "forked",
+            ErrorKind::Tier => "tier",
             ErrorKind::Internal => "internal",
         }
     }

@@ -29,7 +29,13 @@ fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {
 
 /// The length of the log at which events are stored for its sake.
 pub(crate) fn log_bytes_max(core: &Core) -> u64 {
-    LOG_BUDGETS_MAX * core.options.memory_budget_bytes as u64
+    let usual = LOG_BUDGETS_MAX * core.options.memory_budget_bytes as u64;
+    let is_fast = core.tier.as_ref().is_some_and(|owned| owned.tier.parts.log);
+    match core.options.fast_bytes {
+        // The files that are being filled and made ready are beside what is needed.
+        Some(most) if is_fast => usual.min(most.saturating_sub(2 * core.options.log_file_size())),
+        _ => usual,
+    }
 }
 
 /// Flushes a shard if it is its turn. True when it did something.
@@ -124,6 +130,25 @@ fn step(core: &Core, index: ShardIndex, buffers: Buffers, urgency: Urgency) -> R
 pub(crate) fn flush_all(core: &Core) -> Result<()> {
     store_all(core)?;
     step::commit_log_cut(core)
+}
+
+/// When nothing has been written for a while: stores what memory holds, and gives back what the log
+/// does not need. True when it did something.
+pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
+    let log = core.log.bytes_on_medium_and_written();
+    let now = core.env.clock.monotonic();
+    if core.regime.is_exact()
+        || !core.rest.is_due(core.log.newest(), log, now)
+        || core.check_space().is_err()
+    {
+        return Ok(false);
+    }
+    core.rest.note(log.1);
+    store_all(core)?;
+    core.log.leave_file()?;
+    step::commit_log_cut(core)?;
+    core.log.rest()?;
+    Ok(true)
 }
 
 /// As [`flush_all`], at the end: the next opening finds nothing to read in the log.

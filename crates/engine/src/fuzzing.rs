@@ -56,6 +56,12 @@ pub fn manifest(bytes: &[u8], repair: bool) {
     crate::backup::fuzz_manifest(bytes, repair);
 }
 
+/// A slot of the file that says which tier a database has; `repair` puts the right checksum in
+/// first.
+pub fn tier_record(bytes: &[u8], repair: bool) {
+    crate::tiers::fuzz_record(bytes, repair);
+}
+
 /// A whole log file.
 pub fn log_file(bytes: &[u8]) {
     crate::log::fuzz_file(bytes);

@@ -12,8 +12,8 @@ pub(crate) fn meta_path(dir: &Path) -> PathBuf {
 }
 
 /// The folder of the commit log, on [`Env::log_files`].
-pub(crate) fn log_dir(dir: &Path) -> PathBuf {
-    dir.join("log")
+pub(crate) fn log_dir(env: &Env, dir: &Path) -> PathBuf {
+    env.media.log_root(dir).join("log")
 }
 
 /// The folder of segments, on [`Env::segment_files`].
@@ -23,21 +23,24 @@ pub(crate) fn segment_dir(dir: &Path) -> PathBuf {
 
 /// Every folder that a database needs to be there, those above others first.
 pub(crate) fn folders<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, PathBuf)> {
-    let mut folders: Vec<(&Arc<dyn Files>, PathBuf)> = durable_files(env)
-        .into_iter()
-        .map(|files| (files, dir.to_owned()))
-        .collect();
-    folders.push((env.log_files(), log_dir(dir)));
+    let mut folders = durable_roots(env, dir);
+    folders.push((env.log_files(), log_dir(env, dir)));
     folders.push((env.segment_files(), segment_dir(dir)));
     folders
 }
 
-/// Every medium on which something lies that outlives the process, once; [`Env::files`] first.
-pub(crate) fn durable_files(env: &Env) -> Vec<&Arc<dyn Files>> {
-    let mut all = vec![&env.files];
-    for files in [env.index_files(), env.log_files(), env.segment_files()] {
-        if !all.iter().any(|known| Arc::ptr_eq(known, files)) {
-            all.push(files);
+/// Every medium on which something lies that outlives the process, once, with the folder that
+/// stands for `dir` there; [`Env::files`] first.
+pub(crate) fn durable_roots<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, PathBuf)> {
+    let mut all = vec![(&env.files, dir.to_owned())];
+    let parts = [
+        (env.index_files(), dir),
+        (env.log_files(), env.media.log_root(dir)),
+        (env.segment_files(), dir),
+    ];
+    for (files, root) in parts {
+        if !all.iter().any(|(known, _)| Arc::ptr_eq(known, files)) {
+            all.push((files, root.to_owned()));
         }
     }
     all
@@ -45,7 +48,7 @@ pub(crate) fn durable_files(env: &Env) -> Vec<&Arc<dyn Files>> {
 
 /// The medium of a file of the database.
 pub(crate) fn files_of<'e>(env: &'e Env, dir: &Path, path: &Path) -> &'e Arc<dyn Files> {
-    if path.starts_with(log_dir(dir)) {
+    if path.starts_with(log_dir(env, dir)) {
         env.log_files()
     } else if path.starts_with(segment_dir(dir)) {
         env.segment_files()

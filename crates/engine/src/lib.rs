@@ -43,6 +43,7 @@ mod reader;
 mod recover;
 mod refused;
 mod regime;
+mod relocate;
 mod repair;
 mod reserve;
 mod retention;
@@ -51,6 +52,7 @@ pub mod settings;
 mod shard;
 mod stats;
 mod step;
+mod tiers;
 mod tombstone;
 mod touched;
 mod unreadable;
@@ -77,6 +79,8 @@ pub use refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Refused,
 };
-pub use repair::{RepairFinding, RepairMode, RepairReport, repair};
+pub use relocate::{adopt_fast_tier, use_fast_tier};
+pub use repair::{RepairFinding, RepairMode, RepairReport, repair, repair_without_fast_tier};
 pub use stats::Stats;
+pub use tiers::{FastTier, TierParts, fast_tier};
 pub use touched::Touched;

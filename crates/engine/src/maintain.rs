@@ -7,7 +7,7 @@
 //! while; other failures have latched the database.
 
 use crate::core::Core;
-use crate::flush::{flush_if_due, log_bytes_max, sweep_all};
+use crate::flush::{flush_if_due, log_bytes_max, rest_if_due, sweep_all};
 use crate::ids::{SegmentId, ShardIndex};
 use crate::late_policy::late_work_is_due;
 use crate::retention::move_horizons;
@@ -32,7 +32,7 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
                 break;
             }
         }
-        if !progress {
+        if !progress && !rest_if_due(core)? {
             return Ok(());
         }
     }
@@ -158,6 +158,12 @@ pub(crate) fn compaction_worker(core: &Core) {
             && let Err(error) = step::commit_log_cut(core)
         {
             tracing::warn!(%error, "the time could not be committed; it will be tried again");
+            core.signals.wait_for_work();
+        }
+        if core.log.check_failure().is_ok()
+            && let Err(error) = rest_if_due(core)
+        {
+            tracing::warn!(%error, "what memory holds could not be stored; the log has it");
             core.signals.wait_for_work();
         }
         match compaction_due_now(core) {

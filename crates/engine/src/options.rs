@@ -1,6 +1,7 @@
 //! Settings of a database: plain data.
 
 use crate::late::{FlushRule, PolicyChoice};
+use crate::tiers::TierParts;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,6 +66,18 @@ pub struct Options {
     /// A clock that jumped is believed when new rows bear it out in several stretches of time of
     /// this length. Default 1 hour.
     pub clock_settle: Duration,
+    /// When nothing has been written for this long, and a MiB of the log before, what memory holds
+    /// is stored, and the log gives back files that it does not need; none = never. Default 30 s.
+    pub idle_after: Option<Duration>,
+    /// The folder of a fast tier, on a small fast medium: taken into use at the opening, where it is
+    /// not yet. `None` = the one that the database has, if it has one. Default none.
+    pub fast_dir: Option<PathBuf>,
+    /// What is to lie in [`Options::fast_dir`]. Default the log, and rows that memory has no room
+    /// for.
+    pub fast_parts: TierParts,
+    /// What the log may take in the fast tier, in bytes; `None` = as in bulk, four times the memory
+    /// budget. Default none.
+    pub fast_bytes: Option<u64>,
     /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
     pub log_file_bytes: u64,
     /// Longest wait for memory before a write says busy. Default 5 s.
@@ -113,6 +126,13 @@ impl Options {
             compaction_bytes_per_day: None,
             clock_jump_max: Duration::from_secs(86_400),
             clock_settle: Duration::from_secs(3600),
+            idle_after: Some(Duration::from_secs(30)),
+            fast_dir: None,
+            fast_parts: TierParts {
+                log: true,
+                buffers: true,
+            },
+            fast_bytes: None,
             log_file_bytes: 0,
             busy_timeout: Duration::from_secs(5),
             batch_bytes_max: 16 << 20,
@@ -166,6 +186,11 @@ impl Options {
             self.late_merge_interval
                 .is_none_or(|interval| interval >= Duration::from_secs(1)),
             "late_merge_interval must be at least 1 second, or none",
+        )?;
+        check(
+            self.idle_after
+                .is_none_or(|after| after >= Duration::from_secs(1)),
+            "idle_after must be at least 1 second, or none",
         )?;
         check(
             self.late_runs_max <= 1024,

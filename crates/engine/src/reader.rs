@@ -6,6 +6,7 @@ use crate::layout::meta_path;
 use crate::meta::copy::look;
 use crate::read::Snapshot;
 use crate::recover::{self, OpenedBy, Recovery};
+use crate::tiers::place;
 use crate::{Options, Result, Stats, TableInfo};
 use headwater_io::Env;
 use parking_lot::RwLock;
@@ -34,6 +35,7 @@ struct Inner {
 /// Opens a state of the database that may have an owner.
 pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)> {
     options.validate()?;
+    let env = &place(env, &options.dir)?;
     let path = meta_path(&options.dir);
     look(env, &options.dir, |meta, copy| {
         // Log files are freed after a commit: without one in between, none that is needed has gone.

@@ -16,7 +16,7 @@ mod files;
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
-    Commits, Compaction, Core, Door, LateChoice, MemoryUse, NewStreams, SegmentIds, Shards,
+    Commits, Compaction, Core, Door, LateChoice, MemoryUse, NewStreams, Rest, SegmentIds, Shards,
     Signals, UnreadablePartitions, WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
@@ -24,7 +24,7 @@ use crate::error::Damage;
 use crate::guard::Guard;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late_policy::{first_analyzer, kept_analyzer};
-use crate::layout::{durable_files, folders, log_dir, meta_path, segment_dir};
+use crate::layout::{durable_roots, folders, log_dir, meta_path, segment_dir};
 use crate::log::{Access, Log, RecordKind, Replayed, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::owner::{Owner, lock_meta};
@@ -35,6 +35,7 @@ use crate::regime::Regime;
 use crate::reserve::{Reserve, ReservedFiles};
 use crate::segment::{Cover, Covers, Partition, Store};
 use crate::shard::{Shard, held_max};
+use crate::tiers::{self, OwnedTier};
 use crate::tombstone::DeleteRecord;
 use crate::unreadable::tell_unreadable;
 use crate::{Error, ErrorKind, Options, Result};
@@ -85,7 +86,9 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             .create_dir_all(&folder)
             .map_err(|e| Error::io("create", &folder, e))?;
     }
+    let fast_files = Arc::clone(env.fast_files());
     let owner = Owner::of(&mut env, &dir)?;
+    let tier = tiers::take(&mut env, &dir, &fast_files, &owner.guard)?;
     for (files, folder) in folders(&env, &dir) {
         // Names that a killed process left are perhaps not on the medium yet; what is built on them
         // must not vanish with them.
@@ -94,11 +97,12 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             .map_err(|e| Error::io("sync", &folder, e))?;
     }
     // What snapshots keep must not take the space that is reserved for what was acknowledged.
-    let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), &dir);
+    let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
     let reserves = reserve_space(&mut env, &options)?;
     let (meta, owner) = open_meta(&env, &options, owner)?;
     let opened_by = OpenedBy::Owner(Ownership {
         owner,
+        tier,
         reserves,
         pin_files,
     });
@@ -113,8 +117,9 @@ fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<Reserve>>> 
     let mut reserved: Vec<(Arc<dyn Files>, Arc<Reserve>)> = Vec::new();
     let parts = [env.log_files(), env.index_files(), env.segment_files()];
     let is_used = |files: &Arc<dyn Files>| parts.iter().any(|part| Arc::ptr_eq(part, files));
-    for files in durable_files(env).into_iter().filter(|f| is_used(f)) {
-        let reserve = Reserve::open(files, &env.clock, &options.dir, options.reserve_bytes)?;
+    let roots = durable_roots(env, &options.dir).into_iter();
+    for (files, root) in roots.filter(|(files, _)| is_used(files)) {
+        let reserve = Reserve::open(files, &env.clock, &root, options.reserve_bytes)?;
         reserved.push((Arc::clone(files), reserve));
     }
     *env = env.map_files(|files| {
@@ -141,6 +146,7 @@ pub(crate) enum OpenedBy<'a> {
 /// What an owner has.
 pub(crate) struct Ownership {
     owner: Owner,
+    tier: Option<OwnedTier>,
     reserves: Vec<Arc<Reserve>>,
     pin_files: PinFiles,
 }
@@ -154,17 +160,25 @@ pub(crate) fn load(
 ) -> Result<(Core, Recovery)> {
     let dir = options.dir.clone();
     let meta_path = meta_path(&dir);
-    let (log_dir, segment_dir) = (log_dir(&dir), segment_dir(&dir));
-    let (owner, reserves, pin_files, access) = match opened_by {
+    let (log_dir, segment_dir) = (log_dir(&env, &dir), segment_dir(&dir));
+    let (owner, tier, reserves, pin_files, access) = match opened_by {
         OpenedBy::Owner(owned) => (
             Some(owned.owner),
+            owned.tier,
             owned.reserves,
             owned.pin_files,
             Access::Owner,
         ),
         OpenedBy::Reader(nothing_freed) => {
-            let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), &dir);
-            (None, Vec::new(), pin_files, Access::Reader(nothing_freed))
+            let root = env.media.buffers_root(&dir);
+            let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), root);
+            (
+                None,
+                None,
+                Vec::new(),
+                pin_files,
+                Access::Reader(nothing_freed),
+            )
         }
     };
     let is_owner = owner.is_some();
@@ -258,7 +272,7 @@ pub(crate) fn load(
     recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
         files::settle(&store, &partitions, &unreadable, &mut recovery)?;
-        remove_left_over(&**env.buffer_files(), &dir)?;
+        remove_left_over(&**env.buffer_files(), env.media.buffers_root(&dir))?;
     }
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
@@ -301,6 +315,7 @@ pub(crate) fn load(
         counters,
         memory: MemoryUse::new(&options, memory),
         signals: Signals::default(),
+        rest: Rest::new(options.idle_after, options.log_file_size()),
         segment_ids: SegmentIds::new(next_segment),
         new_streams: NewStreams::from(first_new_stream),
         commits: Commits::new(first_generation),
@@ -312,6 +327,7 @@ pub(crate) fn load(
         pin_files: Mutex::new(pin_files),
         guard,
         unreadable: UnreadablePartitions::new(!unreadable.is_empty()),
+        tier,
         _lock: owner.map(|owner| owner.lock),
         env,
         options,
@@ -332,7 +348,7 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
         let names = files.list(dir).map_err(|e| Error::io("list", dir, e));
         names.map(|names| names.is_empty())
     };
-    let empty = is_empty(env.log_files(), &log_dir(dir))?
+    let empty = is_empty(env.log_files(), &log_dir(env, dir))?
         && is_empty(env.segment_files(), &segment_dir(dir))?;
     if let Some(lock) = owner.meta_lock.take() {
         let file = files

@@ -350,6 +350,13 @@ pub static SETTINGS: &[Setting] = settings! {
     "log_file" number(log_file_bytes),
         SettingKind::Bytes { range: 4 * KIB..=GIB, or_none: false, or_zero: true },
         "0, or 4KiB to 1GiB", "Size of a file of the commit log; 0 = by the memory budget.";
+    "idle_after" optional_span(idle_after),
+        within_or_none(SECOND, Duration::from_secs(365 * 86_400)), "1s to 365d, or none",
+        "After this time without a write, what memory holds is stored and the log gives back files it does not need.";
+    "tier.fast_size" limit(fast_bytes),
+        SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
+        "1MiB to 1024GiB, or none",
+        "Most that the commit log takes in a fast tier; none = four times the memory budget.";
     "reserve" number(reserve_bytes), bytes(0, GIB), "0 to 1GiB",
         "Space kept free for a full disk, so that what was taken in can be stored and deletes work.";
     "open_files_max" number(open_files_max), count(8, 1_000_000), "8 to 1000000",
@@ -382,8 +389,8 @@ mod tests {
     use super::*;
 
     /// Fields of [`Options`] that are not set by name: where the database is, whether it may be
-    /// made, and what only experiments change.
-    const OTHERS: [&str; 3] = ["dir", "must_exist", "flush_rule"];
+    /// made, what lies in a fast tier, and what only experiments change.
+    const OTHERS: [&str; 5] = ["dir", "must_exist", "fast_dir", "fast_parts", "flush_rule"];
 
     #[test]
     fn every_field_of_the_options_is_described_or_named_here() {

@@ -31,6 +31,8 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Bytes of log files, those kept for recycling included.
     pub log_bytes: u64,
+    /// Bytes of all files in the fast tier; 0 without one. Part of `disk_bytes`.
+    pub fast_bytes: u64,
     /// Bytes of segments that nothing refers to any more.
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
@@ -185,6 +187,13 @@ impl Stats {
             + stats.log_bytes
             + stats.pinned_file_bytes
             + meta_file_bytes(core)?;
+        let media = &core.env.media;
+        let fast = [
+            (&media.log_root, stats.log_bytes),
+            (&media.buffers_root, stats.pinned_file_bytes),
+        ];
+        let fast = fast.into_iter().filter(|(root, _)| root.is_some());
+        stats.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
         Ok(stats)
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn stats(s: &Stats) -> Value {
         "disk_bytes": s.disk_bytes,
         "segment_bytes": s.segment_bytes,
         "log_bytes": s.log_bytes,
+        "fast_bytes": s.fast_bytes,
         "dead_bytes": s.dead_bytes,
         "memory_bytes": s.memory_bytes,
         "pinned_bytes": s.pinned_bytes,

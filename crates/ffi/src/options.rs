@@ -87,6 +87,16 @@ pub struct hw_options {
     pub clock_settle_ns: i64,
     /// Most tables. Default 10,000.
     pub tables_max: usize,
+    /// When nothing has been written for this long, ns, what memory holds is stored and the log
+    /// gives back files that it does not need; below 0 = never. Default 30 s.
+    pub idle_after_ns: i64,
+    /// Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
+    /// as the database has it.
+    pub fast_dir: hw_str,
+    /// What is to lie there: "log", "buffers", or "log,buffers". Empty = both.
+    pub fast_parts: hw_str,
+    /// Most that the log takes there; 0 (default) = four times the memory budget.
+    pub fast_bytes: u64,
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -153,6 +163,10 @@ impl hw_options {
             clock_jump_max_ns: nanos(options.clock_jump_max),
             clock_settle_ns: nanos(options.clock_settle),
             tables_max: options.tables_max,
+            idle_after_ns: optional_nanos(options.idle_after),
+            fast_dir: hw_str::EMPTY,
+            fast_parts: hw_str::EMPTY,
+            fast_bytes: 0,
         }
     }
 
@@ -224,6 +238,14 @@ impl hw_options {
         options.clock_jump_max = duration(self.clock_jump_max_ns, "clock_jump_max_ns")?;
         options.clock_settle = duration(self.clock_settle_ns, "clock_settle_ns")?;
         options.tables_max = self.tables_max;
+        options.idle_after = optional_duration(self.idle_after_ns);
+        let fast_dir = self.fast_dir.read("fast_dir")?;
+        options.fast_dir = (!fast_dir.is_empty()).then(|| PathBuf::from(fast_dir));
+        let fast_parts = self.fast_parts.read("fast_parts")?;
+        if !fast_parts.is_empty() {
+            options.fast_parts = fast_parts.parse()?;
+        }
+        options.fast_bytes = limit(self.fast_bytes);
         Ok((options, flag(self.read_only, "read_only")?))
     }
 }

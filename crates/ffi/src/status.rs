@@ -36,6 +36,8 @@ pub const HW_PANIC: i32 = 11;
 pub const HW_HANDLE: i32 = 12;
 /// The database was opened by the process that this one was forked from: open it after the fork.
 pub const HW_FORKED: i32 = 13;
+/// The fast tier of the database is missing, of another database, or of another time.
+pub const HW_TIER: i32 = 14;
 
 /// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that
 /// succeeds does not. Give the message back with hw_error_free before the next call gets the same
@@ -96,6 +98,7 @@ pub extern "C" fn hw_code_name(code: i32) -> *const c_char {
         HW_PANIC => c"panic",
         HW_HANDLE => c"handle",
         HW_FORKED => c"forked",
+        HW_TIER => c"tier",
         _ => return std::ptr::null(),
     };
     name.as_ptr()
@@ -137,6 +140,7 @@ impl From<headwater::Error> for Failure {
             ErrorKind::Locked => HW_LOCKED,
             ErrorKind::ReadOnly => HW_READ_ONLY,
             ErrorKind::Forked => HW_FORKED,
+            ErrorKind::Tier => HW_TIER,
             _ => HW_INTERNAL,
         };
         Failure::new(code, error.to_string())

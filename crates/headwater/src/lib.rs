@@ -18,13 +18,14 @@
 
 pub use headwater_engine::{
     AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison,
-    Damage, DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, Field,
-    FieldSpec, Filter, FlushRule, Knobs, LastValue, LatePolicy, LateReport, MergeScope, Options,
-    PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
-    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Reader,
-    Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk,
-    ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle, StreamInfo, StreamPage,
-    SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, Touched, Written,
+    Damage, DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, FastTier,
+    Field, FieldSpec, Filter, FlushRule, Knobs, LastValue, LatePolicy, LateReport, MergeScope,
+    Options, PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE,
+    REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE,
+    REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result,
+    RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle,
+    StreamInfo, StreamPage, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket,
+    TierParts, Touched, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{
@@ -162,6 +163,67 @@ pub fn restore(from: &std::path::Path, options: &Options) -> Result<CheckReport>
 /// written by another version, `full`, `io`.
 pub fn repair(options: &Options, mode: RepairMode) -> Result<RepairReport> {
     headwater_engine::repair(&Env::system(), options, mode)
+}
+
+/// As [`repair`], for a database whose fast tier is lost for good: from then on all of it lies in
+/// its directory. The report says what is lost with the tier.
+///
+/// # Errors
+/// As [`repair`]; `invalid` when the database has no fast tier, or it is there.
+pub fn repair_without_fast_tier(options: &Options, mode: RepairMode) -> Result<RepairReport> {
+    headwater_engine::repair_without_fast_tier(&Env::system(), options, mode)
+}
+
+/// The fast tier that the database in a directory uses, if it has one. It need not be there.
+///
+/// # Errors
+/// `invalid` for one of another version, `io`.
+pub fn fast_tier(dir: &std::path::Path) -> Result<Option<FastTier>> {
+    headwater_engine::fast_tier(&Env::system(), dir)
+}
+
+/// Has the database in `options.dir` use a fast tier, another one, or other parts of it; `None` =
+/// no tier any more. It must not be open. What lies in the log is stored before the log moves.
+///
+/// ```
+/// use headwater::{Batch, Database, FastTier, Options, StreamName, TierParts};
+/// let dir = tempfile::tempdir().unwrap();
+/// let options = Options::new(dir.path().join("db"));
+/// let pump = StreamName::new("pumps", [("id", "p1")]);
+/// let db = Database::open(options.clone())?;
+/// let mut batch = Batch::new();
+/// batch.stream(&pump).row(1, [("pressure", 4.2.into())]).unwrap();
+/// db.commit(batch)?;
+/// db.close()?;
+/// drop(db);
+/// let tier = FastTier {
+///     folder: dir.path().join("fast"),
+///     parts: "log".parse()?,
+/// };
+/// headwater::use_fast_tier(&options, Some(&tier))?;
+/// // From now on the database knows it by itself.
+/// let db = Database::open(options.clone())?;
+/// assert_eq!(db.fast_tier(), Some(tier));
+/// assert_eq!(db.snapshot()?.last(&pump)?.len(), 1);
+/// # Ok::<(), headwater::Error>(())
+/// ```
+///
+/// # Errors
+/// `locked` when it is open, `not_found` without a database, `tier` when the folder belongs to
+/// another database or the present tier cannot be used, `busy` when the log holds rows of a
+/// partition that cannot be read, `corrupt`, `full`, `io`.
+pub fn use_fast_tier(options: &Options, tier: Option<&FastTier>) -> Result<()> {
+    headwater_engine::use_fast_tier(&Env::system(), options, tier)
+}
+
+/// Takes up a database, or its fast tier, that lies in another folder now; [`Options::fast_dir`]
+/// names that of the tier. Both must be of one time.
+///
+/// # Errors
+/// `tier` when they do not belong together, or the database is a copy of one that still uses the
+/// tier; `locked`, `io`.
+pub fn adopt_fast_tier(options: &Options) -> Result<()> {
+    headwater_engine::adopt_fast_tier(&Env::system(), options)
 }
 
 /// As [`check`], in another environment.

@@ -96,6 +96,12 @@ impl Env {
         self.media.segments.as_ref().unwrap_or(&self.files)
     }
 
+    /// The files of a fast tier's folder.
+    #[must_use]
+    pub fn fast_files(&self) -> &Arc<dyn Files> {
+        self.media.fast.as_ref().unwrap_or(&self.files)
+    }
+
     /// Every medium once, [`Env::files`] first.
     #[must_use]
     pub fn all_files(&self) -> Vec<&Arc<dyn Files>> {
@@ -105,6 +111,7 @@ impl Env {
             self.buffer_files(),
             self.index_files(),
             self.segment_files(),
+            self.fast_files(),
         ];
         for files in parts {
             if !all.iter().any(|known| Arc::ptr_eq(known, files)) {
@@ -133,6 +140,8 @@ impl Env {
                 buffers: self.media.buffers.as_ref().map(wrapped),
                 index: self.media.index.as_ref().map(wrapped),
                 segments: self.media.segments.as_ref().map(wrapped),
+                fast: self.media.fast.as_ref().map(wrapped),
+                ..self.media.clone()
             },
             ..self.clone()
         }

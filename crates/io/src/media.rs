@@ -1,11 +1,13 @@
 //! Media: on which files the parts of a database lie, where they do not all lie on the same.
 //!
 //! Invariants: by default all parts lie on [`Env::files`](crate::Env::files), and every part has
-//! exactly one medium; the same paths are used on each. A database is opened with the media with
-//! which it was made, or what lies on the others is not found.
+//! exactly one medium. The same paths are used on each, but for parts that have a folder of their
+//! own. A database is opened with the media with which it was made, or what lies on the others is
+//! not found.
 //! Concurrency: cheap to clone; clones share the files.
 //! Failure: none of its own.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::files::Files;
@@ -26,14 +28,34 @@ pub struct Media {
     /// The commit log (`DIR/log`): what makes writes durable. Small, written and synced all the
     /// time, read at an opening.
     pub log: Option<Arc<dyn Files>>,
+    /// The folder that stands for `DIR` there; `None` = the same path.
+    pub log_root: Option<PathBuf>,
     /// Rows that memory has no room for (`DIR/pins`). They end with the process, and are never
     /// synced.
     pub buffers: Option<Arc<dyn Files>>,
+    /// The folder that stands for `DIR` there; `None` = the same path.
+    pub buffers_root: Option<PathBuf>,
     /// The metadata (`DIR/meta.redb`): which tables, streams and partitions there are. Small,
     /// written with every step.
     pub index: Option<Arc<dyn Files>>,
     /// Rows and their aggregates (`DIR/segment`): nearly all bytes of a database.
     pub segments: Option<Arc<dyn Files>>,
+    /// Where the folder of a fast tier is looked for, if the database has one.
+    pub fast: Option<Arc<dyn Files>>,
+}
+
+impl Media {
+    /// The folder of the log of the database in `dir`.
+    #[must_use]
+    pub fn log_root<'a>(&'a self, dir: &'a Path) -> &'a Path {
+        self.log_root.as_deref().unwrap_or(dir)
+    }
+
+    /// The folder of rows that memory has no room for, of the database in `dir`.
+    #[must_use]
+    pub fn buffers_root<'a>(&'a self, dir: &'a Path) -> &'a Path {
+        self.buffers_root.as_deref().unwrap_or(dir)
+    }
 }
 
 #[cfg(test)]

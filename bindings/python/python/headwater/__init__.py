@@ -46,6 +46,7 @@ from ._errors import (
     ReadOnlyError,
     RefusedError,
     StorageError,
+    TierError,
 )
 from ._frame import Columns, Frame, Result
 from ._types import (
@@ -105,6 +106,7 @@ __all__ = [
     "Table",
     "Tags",
     "Ticket",
+    "TierError",
     "Values",
     "Written",
     "__version__",

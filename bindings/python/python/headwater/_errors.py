@@ -95,6 +95,12 @@ class ForkedError(Error):
     code = "forked"
 
 
+class TierError(Error):
+    """The fast tier of the database is missing, of another database, or of another time."""
+
+    code = "tier"
+
+
 class InternalError(Error):
     """A defect of Headwater itself."""
 
@@ -133,6 +139,7 @@ _CLASSES: dict[str, type[Error]] = {
         LockedError,
         ReadOnlyError,
         ForkedError,
+        TierError,
         InternalError,
     )
 }
@@ -160,4 +167,5 @@ __all__: Sequence[str] = [
     "ReadOnlyError",
     "RefusedError",
     "StorageError",
+    "TierError",
 ]

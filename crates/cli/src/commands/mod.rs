@@ -21,6 +21,7 @@ mod shown_table;
 pub(crate) mod sql;
 pub(crate) mod stat;
 pub(crate) mod table;
+pub(crate) mod tier;
 pub(crate) mod tile;
 pub(crate) mod token;
 

@@ -21,6 +21,10 @@ pub(crate) struct Repair {
     /// Do it
     #[arg(long)]
     yes: bool,
+
+    /// The fast tier is lost for good: go on without it, and say what is lost with it
+    #[arg(long)]
+    fast_tier_lost: bool,
 }
 
 impl Repair {
@@ -31,7 +35,11 @@ impl Repair {
             RepairMode::DryRun
         };
         let working = spinner("repairing");
-        let repaired = headwater::repair(&self.db.options(), mode);
+        let repaired = if self.fast_tier_lost {
+            headwater::repair_without_fast_tier(&self.db.options(), mode)
+        } else {
+            headwater::repair(&self.db.options(), mode)
+        };
         working.finish_and_clear();
         let report = repaired?;
         for finding in &report.findings {

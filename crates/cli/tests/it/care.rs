@@ -183,3 +183,54 @@ fn a_database_with_a_damaged_segment_is_read_told_of_backed_up_and_repaired() {
     );
     ok(&taken);
 }
+
+#[test]
+fn a_fast_tier_is_used_lost_and_given_up_on_the_command_line() {
+    let bench = Bench::new();
+    let fast = bench.path("fast");
+    let tier = |words: &[&str], folder: Option<&Path>| {
+        let mut command = program();
+        command.arg("tier").args(words).arg("--db").arg(bench.db());
+        if let Some(folder) = folder {
+            command.arg("--fast").arg(folder);
+        }
+        command.output().unwrap()
+    };
+    let lines: String = (0..500).map(line).collect();
+    let file = bench.path("lines");
+    std::fs::write(&file, lines).unwrap();
+    let import = ["--format", "lp", "--precision", "ns"].map(std::ffi::OsStr::new);
+    let import = [&import[..], &[file.as_os_str()]].concat();
+    ok(&run("import", &bench.db(), &import));
+    assert_eq!(ok(&tier(&["show"], None)), "fast: none\n");
+    let used = ok(&tier(&["use"], Some(&fast)));
+    assert_eq!(used, format!("fast: {} (log,buffers)\n", fast.display()));
+    ok(&run("import", &bench.db(), &import));
+    assert!(fast.join("tier").exists() && !bench.db().join("log/1.log").exists());
+
+    // Somewhere else, and said to be.
+    let moved = bench.path("moved");
+    std::fs::rename(&fast, &moved).unwrap();
+    let refused = run("check", &bench.db(), &[]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{message}");
+    assert!(message.contains("headwater tier adopt"), "{message}");
+    ok(&tier(&["adopt"], Some(&moved)));
+    ok(&run("check", &bench.db(), &[]));
+
+    // Lost for good: told first, then given up. The import had been closed, so nothing is gone.
+    std::fs::remove_dir_all(&moved).unwrap();
+    let lost = "--fast-tier-lost".as_ref();
+    assert!(ok(&run("repair", &bench.db(), &[lost])).starts_with("sound"));
+    assert!(ok(&tier(&["show"], None)).contains("moved"));
+    assert!(ok(&run("repair", &bench.db(), &[lost, "--yes".as_ref()])).starts_with("sound"));
+    assert_eq!(ok(&tier(&["show"], None)), "fast: none\n");
+    let db = open(&bench.db());
+    assert_eq!(rows_without_holes(&db, 0), 500);
+    drop(db);
+    ok(&tier(&["use", "--parts", "log"], Some(&fast)));
+    assert_eq!(ok(&tier(&["leave"], None)), "fast: none\n");
+    assert!(!fast.join("tier").exists());
+    let wrong = tier(&["use", "--parts", "segments"], Some(&fast));
+    assert_eq!(wrong.status.code(), Some(2));
+}

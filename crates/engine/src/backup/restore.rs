@@ -4,7 +4,7 @@ use super::copy;
 use super::manifest::{Entry, Kind, Manifest};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
-use crate::layout::{durable_files, files_of, folders, log_dir, meta_path, segment_dir};
+use crate::layout::{durable_roots, files_of, folders, log_dir, meta_path, segment_dir};
 use crate::{Error, Options, Result, owner};
 use headwater_io::{Env, Files, OpenMode};
 use std::path::Path;
@@ -73,12 +73,12 @@ fn require_empty(env: &Env, dir: &Path) -> Result<()> {
         other => other.map_err(|e| Error::io("list", dir, e)),
     };
     let mut found = None;
-    for files in durable_files(env) {
-        let names = list(files, dir)?.into_iter();
+    for (files, root) in durable_roots(env, dir) {
+        let names = list(files, &root)?.into_iter();
         found = found.or_else(|| names.into_iter().find(|n| n != "lock"));
     }
     let parts = [
-        ("log", env.log_files(), log_dir(dir)),
+        ("log", env.log_files(), log_dir(env, dir)),
         ("segment", env.segment_files(), segment_dir(dir)),
     ];
     for (name, files, folder) in parts {

@@ -12,6 +12,7 @@ use crate::log::{Access, LogEnd, log_path, replay};
 use crate::meta::copy::look;
 use crate::meta::{Meta, PartitionRecord};
 use crate::segment::Store;
+use crate::tiers::place;
 use crate::{Error, Options, Result};
 use headwater_io::{Env, File, Files, OpenMode};
 use std::path::Path;
@@ -73,6 +74,7 @@ pub fn backup_with(
 ) -> Result<BackupReport> {
     options.validate()?;
     let target = Target::open(env, to)?;
+    let env = &place(env, &options.dir)?;
     let path = meta_path(&options.dir);
     // Whatever does not fit together is copied again; what fitted is then found in the folder.
     let mut writing = look(env, &options.dir, |meta, meta_copy| {
@@ -80,7 +82,7 @@ pub fn backup_with(
         target.check_identity(identity)?;
         let mut writing = Writing::new(&target, identity, *how);
         let segments = Segments::open(env, options, &meta)?;
-        let log_dir = log_dir(&options.dir);
+        let log_dir = log_dir(env, &options.dir);
         let nothing_freed = || meta_copy.check_current(&**env.index_files(), &path);
         let replayed = replay(
             env.log_files(),

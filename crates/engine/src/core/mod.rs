@@ -20,6 +20,7 @@ mod commits;
 mod compaction;
 mod door;
 mod memory_use;
+mod rest;
 mod segment_ids;
 mod shards;
 mod signals;
@@ -29,6 +30,7 @@ pub(crate) use commits::Commits;
 pub(crate) use compaction::{Compaction, WrittenOnDay};
 pub(crate) use door::Door;
 pub(crate) use memory_use::MemoryUse;
+pub(crate) use rest::Rest;
 pub(crate) use segment_ids::SegmentIds;
 pub(crate) use shards::{Shards, shard_number};
 pub(crate) use signals::Signals;
@@ -47,6 +49,7 @@ use crate::producers::Producers;
 use crate::regime::Regime;
 use crate::reserve::Reserve;
 use crate::segment::Store;
+use crate::tiers::OwnedTier;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};
@@ -70,6 +73,7 @@ pub(crate) struct Core {
     pub(crate) producers: Producers,
     pub(crate) memory: MemoryUse,
     pub(crate) signals: Signals,
+    pub(crate) rest: Rest,
     pub(crate) commits: Commits,
     pub(crate) segment_ids: SegmentIds,
     pub(crate) new_streams: NewStreams,
@@ -84,6 +88,8 @@ pub(crate) struct Core {
     /// What must hold for files to be changed.
     pub(crate) guard: Arc<Guard>,
     pub(crate) unreadable: UnreadablePartitions,
+    /// The fast tier, if there is one.
+    pub(crate) tier: Option<OwnedTier>,
     /// That of the directory; it ends with the database.
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }

@@ -5,6 +5,8 @@
 //! current one's and rising sequences; before a file is left for the next, its bytes are on the
 //! medium; before a record goes to a file, its header is. So generations on the medium have no
 //! gaps, and no generation is ever used twice. A file never changes its name.
+//! Sizes: files are as large as is set while much is written. After a rest ([`LogFiles::rest`])
+//! they begin small and double, so that a database that has little to do takes little room.
 //! Failure: any error is passed up and the log latches.
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
@@ -17,6 +19,13 @@ use std::sync::Arc;
 
 /// At most this many files are kept for recycling.
 pub(super) const FREE_FILES_MAX: usize = 4;
+/// The size of a file after a rest.
+const SMALL_FILE_BYTES: u64 = 256 << 10;
+/// So many files of one size are begun before they become larger: who writes little has filled them
+/// and rested by then, and goes on with the same files, whose bytes need not be made anew.
+const FILES_OF_A_SIZE: u32 = 4;
+/// So many free files stay through a rest.
+const FREE_FILES_AT_REST: usize = 2;
 
 #[derive(Debug)]
 struct Current {
@@ -42,7 +51,12 @@ pub(crate) struct FullFile {
 pub(crate) struct LogFiles {
     files: Arc<dyn Files>,
     dir: PathBuf,
+    /// The size that files have while much is written.
     file_bytes: u64,
+    /// The size that new files have now.
+    size: u64,
+    /// How many were begun since they have it.
+    of_size: u32,
     current: Option<Current>,
     full: VecDeque<FullFile>,
     free: Vec<(u64, u64)>,
@@ -71,6 +85,8 @@ impl LogFiles {
             files,
             dir,
             file_bytes,
+            size: file_bytes,
+            of_size: 0,
             current: None,
             full,
             free,
@@ -99,6 +115,10 @@ impl LogFiles {
 
     fn begin_file(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
         let needed = FILE_HEADER_BYTES + bytes;
+        if self.of_size == FILES_OF_A_SIZE && self.size < self.file_bytes {
+            self.size = self.file_bytes.min(self.size * 2);
+            self.of_size = 0;
+        }
         let recycled = self
             .free
             .iter()
@@ -113,13 +133,10 @@ impl LogFiles {
                     .map_err(|e| Error::io("open", &path, e))?;
                 (number, size, file)
             }
-            None => match self.create_file(needed.max(self.file_bytes)) {
+            None => match self.create_file(needed.max(self.size)) {
                 // On a disk that is nearly full a shorter file may do.
-                Err(error) if error.kind() == ErrorKind::Full && needed < self.file_bytes => {
-                    let path = file_path(&self.dir, self.next_number - 1);
-                    self.files
-                        .remove(&path)
-                        .map_err(|e| Error::io("remove", &path, e))?;
+                Err(error) if error.kind() == ErrorKind::Full && needed < self.size => {
+                    self.remove_file(self.next_number - 1)?;
                     self.create_file(needed)?
                 }
                 other => other?,
@@ -149,6 +166,7 @@ impl LogFiles {
             last: previous,
             dirty: false,
         });
+        self.of_size = self.of_size.saturating_add(1);
         Ok(generation)
     }
 
@@ -245,31 +263,58 @@ impl LogFiles {
         below.unwrap_or(self.floor)
     }
 
+    /// Gives back what a database that takes no writes does not need: files begin small again, and
+    /// of the free ones no more than a few small ones stay.
+    pub(crate) fn rest(&mut self) -> Result<()> {
+        self.size = self.file_bytes.min(SMALL_FILE_BYTES);
+        self.of_size = 0;
+        let mut kept = 0;
+        let free = std::mem::take(&mut self.free);
+        let (stay, go): (Vec<_>, Vec<_>) = free.into_iter().partition(|(_, bytes)| {
+            let stays = *bytes <= SMALL_FILE_BYTES && kept < FREE_FILES_AT_REST;
+            kept += usize::from(stays);
+            stays
+        });
+        self.free = stay;
+        for (number, _) in &go {
+            self.remove_file(*number)?;
+        }
+        self.sync_dir_if(!go.is_empty())
+    }
+
+    fn remove_file(&self, number: u64) -> Result<()> {
+        let path = file_path(&self.dir, number);
+        self.files
+            .remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))
+    }
+
+    fn sync_dir_if(&self, changed: bool) -> Result<()> {
+        if !changed {
+            return Ok(());
+        }
+        self.files
+            .sync_dir(&self.dir)
+            .map_err(|e| Error::io("sync", &self.dir, e))
+    }
+
     /// Frees files below a generation that the metadata no longer names.
     pub(crate) fn recycle_below(&mut self, generation: u64) -> Result<()> {
         let mut removed = false;
         while let Some(file) = self.full.front().copied()
             && file.generation < generation
         {
-            let keep = self.free.len() < FREE_FILES_MAX && file.bytes == self.file_bytes;
+            let keep = self.free.len() < FREE_FILES_MAX && file.bytes == self.size;
             if keep {
                 self.free.push((file.number, file.bytes));
             } else {
-                let path = file_path(&self.dir, file.number);
-                self.files
-                    .remove(&path)
-                    .map_err(|e| Error::io("remove", &path, e))?;
+                self.remove_file(file.number)?;
                 removed = true;
             }
             self.floor = file.last;
             self.full.pop_front();
         }
-        if removed {
-            self.files
-                .sync_dir(&self.dir)
-                .map_err(|e| Error::io("sync", &self.dir, e))?;
-        }
-        Ok(())
+        self.sync_dir_if(removed)
     }
 
     /// Bytes of files that hold records still needed.

@@ -557,6 +557,18 @@ impl Log {
         left.inspect_err(|error| self.latch(error.clone()))
     }
 
+    /// Gives back what a database that takes no writes does not need of files.
+    pub(crate) fn rest(&self) -> Result<()> {
+        let rested = self.leader.lock().files.rest();
+        rested.inspect_err(|error| self.latch(error.clone()))
+    }
+
+    /// Bytes of all files on the medium, and bytes that were written to them since the opening.
+    pub(crate) fn bytes_on_medium_and_written(&self) -> (u64, u64) {
+        let leader = self.leader.lock();
+        (leader.files.disk_bytes(), leader.files.bytes_written)
+    }
+
     /// Frees files the metadata no longer names.
     pub(crate) fn recycle_below(&self, generation: u64) -> Result<()> {
         self.leader.lock().files.recycle_below(generation)

@@ -157,7 +157,7 @@ pub(crate) fn look<T>(
                 Ok(Some(meta)) => build(meta, &copy),
                 Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
                 // While a database is made it has neither log nor segments.
-                _ if is_empty(&**env.log_files(), &log_dir(dir))?
+                _ if is_empty(&**env.log_files(), &log_dir(env, dir))?
                     && is_empty(&**env.segment_files(), &segment_dir(dir))? =>
                 {
                     Err(Error::not_found(format!(

@@ -65,12 +65,11 @@ impl LogScan {
         dir: &Path,
         (first_generation, known_generation): (u64, u64),
     ) -> Result<LogScan> {
-        let dir = dir.join("log");
         let mut scan = LogScan::default();
         let mut raws: Vec<Raw> = Vec::new();
-        let names = match files.list(&dir) {
+        let names = match files.list(dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            other => other.map_err(|e| Error::io("list", &dir, e))?,
+            other => other.map_err(|e| Error::io("list", dir, e))?,
         };
         for name in names {
             let Some(number) = name

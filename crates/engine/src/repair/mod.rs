@@ -23,6 +23,7 @@ use crate::error::Damage;
 use crate::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::Meta;
+use crate::tiers::{fast_tier, forget_fast_tier, lock_fast, place};
 use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
 use plan::{PlannedMeta, RepairPlan};
@@ -76,17 +77,66 @@ pub struct RepairReport {
 /// written by another version, `full`, `io`.
 pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
     options.validate()?;
+    let env = &place(env, &options.dir)?;
+    repair_placed(env, options, mode)
+}
+
+/// As [`repair`], for a database whose fast tier is lost for good: from then on all of it lies in
+/// bulk. The report says what is lost with the tier.
+///
+/// # Errors
+/// As [`repair`]; `invalid` when the database has no fast tier, or it is there.
+pub fn repair_without_fast_tier(
+    env: &Env,
+    options: &Options,
+    mode: RepairMode,
+) -> Result<RepairReport> {
+    options.validate()?;
+    let dir = options.dir.as_path();
+    let Some(tier) = fast_tier(env, dir)? else {
+        return Err(Error::invalid(format!(
+            "{}: this database has no fast tier that could be lost",
+            dir.display()
+        )));
+    };
+    if place(env, dir).is_ok() {
+        return Err(Error::invalid(format!(
+            "the fast tier {} is there: `headwater tier leave` stops using it without losing anything",
+            tier.folder.display()
+        )));
+    }
+    if mode == RepairMode::Act {
+        let lock = owner::take_lock(env, dir)?;
+        forget_fast_tier(env, dir)?;
+        drop(lock);
+    }
+    let mut report = repair_placed(env, options, mode)?;
+    if tier.parts.log && !report.findings.is_empty() {
+        report.lost.insert(
+            0,
+            format!(
+                "what was acknowledged and lay only in the log in the fast tier {}: rows, deletes and definitions since the last time they were stored",
+                tier.folder.display()
+            ),
+        );
+    }
+    Ok(report)
+}
+
+fn repair_placed(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
     let dir = options.dir.as_path();
     require_database(env, dir)?;
     let lock = owner::take_lock(env, dir)?;
     let meta_lock = owner::lock_meta(env, dir)?;
+    let tier_lock = env.media.log_root.as_deref();
+    let tier_lock = tier_lock.map(|folder| lock_fast(env, folder)).transpose()?;
     let mut plan = RepairPlan::make(env, options)?;
     let mut report = std::mem::take(&mut plan.report);
     if report.findings.is_empty() || mode == RepairMode::DryRun {
         return Ok(report);
     }
     act(env, options, &plan, &report.quarantined)?;
-    drop((meta_lock, lock));
+    drop((tier_lock, meta_lock, lock));
     // Opening removes what is not named any more, and closing leaves nothing to replay.
     let alone = Env {
         threads: Arc::new(NoThreads),
@@ -101,7 +151,7 @@ fn require_database(env: &Env, dir: &Path) -> Result<()> {
     let parts = [
         (env.index_files(), meta_path(dir)),
         (env.segment_files(), segment_dir(dir)),
-        (env.log_files(), log_dir(dir)),
+        (env.log_files(), log_dir(env, dir)),
     ];
     for (files, path) in parts {
         if files
@@ -120,7 +170,7 @@ fn require_database(env: &Env, dir: &Path) -> Result<()> {
 /// Puts a plan on the medium.
 fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf]) -> Result<()> {
     let dir = options.dir.as_path();
-    let (log_dir, segment_dir) = (log_dir(dir), segment_dir(dir));
+    let (log_dir, segment_dir) = (log_dir(env, dir), segment_dir(dir));
     let quarantine = dir.join("quarantine");
     let folders = [
         (&env.files, &quarantine),

@@ -3,6 +3,7 @@
 
 use crate::assured::first_mut;
 use crate::ids::SegmentId;
+use crate::tiers::path_in;
 use headwater_io::{File, Files, Lock, LockError, MemoryFiles, OpenMode};
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +25,7 @@ pub(super) struct Patch {
 pub(super) struct Overlay {
     pub(super) files: Arc<dyn Files>,
     pub(super) dir: PathBuf,
+    pub(super) log_dir: PathBuf,
     pub(super) meta: Arc<dyn File>,
     pub(super) patches: BTreeMap<SegmentId, Patch>,
     /// Number and content of the only log file there will be; `None` = the log stays as it is.
@@ -47,10 +49,14 @@ impl Files for Overlay {
         if mode != OpenMode::Read {
             return read_only();
         }
+        // The environment says already where everything is.
+        if path == path_in(&self.dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         if path == self.dir.join("meta.redb") {
             return Ok(Arc::clone(&self.meta));
         }
-        if path.parent() == Some(&self.dir.join("log"))
+        if path.parent() == Some(self.log_dir.as_path())
             && let Some((at, content)) = &self.log
         {
             if number(path, ".log") != Some(*at) {
@@ -81,7 +87,7 @@ impl Files for Overlay {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         match &self.log {
-            Some((number, _)) if dir == self.dir.join("log") => Ok(vec![format!("{number}.log")]),
+            Some((number, _)) if dir == self.log_dir => Ok(vec![format!("{number}.log")]),
             _ => self.files.list(dir),
         }
     }

@@ -436,7 +436,11 @@ impl Planning<'_> {
                     .push(format!("what segment {} held", segment.id.0));
             }
         }
-        let log = LogScan::read(&**self.env.log_files(), self.dir, (0, 0))?;
+        let log = LogScan::read(
+            &**self.env.log_files(),
+            &log_dir(self.env, self.dir),
+            (0, 0),
+        )?;
         let Rebuilt {
             file,
             floor,
@@ -541,7 +545,7 @@ impl Planning<'_> {
         begun: (u64, u64),
         covers: &Covers,
     ) -> Result<()> {
-        let scan = LogScan::read(&**self.env.log_files(), self.dir, begun)?;
+        let scan = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
         let saved = {
             let meta = self.open_meta()?;
             save(&scan, &meta, (floor, step_sequence), covers)?
@@ -561,6 +565,7 @@ impl Planning<'_> {
             Arc::new(Overlay {
                 files: Arc::clone(files),
                 dir: self.dir.to_owned(),
+                log_dir: log_dir(self.env, self.dir),
                 meta: Arc::clone(&self.file),
                 patches: self.patches.clone(),
                 log: self.log.clone(),
@@ -572,7 +577,7 @@ impl Planning<'_> {
     /// do not fit their rows.
     fn log_and_check(&mut self, is_new: bool) -> Result<CheckReport> {
         let mut report = check(self.overlay(), self.options.clone())?;
-        let log_dir = log_dir(self.dir);
+        let log_dir = log_dir(self.env, self.dir);
         let in_log = |d: &Damage| d.file.starts_with(&log_dir);
         if let Some(found) = report.damages.iter().find(|d| in_log(d)).cloned()
             && self.log.is_none()

@@ -179,12 +179,19 @@ pub(super) fn recycle(core: &Core) -> Result<()> {
         .inspect_err(|error| core.log.latch(error.clone()))
 }
 
-/// Commits nothing but the position of the log, so that files named by the last step are freed.
+/// Commits nothing but the position of the log, so that files named by the last step are freed; and
+/// once more when it was only what the commit stored, such as a definition, that needed them.
 pub(crate) fn commit_log_cut(core: &Core) -> Result<()> {
-    let generation = core.log.first_generation_needed(core.first_needed());
-    core.commits.offer_log_cut(generation);
-    let sequence = core.log.published();
-    make_durable(core, sequence, &[])?;
-    commit(core, sequence, &[], &[])?;
-    recycle(core)
+    for _ in 0..2 {
+        let generation = core.log.first_generation_needed(core.first_needed());
+        core.commits.offer_log_cut(generation);
+        let sequence = core.log.published();
+        make_durable(core, sequence, &[])?;
+        commit(core, sequence, &[], &[])?;
+        recycle(core)?;
+        if core.log.first_generation_needed(core.first_needed()) == generation {
+            break;
+        }
+    }
+    Ok(())
 }

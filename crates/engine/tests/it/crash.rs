@@ -268,6 +268,25 @@ fn a_long_life_under_the_papers_rule() {
 }
 
 #[test]
+fn a_log_in_a_fast_tier() {
+    Sweep {
+        name: "tier".into(),
+        options: Options {
+            fast_dir: Some("/fast".into()),
+            ..small_options()
+        },
+        actions: workload(6, 120, 30, 0, 40),
+        expected: Expected {
+            recycling: true,
+            ..Expected::default()
+        },
+        stride: 10,
+        mixtures: 1,
+    }
+    .run();
+}
+
+#[test]
 fn one_buffer_flushed_when_it_is_full() {
     Sweep {
         name: "conventional".into(),

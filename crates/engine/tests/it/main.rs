@@ -37,5 +37,6 @@ mod repair;
 mod settled;
 mod support;
 mod syncs;
+mod tiers;
 mod unreadable;
 mod versions;

@@ -42,6 +42,7 @@ impl Disks {
                 buffers: Some(Arc::new(MemoryFiles::new())),
                 index: shared(&self.index),
                 segments: shared(&self.segments),
+                ..Media::default()
             },
             ..Env::memory()
         }

@@ -3,8 +3,9 @@
 
 use crate::model::Random;
 use headwater_engine::{Database, DeleteSpec, Duplicates, Options, TableSpec, check};
-use headwater_io::{Clock, Env, FaultyFiles, ManualClock, NoThreads};
+use headwater_io::{Clock, Env, FaultyFiles, Files, ManualClock, NoThreads, OpenMode};
 use headwater_types::{Batch, ClosedRange, StreamName, StreamRows, Timestamp, Values};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -272,4 +273,65 @@ fn compaction_without_space_waits_before_it_tries_again() {
     world.clock.advance(Duration::from_secs(60));
     db.maintain().unwrap();
     assert_eq!(db.stats().unwrap().events_compaction, 600);
+}
+
+/// Sizes of the files of the log, in bytes.
+fn log_files(files: &FaultyFiles) -> Vec<u64> {
+    let dir = Path::new("/db/log");
+    let names = files.list(dir).unwrap();
+    let size = |name: &String| files.open(&dir.join(name), OpenMode::Read)?.len();
+    names.iter().map(|name| size(name).unwrap()).collect()
+}
+
+#[test]
+fn an_idle_database_stores_what_memory_holds_and_gives_back_what_its_log_does_not_need() {
+    const LARGE: u64 = 8 << 20;
+    const SMALL: u64 = 256 << 10;
+    let options = Options {
+        reserve_bytes: 0,
+        ..Options::new("/db")
+    };
+    let world = World::new(3, options);
+    let db = world.open();
+    let mut random = Random::new(3);
+    let mut write = |db: &Database, first: i64, count: i64| {
+        let times = (first..first + count).map(|n| START + n * SECOND).collect();
+        db.commit(rows(1, times, &mut random)).unwrap();
+    };
+    let tick = |db: &Database, seconds| {
+        world.clock.advance(Duration::from_secs(seconds));
+        db.maintain().unwrap();
+    };
+    for n in 0..30 {
+        write(&db, n * 10_000, 10_000);
+    }
+    assert!(log_files(&world.files).contains(&LARGE));
+    assert!(db.stats().unwrap().events_in_memory > 0);
+    // Half a minute is not over.
+    tick(&db, 0);
+    tick(&db, 29);
+    assert!(log_files(&world.files).contains(&LARGE));
+    tick(&db, 1);
+    assert_eq!(log_files(&world.files), []);
+    assert_eq!(db.stats().unwrap().events_in_memory, 0);
+
+    // Who writes now and then is not made to store each row by itself, and stays small.
+    let flushes = db.stats().unwrap().flushes;
+    for n in 0..20 {
+        write(&db, 400_000 + n, 1);
+        tick(&db, 40);
+    }
+    assert_eq!(log_files(&world.files), [SMALL]);
+    assert_eq!(db.stats().unwrap().flushes, flushes);
+    world.settles(&db, "after a few rows");
+
+    // Who writes much has larger files again, and everything is found.
+    for n in 0..60 {
+        write(&db, 1_000_000 + n * 10_000, 10_000);
+    }
+    let largest = log_files(&world.files).into_iter().max();
+    assert!(largest > Some(SMALL), "{largest:?}");
+    drop(db);
+    let db = world.open();
+    assert_eq!(db.stats().unwrap().events, 90 * 10_000 + 20);
 }

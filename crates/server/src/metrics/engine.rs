@@ -96,7 +96,7 @@ const COUNTERS: [Figure; 12] = [
     ),
 ];
 
-const GAUGES: [Figure; 15] = [
+const GAUGES: [Figure; 16] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
@@ -120,6 +120,11 @@ const GAUGES: [Figure; 15] = [
         s.late_runs
     }),
     ("disk_bytes", "Bytes of all files", |s| s.disk_bytes),
+    (
+        "fast_tier_bytes",
+        "Bytes of all files in the fast tier",
+        |s| s.fast_bytes,
+    ),
     ("segment_bytes", "Bytes of segments", |s| s.segment_bytes),
     ("log_bytes", "Bytes of log files", |s| s.log_bytes),
     (

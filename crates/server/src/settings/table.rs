@@ -118,6 +118,34 @@ static SERVER: &[Setting] = &[
         },
     },
     Setting {
+        key: "tier.fast",
+        kind: "DIR",
+        allowed: "a directory, or nothing",
+        about: "Folder of a fast tier, on a small fast medium beside that of the database: taken into use at the start. Nothing = as the database has it.",
+        how: How::Own {
+            set: |s, text| {
+                s.engine.fast_dir = (!text.is_empty()).then(|| PathBuf::from(text));
+                Ok(())
+            },
+            show: |s| path(s.engine.fast_dir.as_ref()),
+        },
+    },
+    Setting {
+        key: "tier.parts",
+        kind: "PART,…",
+        allowed: "log, buffers, or both, separated by a comma",
+        about: "What is to lie in tier.fast: the commit log, and rows that memory has no room for.",
+        how: How::Own {
+            set: |s, text| {
+                s.engine.fast_parts = text
+                    .parse()
+                    .map_err(|error: headwater::Error| error.to_string())?;
+                Ok(())
+            },
+            show: |s| s.engine.fast_parts.to_string(),
+        },
+    },
+    Setting {
         key: "tls.cert",
         kind: "FILE",
         allowed: "a file, or nothing",

@@ -73,6 +73,7 @@ struct Figures {
     disk_bytes: u64,
     segment_bytes: u64,
     log_bytes: u64,
+    fast_bytes: u64,
     dead_bytes: u64,
     bytes_per_event: f64,
     wa_events: f64,
@@ -107,6 +108,7 @@ impl Figures {
             disk_bytes: stats.disk_bytes,
             segment_bytes: stats.segment_bytes,
             log_bytes: stats.log_bytes,
+            fast_bytes: stats.fast_bytes,
             dead_bytes: stats.dead_bytes,
             bytes_per_event: stats.bytes_per_event(),
             wa_events: stats.wa_events(),
@@ -156,10 +158,14 @@ fn text(stats: &Stats, tables: &[TableInfo]) -> String {
             "on disk",
             bytes(stats.disk_bytes),
             format!(
-                "segments {}, log {}, dead {}",
+                "segments {}, log {}, dead {}{}",
                 bytes(stats.segment_bytes),
                 bytes(stats.log_bytes),
-                bytes(stats.dead_bytes)
+                bytes(stats.dead_bytes),
+                match stats.fast_bytes {
+                    0 => String::new(),
+                    fast => format!("; {} of it in the fast tier", bytes(fast)),
+                }
             ),
         ),
         line(

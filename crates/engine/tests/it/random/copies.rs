@@ -57,6 +57,7 @@ impl World {
         assert!(report.is_sound(), "{:#?}", report.damages);
         let options = Options {
             dir: "/restored".into(),
+            fast_dir: None,
             ..self.options.clone()
         };
         let report = restore(&env, Path::new(FOLDER), &options).unwrap();
@@ -90,6 +91,7 @@ impl World {
         let folder = Path::new(FOLDER);
         let options = Options {
             dir: "/restored".into(),
+            fast_dir: None,
             ..self.options.clone()
         };
         let verified = verify_backup(&env, folder);

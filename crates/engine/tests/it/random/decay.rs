@@ -31,7 +31,9 @@ impl World {
         let files: Vec<(PathBuf, u64)> = disk
             .files()
             .into_iter()
-            .filter(|(path, len)| inside(path) && *len > 0 && !path.ends_with("lock"))
+            .filter(|(path, len)| inside(path) && *len > 0)
+            // Neither belongs to what is stored.
+            .filter(|(path, _)| !path.ends_with("lock") && !path.ends_with("tier"))
             .collect();
         if files.is_empty() {
             return None;

@@ -1,0 +1,108 @@
+//! When a database that takes no writes is to rest.
+//!
+//! Invariants: a rest is due once for a stretch without writes, and only when much was written
+//! since the last one: who writes a row now and then is not made to store each by itself.
+//! Concurrency: held for no other lock.
+
+use crate::ids::Sequence;
+use parking_lot::Mutex;
+use std::time::Duration;
+
+/// The log must have grown by so much since the last rest, or by one of its files.
+const WRITTEN_BYTES_LEAST: u64 = 1 << 20;
+
+/// Watches whether anything is written.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// None = never.
+    after: Option<Duration>,
+    least: u64,
+    watched: Mutex<Watched>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    /// The newest record, and since when it has been it.
+    newest: Option<(Sequence, Duration)>,
+    /// Bytes written to the log when it rested last; none before the first time.
+    written: Option<u64>,
+}
+
+impl Rest {
+    pub(crate) fn new(after: Option<Duration>, log_file_bytes: u64) -> Rest {
+        Rest {
+            after,
+            least: WRITTEN_BYTES_LEAST.min(log_file_bytes),
+            watched: Mutex::default(),
+        }
+    }
+
+    /// True when nothing has been written for so long, and enough before. It is asked again and
+    /// again, with the newest record, the bytes of the log on its medium and those written to it
+    /// since the opening.
+    pub(crate) fn is_due(&self, newest: Sequence, log: (u64, u64), now: Duration) -> bool {
+        let Some(after) = self.after else {
+            return false;
+        };
+        let (on_medium, written) = log;
+        let mut watched = self.watched.lock();
+        match watched.newest {
+            Some((sequence, since)) if sequence == newest => {
+                let grown = match watched.written {
+                    Some(before) => written.saturating_sub(before),
+                    // What the run before left behind.
+                    None => on_medium.max(written),
+                };
+                grown >= self.least && now.saturating_sub(since) >= after
+            }
+            _ => {
+                watched.newest = Some((newest, now));
+                false
+            }
+        }
+    }
+
+    /// It is made to rest; should that fail, it is not tried again for the same bytes.
+    pub(crate) fn note(&self, written: u64) {
+        self.watched.lock().written = Some(written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn it_is_due_once_after_much_was_written_and_then_nothing() {
+        let rest = Rest::new(Some(at(30)), 8 * MIB);
+        let due = |record, written, seconds| {
+            rest.is_due(Sequence(record), (8 * MIB, written), at(seconds))
+        };
+        assert!(!due(1, 2 * MIB, 100));
+        assert!(!due(1, 2 * MIB, 129));
+        assert!(due(1, 2 * MIB, 130));
+        rest.note(2 * MIB);
+        assert!(!due(1, 2 * MIB, 500));
+        // A little is not worth it, and it adds up.
+        assert!(!due(2, 2 * MIB + 100, 501) && !due(2, 2 * MIB + 100, 900));
+        assert!(!due(3, 3 * MIB, 901) && due(3, 3 * MIB, 931));
+    }
+
+    #[test]
+    fn files_of_the_run_before_are_looked_at_once_and_none_means_never() {
+        let rest = Rest::new(Some(at(30)), 8 * MIB);
+        assert!(!rest.is_due(Sequence(7), (8 * MIB, 0), at(0)));
+        assert!(rest.is_due(Sequence(7), (8 * MIB, 0), at(30)));
+        rest.note(0);
+        assert!(!rest.is_due(Sequence(7), (8 * MIB, 0), at(90)));
+        let never = Rest::new(None, 8 * MIB);
+        assert!(!never.is_due(Sequence(7), (8 * MIB, MIB), at(0)));
+        assert!(!never.is_due(Sequence(7), (8 * MIB, MIB), at(900)));
+    }
+}

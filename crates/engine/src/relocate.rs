@@ -1,0 +1,306 @@
+//! Changes what lies in the fast tier of a database, between two openings.
+//!
+//! Invariants: the log moves only when nothing in it is needed, and its place changes with one
+//! write of `DIR/tier`; what it leaves behind is removed after that. A change that was cut short
+//! has happened or not, and is made again by the next opening that wants it.
+//! Concurrency: holds the locks of the database and of the tier.
+//! Failure: as an opening; kind `busy` when the log holds what cannot be stored yet.
+
+use crate::flush::{leave_log, store_all};
+use crate::layout::{log_dir, meta_path};
+use crate::log::{Access, replay};
+use crate::meta::copy::look;
+use crate::tiers::{
+    FastTier, TierParts, TierRecord, absolute, lock_fast, of_another, path_in, place, same_set,
+    same_time,
+};
+use crate::{Error, ErrorKind, Options, Result, owner, recover};
+use headwater_io::{Env, Files, NoThreads};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Has the database in `options.dir` use a fast tier, another one, or other parts of it; `None` =
+/// no tier any more. It must not be open. What lies in the log is stored before the log moves. A
+/// database that is not there yet gets its tier by [`Options::fast_dir`].
+///
+/// # Errors
+/// `locked` when it is open, `not_found` without a database, `tier` when the folder belongs to
+/// another database or the present tier cannot be used, `corrupt`, `full`, `io`.
+pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) -> Result<()> {
+    options.validate()?;
+    let exists = env
+        .index_files()
+        .exists(&meta_path(&options.dir))
+        .map_err(|e| Error::io("look for", &meta_path(&options.dir), e))?;
+    if !exists {
+        return Err(Error::not_found(format!(
+            "{}: no database here (no meta.redb)",
+            options.dir.display()
+        )));
+    }
+    change(env, options, &wanted_of(wanted)?)
+}
+
+/// Takes up a database, or its fast tier, that lies in another folder now:
+/// [`Options::fast_dir`] names the tier. Both must be of one time.
+///
+/// # Errors
+/// `tier` when they do not belong together, or the database is a copy of one that still uses the
+/// tier; `locked`, `io`.
+pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
+    let dir = absolute(&options.dir)?;
+    let Some(fast) = &options.fast_dir else {
+        return Err(Error::invalid("name the folder of the fast tier"));
+    };
+    let fast = absolute(fast)?;
+    let _lock = owner::take_lock(env, &options.dir)?;
+    let Some(mut ours) = TierRecord::read(&*env.files, &options.dir)? else {
+        return Err(Error::new(
+            ErrorKind::Tier,
+            format!("{}: this database has no fast tier", dir.display()),
+        ));
+    };
+    let _fast_lock = lock_fast(env, &fast)?;
+    let mut theirs = same_set(env, &dir, &ours, &fast)?;
+    same_time(&dir, &ours, &theirs, &fast)?;
+    if ours.bulk != dir
+        && TierRecord::read(&*env.files, &ours.bulk)?
+            .is_some_and(|other| other.set == ours.set && !other.parts.is_empty())
+    {
+        return Err(Error::new(
+            ErrorKind::Tier,
+            format!(
+                "{} is a copy of {}, which is still there and uses this tier: back the database up and restore it to have a second one",
+                dir.display(),
+                ours.bulk.display()
+            ),
+        ));
+    }
+    // Theirs last: until then the next opening says again that they are to be adopted.
+    let token = env.chance.next_u64();
+    (ours.token, ours.next) = (theirs.token, token);
+    (ours.bulk, ours.fast) = (dir.clone(), fast.clone());
+    ours.write(&*env.files, &options.dir)?;
+    (theirs.token, theirs.next) = (token, token);
+    (theirs.bulk, theirs.fast) = (dir, fast.clone());
+    theirs.write(&*env.files, &fast)?;
+    Ok(())
+}
+
+/// What is to lie where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    fast: PathBuf,
+    parts: TierParts,
+}
+
+fn wanted_of(tier: Option<&FastTier>) -> Result<Wanted> {
+    Ok(match tier {
+        Some(tier) => Wanted {
+            fast: absolute(&tier.folder)?,
+            parts: tier.parts,
+        },
+        None => Wanted {
+            fast: PathBuf::new(),
+            parts: TierParts::NONE,
+        },
+    })
+}
+
+/// Before an opening: what the options want of tiers becomes so.
+pub(crate) fn settle(env: &Env, options: &Options) -> Result<()> {
+    let Some(fast) = &options.fast_dir else {
+        return Ok(());
+    };
+    let wanted = Wanted {
+        fast: absolute(fast)?,
+        parts: options.fast_parts,
+    };
+    change(env, options, &wanted)
+}
+
+fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
+    let dir = options.dir.as_path();
+    let is = TierRecord::read(&*env.files, dir)?.map_or(
+        Wanted {
+            fast: PathBuf::new(),
+            parts: TierParts::NONE,
+        },
+        |record| Wanted {
+            fast: record.fast,
+            parts: record.parts,
+        },
+    );
+    let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
+    if is.parts == wanted.parts && is_same_folder {
+        return Ok(());
+    }
+    let log_moves = is.parts.log != wanted.parts.log || is.parts.log && !is_same_folder;
+    let meta = meta_path(dir);
+    let exists = env
+        .index_files()
+        .exists(&meta)
+        .map_err(|e| Error::io("look for", &meta, e))?;
+    if log_moves && exists {
+        // Closing leaves nothing in the log that is needed.
+        let alone = Env {
+            threads: Arc::new(NoThreads),
+            ..env.clone()
+        };
+        let as_it_is = Options {
+            fast_dir: None,
+            ..options.clone()
+        };
+        let (core, _) = recover::open(alone, as_it_is)?;
+        store_all(&core)?;
+        leave_log(&core)?;
+    }
+    env.files
+        .create_dir_all(dir)
+        .map_err(|e| Error::io("create", dir, e))?;
+    let lock = owner::take_lock(env, dir)?;
+    let meta_lock = owner::lock_meta(env, dir)?;
+    let before = TierRecord::read(&*env.files, dir)?;
+    let placed = place(env, dir)?;
+    if log_moves && exists {
+        require_nothing_needed(&placed, options)?;
+    }
+    if !wanted.parts.is_empty() {
+        begin(env, dir, before.as_ref(), wanted)?;
+    } else if let Some(mut record) = before {
+        record.parts = TierParts::NONE;
+        record.next = record.token;
+        record.write(&*env.files, dir)?;
+    }
+    // What is left behind means nothing from here on.
+    if log_moves {
+        remove_all(&**placed.log_files(), &log_dir(&placed, dir))?;
+    }
+    if !is.parts.is_empty() && is.fast != wanted.fast {
+        clear(&**env.fast_files(), &is.fast)?;
+    }
+    drop((meta_lock, lock));
+    Ok(())
+}
+
+/// Removes what a tier that is not used any more holds: the file that says whose it is last.
+fn clear(files: &dyn Files, fast: &Path) -> Result<()> {
+    remove_all(files, &fast.join("log"))?;
+    remove(files, &fast.join("reserve"))?;
+    remove(files, &path_in(fast))?;
+    files.sync_dir(fast).map_err(|e| Error::io("sync", fast, e))
+}
+
+/// The tier is taken into use: `DIR/tier` last.
+fn begin(env: &Env, dir: &Path, before: Option<&TierRecord>, wanted: &Wanted) -> Result<()> {
+    let files = env.fast_files();
+    let fast = wanted.fast.as_path();
+    let bulk = absolute(dir)?;
+    if fast == bulk {
+        return Err(Error::invalid(format!(
+            "{}: the fast tier needs a folder of its own, on another medium than the database",
+            fast.display()
+        )));
+    }
+    let log = fast.join("log");
+    files
+        .create_dir_all(&log)
+        .map_err(|e| Error::io("create", &log, e))?;
+    let _fast_lock = lock_fast(env, fast)?;
+    let set = before.map_or_else(|| env.chance.next_u64(), |record| record.set);
+    match TierRecord::read(&**files, fast)? {
+        Some(found) if found.set == set => {}
+        Some(found) if found.bulk != bulk => return Err(of_another(&bulk, fast, &found)),
+        // Taken into use by nobody, or by a database in this folder that is not there any more.
+        _ => {
+            let names = files.list(&log).map_err(|e| Error::io("list", &log, e))?;
+            if let Some(name) = names.first() {
+                return Err(Error::new(
+                    ErrorKind::Tier,
+                    format!(
+                        "{} is to become a fast tier, and holds {name} already: name an empty folder",
+                        log.display()
+                    ),
+                ));
+            }
+        }
+    }
+    // What an earlier use left there is of no use any more: `DIR/tier` says where the log is.
+    let is_in_use = before.is_some_and(|record| record.parts.log && record.fast == fast);
+    if !is_in_use {
+        remove_all(&**files, &log)?;
+    }
+    let token = env.chance.next_u64();
+    let mut record = TierRecord {
+        serial: 0,
+        set,
+        token,
+        next: token,
+        parts: wanted.parts,
+        bulk,
+        fast: fast.to_owned(),
+    };
+    if is_in_use && let Some(before) = before {
+        (record.token, record.next) = (before.token, before.next);
+    }
+    let mut theirs = record.clone();
+    theirs.serial = TierRecord::read(&**files, fast)?.map_or(0, |found| found.serial);
+    if !is_in_use {
+        theirs.write(&**files, fast)?;
+    }
+    record.serial = before.map_or(0, |before| before.serial);
+    record.write(&*env.files, dir)
+}
+
+/// Fails when the log holds something that no segment has: that of a partition that cannot be read.
+fn require_nothing_needed(env: &Env, options: &Options) -> Result<()> {
+    let dir = options.dir.as_path();
+    let log_dir = log_dir(env, dir);
+    let ends = look(env, dir, |meta, _| {
+        let replayed = replay(
+            env.log_files(),
+            &log_dir,
+            options.log_file_size(),
+            meta.log_needed()?,
+            Access::Reader(&|| Ok(())),
+            |_, _, _, _, _| Ok(()),
+        )?;
+        Ok(replayed.ends)
+    })?;
+    if ends.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Busy,
+        format!(
+            "{}: the log holds rows of a partition that cannot be read, and stays where it is until `headwater repair`",
+            log_dir.display()
+        ),
+    ))
+}
+
+fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
+    let names = match files.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|e| Error::io("list", folder, e))?,
+    };
+    for name in &names {
+        remove(files, &folder.join(name))?;
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    files
+        .sync_dir(folder)
+        .map_err(|e| Error::io("sync", folder, e))
+}
+
+fn remove(files: &dyn Files, path: &Path) -> Result<()> {
+    match files.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,66 @@
+//! Tiers: a small fast medium beside the large one of a database, and what lies on it.
+//!
+//! A database knows its fast tier by `DIR/tier`, the tier knows its database by the file of that
+//! name in its own folder ([`record`]). Both hold the same number of the set, and a token that is
+//! drawn anew at each opening: a copy of one of them, or one that was put back from an older time,
+//! is told apart by it. Both name both folders, so that neither is used from a clone by mistake.
+//!
+//! Invariants: `DIR/tier` decides; it is written last when a tier is taken into use, and first when
+//! it is left. The log changes its place only when nothing in it is needed. The metadata and the
+//! segments stay in bulk.
+//! Concurrency: who changes a layout (`relocate`) or opens the database holds the locks of both
+//! folders.
+//! Failure: kind `tier` when the fast tier is missing, of another database, or of another time; the
+//! database is not opened then, since acknowledged rows may lie in the tier.
+
+mod place;
+mod record;
+
+pub use record::TierParts;
+#[cfg(fuzzing)]
+pub(crate) use record::fuzz_record;
+
+pub(crate) use place::{OwnedTier, lock_fast, of_another, place, same_set, same_time, take};
+pub(crate) use record::{TierRecord, path_in};
+
+use crate::{Error, Result};
+use headwater_io::Env;
+use std::path::{Path, PathBuf};
+
+/// A fast tier as a database uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastTier {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What lies there.
+    pub parts: TierParts,
+}
+
+/// The fast tier that a database uses, if it has one. It need not be there.
+///
+/// # Errors
+/// `invalid` for one of another version, `io`.
+pub fn fast_tier(env: &Env, dir: &Path) -> Result<Option<FastTier>> {
+    let record = TierRecord::read(&*env.files, dir)?;
+    Ok(record.filter(|r| !r.parts.is_empty()).map(|r| FastTier {
+        folder: r.fast,
+        parts: r.parts,
+    }))
+}
+
+/// Gives a fast tier up that is lost: from now on all of the database lies in bulk. What only the
+/// tier held is gone; a repair says what that is.
+pub(crate) fn forget_fast_tier(env: &Env, dir: &Path) -> Result<()> {
+    let Some(mut record) = TierRecord::read(&*env.files, dir)? else {
+        return Ok(());
+    };
+    // Should the tier turn up again, it is that of another database, and stays as it is.
+    record.set = env.chance.next_u64();
+    record.parts = TierParts::NONE;
+    record.write(&*env.files, dir)
+}
+
+/// A folder by a name that does not depend on where the process is.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Error::io("name", path, e))
+}

@@ -1,0 +1,335 @@
+//! The file that says which tiers a database has: `DIR/tier`, and `tier` in the folder of the fast
+//! one. See docs/format/tier.md.
+//!
+//! Invariants: two slots, each with a checksum, written in turn, so that one of them is whole at
+//! any time; of those that are whole the one with the greater number counts. A slot is a block of
+//! the medium, so that writing one leaves the other alone.
+//! Failure: a file in which no slot is whole was never finished, and says nothing.
+
+use crate::{Error, Result};
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, PutBytes};
+use headwater_io::{Files, OpenMode};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+const MAGIC: [u8; 8] = *b"HWTIER\x00\x01";
+/// Bytes of a slot.
+const SLOT_BYTES: usize = 4096;
+/// The longest path that fits.
+const PATH_BYTES_MAX: usize = 3072;
+
+/// What lies in the fast tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierParts {
+    /// The commit log.
+    pub log: bool,
+    /// Rows that memory has no room for.
+    pub buffers: bool,
+}
+
+impl TierParts {
+    const LOG: u8 = 1;
+    const BUFFERS: u8 = 2;
+
+    /// Nothing.
+    pub const NONE: TierParts = TierParts {
+        log: false,
+        buffers: false,
+    };
+
+    /// True when nothing lies there.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == TierParts::NONE
+    }
+
+    /// Each part and its name.
+    fn named(self) -> [(&'static str, bool); 2] {
+        [("log", self.log), ("buffers", self.buffers)]
+    }
+
+    fn bits(self) -> u8 {
+        u8::from(self.log) * TierParts::LOG + u8::from(self.buffers) * TierParts::BUFFERS
+    }
+
+    fn of_bits(bits: u8) -> Option<TierParts> {
+        let parts = TierParts {
+            log: bits & TierParts::LOG != 0,
+            buffers: bits & TierParts::BUFFERS != 0,
+        };
+        (parts.bits() == bits).then_some(parts)
+    }
+}
+
+/// The names of the parts, with commas between them; `none` for nothing.
+///
+/// ```
+/// use headwater_engine::TierParts;
+/// let parts: TierParts = "log, buffers".parse()?;
+/// assert!(parts.log && parts.buffers);
+/// assert_eq!(parts.to_string(), "log,buffers");
+/// assert_eq!("none".parse::<TierParts>()?, TierParts::NONE);
+/// assert!("segments".parse::<TierParts>().is_err());
+/// # Ok::<(), headwater_engine::Error>(())
+/// ```
+impl fmt::Display for TierParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.named().into_iter().filter(|(_, there)| *there);
+        let names: Vec<&str> = named.map(|(name, _)| name).collect();
+        match names.is_empty() {
+            true => f.write_str("none"),
+            false => f.write_str(&names.join(",")),
+        }
+    }
+}
+
+impl FromStr for TierParts {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<TierParts> {
+        let mut parts = TierParts::NONE;
+        if text.trim() == "none" {
+            return Ok(parts);
+        }
+        for name in text.split(',') {
+            match name.trim() {
+                "log" => parts.log = true,
+                "buffers" => parts.buffers = true,
+                other => {
+                    return Err(Error::invalid(format!(
+                        "parts of a fast tier: expected log, buffers or both with a comma between them, found `{other}`"
+                    )));
+                }
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// What the file of a tier says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TierRecord {
+    /// How often it was written.
+    pub(crate) serial: u64,
+    /// Of the database, the same in all of its tiers; drawn when the first one was made.
+    pub(crate) set: u64,
+    /// Drawn at each opening, the same in all tiers.
+    pub(crate) token: u64,
+    /// What the token is about to become; the token itself when it is not.
+    pub(crate) next: u64,
+    pub(crate) parts: TierParts,
+    /// Folder of the database.
+    pub(crate) bulk: PathBuf,
+    /// Folder of the fast tier.
+    pub(crate) fast: PathBuf,
+}
+
+/// Where a folder has it.
+pub(crate) fn path_in(folder: &Path) -> PathBuf {
+    folder.join("tier")
+}
+
+impl TierRecord {
+    fn encode(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.put_u64(self.serial);
+        bytes.put_u64(self.set);
+        bytes.put_u64(self.token);
+        bytes.put_u64(self.next);
+        bytes.put_u8(self.parts.bits());
+        for path in [&self.bulk, &self.fast] {
+            let text = path
+                .to_str()
+                .filter(|text| text.len() * 2 <= PATH_BYTES_MAX);
+            let text = text.ok_or_else(|| {
+                Error::invalid(format!(
+                    "{}: the folder of a tier needs a name in UTF-8 of at most {} bytes",
+                    path.display(),
+                    PATH_BYTES_MAX / 2
+                ))
+            })?;
+            bytes.put_prefixed(text.as_bytes());
+        }
+        bytes.resize(SLOT_BYTES - 4, 0);
+        bytes.put_u32(crc32c(&bytes));
+        Ok(bytes)
+    }
+
+    /// `None` = not whole.
+    pub(crate) fn decode(slot: &[u8]) -> Option<TierRecord> {
+        let (content, crc) = slot.split_at_checked(SLOT_BYTES - 4)?;
+        if crc != crc32c(content).to_le_bytes() {
+            return None;
+        }
+        let mut cursor = Cursor::new(content.strip_prefix(&MAGIC)?);
+        let mut numbers = [0u64; 4];
+        for number in &mut numbers {
+            *number = cursor.u64("a number of a tier").ok()?;
+        }
+        let [serial, set, token, next] = numbers;
+        let parts = TierParts::of_bits(cursor.u8("the parts in a tier").ok()?)?;
+        let bulk = PathBuf::from(cursor.text("the folder of the database").ok()?);
+        let fast = PathBuf::from(cursor.text("the folder of the fast tier").ok()?);
+        Some(TierRecord {
+            serial,
+            set,
+            token,
+            next,
+            parts,
+            bulk,
+            fast,
+        })
+    }
+
+    /// What the file in a folder says; `None` without one, or when it was never finished.
+    pub(crate) fn read(files: &dyn Files, folder: &Path) -> Result<Option<TierRecord>> {
+        let path = path_in(folder);
+        let failed = |e| Error::io("read", &path, e);
+        let file = match files.open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(failed)?,
+        };
+        let mut newest: Option<TierRecord> = None;
+        for slot in 0..2u64 {
+            let mut bytes = vec![0; SLOT_BYTES];
+            match file.read_exact_at(slot * SLOT_BYTES as u64, &mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
+                other => other.map_err(failed)?,
+            }
+            let found = TierRecord::decode(&bytes);
+            if found.is_none() {
+                check_version(&path, &bytes)?;
+            }
+            newest = newest.into_iter().chain(found).max_by_key(|r| r.serial);
+        }
+        Ok(newest)
+    }
+
+    /// Puts the record in place of the one before, durably, and makes it the newest.
+    pub(crate) fn write(&mut self, files: &dyn Files, folder: &Path) -> Result<()> {
+        let path = path_in(folder);
+        let failed = |e| Error::io("write", &path, e);
+        self.serial += 1;
+        let bytes = self.encode()?;
+        let (file, is_new) = match files.open(&path, OpenMode::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (
+                files.open(&path, OpenMode::CreateNew).map_err(failed)?,
+                true,
+            ),
+            other => (other.map_err(failed)?, false),
+        };
+        file.write_all_at((self.serial % 2) * SLOT_BYTES as u64, &bytes)
+            .map_err(failed)?;
+        file.sync_data().map_err(failed)?;
+        if is_new {
+            files
+                .sync_dir(folder)
+                .map_err(|e| Error::io("sync", folder, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a slot that is whole and of another version.
+fn check_version(path: &Path, slot: &[u8]) -> Result<()> {
+    let [kind @ .., _] = &MAGIC;
+    let whole = slot
+        .split_at_checked(SLOT_BYTES - 4)
+        .is_some_and(|(content, crc)| crc == crc32c(content).to_le_bytes());
+    match slot.strip_prefix(kind) {
+        Some([version, ..]) if whole && *version != 1 => Err(Error::invalid(format!(
+            "{}: format version {version}, this version of Headwater ({}) reads version 1: use the one that wrote it",
+            path.display(),
+            env!("CARGO_PKG_VERSION")
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Decodes a slot of which these bytes are the beginning.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_record(bytes: &[u8], repair: bool) {
+    let mut slot = bytes.to_vec();
+    if repair {
+        slot.resize(SLOT_BYTES - 4, 0);
+        slot.put_u32(crc32c(&slot));
+    }
+    if let Some(record) = TierRecord::decode(&slot)
+        && let Ok(again) = record.encode()
+    {
+        assert_eq!(TierRecord::decode(&again), Some(record));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use headwater_io::MemoryFiles;
+
+    fn record() -> TierRecord {
+        TierRecord {
+            serial: 6,
+            set: 0x1122_3344_5566_7788,
+            token: 11,
+            next: 12,
+            parts: TierParts {
+                log: true,
+                buffers: false,
+            },
+            bulk: "/srv/data".into(),
+            fast: "/mnt/fast/data".into(),
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_stay_what_they_are() {
+        let bytes = record().encode().unwrap();
+        assert_eq!(bytes.len(), SLOT_BYTES);
+        crate::golden::check("tier", &bytes);
+        assert_eq!(TierRecord::decode(&bytes), Some(record()));
+    }
+
+    #[test]
+    fn what_is_not_whole_says_nothing_and_the_slot_before_counts() {
+        let files = MemoryFiles::new();
+        let folder = Path::new("/");
+        assert_eq!(TierRecord::read(&files, folder).unwrap(), None);
+        let mut record = record();
+        record.write(&files, folder).unwrap();
+        let before = record.clone();
+        record.token = 99;
+        record.write(&files, folder).unwrap();
+        assert_eq!(
+            TierRecord::read(&files, folder).unwrap(),
+            Some(record.clone())
+        );
+        let file = files.open(&path_in(folder), OpenMode::Write).unwrap();
+        for at in [0, 9, 60, SLOT_BYTES as u64 - 1] {
+            let at = (record.serial % 2) * SLOT_BYTES as u64 + at;
+            let mut byte = [0];
+            file.read_exact_at(at, &mut byte).unwrap();
+            file.write_all_at(at, &[!byte[0]]).unwrap();
+            let found = TierRecord::read(&files, folder).unwrap();
+            assert_eq!(found.as_ref(), Some(&before), "byte {at}");
+            file.write_all_at(at, &byte).unwrap();
+        }
+        file.set_len(100).unwrap();
+        assert_eq!(TierRecord::read(&files, folder).unwrap(), None);
+    }
+
+    #[test]
+    fn a_folder_whose_name_does_not_fit_is_refused() {
+        let mut record = record();
+        record.fast = "x".repeat(2000).into();
+        assert_eq!(
+            record.encode().unwrap_err().kind(),
+            crate::ErrorKind::Invalid
+        );
+    }
+}
