@@ -34,6 +34,7 @@ mod request;
 mod system;
 mod threads;
 mod tree;
+mod uring;
 
 pub use chance::{Chance, SeededChance, SystemChance};
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -46,3 +47,4 @@ pub use memory::MemoryFiles;
 pub use request::{Completer, Completion};
 pub use system::SystemFiles;
 pub use threads::{Joiner, NoThreads, SystemThreads, Threads};
+pub use uring::{UringFiles, UringRefused};
