@@ -114,7 +114,9 @@ pub(super) mod x86 {
 
     impl X86 {
         pub(in super::super) fn detected() -> X86 {
-            X86(*Flush::of_this_processor().first().unwrap_or(&Flush::Clflush))
+            X86(*Flush::of_this_processor()
+                .first()
+                .unwrap_or(&Flush::Clflush))
         }
     }
 

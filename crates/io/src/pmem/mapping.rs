@@ -113,7 +113,11 @@ impl Window {
     /// Stores bytes and sends them on their way to memory; a fence is to follow.
     pub(super) fn write(&self, lines: &dyn Lines, at: usize, data: &[u8]) {
         let end = at.saturating_add(data.len());
-        assert!(end <= self.ready, "a store to {end} of {} bytes", self.ready);
+        assert!(
+            end <= self.ready,
+            "a store to {end} of {} bytes",
+            self.ready
+        );
         // SAFETY: the bytes are in the mapping, in the part that was made ready, see above; there is
         // no reference to any of them.
         unsafe { lines::write(lines, self.at.as_ptr().add(at), data) }
@@ -141,11 +145,13 @@ pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
         Err(error) => return Err(error),
     }
     let kind = rustix::fs::fstatfs(file)?.f_type;
-    Ok(if i64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC) {
-        Standing::Memory
-    } else {
-        Standing::Calls
-    })
+    Ok(
+        if i64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC) {
+            Standing::Memory
+        } else {
+            Standing::Calls
+        },
+    )
 }
 
 /// What writes to new files in a directory will be worth, by a file without a name.

@@ -1,9 +1,5 @@
 //! What goes into a mapping, and in which order: a recorder of stores, flushes and fences.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(
     unsafe_code,
     reason = "a recorder stands where instructions do, and stores as they would"
@@ -182,7 +178,9 @@ fn what_lies_in_the_file_goes_through_the_mapping_and_what_makes_it_longer_does_
     wanted[1_000..].fill(4);
     assert_eq!(std::fs::read(dir.path().join("file")).unwrap(), wanted);
     // Each of the other handles shares the windows; one that may not write does not.
-    let reader = files.open(&dir.path().join("file"), OpenMode::Read).unwrap();
+    let reader = files
+        .open(&dir.path().join("file"), OpenMode::Read)
+        .unwrap();
     assert!(reader.write_all_at(0, &[9]).is_err());
     assert_eq!(recorder.count().0, 2);
 }
@@ -245,7 +243,10 @@ fn threads_write_to_one_file_while_its_length_changes() {
     let content = std::fs::read(dir.path().join("file")).unwrap();
     for thread in 0..4 {
         let part = &content[thread * 700_000..][..200 * 3_001];
-        assert!(part.iter().all(|byte| *byte == thread as u8 + 1), "{thread}");
+        assert!(
+            part.iter().all(|byte| *byte == thread as u8 + 1),
+            "{thread}"
+        );
     }
 }
 

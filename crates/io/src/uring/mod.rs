@@ -137,8 +137,7 @@ struct UringFile {
 
 impl UringFile {
     fn submit<T: Send + 'static>(&self, work: impl FnOnce(Completer<T>) -> Work) -> Completion<T> {
-        let (completion, completer) =
-            Completion::driven(Arc::clone(&self.ring) as Arc<dyn Driven>);
+        let (completion, completer) = Completion::driven(Arc::clone(&self.ring) as Arc<dyn Driven>);
         let flight = Flight::new(Arc::clone(&self.file), work(completer));
         if let Err(refused) = self.ring.submit(flight) {
             refused.carry_out();

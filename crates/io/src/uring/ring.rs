@@ -166,7 +166,9 @@ impl Ring {
         // SAFETY: there is one turn at a time, and no other code makes a completion queue, so this
         // is the only one.
         let queue = unsafe { self.uring.completion_shared() };
-        queue.map(|answer| (answer.user_data(), answer.result())).collect()
+        queue
+            .map(|answer| (answer.user_data(), answer.result()))
+            .collect()
     }
 }
 
@@ -310,7 +312,9 @@ impl Flight {
             Work::Sync { .. } => return true,
         };
         // An offset below zero means "where the file stands", which no file here does.
-        let end = u64::try_from(len).ok().and_then(|len| offset.checked_add(len));
+        let end = u64::try_from(len)
+            .ok()
+            .and_then(|len| offset.checked_add(len));
         len > 0 && end.is_some_and(|end| i64::try_from(end).is_ok())
     }
 }

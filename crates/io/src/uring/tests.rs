@@ -1,10 +1,8 @@
 //! What requests do when the kernel does not do all of its part, and when nobody waits for them.
 //! On machines without io_uring there is nothing to test but the refusal.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![allow(unsafe_code, reason = "a process can be forked by a call only")]
+#![deny(clippy::undocumented_unsafe_blocks)]
 
 use std::sync::mpsc;
 
@@ -26,7 +24,10 @@ fn read_ended_by(said: Said, len: usize) -> io::Result<Vec<u8>> {
     let (completion, completer) = Completion::pending();
     // What the kernel has read is in the buffer by then.
     let mut buf = vec![0; len];
-    buf.iter_mut().zip(b"cdefgh").take(2).for_each(|(to, from)| *to = *from);
+    buf.iter_mut()
+        .zip(b"cdefgh")
+        .take(2)
+        .for_each(|(to, from)| *to = *from);
     let work = Work::Read {
         offset: 2,
         buf,
@@ -55,7 +56,8 @@ fn write_ended_by(first: i32, then: i32) -> (io::Result<Vec<u8>>, Vec<u8>) {
     let (_dir, file) = file_of(b"abcdef");
     let (completion, completer) = Completion::pending();
     let written = usize::try_from(first).unwrap_or(0);
-    file.write_all_at(1, b"xyz".get(..written).unwrap()).unwrap();
+    file.write_all_at(1, b"xyz".get(..written).unwrap())
+        .unwrap();
     let work = Work::Write {
         offset: 1,
         data: b"xyz".to_vec(),
@@ -159,5 +161,37 @@ fn requests_of_a_thread_that_ended_are_answered() {
         }
     }
     assert_eq!(file.len().unwrap(), 20 * 16 * 8_192);
-    assert_eq!(std::fs::read(dir.path().join("file")).unwrap(), vec![3; 20 * 16 * 8_192]);
+    assert_eq!(
+        std::fs::read(dir.path().join("file")).unwrap(),
+        vec![3; 20 * 16 * 8_192]
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn in_a_forked_process_requests_go_by_calls_and_those_of_the_parent_fail() {
+    let Some(files) = files() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let file = files.open(&path, OpenMode::CreateNew).unwrap();
+    let of_parent = file.submit_write(0, vec![1; 4_096]);
+    // SAFETY: the child leaves by `_exit` and takes no lock that another thread of its parent may
+    // have had, save those of the allocator, which the system's library makes free in a child.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let is_told = of_parent.is_done() && of_parent.wait().is_err();
+        let write = file.submit_write_and_sync(4_096, vec![2; 4_096]).wait();
+        let read = file.submit_read(4_096, vec![0; 4_096]).wait();
+        let is_right = is_told && write.is_ok() && read.is_ok_and(|read| read == [2; 4_096]);
+        drop((file, files));
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(if is_right { 0 } else { 1 }) }
+    }
+    let mut status = 0;
+    // SAFETY: it writes to the number, which is there.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((waited, status), (child, 0));
+    assert_eq!(of_parent.wait().unwrap(), [1; 4_096]);
+    let read = file.submit_read(4_096, vec![0; 4_096]).wait().unwrap();
+    assert_eq!(read, [2; 4_096]);
 }
