@@ -204,6 +204,16 @@ impl<T: Send + 'static> Completion<T> {
         };
         (Completion(state), completer)
     }
+
+    /// The same request, without its medium if it is answered already.
+    pub(crate) fn settled(self) -> Completion<T> {
+        if let State::Driven { shared, .. } = &self.0
+            && let Some(answer) = shared.take()
+        {
+            return Completion::done(answer);
+        }
+        self
+    }
 }
 
 impl<T> Completer<T> {

@@ -139,10 +139,13 @@ impl UringFile {
     fn submit<T: Send + 'static>(&self, work: impl FnOnce(Completer<T>) -> Work) -> Completion<T> {
         let (completion, completer) = Completion::driven(Arc::clone(&self.ring) as Arc<dyn Driven>);
         let flight = Flight::new(Arc::clone(&self.file), work(completer));
-        if let Err(refused) = self.ring.submit(flight) {
-            refused.carry_out();
+        match self.ring.submit(flight) {
+            Ok(()) => completion,
+            Err(refused) => {
+                refused.carry_out();
+                completion.settled()
+            }
         }
-        completion
     }
 }
 
