@@ -102,7 +102,7 @@ pub(super) fn buffers(files: &dyn Files, dir: &Path) -> Result<(), String> {
     is_same("the buffer of a write", &buf)?;
     let buf = done("write", file.submit_write_and_sync(0, buf).wait())?;
     is_same("the buffer of a write with a sync", &buf)?;
-    let mut buf = done("read", file.submit_read(1, buf).wait())?;
+    let mut buf = done("read", file.submit_read(3, buf).wait())?;
     is_same("the buffer of a read", &buf)?;
     same("what was read", buf.iter().all(|byte| *byte == 7), true)?;
     buf.clear();

@@ -29,9 +29,9 @@ use super::lines::{self, Lines};
 /// Bytes of a window: one large page.
 pub(super) const WINDOW_BYTES: u64 = 2 << 20;
 /// Holes are written with so many zeros at once.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// The name of the file systems whose pages are memory.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+const TMPFS_MAGIC: i128 = 0x0102_1994;
 
 /// A part of a file in memory.
 #[derive(Debug)]
@@ -145,13 +145,12 @@ pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
         Err(error) => return Err(error),
     }
     let kind = rustix::fs::fstatfs(file)?.f_type;
-    Ok(
-        if i64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC) {
-            Standing::Memory
-        } else {
-            Standing::Calls
-        },
-    )
+    // Its type is another one on other processors.
+    Ok(if i128::from(kind) == TMPFS_MAGIC {
+        Standing::Memory
+    } else {
+        Standing::Calls
+    })
 }
 
 /// What writes to new files in a directory will be worth, by a file without a name.

@@ -104,7 +104,15 @@ pub enum UringRefused {
 #[derive(Clone, Debug)]
 pub struct UringFiles {
     system: SystemFiles,
+    queue: Queue,
+}
+
+/// A queue, and how it is used.
+#[derive(Clone, Debug)]
+struct Queue {
     ring: Arc<Ring>,
+    /// Reads are tried without waiting first, and go through the queue if that is not all.
+    tries_reads: bool,
 }
 
 impl UringFiles {
@@ -113,9 +121,16 @@ impl UringFiles {
     /// # Errors
     /// Where the kernel has no such queue, or refuses this process one.
     pub fn new() -> Result<UringFiles, UringRefused> {
+        UringFiles::with(true)
+    }
+
+    fn with(tries_reads: bool) -> Result<UringFiles, UringRefused> {
         Ok(UringFiles {
             system: SystemFiles::new(),
-            ring: Arc::new(Ring::new()?),
+            queue: Queue {
+                ring: Arc::new(Ring::new()?),
+                tries_reads,
+            },
         })
     }
 
@@ -132,14 +147,15 @@ impl UringFiles {
 #[derive(Debug)]
 struct UringFile {
     file: Arc<SystemFile>,
-    ring: Arc<Ring>,
+    queue: Queue,
 }
 
 impl UringFile {
     fn submit<T: Send + 'static>(&self, work: impl FnOnce(Completer<T>) -> Work) -> Completion<T> {
-        let (completion, completer) = Completion::driven(Arc::clone(&self.ring) as Arc<dyn Driven>);
+        let (completion, completer) =
+            Completion::driven(Arc::clone(&self.queue.ring) as Arc<dyn Driven>);
         let flight = Flight::new(Arc::clone(&self.file), work(completer));
-        match self.ring.submit(flight) {
+        match self.queue.ring.submit(flight) {
             Ok(()) => completion,
             Err(refused) => {
                 refused.carry_out();
@@ -170,7 +186,11 @@ impl File for UringFile {
         self.file.set_len(len)
     }
 
-    fn submit_read(&self, offset: u64, buf: Vec<u8>) -> Completion<Vec<u8>> {
+    fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
+        let Queue { ring, tries_reads } = &self.queue;
+        if *tries_reads && ring.read_now(&self.file, offset, &mut buf) {
+            return Completion::done(Ok(buf));
+        }
         self.submit(|completer| Work::Read {
             offset,
             buf,
@@ -205,7 +225,7 @@ impl Files for UringFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(UringFile {
             file: Arc::new(SystemFile::open(path, mode)?),
-            ring: Arc::clone(&self.ring),
+            queue: self.queue.clone(),
         }))
     }
 

@@ -16,7 +16,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 use std::fmt;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,10 +24,12 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode};
 use parking_lot::Mutex;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::UringRefused;
 use super::flight::{Flight, Said, Work};
 use crate::request::{Driven, Turn, Turns};
+use crate::system::SystemFile;
 
 /// Requests on their way at once; those beyond are carried out at once, by calls that wait.
 const FLIGHTS: u32 = 128;
@@ -137,6 +139,19 @@ impl Ring {
         Ok(())
     }
 
+    /// Fills all of `buf` if that needs no waiting: what the system has in memory is had for one
+    /// call, and a request and its answer cost more than twice as much.
+    pub(super) fn read_now(&self, file: &SystemFile, offset: u64, buf: &mut [u8]) -> bool {
+        let wanted = buf.len();
+        if !can_be_asked(offset, wanted) {
+            return false;
+        }
+        let bufs = &mut [IoSliceMut::new(buf)];
+        // Whatever is wrong, the request says it.
+        rustix::io::preadv2(&file.0, bufs, offset, ReadWriteFlags::NOWAIT)
+            .is_ok_and(|count| count == wanted)
+    }
+
     fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
@@ -146,10 +161,10 @@ impl Ring {
     fn enter(&self, answers: usize) -> io::Result<()> {
         match self.uring.submitter().submit_and_wait(answers) {
             Ok(_) => Ok(()),
-            Err(error) => match rustix::io::Errno::from_io_error(&error) {
-                Some(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => Ok(()),
                 // The kernel has no memory for more at this moment, or answers to be taken first.
-                Some(rustix::io::Errno::AGAIN | rustix::io::Errno::BUSY) => {
+                Some(Errno::AGAIN | Errno::BUSY) => {
                     std::thread::yield_now();
                     Ok(())
                 }
@@ -311,11 +326,7 @@ impl Flight {
             Work::Write { offset, data, .. } => (*offset, data.len()),
             Work::Sync { .. } => return true,
         };
-        // An offset below zero means "where the file stands", which no file here does.
-        let end = u64::try_from(len)
-            .ok()
-            .and_then(|len| offset.checked_add(len));
-        len > 0 && end.is_some_and(|end| i64::try_from(end).is_ok())
+        can_be_asked(offset, len)
     }
 }
 
@@ -352,6 +363,15 @@ impl Slot {
             Work::Sync { .. } => Entries::One([sync.user_data(name)]),
         }
     }
+}
+
+/// Whether there is something to do, at offsets that mean to the kernel what they mean here: one
+/// below zero is "where the file stands", which no file here does.
+fn can_be_asked(offset: u64, len: usize) -> bool {
+    let end = u64::try_from(len)
+        .ok()
+        .and_then(|len| offset.checked_add(len));
+    len > 0 && end.is_some_and(|end| i64::try_from(end).is_ok())
 }
 
 fn entry_bytes(len: usize) -> u32 {

@@ -87,9 +87,10 @@ fn what_the_kernel_did_not_write_is_written_by_calls_and_synced_then() {
     assert_eq!(answer.unwrap_err().raw_os_error(), Some(-damaged));
 }
 
-/// Files with a queue; `None` where the kernel has none, which the fallback says.
+/// Files of which every read goes through the queue; `None` where the kernel has none, which the
+/// fallback says.
 fn files() -> Option<UringFiles> {
-    match UringFiles::new() {
+    match UringFiles::with(false) {
         Ok(files) => Some(files),
         Err(refused) => {
             let (files, why) = UringFiles::or_system();
@@ -98,6 +99,17 @@ fn files() -> Option<UringFiles> {
             None
         }
     }
+}
+
+#[test]
+fn files_whose_reads_all_go_through_the_queue_obey_the_laws() {
+    if files().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    crate::laws::check_files(|| Arc::new(files().unwrap()), dir.path()).unwrap();
+    let one = Arc::new(files().unwrap());
+    crate::laws::check_files(move || one.clone(), &dir.path().join("one queue")).unwrap();
 }
 
 #[test]
