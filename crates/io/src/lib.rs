@@ -11,7 +11,7 @@
 //!
 //! | Part | Real | For tests and embedding |
 //! |---|---|---|
-//! | [`Files`] | [`SystemFiles`] | [`MemoryFiles`], [`FaultyFiles`] |
+//! | [`Files`] | [`SystemFiles`], [`UringFiles`], [`PmemFiles`] | [`MemoryFiles`], [`FaultyFiles`], [`PmemModel`] |
 //! | [`Clock`] | [`SystemClock`] | [`ManualClock`] |
 //! | [`Chance`] | [`SystemChance`] | [`SeededChance`] |
 //! | [`Threads`] | [`SystemThreads`] | [`NoThreads`] |

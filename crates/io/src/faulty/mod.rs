@@ -233,8 +233,8 @@ impl FaultyFiles {
         all
     }
 
-    /// From now on this is persistent memory, written in units of `unit_bytes`: [`WORD_BYTES`], or a
-    /// multiple of it where a checksum covers all words of a unit.
+    /// From now on this is persistent memory, written in units of `unit_bytes`: [`WORD_BYTES`], or
+    /// a multiple of it where a checksum covers all words of a unit.
     ///
     /// ```
     /// use headwater_io::{FaultyFiles, Files, OpenMode, Survival, WORD_BYTES};

@@ -14,10 +14,18 @@ const BYTES: usize = 3_001;
 /// Requests on their way at once.
 const COUNT: usize = 16;
 
+/// The bytes of a request: those of one number, and of no other one below 255.
+fn part(number: usize) -> Vec<u8> {
+    vec![u8::try_from(number + 1).unwrap_or(u8::MAX); BYTES]
+}
+
+/// Where they lie.
+fn offset(number: usize) -> u64 {
+    u64::try_from(number * BYTES).unwrap_or(u64::MAX)
+}
+
 pub(super) fn several(files: &dyn Files, dir: &Path) -> Result<(), String> {
     let file = create(files, &dir.join("file"))?;
-    let part = |number: usize| vec![number as u8 + 1; BYTES];
-    let offset = |number: usize| (number * BYTES) as u64;
     let writes: Vec<_> = (0..COUNT)
         .map(|number| file.submit_write(offset(number), part(number)))
         .collect();
@@ -130,8 +138,6 @@ pub(super) fn written_and_synced(files: &dyn Files, dir: &Path) -> Result<(), St
 
 pub(super) fn syncs_among(files: &dyn Files, dir: &Path) -> Result<(), String> {
     let file = create(files, &dir.join("file"))?;
-    let part = |number: usize| vec![number as u8 + 1; BYTES];
-    let offset = |number: usize| (number * BYTES) as u64;
     let mut writes = Vec::new();
     let mut syncs = Vec::new();
     for number in 0..COUNT {
@@ -161,7 +167,7 @@ pub(super) fn syncs_among(files: &dyn Files, dir: &Path) -> Result<(), String> {
 pub(super) fn looked_at(files: &dyn Files, dir: &Path) -> Result<(), String> {
     let file = create(files, &dir.join("file"))?;
     let writes: Vec<_> = (0..COUNT)
-        .map(|number| file.submit_write_and_sync((number * BYTES) as u64, vec![1; BYTES]))
+        .map(|number| file.submit_write_and_sync(offset(number), vec![1; BYTES]))
         .collect();
     for write in writes {
         until_done(&write);
@@ -182,7 +188,7 @@ pub(super) fn dropped(files: &dyn Files, dir: &Path) -> Result<(), String> {
     done("write", file.write_all_at(0, &vec![1; COUNT * BYTES]))?;
     for _ in 0..COUNT {
         for number in 0..COUNT {
-            drop(file.submit_read((number * BYTES) as u64, vec![0; BYTES]));
+            drop(file.submit_read(offset(number), vec![0; BYTES]));
         }
         // Memory that was given back too early is most likely handed out again here.
         let others: Vec<Vec<u8>> = (0..COUNT).map(|_| vec![9; BYTES]).collect();
@@ -192,7 +198,7 @@ pub(super) fn dropped(files: &dyn Files, dir: &Path) -> Result<(), String> {
         same("memory of others", is_whole, true)?;
     }
     let write = file.submit_write(0, vec![2; BYTES]);
-    let read = file.submit_read(BYTES as u64, vec![0; BYTES]);
+    let read = file.submit_read(offset(1), vec![0; BYTES]);
     drop(file);
     let found = done("a read whose handle is gone", read.wait())?;
     same("its bytes", found == vec![1; BYTES], true)?;
@@ -228,12 +234,12 @@ pub(super) fn of_threads(files: &dyn Files, dir: &Path) -> Result<(), String> {
 }
 
 fn part_of(thread: usize, round: usize) -> Vec<u8> {
-    vec![(thread * ROUNDS + round) as u8 + 1; BYTES]
+    part(thread * ROUNDS + round)
 }
 
 fn of_thread(file: &dyn File, thread: usize) -> Result<(), String> {
     for round in 0..ROUNDS {
-        let offset = ((thread * ROUNDS + round) * BYTES) as u64;
+        let offset = offset(thread * ROUNDS + round);
         let part = part_of(thread, round);
         let (write, sync) = if round % 2 == 0 {
             let write = file.submit_write(offset, part.clone());
@@ -259,9 +265,8 @@ fn of_ended_threads(file: &Arc<dyn File>, wanted: &[u8]) -> Result<(), String> {
     let by = Arc::clone(file);
     let submitting = thread::spawn(move || {
         for round in 0..ROUNDS {
-            let offset = (round * BYTES) as u64;
-            let write = by.submit_write_and_sync(offset, part_of(0, round));
-            let read = by.submit_read(offset, vec![0; BYTES]);
+            let write = by.submit_write_and_sync(offset(round), part_of(0, round));
+            let read = by.submit_read(offset(round), vec![0; BYTES]);
             // Nobody receives any more where the law was broken before.
             let _ = sender.send((write, read));
         }

@@ -81,16 +81,16 @@ impl Window {
         self.ready
     }
 
-    /// Makes the front of the window ready to be stored to, which lies in the file wholly: its holes
-    /// are written, then its pages touched.
+    /// Makes the front of the window ready to be stored to, which lies in the file wholly: its
+    /// holes are written, then its pages touched.
     pub(super) fn make_ready(&mut self, file: &fs::File, start: u64, len: usize) -> io::Result<()> {
         if len <= self.ready {
             return Ok(());
         }
         let end = start.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         fill_holes(file, start, end)?;
-        // SAFETY: the pages are those of this mapping; the kernel touches them and says what a store
-        // would meet, without a signal.
+        // SAFETY: the pages are those of this mapping; the kernel touches them and says what a
+        // store would meet, without a signal.
         let touched = unsafe {
             libc::madvise(
                 self.at.as_ptr().cast(),
@@ -118,8 +118,8 @@ impl Window {
             "a store to {end} of {} bytes",
             self.ready
         );
-        // SAFETY: the bytes are in the mapping, in the part that was made ready, see above; there is
-        // no reference to any of them.
+        // SAFETY: the bytes are in the mapping, in the part that was made ready, see above; there
+        // is no reference to any of them.
         unsafe { lines::write(lines, self.at.as_ptr().add(at), data) }
     }
 }

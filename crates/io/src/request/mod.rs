@@ -196,7 +196,7 @@ impl<T: Send + 'static> Completion<T> {
         let completer = Completer {
             shared: Some(Arc::clone(&shared)),
         };
-        let waiting = Arc::clone(&shared) as Arc<dyn turns::Waiting>;
+        let waiting: Arc<dyn turns::Waiting> = shared.clone();
         let state = State::Driven {
             shared,
             waiting,

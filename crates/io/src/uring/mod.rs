@@ -152,8 +152,8 @@ struct UringFile {
 
 impl UringFile {
     fn submit<T: Send + 'static>(&self, work: impl FnOnce(Completer<T>) -> Work) -> Completion<T> {
-        let (completion, completer) =
-            Completion::driven(Arc::clone(&self.queue.ring) as Arc<dyn Driven>);
+        let medium: Arc<dyn Driven> = self.queue.ring.clone();
+        let (completion, completer) = Completion::driven(medium);
         let flight = Flight::new(Arc::clone(&self.file), work(completer));
         match self.queue.ring.submit(flight) {
             Ok(()) => completion,
