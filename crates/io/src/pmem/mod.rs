@@ -122,8 +122,10 @@ impl PmemFiles {
 
 #[derive(Debug)]
 struct PmemFile {
-    file: SystemFile,
+    /// Given up before the file is closed: while there is a node, its file's number is not
+    /// another's.
     node: Arc<Node>,
+    file: SystemFile,
     writable: bool,
 }
 
