@@ -16,7 +16,7 @@
 
 use crate::reserve::is_full;
 use crate::{Error, ErrorKind, Result};
-use headwater_io::{File, Files, Lock, LockError, OpenMode, Threads};
+use headwater_io::{File, Files, OpenMode, Threads};
 use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -150,10 +150,6 @@ impl Files for GuardedFiles {
         self.files.remove(path)
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.files.list(dir)
-    }
-
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.guard.check_change()?;
         self.files.create_dir_all(dir)
@@ -167,15 +163,5 @@ impl Files for GuardedFiles {
             .inspect_err(|_| self.guard.sync_failed(dir))
     }
 
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.files.exists(path)
-    }
-
-    fn lock(&self, path: &Path, owner_text: &str) -> std::result::Result<Box<dyn Lock>, LockError> {
-        self.files.lock(path, owner_text)
-    }
-
-    fn lock_file(&self, path: &Path) -> std::result::Result<Box<dyn Lock>, LockError> {
-        self.files.lock_file(path)
-    }
+    headwater_io::pass_on_files!(files; list exists lock lock_file);
 }

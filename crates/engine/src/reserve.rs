@@ -13,7 +13,7 @@
 //! metadata latch with `full`.
 
 use crate::{Error, ErrorKind, Result};
-use headwater_io::{Clock, File, Files, Lock, LockError, OpenMode};
+use headwater_io::{Clock, File, Files, OpenMode};
 use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -228,33 +228,7 @@ impl Files for ReservedFiles {
         }))
     }
 
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.files.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.files.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.files.create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.files.sync_dir(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.files.exists(path)
-    }
-
-    fn lock(&self, path: &Path, owner_text: &str) -> std::result::Result<Box<dyn Lock>, LockError> {
-        self.files.lock(path, owner_text)
-    }
-
-    fn lock_file(&self, path: &Path) -> std::result::Result<Box<dyn Lock>, LockError> {
-        self.files.lock_file(path)
-    }
+    headwater_io::pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
 }
 
 #[cfg(test)]

@@ -102,6 +102,17 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Whatever the medium reports; the length is then the old or the new one.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
+    /// Writes all of `data` from `offset` on and makes the file durable: [`File::write_all_at`] and
+    /// then [`File::sync_data`], with what both promise, which a medium may do in one go.
+    ///
+    /// # Errors
+    /// As those two; nothing says which of them failed, so what was written is in doubt as after a
+    /// failed sync.
+    fn write_and_sync(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_all_at(offset, data)?;
+        self.sync_data()
+    }
+
     /// Begins to fill all of `buf` from `offset` on, as [`File::read_exact_at`] does; the buffer
     /// comes back with the answer.
     ///
@@ -124,6 +135,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// before this call.
     fn submit_sync(&self) -> Completion<()> {
         Completion::done(self.sync_data())
+    }
+
+    /// Begins to write all of `data` from `offset` on and to make the file durable, as
+    /// [`File::write_and_sync`] does; the bytes come back with the answer. What other requests on
+    /// their way write is not part of it.
+    fn submit_write_and_sync(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
+        Completion::done(self.write_and_sync(offset, &data).map(|()| data))
     }
 }
 
@@ -206,4 +224,86 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// As [`Files::lock`], with an empty text; [`io::ErrorKind::NotFound`] when there is no such
     /// file.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError>;
+}
+
+/// Writes out methods of [`Files`] that pass on to a field what they are asked, for a file system
+/// that stands before another and has something to say to the other methods only. The trait must be
+/// in scope.
+///
+/// ```
+/// use headwater_io::{File, Files, MemoryFiles, OpenMode, pass_on_files};
+/// use std::{io, path::Path, sync::Arc};
+/// /// Creates nothing.
+/// #[derive(Debug)]
+/// struct Old(MemoryFiles);
+/// impl Files for Old {
+///     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+///         match mode {
+///             OpenMode::CreateNew => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+///             _ => self.0.open(path, mode),
+///         }
+///     }
+///     pass_on_files!(0; remove list create_dir_all sync_dir exists lock lock_file);
+/// }
+/// assert!(Old(MemoryFiles::new()).list(Path::new("/")).unwrap().is_empty());
+/// ```
+#[macro_export]
+macro_rules! pass_on_files {
+    ($to:tt; $($method:ident)*) => {
+        $($crate::pass_on_files!(@$method $to);)*
+    };
+    (@open $to:tt) => {
+        fn open(
+            &self,
+            path: &::std::path::Path,
+            mode: $crate::OpenMode,
+        ) -> ::std::io::Result<::std::sync::Arc<dyn $crate::File>> {
+            self.$to.open(path, mode)
+        }
+    };
+    (@remove $to:tt) => {
+        fn remove(&self, path: &::std::path::Path) -> ::std::io::Result<()> {
+            self.$to.remove(path)
+        }
+    };
+    (@list $to:tt) => {
+        fn list(
+            &self,
+            dir: &::std::path::Path,
+        ) -> ::std::io::Result<::std::vec::Vec<::std::string::String>> {
+            self.$to.list(dir)
+        }
+    };
+    (@create_dir_all $to:tt) => {
+        fn create_dir_all(&self, dir: &::std::path::Path) -> ::std::io::Result<()> {
+            self.$to.create_dir_all(dir)
+        }
+    };
+    (@sync_dir $to:tt) => {
+        fn sync_dir(&self, dir: &::std::path::Path) -> ::std::io::Result<()> {
+            self.$to.sync_dir(dir)
+        }
+    };
+    (@exists $to:tt) => {
+        fn exists(&self, path: &::std::path::Path) -> ::std::io::Result<bool> {
+            self.$to.exists(path)
+        }
+    };
+    (@lock $to:tt) => {
+        fn lock(
+            &self,
+            path: &::std::path::Path,
+            owner_text: &str,
+        ) -> ::std::result::Result<::std::boxed::Box<dyn $crate::Lock>, $crate::LockError> {
+            self.$to.lock(path, owner_text)
+        }
+    };
+    (@lock_file $to:tt) => {
+        fn lock_file(
+            &self,
+            path: &::std::path::Path,
+        ) -> ::std::result::Result<::std::boxed::Box<dyn $crate::Lock>, $crate::LockError> {
+            self.$to.lock_file(path)
+        }
+    };
 }

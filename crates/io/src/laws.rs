@@ -4,10 +4,12 @@
 //! part of it.
 //! Invariants: each law works in a directory of its own below the given root, so laws do not
 //! disturb each other.
-//! Concurrency: the caller's thread only.
+//! Concurrency: the caller's thread, and for the laws about threads some more, which end before the
+//! law does.
 //! Failure: the first broken law comes back as a [`LawViolation`]; nothing panics. Files of a
 //! broken law stay.
 
+mod locks;
 mod requests;
 
 use std::fmt::Debug;
@@ -16,7 +18,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::files::{File, Files, OpenMode};
-use crate::lock::LockError;
 
 /// A law that a back end breaks.
 #[derive(Debug, thiserror::Error)]
@@ -107,25 +108,60 @@ const LAWS: &[(&str, &str, Law)] = &[
         requests::failed,
     ),
     (
+        "edges_of_requests",
+        "requests do at the ends of files and of offsets what the calls that wait do",
+        requests::edges,
+    ),
+    (
+        "buffers_of_requests",
+        "a buffer comes back with its answer as the same piece of memory",
+        requests::buffers,
+    ),
+    (
+        "written_and_synced",
+        "a write with a sync behind it has written all bytes when it is answered",
+        requests::written_and_synced,
+    ),
+    (
+        "syncs_among_requests",
+        "syncs and writes on their way at once are answered in any order of waiting",
+        requests::syncs_among,
+    ),
+    (
+        "looked_at_requests",
+        "a request that is only looked at becomes done",
+        requests::looked_at,
+    ),
+    (
+        "dropped_requests",
+        "what nobody waits for harms no other memory, and its handle may go first",
+        requests::dropped,
+    ),
+    (
+        "requests_of_threads",
+        "threads submit side by side, and any thread waits, also when the one that submitted ended",
+        requests::of_threads,
+    ),
+    (
         "paths",
         "a path may contain `.` and doubled separators",
         paths,
     ),
-    ("lock", "a lock has one owner, and names it", lock),
+    ("lock", "a lock has one owner, and names it", locks::lock),
     (
         "lock_text",
         "a lock replaces the text of its former owner",
-        lock_text,
+        locks::lock_text,
     ),
     (
         "lock_file",
         "a file that is there can be locked as it is",
-        lock_file,
+        locks::lock_file,
     ),
     (
         "lock_name",
         "a lock knows whether its name still stands for its file",
-        lock_name,
+        locks::lock_name,
     ),
 ];
 
@@ -518,97 +554,6 @@ fn paths(files: &dyn Files, dir: &Path) -> Result<(), String> {
     )
 }
 
-fn lock(files: &dyn Files, dir: &Path) -> Result<(), String> {
-    let path = dir.join("lock");
-    let first = done("lock", files.lock(&path, "owner one"))?;
-    held("lock twice", files.lock(&path, "owner two"), "owner one")?;
-    held(
-        "lock a third time",
-        files.lock(&path, "owner three"),
-        "owner one",
-    )?;
-    let other = done(
-        "another lock beside it",
-        files.lock(&dir.join("other"), "owner four"),
-    )?;
-    drop(first);
-    let second = done("lock after release", files.lock(&path, "owner two"))?;
-    held(
-        "the other lock",
-        files.lock(&dir.join("other"), "owner five"),
-        "owner four",
-    )?;
-    held("lock again", files.lock(&path, "owner one"), "owner two")?;
-    drop((second, other));
-    match files.lock(&dir.join("nowhere").join("lock"), "x") {
-        Err(LockError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => Err(format!("a lock in a missing directory gave {other:?}")),
-    }
-}
-
-fn lock_text(files: &dyn Files, dir: &Path) -> Result<(), String> {
-    let path = dir.join("lock");
-    drop(done(
-        "lock",
-        files.lock(&path, "a long text about the first owner"),
-    )?);
-    let lock = done("lock", files.lock(&path, "short"))?;
-    content_is(&*done("open", files.open(&path, OpenMode::Read))?, b"short")?;
-    drop(lock);
-    same(
-        "the lock file stays",
-        done("list", files.list(dir))?,
-        vec!["lock"],
-    )
-}
-
-fn lock_file(files: &dyn Files, dir: &Path) -> Result<(), String> {
-    let path = dir.join("file");
-    match files.lock_file(&path) {
-        Err(LockError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-        other => return Err(format!("a lock of a missing file gave {other:?}")),
-    }
-    let file = create(files, &path)?;
-    done("write", file.write_all_at(0, b"content"))?;
-    let lock = done("lock", files.lock_file(&path))?;
-    held("lock twice", files.lock_file(&path), "")?;
-    // Who reads and writes it is not asked.
-    done("write", file.write_all_at(7, b" of a file"))?;
-    content_is(
-        &*done("open", files.open(&path, OpenMode::Write))?,
-        b"content of a file",
-    )?;
-    drop(lock);
-    let lock = done("lock after release", files.lock_file(&path))?;
-    content_is(&*file, b"content of a file")?;
-    // The name is another file's by now, and that one can be locked beside the first.
-    done("remove", files.remove(&path))?;
-    drop(create(files, &path)?);
-    let other = done("lock the other file", files.lock_file(&path))?;
-    held("lock it twice", files.lock_file(&path), "")?;
-    drop((lock, other));
-    Ok(())
-}
-
-fn lock_name(files: &dyn Files, dir: &Path) -> Result<(), String> {
-    let path = dir.join("file");
-    drop(create(files, &path)?);
-    let by_text = done("lock", files.lock(&dir.join("lock"), "owner"))?;
-    let lock = done("lock the file", files.lock_file(&path))?;
-    for lock in [&by_text, &lock] {
-        same("is_current", done("is_current", lock.is_current())?, true)?;
-    }
-    done("remove", files.remove(&path))?;
-    same("is_current", done("is_current", lock.is_current())?, false)?;
-    drop(create(files, &path)?);
-    same("is_current", done("is_current", lock.is_current())?, false)?;
-    same(
-        "is_current",
-        done("is_current", by_text.is_current())?,
-        true,
-    )
-}
-
 fn create(files: &dyn Files, path: &Path) -> Result<Arc<dyn File>, String> {
     done("create a file", files.open(path, OpenMode::CreateNew))
 }
@@ -633,15 +578,6 @@ fn fails_as<T: Debug>(
         Err(error) if error.kind() == kind => Ok(()),
         other => Err(format!(
             "{what} gave {other:?}, not an error of kind {kind:?}"
-        )),
-    }
-}
-
-fn held<T: Debug>(what: &str, result: Result<T, LockError>, owner: &str) -> Result<(), String> {
-    match result {
-        Err(LockError::HeldHere { owner_text }) if owner_text == owner => Ok(()),
-        other => Err(format!(
-            "{what} gave {other:?}, not a refusal in favour of {owner:?} of this process"
         )),
     }
 }

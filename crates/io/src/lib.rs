@@ -11,7 +11,7 @@
 //!
 //! | Part | Real | For tests and embedding |
 //! |---|---|---|
-//! | [`Files`] | [`SystemFiles`] | [`MemoryFiles`], [`FaultyFiles`] |
+//! | [`Files`] | [`SystemFiles`], [`UringFiles`], [`PmemFiles`] | [`MemoryFiles`], [`FaultyFiles`], [`PmemModel`] |
 //! | [`Clock`] | [`SystemClock`] | [`ManualClock`] |
 //! | [`Chance`] | [`SystemChance`] | [`SeededChance`] |
 //! | [`Threads`] | [`SystemThreads`] | [`NoThreads`] |
@@ -30,19 +30,25 @@ mod lock;
 mod media;
 mod memory;
 mod place;
+mod pmem;
+mod pmem_model;
 mod request;
 mod system;
 mod threads;
 mod tree;
+mod uring;
 
 pub use chance::{Chance, SeededChance, SystemChance};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use env::Env;
-pub use faulty::{FaultKind, FaultyFiles, SECTOR_BYTES};
+pub use faulty::{FaultKind, FaultyFiles, SECTOR_BYTES, Survival, WORD_BYTES};
 pub use files::{File, Files, OpenMode};
 pub use lock::{Lock, LockError};
 pub use media::Media;
 pub use memory::MemoryFiles;
+pub use pmem::{PmemFiles, Standing};
+pub use pmem_model::{PmemCosts, PmemModel};
 pub use request::{Completer, Completion};
 pub use system::SystemFiles;
 pub use threads::{Joiner, NoThreads, SystemThreads, Threads};
+pub use uring::{UringFiles, UringRefused};

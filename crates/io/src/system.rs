@@ -41,8 +41,28 @@ impl SystemFiles {
     }
 }
 
+/// An open file of the machine.
 #[derive(Debug)]
-struct SystemFile(fs::File);
+pub(crate) struct SystemFile(pub(crate) fs::File);
+
+impl SystemFile {
+    /// Opens as [`Files::open`] does.
+    pub(crate) fn open(path: &Path, mode: OpenMode) -> io::Result<SystemFile> {
+        let mut options = fs::OpenOptions::new();
+        match mode {
+            OpenMode::Read => options.read(true),
+            OpenMode::Write => options.read(true).write(true),
+            OpenMode::CreateNew => options.read(true).write(true).create_new(true),
+        };
+        let file = options.open(path)?;
+        // The kernel opens a directory for reading without complaint and fails at the first read
+        // only.
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(SystemFile(file))
+    }
+}
 
 impl File for SystemFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
@@ -74,19 +94,7 @@ impl File for SystemFile {
 
 impl Files for SystemFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        match mode {
-            OpenMode::Read => options.read(true),
-            OpenMode::Write => options.read(true).write(true),
-            OpenMode::CreateNew => options.read(true).write(true).create_new(true),
-        };
-        let file = options.open(path)?;
-        // The kernel opens a directory for reading without complaint and fails at the first read
-        // only.
-        if file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        Ok(Arc::new(SystemFile(file)))
+        Ok(Arc::new(SystemFile::open(path, mode)?))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -162,9 +170,9 @@ impl Files for SystemFiles {
 }
 
 /// A file of this machine, whatever its names: device and number there.
-type FileId = (u64, u64);
+pub(crate) type FileId = (u64, u64);
 
-fn id_of(metadata: &fs::Metadata) -> FileId {
+pub(crate) fn id_of(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 

@@ -12,8 +12,7 @@ use crate::support::{
 };
 use headwater_engine::{Database, Durability, FlushRule, LatePolicy, Options, ScanSpec, Stats};
 use headwater_io::{
-    Env, FaultyFiles, File, Files, Lock, LockError, OpenMode, SeededChance, SystemClock,
-    SystemThreads,
+    Env, FaultyFiles, File, Files, OpenMode, SeededChance, SystemClock, SystemThreads,
 };
 use headwater_types::{StreamName, Value};
 use std::collections::{BTreeSet, VecDeque};
@@ -815,33 +814,7 @@ impl Files for Gated {
         }))
     }
 
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.disk.exists(path)
-    }
-
-    fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
-        self.disk.lock(path, owner_text)
-    }
-
-    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
-        self.disk.lock_file(path)
-    }
+    headwater_io::pass_on_files!(disk; remove list create_dir_all sync_dir exists lock lock_file);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use headwater_engine::{
     AggregateSpec, Bins, Database, DeleteSpec, Durability, ErrorKind, Options, ScanSpec, Snapshot,
 };
 use headwater_io::{
-    Env, File, Files, Lock, LockError, MemoryFiles, NoThreads, OpenMode, SystemClock, SystemThreads,
+    Env, File, Files, MemoryFiles, NoThreads, OpenMode, SystemClock, SystemThreads,
 };
 use headwater_types::{Batch, ClosedRange, StreamName, StreamRows, Value, Values};
 use std::collections::BTreeMap;
@@ -233,33 +233,7 @@ impl Files for Slow {
         Ok(Arc::new(SlowFile { file, gate }))
     }
 
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.files.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.files.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.files.create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.files.sync_dir(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.files.exists(path)
-    }
-
-    fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
-        self.files.lock(path, owner_text)
-    }
-
-    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
-        self.files.lock_file(path)
-    }
+    headwater_io::pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
 }
 
 /// A disk that takes no segments: writers must be told, not memory exceeded.

@@ -5,7 +5,7 @@ use crate::support::{
     Action, Dice, Run, Step, check, read_snapshot, small_options, steps, workload,
 };
 use headwater_engine::{ErrorKind, Options, Reader, Result, Snapshot, TableInfo};
-use headwater_io::{Env, FaultyFiles, File, Files, Lock, LockError, OpenMode};
+use headwater_io::{Env, FaultyFiles, File, Files, OpenMode};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,13 +115,7 @@ impl Files for Hooked {
         self.disk.exists(path)
     }
 
-    fn lock(&self, path: &Path, owner_text: &str) -> std::result::Result<Box<dyn Lock>, LockError> {
-        self.disk.lock(path, owner_text)
-    }
-
-    fn lock_file(&self, path: &Path) -> std::result::Result<Box<dyn Lock>, LockError> {
-        self.disk.lock_file(path)
-    }
+    headwater_io::pass_on_files!(disk; lock lock_file);
 }
 
 fn open(files: Arc<dyn Files>, options: &Options) -> Result<Reader> {

@@ -12,16 +12,23 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use super::SECTOR_BYTES;
 use super::dice::Dice;
 use super::disk::{Change, Disk, Node, NodeRef};
+use super::units::Units;
+use super::{SECTOR_BYTES, Survival};
 
 /// One possible disk after the power cut, everything on it at rest.
-pub(super) fn after_crash(disk: &Disk, seed: u64) -> Disk {
-    let mut after = Disk::new(seed);
+pub(super) fn after_crash(disk: &Disk, survival: Survival) -> Disk {
+    let mut after = Disk::new(match survival {
+        Survival::Seed(seed) => seed,
+        _ => 0,
+    });
+    after.unit_bytes = disk.unit_bytes;
+    let units = units(disk);
+    let fate_of = |path: &Path| Fate::of(survival, &units, path);
     after.live.dirs = disk.live.dirs.clone();
     if let Some(dir) = &disk.dir_in_doubt
-        && Fate::of(seed, dir).flip()
+        && fate_of(dir).flip()
     {
         after.live.dirs.insert(dir.clone());
     }
@@ -39,10 +46,10 @@ pub(super) fn after_crash(disk: &Disk, seed: u64) -> Disk {
             .push(change.to.as_ref());
     }
     for (path, story) in stories {
-        let mut fate = Fate::of(seed, path);
+        let mut fate = fate_of(path);
         let chapter = fate.chapter(story.len());
         if let Some(node) = story.get(chapter).copied().flatten() {
-            let node = Node::at_rest(content(&node.lock(), &mut fate));
+            let node = Node::at_rest(content(&node.lock(), &mut fate, disk.unit_bytes));
             after.live.files.insert(path.to_owned(), node.clone());
             after.durable.insert(path.to_owned(), node);
         }
@@ -50,26 +57,42 @@ pub(super) fn after_crash(disk: &Disk, seed: u64) -> Disk {
     after
 }
 
+/// The units of everything that is not synced and can be found after the cut.
+pub(super) fn units(disk: &Disk) -> Units {
+    let pending = disk.pending.iter().filter_map(|change| change.to.as_ref());
+    let mut units = Units::default();
+    for node in disk.durable.values().chain(pending) {
+        for (number, change) in &node.lock().pending {
+            units.add(*number, change.pieces(disk.unit_bytes).len());
+        }
+    }
+    units
+}
+
 /// What decides over unsynced changes.
-enum Fate {
+enum Fate<'a> {
     Nothing,
     Everything,
+    Chosen(Survival, &'a Units),
     Mixed(Dice),
 }
 
-impl Fate {
-    fn of(seed: u64, path: &Path) -> Self {
-        match seed {
-            0 => Fate::Nothing,
-            1 => Fate::Everything,
-            _ => Fate::Mixed(Dice::for_path(seed, path)),
+impl<'a> Fate<'a> {
+    fn of(survival: Survival, units: &'a Units, path: &Path) -> Self {
+        match survival {
+            Survival::Nothing | Survival::Seed(0) => Fate::Nothing,
+            Survival::Everything | Survival::Seed(1) => Fate::Everything,
+            Survival::Seed(seed) => Fate::Mixed(Dice::for_path(seed, path)),
+            Survival::Front(_) | Survival::Without(_) | Survival::Alone(_) => {
+                Fate::Chosen(survival, units)
+            }
         }
     }
 
     fn flip(&mut self) -> bool {
         match self {
             Fate::Nothing => false,
-            Fate::Everything => true,
+            Fate::Everything | Fate::Chosen(..) => true,
             Fate::Mixed(dice) => dice.in_eight(4),
         }
     }
@@ -78,20 +101,30 @@ impl Fate {
     fn chapter(&mut self, count: usize) -> usize {
         match self {
             Fate::Nothing => 0,
-            Fate::Everything => count.saturating_sub(1),
+            Fate::Everything | Fate::Chosen(..) => count.saturating_sub(1),
             Fate::Mixed(dice) => usize::try_from(dice.below(count as u64)).unwrap_or(0),
         }
     }
 }
 
 /// The bytes that a file has after the crash.
-fn content(node: &Node, fate: &mut Fate) -> Vec<u8> {
+fn content(node: &Node, fate: &mut Fate<'_>, unit_bytes: u64) -> Vec<u8> {
     let mut image = Image::of(&node.durable);
     match fate {
         Fate::Nothing => {}
         Fate::Everything => {
-            for change in &node.pending {
+            for (_, change) in &node.pending {
                 image.apply(change);
+            }
+        }
+        Fate::Chosen(survival, units) => {
+            for (number, change) in &node.pending {
+                let first = units.first_of(*number);
+                for (unit, piece) in (first..).zip(change.pieces(unit_bytes)) {
+                    if survival.keeps(unit) {
+                        image.apply_piece(change, piece);
+                    }
+                }
             }
         }
         Fate::Mixed(_) if node.pending.is_empty() => {}
@@ -100,8 +133,8 @@ fn content(node: &Node, fate: &mut Fate) -> Vec<u8> {
             let len_new = node
                 .pending
                 .iter()
-                .fold(len_old, |len, change| change.len_after(len));
-            mix(&mut image, &node.pending, dice);
+                .fold(len_old, |len, (_, change)| change.len_after(len));
+            mix(&mut image, &node.pending, unit_bytes, dice);
             // Data and length reach the medium separately: the length may be ahead of the data or
             // behind it.
             image.len = match dice.below(4) {
@@ -126,7 +159,7 @@ enum Manner {
     Pieces(u64),
 }
 
-fn mix(image: &mut Image, changes: &[Change], dice: &mut Dice) {
+fn mix(image: &mut Image, changes: &[(u64, Change)], unit_bytes: u64, dice: &mut Dice) {
     let manner = match dice.below(8) {
         0 => Manner::Nothing,
         1 => Manner::Everything,
@@ -137,12 +170,15 @@ fn mix(image: &mut Image, changes: &[Change], dice: &mut Dice) {
     };
     let piece_count: u64 = changes
         .iter()
-        .map(|change| change.pieces().len() as u64)
+        .map(|(_, change)| change.pieces(unit_bytes).len() as u64)
         .sum();
-    // At most one sector per file is torn: power fails once.
-    let torn = dice.in_eight(4).then(|| dice.below(piece_count));
+    // At most one sector per file is torn: power fails once. Words never are.
+    let is_torn = dice.in_eight(4);
+    let torn = is_torn
+        .then(|| dice.below(piece_count))
+        .filter(|_| unit_bytes == SECTOR_BYTES);
     let mut piece_index = 0;
-    for (change_index, change) in changes.iter().enumerate() {
+    for (change_index, (_, change)) in changes.iter().enumerate() {
         let survival = match manner {
             Manner::Nothing => 0,
             Manner::Everything => 8,
@@ -153,7 +189,7 @@ fn mix(image: &mut Image, changes: &[Change], dice: &mut Dice) {
             },
             Manner::Pieces(parts) => parts,
         };
-        for mut piece in change.pieces() {
+        for mut piece in change.pieces(unit_bytes) {
             let survives = dice.in_eight(survival);
             let is_torn = torn == Some(piece_index);
             piece_index += 1;
@@ -161,14 +197,7 @@ fn mix(image: &mut Image, changes: &[Change], dice: &mut Dice) {
                 if is_torn {
                     tear(&mut piece, dice);
                 }
-                match change {
-                    Change::SetLen(len) => image.set_len(*len),
-                    Change::Write { offset, data } => {
-                        if let Some(bytes) = data.get(piece.clone()) {
-                            image.write(offset.saturating_add(piece.start as u64), bytes);
-                        }
-                    }
-                }
+                image.apply_piece(change, piece);
             }
         }
     }
@@ -185,6 +214,19 @@ fn tear(piece: &mut Range<usize>, dice: &mut Dice) {
     }
 }
 
+impl Survival {
+    /// Whether a unit survives, where it does so by its number.
+    fn keeps(self, unit: usize) -> bool {
+        match self {
+            Survival::Front(count) => unit < count,
+            Survival::Without(lost) => unit != lost,
+            Survival::Alone(kept) => unit == kept,
+            Survival::Nothing => false,
+            Survival::Everything | Survival::Seed(_) => true,
+        }
+    }
+}
+
 impl Change {
     fn len_after(&self, len: u64) -> u64 {
         match self {
@@ -193,9 +235,9 @@ impl Change {
         }
     }
 
-    /// The parts that survive or not each by itself, as ranges of the data: the sectors of a write,
+    /// The parts that survive or not each by itself, as ranges of the data: the units of a write,
     /// or one empty range for a change of the length.
-    fn pieces(&self) -> Vec<Range<usize>> {
+    fn pieces(&self, unit_bytes: u64) -> Vec<Range<usize>> {
         let Change::Write { offset, data } = self else {
             return std::iter::once(0..0).collect();
         };
@@ -203,7 +245,7 @@ impl Change {
         let mut start = 0;
         while start < data.len() {
             let at = offset.saturating_add(start as u64);
-            let to_border = SECTOR_BYTES - at % SECTOR_BYTES;
+            let to_border = unit_bytes - at % unit_bytes;
             let end = usize::try_from(to_border).map_or(data.len(), |step| {
                 data.len().min(start.saturating_add(step))
             });
@@ -236,6 +278,19 @@ impl Image {
         match change {
             Change::Write { offset, data } => self.write(*offset, data),
             Change::SetLen(len) => self.set_len(*len),
+        }
+    }
+
+    /// Does one of its [`Change::pieces`].
+    fn apply_piece(&mut self, change: &Change, piece: Range<usize>) {
+        match change {
+            Change::SetLen(len) => self.set_len(*len),
+            Change::Write { offset, data } => {
+                let start = offset.saturating_add(piece.start as u64);
+                if let Some(bytes) = data.get(piece) {
+                    self.write(start, bytes);
+                }
+            }
         }
     }
 

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::FaultKind;
 use super::dice::Dice;
+use super::{FaultKind, SECTOR_BYTES};
 use crate::place;
 use crate::tree::Tree;
 
@@ -33,8 +33,8 @@ pub(super) struct Node {
     pub(super) live: Vec<u8>,
     /// What surely survives a power cut.
     pub(super) durable: Vec<u8>,
-    /// Changes since the last sync, oldest first.
-    pub(super) pending: Vec<Change>,
+    /// Changes since the last sync, oldest first, each with its number among those of the disk.
+    pub(super) pending: Vec<(u64, Change)>,
     /// The text of the lock's owner while the file is locked.
     pub(super) owner: Option<String>,
 }
@@ -66,14 +66,14 @@ impl Node {
         }))
     }
 
-    pub(super) fn change(&mut self, change: Change) -> io::Result<()> {
+    pub(super) fn change(&mut self, number: u64, change: Change) -> io::Result<()> {
         change.apply(&mut self.live)?;
-        self.pending.push(change);
+        self.pending.push((number, change));
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        for change in std::mem::take(&mut self.pending) {
+        for (_, change) in std::mem::take(&mut self.pending) {
             change.apply(&mut self.durable)?;
         }
         Ok(())
@@ -113,6 +113,11 @@ pub(super) struct Disk {
     /// The directory whose creation was cut.
     pub(super) dir_in_doubt: Option<PathBuf>,
     pub(super) operations: u64,
+    /// Changes of content so far.
+    changes: u64,
+    /// What of a write survives a power cut wholly or not at all, wherever it is cut into such
+    /// units by the offsets of its file.
+    pub(super) unit_bytes: u64,
     pub(super) crash_at: Option<u64>,
     pub(super) crashed: bool,
     /// What the cut operation was.
@@ -132,6 +137,8 @@ impl Disk {
             pending: Vec::new(),
             dir_in_doubt: None,
             operations: 0,
+            changes: 0,
+            unit_bytes: SECTOR_BYTES,
             crash_at: None,
             crashed: false,
             interrupted: None,
@@ -149,6 +156,12 @@ impl Disk {
 
     pub(super) fn disarm(&mut self) -> usize {
         std::mem::take(&mut self.faults).len()
+    }
+
+    /// The number of the next change of content.
+    pub(super) fn next_change(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
     }
 
     /// `Ok` while there is power.
@@ -187,6 +200,7 @@ impl Disk {
                 result = Err(Errno::IO.into());
             }
             let room = disk.room();
+            let number = disk.next_change();
             let mut node = node.lock();
             let end_max = (node.live.len() as u64).saturating_add(room);
             if offset.saturating_add(written.len() as u64) > end_max {
@@ -195,10 +209,8 @@ impl Disk {
                 result = Err(Errno::NOSPC.into());
             }
             if !written.is_empty() {
-                node.change(Change::Write {
-                    offset,
-                    data: written.into(),
-                })?;
+                let data = written.into();
+                node.change(number, Change::Write { offset, data })?;
             }
             result
         })
@@ -212,11 +224,12 @@ impl Disk {
                 return Err(Errno::IO.into());
             }
             let room = disk.room();
+            let number = disk.next_change();
             let mut node = node.lock();
             if len.saturating_sub(node.live.len() as u64) > room {
                 return Err(Errno::NOSPC.into());
             }
-            node.change(Change::SetLen(len))
+            node.change(number, Change::SetLen(len))
         })
     }
 

@@ -23,6 +23,14 @@
 //!   last `sync_dir`. A removed file that comes back does so with its durable bytes and any subset
 //!   of what was not synced.
 //!
+//! # Persistent memory
+//! After [`FaultyFiles::persistent_memory`] the unit is a word of 8 bytes, which the processor
+//! stores wholly or not at all: between two syncs (a flush of what was stored, and a fence) words
+//! reach memory in any order, also within a line. Nothing is torn within a word. Words that one
+//! checksum covers may be taken as one unit, so that all states of a few lines can be tried
+//! ([`FaultyFiles::survivals`]): nothing, everything, each front part, all but one unit, one unit
+//! alone.
+//!
 //! # What the model takes for granted
 //! Bytes that were synced stay as they are while writes go to other bytes, even within one sector;
 //! a sync that said `Ok` is true; nothing decays, except through [`FaultyFiles::flip_bit`] and
@@ -37,6 +45,7 @@
 mod crash;
 mod dice;
 mod disk;
+mod units;
 
 use std::fmt;
 use std::io;
@@ -53,6 +62,27 @@ use crate::place;
 
 /// The unit in which unsynced writes survive a power cut.
 pub const SECTOR_BYTES: u64 = 512;
+
+/// What a processor stores to persistent memory wholly or not at all.
+pub const WORD_BYTES: u64 = 8;
+
+/// What of all that is not synced survives a power cut. Units are numbered from 0, in the order in
+/// which they were written; a change of a length is one unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survival {
+    /// None of it.
+    Nothing,
+    /// All of it.
+    Everything,
+    /// So many units, the oldest, and every name.
+    Front(usize),
+    /// Every unit but this one, and every name.
+    Without(usize),
+    /// This unit alone, and every name.
+    Alone(usize),
+    /// Some of it, for each file by itself, as [`FaultyFiles::after_crash`] says.
+    Seed(u64),
+}
 
 /// Errors of the medium that [`FaultyFiles::fail_next`] can cause; each shows as `EIO`, if it does
 /// not say otherwise.
@@ -175,7 +205,57 @@ impl FaultyFiles {
     /// Before a power cut the answer is what a cut at this moment would leave.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> FaultyFiles {
-        FaultyFiles::from(crash::after_crash(&self.disk.lock(), seed))
+        self.after_crash_with(Survival::Seed(seed))
+    }
+
+    /// A new disk on which this much of what was not synced has survived; see
+    /// [`FaultyFiles::after_crash`].
+    #[must_use]
+    pub fn after_crash_with(&self, survival: Survival) -> FaultyFiles {
+        FaultyFiles::from(crash::after_crash(&self.disk.lock(), survival))
+    }
+
+    /// How many units are not synced, over all files that have a name or had one at the last sync.
+    #[must_use]
+    pub fn unsynced_units(&self) -> usize {
+        crash::units(&self.disk.lock()).count()
+    }
+
+    /// Every way to survive that is not drawn by lot: three for each unit, and one. For few units,
+    /// since each is a disk of its own.
+    #[must_use]
+    pub fn survivals(&self) -> Vec<Survival> {
+        let count = self.unsynced_units();
+        let mut all = vec![Survival::Nothing, Survival::Everything];
+        all.extend((1..count).map(Survival::Front));
+        all.extend((0..count).map(Survival::Without));
+        all.extend((0..count).map(Survival::Alone));
+        all
+    }
+
+    /// From now on this is persistent memory, written in units of `unit_bytes`: [`WORD_BYTES`], or
+    /// a multiple of it where a checksum covers all words of a unit.
+    ///
+    /// ```
+    /// use headwater_io::{FaultyFiles, Files, OpenMode, Survival, WORD_BYTES};
+    /// let memory = FaultyFiles::new(0);
+    /// memory.persistent_memory(WORD_BYTES);
+    /// memory.write_file("/log", [0; 64]).unwrap();
+    /// let log = memory.open("/log".as_ref(), OpenMode::Write).unwrap();
+    /// log.write_all_at(0, &[1; 24]).unwrap();
+    /// memory.crash_now();
+    /// let found = memory.after_crash_with(Survival::Without(1)).read_file("/log").unwrap();
+    /// assert_eq!(found[..24], [[1; 8], [0; 8], [1; 8]].concat());
+    /// ```
+    ///
+    /// # Panics
+    /// For other units.
+    pub fn persistent_memory(&self, unit_bytes: u64) {
+        assert!(
+            unit_bytes > 0 && unit_bytes.is_multiple_of(WORD_BYTES),
+            "a unit of {unit_bytes} bytes is not of whole words of {WORD_BYTES}"
+        );
+        self.disk.lock().unit_bytes = unit_bytes;
     }
 
     /// Lets one operation fail: of those that `kind` can happen to, `after_ops` pass first. Calls
@@ -412,13 +492,12 @@ impl Files for FaultyFiles {
             }
             other => Arc::clone(other?),
         };
+        let (cut, written) = (disk.next_change(), disk.next_change());
         let mut content = node.lock();
         own(&mut content, owner_text)?;
-        content.change(Change::SetLen(0))?;
-        content.change(Change::Write {
-            offset: 0,
-            data: owner_text.as_bytes().into(),
-        })?;
+        content.change(cut, Change::SetLen(0))?;
+        let data = owner_text.as_bytes().into();
+        content.change(written, Change::Write { offset: 0, data })?;
         drop(content);
         Ok(Box::new(self.lock_of(path, node)))
     }

@@ -1,6 +1,6 @@
 //! A medium whose requests are carried out later and out of order obeys the laws too.
 
-use headwater_io::{Completion, File, Files, Lock, LockError, MemoryFiles, OpenMode, laws};
+use headwater_io::{Completion, File, Files, MemoryFiles, OpenMode, laws};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
@@ -88,32 +88,106 @@ impl Files for Later {
             queue: Arc::clone(&self.queue),
         }))
     }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.files.remove(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.files.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.files.create_dir_all(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.files.sync_dir(dir)
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.files.exists(path)
-    }
-    fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
-        self.files.lock(path, owner_text)
-    }
-    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
-        self.files.lock_file(path)
-    }
+    headwater_io::pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
 }
 
 #[test]
 fn files_that_answer_later_and_out_of_order_obey_the_laws() {
     laws::check_files(|| Arc::new(Later::new()), Path::new("/laws")).unwrap();
+}
+
+/// What a back end does wrong with requests.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    /// It answers with a copy of the buffer.
+    Copies,
+    /// It answers a sync behind a write without having written.
+    OnlySyncs,
+    /// It takes the last offset of all for the first one.
+    WrapsOffsets,
+    /// It answers reads of all threads in the order in which they come, whoever asked.
+    MixesThreads,
+}
+
+#[derive(Debug)]
+struct WrongFiles(MemoryFiles, Wrong, Arc<Swap>);
+
+#[derive(Debug)]
+struct WrongFile(Arc<dyn File>, Wrong, Arc<Swap>);
+
+/// The last read of all threads, which the next one gets.
+type Swap = Mutex<Option<(std::thread::ThreadId, Vec<u8>)>>;
+
+impl Files for WrongFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let file = self.0.open(path, mode)?;
+        Ok(Arc::new(WrongFile(file, self.1, Arc::clone(&self.2))))
+    }
+    headwater_io::pass_on_files!(0; remove list create_dir_all sync_dir exists lock lock_file);
+}
+
+impl File for WrongFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(offset, data)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
+        let read = self.0.read_exact_at(offset, &mut buf).map(|()| buf);
+        if let (Wrong::MixesThreads, Ok(buf)) = (self.1, &read) {
+            let thread = std::thread::current().id();
+            let before = self.2.lock().unwrap().replace((thread, buf.clone()));
+            if let Some((other, others)) = before
+                && other != thread
+            {
+                return Completion::done(Ok(others));
+            }
+        }
+        Completion::done(read)
+    }
+    fn submit_write(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
+        let offset = match self.1 {
+            Wrong::WrapsOffsets if offset == u64::MAX => 0,
+            _ => offset,
+        };
+        let written = self.0.write_all_at(offset, &data);
+        Completion::done(written.map(|()| match self.1 {
+            Wrong::Copies => data.clone(),
+            _ => data,
+        }))
+    }
+    fn submit_write_and_sync(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
+        Completion::done(match self.1 {
+            Wrong::OnlySyncs if offset < 1 << 32 => self.0.sync_data().map(|()| data),
+            _ => self.0.write_and_sync(offset, &data).map(|()| data),
+        })
+    }
+}
+
+#[test]
+fn what_a_back_end_does_wrong_with_requests_breaks_a_law() {
+    for (wrong, law) in [
+        (Wrong::Copies, "same piece of memory"),
+        (Wrong::OnlySyncs, "has written all bytes"),
+        (Wrong::WrapsOffsets, "ends of files and of offsets"),
+        (Wrong::MixesThreads, "threads submit side by side"),
+    ] {
+        let make = || -> Arc<dyn Files> {
+            Arc::new(WrongFiles(MemoryFiles::new(), wrong, Arc::default()))
+        };
+        let broken = laws::check_files(make, Path::new("/laws")).unwrap_err();
+        assert!(broken.law.contains(law), "{wrong:?}: {broken}");
+    }
 }
 
 /// A medium that gives requests up.

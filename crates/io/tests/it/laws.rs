@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_io::{
-    FaultyFiles, File, Files, Lock, LockError, MemoryFiles, OpenMode, SystemFiles, laws,
+    FaultyFiles, Files, Lock, LockError, MemoryFiles, PmemFiles, SystemFiles, UringFiles, laws,
 };
 
 #[test]
@@ -27,6 +27,21 @@ fn system_files_obey_the_laws() {
         &dir.path().join("not yet").join("there"),
     )
     .unwrap();
+}
+
+#[test]
+fn files_with_a_queue_of_the_kernel_obey_the_laws() {
+    let dir = tempfile::tempdir().unwrap();
+    // Where the kernel refuses a queue these are those of the system, which the fallback is.
+    laws::check_files(|| UringFiles::or_system().0, dir.path()).unwrap();
+    let files = UringFiles::or_system().0;
+    laws::check_files(move || files.clone(), &dir.path().join("one queue")).unwrap();
+}
+
+#[test]
+fn files_on_persistent_memory_obey_the_laws_wherever_they_lie() {
+    let dir = tempfile::tempdir().unwrap();
+    laws::check_files(|| Arc::new(PmemFiles::new()), dir.path()).unwrap();
 }
 
 #[test]
@@ -71,29 +86,9 @@ impl Lock for NoLock {
 }
 
 impl Files for Careless {
-    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn File>> {
-        self.0.open(path, mode)
-    }
-    fn remove(&self, path: &Path) -> std::io::Result<()> {
-        self.0.remove(path)
-    }
-    fn list(&self, dir: &Path) -> std::io::Result<Vec<String>> {
-        self.0.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> std::io::Result<()> {
-        self.0.create_dir_all(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> std::io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-    fn exists(&self, path: &Path) -> std::io::Result<bool> {
-        self.0.exists(path)
-    }
+    headwater_io::pass_on_files!(0; open remove list create_dir_all sync_dir exists lock_file);
     fn lock(&self, _path: &Path, _owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
         Ok(Box::new(NoLock))
-    }
-    fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
-        self.0.lock_file(path)
     }
 }
 

@@ -12,5 +12,7 @@ mod faults;
 mod later;
 mod laws;
 mod model;
+mod persistent;
+mod pmem_model;
 mod system;
 mod time;

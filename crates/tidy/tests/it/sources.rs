@@ -18,6 +18,42 @@ const LONG: [(&str, &str); 2] = [
     ),
 ];
 
+/// Crates that are interfaces to programs in other languages, which call by addresses.
+const FOREIGN: [&str; 1] = ["crates/ffi/"];
+/// Other sources with unsafe code, and why. All but tests have a note in docs/decisions, or say all
+/// there is to say where it stands.
+const UNSAFE: [(&str, &str); 8] = [
+    (
+        "bindings/python/src/arrow_columns.rs",
+        "columns come as addresses, by the interface of Arrow",
+    ),
+    (
+        "crates/io/src/pmem/lines.rs",
+        "stores past the caches and flushes are instructions",
+    ),
+    (
+        "crates/io/src/pmem/mapping.rs",
+        "a mapping is made by calls on addresses",
+    ),
+    (
+        "crates/io/src/pmem/tests.rs",
+        "a recorder stands where those instructions do",
+    ),
+    (
+        "crates/io/src/uring/ring.rs",
+        "the kernel has buffers while a request is on its way",
+    ),
+    ("crates/io/src/uring/tests.rs", "a process is forked"),
+    (
+        "crates/query/src/fences/allocator.rs",
+        "an allocator is unsafe by its nature",
+    ),
+    (
+        "fuzz/src/lib.rs",
+        "it stands in for a function of the system's library",
+    ),
+];
+
 /// Words of unfinished or switched-off code, in two halves so that this file does not hold them.
 const UNFINISHED: [(&str, &str); 6] = [
     ("todo", "!("),
@@ -80,6 +116,32 @@ fn nothing_is_unfinished_or_switched_off() {
         }
     }
     assert_none("code that is unfinished or switched off", &offences);
+}
+
+#[test]
+fn unsafe_code_is_where_it_is_known_to_be() {
+    let mut offences = Vec::new();
+    for source in sources() {
+        let allowed = UNSAFE.iter().any(|(path, _)| *path == source);
+        let blocks = read(&source)
+            .lines()
+            .map(str::trim_start)
+            .filter(|line| !line.starts_with("//"))
+            .filter(|line| {
+                ["{", "fn", "impl", "extern"]
+                    .iter()
+                    .any(|block| line.contains(&["unsafe", block].join(" ")))
+            })
+            .count();
+        if blocks > 0 && !allowed && !FOREIGN.iter().any(|crate_| source.starts_with(crate_)) {
+            offences.push(format!(
+                "{source}: {blocks} × unsafe; write down in UNSAFE why, and a note in docs/decisions"
+            ));
+        } else if blocks == 0 && allowed {
+            offences.push(format!("{source}: no unsafe code; take it out of UNSAFE"));
+        }
+    }
+    assert_none("unsafe code that is not known", &offences);
 }
 
 #[test]

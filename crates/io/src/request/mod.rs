@@ -1,0 +1,242 @@
+//! Requests to a medium that goes on while they are carried out, and their completions.
+//!
+//! Invariants: every request is answered exactly once: one whose [`Completer`] is dropped fails. A
+//! buffer belongs to the request until it is answered, and comes back with the answer.
+//! Concurrency: any thread may complete a request, and any one wait for it. Requests of a medium
+//! without a thread of its own (`turns`) are completed by those who wait.
+//! Failure: what the medium reports.
+
+mod turns;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+pub(crate) use self::turns::{Driven, Turn, Turns};
+
+/// A request on its way, from [`crate::File::submit_read`] and the like. Dropping it does not take
+/// the request back.
+///
+/// ```
+/// use headwater_io::{Env, OpenMode};
+/// let file = Env::memory().files.open(std::path::Path::new("/a"), OpenMode::CreateNew)?;
+/// let written = file.submit_write(0, b"abc".to_vec());
+/// written.wait()?;
+/// let (first, second) = (file.submit_read(0, vec![0; 1]), file.submit_read(1, vec![0; 2]));
+/// assert_eq!((second.wait()?, first.wait()?), (b"bc".to_vec(), b"a".to_vec()));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a request is done when it has been waited for"]
+pub struct Completion<T>(State<T>);
+
+#[derive(Debug)]
+enum State<T> {
+    Done(io::Result<T>),
+    Pending(Arc<Shared<T>>),
+    Driven {
+        shared: Arc<Shared<T>>,
+        /// The same, as the line of the medium has it.
+        waiting: Arc<dyn turns::Waiting>,
+        medium: Arc<dyn Driven>,
+    },
+}
+
+struct Shared<T> {
+    answer: Mutex<Answer<T>>,
+    changed: Condvar,
+}
+
+enum Answer<T> {
+    /// There is none yet; true when whoever waits is to ask the medium for it.
+    Missing {
+        has_turn: bool,
+    },
+    There(io::Result<T>),
+    /// It was handed out.
+    Taken,
+}
+
+/// Answers one request; for media.
+#[derive(Debug)]
+pub struct Completer<T> {
+    /// `None` = it is answered.
+    shared: Option<Arc<Shared<T>>>,
+}
+
+impl<T> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("is_answered", &self.is_answered())
+            .finish()
+    }
+}
+
+impl<T> Shared<T> {
+    fn new() -> Arc<Shared<T>> {
+        Arc::new(Shared {
+            answer: Mutex::new(Answer::Missing { has_turn: false }),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn is_answered(&self) -> bool {
+        !matches!(*self.answer.lock(), Answer::Missing { .. })
+    }
+
+    /// The answer, if it is there.
+    fn take(&self) -> Option<io::Result<T>> {
+        let mut answer = self.answer.lock();
+        match std::mem::replace(&mut *answer, Answer::Taken) {
+            Answer::There(answer) => Some(answer),
+            before => {
+                *answer = before;
+                None
+            }
+        }
+    }
+
+    /// Sleeps until the answer is there, or it is the turn of whoever waits for it.
+    fn sleep(&self) {
+        let mut answer = self.answer.lock();
+        while matches!(*answer, Answer::Missing { has_turn: false }) {
+            self.changed.wait(&mut answer);
+        }
+        if let Answer::Missing { has_turn } = &mut *answer {
+            *has_turn = false;
+        }
+    }
+}
+
+impl<T: Send> turns::Waiting for Shared<T> {
+    fn wake(&self) -> bool {
+        match &mut *self.answer.lock() {
+            Answer::Missing { has_turn } => *has_turn = true,
+            Answer::There(_) | Answer::Taken => return false,
+        }
+        self.changed.notify_all();
+        true
+    }
+}
+
+impl<T> Completion<T> {
+    /// A request that was carried out at once.
+    pub fn done(answer: io::Result<T>) -> Completion<T> {
+        Completion(State::Done(answer))
+    }
+
+    /// A request that is to be answered later.
+    pub fn pending() -> (Completion<T>, Completer<T>) {
+        let shared = Shared::new();
+        let completer = Completer {
+            shared: Some(Arc::clone(&shared)),
+        };
+        (Completion(State::Pending(shared)), completer)
+    }
+
+    /// True when waiting would not take time.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        match &self.0 {
+            State::Done(_) => true,
+            State::Pending(shared) => shared.is_answered(),
+            State::Driven { shared, medium, .. } => {
+                if shared.is_answered() || medium.usable().is_err() {
+                    return true;
+                }
+                if let Some(turn) = medium.turns().try_take() {
+                    // A medium that cannot be asked tells it to who waits.
+                    let _ = medium.answer(&turn, false);
+                }
+                shared.is_answered()
+            }
+        }
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// What the call without `submit_` reports.
+    pub fn wait(self) -> io::Result<T> {
+        match self.0 {
+            State::Done(answer) => answer,
+            State::Pending(shared) => loop {
+                if let Some(answer) = shared.take() {
+                    return answer;
+                }
+                shared.sleep();
+            },
+            State::Driven {
+                shared,
+                waiting,
+                medium,
+            } => loop {
+                // Asked first: in a process that was forked meanwhile no lock can be relied on.
+                medium.usable()?;
+                if let Some(answer) = shared.take() {
+                    return answer;
+                }
+                match medium.turns().take_or_stand_in_line(&waiting) {
+                    // It may have been answered since it was looked at.
+                    Some(_) if shared.is_answered() => {}
+                    Some(turn) => medium.answer(&turn, true)?,
+                    None => shared.sleep(),
+                }
+            },
+        }
+    }
+}
+
+impl<T: Send + 'static> Completion<T> {
+    /// A request to a medium without a thread: whoever waits for it asks the medium.
+    pub(crate) fn driven(medium: Arc<dyn Driven>) -> (Completion<T>, Completer<T>) {
+        let shared = Shared::new();
+        let completer = Completer {
+            shared: Some(Arc::clone(&shared)),
+        };
+        let waiting: Arc<dyn turns::Waiting> = shared.clone();
+        let state = State::Driven {
+            shared,
+            waiting,
+            medium,
+        };
+        (Completion(state), completer)
+    }
+
+    /// The same request, without its medium if it is answered already.
+    pub(crate) fn settled(self) -> Completion<T> {
+        if let State::Driven { shared, .. } = &self.0
+            && let Some(answer) = shared.take()
+        {
+            return Completion::done(answer);
+        }
+        self
+    }
+}
+
+impl<T> Completer<T> {
+    /// Answers the request.
+    pub fn complete(mut self, answer: io::Result<T>) {
+        self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: io::Result<T>) {
+        if let Some(shared) = self.shared.take() {
+            *shared.answer.lock() = Answer::There(answer);
+            shared.changed.notify_all();
+        }
+    }
+}
+
+impl<T> Drop for Completer<T> {
+    fn drop(&mut self) {
+        self.answer(Err(io::Error::other(
+            "the medium gave a request up without an answer",
+        )));
+    }
+}
+
+#[cfg(test)]
+mod tests;

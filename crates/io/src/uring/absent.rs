@@ -1,0 +1,44 @@
+//! Where there is no queue: what stands for it, of which there is none.
+//!
+//! Invariants: no value of [`Ring`] exists.
+//! Concurrency: none.
+//! Failure: [`Ring::new`] always fails.
+
+use std::io;
+
+use super::UringRefused;
+use super::flight::Flight;
+use crate::request::{Driven, Turn, Turns};
+use crate::system::SystemFile;
+
+/// The queue that this machine has not.
+#[derive(Debug)]
+pub(super) enum Ring {}
+
+impl Ring {
+    pub(super) fn new() -> Result<Ring, UringRefused> {
+        Err(UringRefused::NotHere)
+    }
+
+    pub(super) fn read_now(&self, _file: &SystemFile, _offset: u64, _buf: &mut [u8]) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn submit(&self, _flight: Flight) -> Result<(), Flight> {
+        match *self {}
+    }
+}
+
+impl Driven for Ring {
+    fn turns(&self) -> &Turns {
+        match *self {}
+    }
+
+    fn usable(&self) -> io::Result<()> {
+        match *self {}
+    }
+
+    fn answer(&self, _turn: &Turn<'_>, _wait: bool) -> io::Result<()> {
+        match *self {}
+    }
+}

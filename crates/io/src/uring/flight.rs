@@ -1,0 +1,143 @@
+//! One request on its way, and how it ends.
+//!
+//! Invariants: the buffer stays with the request until it is answered. Whatever the kernel says is
+//! answered as the calls that wait would: what it did not do, or did in part, is done by them here.
+//! A sync that failed is not tried again.
+//! Concurrency: a plain value with one owner.
+//! Failure: what the medium reports.
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::files::File;
+use crate::request::Completer;
+use crate::system::SystemFile;
+
+/// A request with all it needs.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) file: Arc<SystemFile>,
+    pub(super) work: Work,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Work {
+    Read {
+        offset: u64,
+        buf: Vec<u8>,
+        completer: Completer<Vec<u8>>,
+    },
+    Write {
+        offset: u64,
+        data: Vec<u8>,
+        /// The file is made durable when the bytes are written.
+        then_sync: bool,
+        completer: Completer<Vec<u8>>,
+    },
+    Sync {
+        completer: Completer<()>,
+    },
+}
+
+/// What the kernel says of one of its operations.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// It is done, for so many bytes.
+    Done(usize),
+    /// It was not done, and nothing is wrong: the thread that asked for it is gone, an operation
+    /// that it was to follow did not do all of its part, or something else came between.
+    Undone,
+    /// It failed.
+    Failed(Errno),
+}
+
+impl Said {
+    /// Reads the number of an answer: bytes, or an error below zero.
+    pub(super) fn of(result: i32) -> Said {
+        match usize::try_from(result) {
+            Ok(bytes) => Said::Done(bytes),
+            Err(_) => match Errno::from_raw_os_error(result.wrapping_neg()) {
+                Errno::CANCELED | Errno::INTR | Errno::AGAIN => Said::Undone,
+                errno => Said::Failed(errno),
+            },
+        }
+    }
+}
+
+impl Flight {
+    pub(super) fn new(file: Arc<SystemFile>, work: Work) -> Flight {
+        Flight { file, work }
+    }
+
+    /// Does all of it, by calls that wait.
+    pub(super) fn carry_out(self) {
+        self.finish(Said::Undone, Said::Undone);
+    }
+
+    /// Answers, after doing what is left to do: `first` is said of the read, write or sync, `then`
+    /// of the sync behind a write.
+    pub(super) fn finish(self, first: Said, then: Said) {
+        let Flight { file, work } = self;
+        match work {
+            Work::Read {
+                offset,
+                mut buf,
+                completer,
+            } => completer.complete(rest_read(&file, offset, &mut buf, &first).map(|()| buf)),
+            Work::Write {
+                offset,
+                data,
+                then_sync,
+                completer,
+            } => {
+                let mut answer = rest_written(&file, offset, &data, &first);
+                if then_sync && answer.is_ok() {
+                    // What was written here was written behind the back of that sync.
+                    let is_all = matches!(first, Said::Done(bytes) if bytes >= data.len());
+                    answer = synced(&file, if is_all { then } else { Said::Undone });
+                }
+                completer.complete(answer.map(|()| data));
+            }
+            Work::Sync { completer } => completer.complete(synced(&file, first)),
+        }
+    }
+}
+
+/// How many bytes are done.
+fn done(said: &Said, len: usize) -> io::Result<usize> {
+    match said {
+        Said::Done(bytes) => Ok(len.min(*bytes)),
+        Said::Undone => Ok(0),
+        Said::Failed(errno) => Err((*errno).into()),
+    }
+}
+
+fn behind(offset: u64, done: usize) -> io::Result<u64> {
+    u64::try_from(done)
+        .ok()
+        .and_then(|done| offset.checked_add(done))
+        .ok_or_else(|| Errno::INVAL.into())
+}
+
+fn rest_read(file: &SystemFile, offset: u64, buf: &mut [u8], said: &Said) -> io::Result<()> {
+    let done = done(said, buf.len())?;
+    let (_, rest) = buf.split_at_mut(done);
+    file.read_exact_at(behind(offset, done)?, rest)
+}
+
+fn rest_written(file: &SystemFile, offset: u64, data: &[u8], said: &Said) -> io::Result<()> {
+    let done = done(said, data.len())?;
+    let (_, rest) = data.split_at(done);
+    file.write_all_at(behind(offset, done)?, rest)
+}
+
+fn synced(file: &SystemFile, said: Said) -> io::Result<()> {
+    match said {
+        Said::Done(_) => Ok(()),
+        Said::Undone => file.sync_data(),
+        Said::Failed(errno) => Err(errno.into()),
+    }
+}

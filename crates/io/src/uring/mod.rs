@@ -1,0 +1,236 @@
+//! Files of a Linux machine whose requests go through a queue of the kernel (io_uring).
+//!
+//! Purpose: several reads and writes on their way at once, from one thread, so that a medium with
+//! depth works at its depth. Calls that wait stay plain calls of the system, which cost less than a
+//! request and its answer.
+//! Invariants: a request that the queue does not take, or that the kernel gives back undone or half
+//! done, is carried out by calls that wait; so a request does what the call without `submit_` does,
+//! in every case.
+//! Concurrency: all files of one [`UringFiles`] share a queue (`ring`). It has no thread of its
+//! own: who waits for a request takes the answers for all. In a process that was forked the queue
+//! is its parent's, and requests are carried out by calls.
+//! Failure: where the kernel refuses a queue, [`UringFiles::new`] says so, and
+//! [`UringFiles::or_system`] falls back to [`SystemFiles`].
+
+#[cfg(not(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "loongarch64",
+        target_arch = "powerpc64"
+    )
+)))]
+mod absent;
+mod flight;
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "loongarch64",
+        target_arch = "powerpc64"
+    )
+))]
+mod ring;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+#[cfg(not(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "loongarch64",
+        target_arch = "powerpc64"
+    )
+)))]
+use self::absent::Ring;
+use self::flight::{Flight, Work};
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "loongarch64",
+        target_arch = "powerpc64"
+    )
+))]
+use self::ring::Ring;
+use crate::files::{File, Files, OpenMode};
+use crate::request::{Completer, Completion, Driven};
+use crate::system::{SystemFile, SystemFiles};
+
+/// Why there is no queue.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UringRefused {
+    /// The kernel did not make one.
+    #[error(
+        "the kernel refuses io_uring: {0} (look at the setting kernel.io_uring_disabled, at filters of system calls \
+         such as those of containers, and at the limit of locked memory)"
+    )]
+    Setup(io::Error),
+    /// Something is missing from it.
+    #[error("the kernel's io_uring has no {0}; Linux 5.6 and later have it")]
+    TooOld(&'static str),
+    /// There is none on machines of this kind.
+    #[error("io_uring is a part of 64-bit Linux, and this is another system")]
+    NotHere,
+}
+
+/// The file system of the machine, with requests through a queue of the kernel.
+///
+/// ```
+/// use headwater_io::{OpenMode, UringFiles};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("file");
+/// let (files, refused) = UringFiles::or_system();
+/// if let Some(refused) = refused {
+///     eprintln!("requests wait for one another: {refused}");
+/// }
+/// let file = files.open(&path, OpenMode::CreateNew)?;
+/// file.submit_write_and_sync(0, b"abcdef".to_vec()).wait()?;
+/// let (front, back) = (file.submit_read(0, vec![0; 3]), file.submit_read(3, vec![0; 3]));
+/// assert_eq!((front.wait()?, back.wait()?), (b"abc".to_vec(), b"def".to_vec()));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct UringFiles {
+    system: SystemFiles,
+    queue: Queue,
+}
+
+/// A queue, and how it is used.
+#[derive(Clone, Debug)]
+struct Queue {
+    ring: Arc<Ring>,
+    /// Reads are tried without waiting first, and go through the queue if that is not all.
+    tries_reads: bool,
+}
+
+impl UringFiles {
+    /// Files with a queue of their own.
+    ///
+    /// # Errors
+    /// Where the kernel has no such queue, or refuses this process one.
+    pub fn new() -> Result<UringFiles, UringRefused> {
+        UringFiles::with(true)
+    }
+
+    fn with(tries_reads: bool) -> Result<UringFiles, UringRefused> {
+        Ok(UringFiles {
+            system: SystemFiles::new(),
+            queue: Queue {
+                ring: Arc::new(Ring::new()?),
+                tries_reads,
+            },
+        })
+    }
+
+    /// Files with a queue, or [`SystemFiles`] and why, for one line of the caller's log.
+    #[must_use]
+    pub fn or_system() -> (Arc<dyn Files>, Option<UringRefused>) {
+        match UringFiles::new() {
+            Ok(files) => (Arc::new(files), None),
+            Err(refused) => (Arc::new(SystemFiles::new()), Some(refused)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct UringFile {
+    file: Arc<SystemFile>,
+    queue: Queue,
+}
+
+impl UringFile {
+    fn submit<T: Send + 'static>(&self, work: impl FnOnce(Completer<T>) -> Work) -> Completion<T> {
+        let medium: Arc<dyn Driven> = self.queue.ring.clone();
+        let (completion, completer) = Completion::driven(medium);
+        let flight = Flight::new(Arc::clone(&self.file), work(completer));
+        match self.queue.ring.submit(flight) {
+            Ok(()) => completion,
+            Err(refused) => {
+                refused.carry_out();
+                completion.settled()
+            }
+        }
+    }
+}
+
+impl File for UringFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(offset, data)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
+        let Queue { ring, tries_reads } = &self.queue;
+        if *tries_reads && ring.read_now(&self.file, offset, &mut buf) {
+            return Completion::done(Ok(buf));
+        }
+        self.submit(|completer| Work::Read {
+            offset,
+            buf,
+            completer,
+        })
+    }
+
+    fn submit_write(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
+        self.submit(|completer| Work::Write {
+            offset,
+            data,
+            then_sync: false,
+            completer,
+        })
+    }
+
+    fn submit_sync(&self) -> Completion<()> {
+        self.submit(|completer| Work::Sync { completer })
+    }
+
+    fn submit_write_and_sync(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
+        self.submit(|completer| Work::Write {
+            offset,
+            data,
+            then_sync: true,
+            completer,
+        })
+    }
+}
+
+impl Files for UringFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(UringFile {
+            file: Arc::new(SystemFile::open(path, mode)?),
+            queue: self.queue.clone(),
+        }))
+    }
+
+    crate::pass_on_files!(system; remove list create_dir_all sync_dir exists lock lock_file);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,379 @@
+//! A queue of the kernel: entries go in, answers come out.
+//!
+//! Invariants: each request on its way has a slot, which keeps its file open and its buffer where
+//! it is until its last answer has been taken; slots and answers are as many as the queue has room
+//! for, so no answer is lost. Who drops the queue waits for what is on its way.
+//! Concurrency: one thread at a time puts entries in (`entering`), and the one that has the turn
+//! takes answers out; each is waited for by neither.
+//! Failure: a queue that can no longer be entered answers nothing more; requests that it has stay
+//! in memory for good, since the kernel may still write there, and later ones are carried out by
+//! calls. In a process that was forked it is not touched.
+
+#![allow(
+    unsafe_code,
+    reason = "the kernel reads and writes buffers while nobody holds a reference to them"
+)]
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, Probe, opcode};
+use parking_lot::Mutex;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::UringRefused;
+use super::flight::{Flight, Said, Work};
+use crate::request::{Driven, Turn, Turns};
+use crate::system::SystemFile;
+
+/// Requests on their way at once; those beyond are carried out at once, by calls that wait.
+const FLIGHTS: u32 = 128;
+/// A request has up to two entries and as many answers.
+const ENTRIES: u32 = 2 * FLIGHTS;
+/// What one entry reads or writes at most; a longer request is finished by calls.
+const ENTRY_BYTES_MAX: usize = 1 << 30;
+
+/// A queue with what is on its way through it.
+pub(super) struct Ring {
+    uring: IoUring,
+    /// Whose queue it is.
+    process: u32,
+    /// Held by whoever puts entries in.
+    entering: Mutex<()>,
+    turns: Turns,
+    flights: Mutex<Flights>,
+    /// Set when the queue can no longer be entered.
+    is_broken: AtomicBool,
+}
+
+/// Requests by their slots.
+#[derive(Debug)]
+struct Flights {
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    flight: Flight,
+    /// What was said of the first entry and, where there is one, of the sync behind it.
+    said: [Option<Said>; 2],
+    has_second: bool,
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("on_their_way", &self.flights.lock().count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// A queue of its own.
+    pub(super) fn new() -> Result<Ring, UringRefused> {
+        let uring = IoUring::builder()
+            .build(ENTRIES)
+            .map_err(UringRefused::Setup)?;
+        if !uring.params().is_feature_nodrop() {
+            return Err(UringRefused::TooOld("promise to keep every answer"));
+        }
+        let mut probe = Probe::new();
+        uring
+            .submitter()
+            .register_probe(&mut probe)
+            .map_err(UringRefused::Setup)?;
+        for (name, code) in [
+            ("reading", opcode::Read::CODE),
+            ("writing", opcode::Write::CODE),
+            ("syncing", opcode::Fsync::CODE),
+        ] {
+            if !probe.is_supported(code) {
+                return Err(UringRefused::TooOld(name));
+            }
+        }
+        Ok(Ring {
+            uring,
+            process: std::process::id(),
+            entering: Mutex::new(()),
+            turns: Turns::default(),
+            flights: Mutex::new(Flights::new()),
+            is_broken: AtomicBool::new(false),
+        })
+    }
+
+    /// Sends a request on its way, or gives it back where the queue does not take it.
+    pub(super) fn submit(&self, flight: Flight) -> Result<(), Flight> {
+        if !flight.is_for_a_queue() || self.usable().is_err() || self.is_broken() {
+            return Err(flight);
+        }
+        if self.flights.lock().free.is_empty()
+            && let Some(turn) = self.turns.try_take()
+            && self.answer(&turn, false).is_err()
+        {
+            return Err(flight);
+        }
+        let entering = self.entering.lock();
+        let (slot, entries) = self.flights.lock().insert(flight)?;
+        let is_taken = {
+            // SAFETY: `entering` is held, and no other code makes a submission queue, so this is
+            // the only one.
+            let mut queue = unsafe { self.uring.submission_shared() };
+            // SAFETY: the buffer and the file of each entry are in the slot, where they stay until
+            // all answers have been taken (or for good, see `Drop`); nobody else has access to
+            // the buffer meanwhile.
+            unsafe { queue.push_multiple(entries.as_slice()) }.is_ok()
+        };
+        if !is_taken && let Some(flight) = self.flights.lock().take_back(slot) {
+            return Err(flight);
+        }
+        // Entries that the kernel does not take now are handed to it with the next ones, or by who
+        // waits; a queue that cannot be entered is found broken by who waits.
+        let _ = self.enter(0);
+        drop(entering);
+        Ok(())
+    }
+
+    /// Fills all of `buf` if that needs no waiting: what the system has in memory is had for one
+    /// call, and a request and its answer cost more than twice as much.
+    pub(super) fn read_now(&self, file: &SystemFile, offset: u64, buf: &mut [u8]) -> bool {
+        let wanted = buf.len();
+        if !can_be_asked(offset, wanted) {
+            return false;
+        }
+        let bufs = &mut [IoSliceMut::new(buf)];
+        // Whatever is wrong, the request says it.
+        rustix::io::preadv2(&file.0, bufs, offset, ReadWriteFlags::NOWAIT)
+            .is_ok_and(|count| count == wanted)
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Hands entries to the kernel, and waits until so many answers are there, or something came
+    /// between.
+    fn enter(&self, answers: usize) -> io::Result<()> {
+        match self.uring.submitter().submit_and_wait(answers) {
+            Ok(_) => Ok(()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => Ok(()),
+                // The kernel has no memory for more at this moment, or answers to be taken first.
+                Some(Errno::AGAIN | Errno::BUSY) => {
+                    std::thread::yield_now();
+                    Ok(())
+                }
+                _ => {
+                    self.is_broken.store(true, Ordering::Relaxed);
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// Takes the answers that are there.
+    fn take_answers(&self, _turn: &Turn<'_>) -> Vec<(u64, i32)> {
+        // SAFETY: there is one turn at a time, and no other code makes a completion queue, so this
+        // is the only one.
+        let queue = unsafe { self.uring.completion_shared() };
+        queue
+            .map(|answer| (answer.user_data(), answer.result()))
+            .collect()
+    }
+}
+
+impl Driven for Ring {
+    fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    fn usable(&self) -> io::Result<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(io::Error::other(
+            "the process was forked while a request was on its way, which went with the parent",
+        ))
+    }
+
+    fn answer(&self, turn: &Turn<'_>, wait: bool) -> io::Result<()> {
+        if self.is_broken() {
+            return Err(io::Error::other(
+                "the queue of the kernel cannot be entered any more",
+            ));
+        }
+        let mut answers = self.take_answers(turn);
+        if answers.is_empty() {
+            self.enter(usize::from(wait))?;
+            answers = self.take_answers(turn);
+        }
+        for (name, result) in answers {
+            let done = self.flights.lock().answered(name, result);
+            if let Some((flight, [first, then])) = done {
+                flight.finish(first, then);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.usable().is_ok() && self.flights.lock().count() > 0 {
+            let Some(turn) = self.turns.try_take() else {
+                break;
+            };
+            if self.answer(&turn, true).is_err() {
+                break;
+            }
+        }
+        // What is left belongs to the kernel, or to the parent of this process.
+        std::mem::forget(std::mem::take(&mut self.flights.get_mut().slots));
+    }
+}
+
+/// One entry, or two of which the second follows the first.
+enum Entries {
+    One([Entry; 1]),
+    Two([Entry; 2]),
+}
+
+impl Entries {
+    fn as_slice(&self) -> &[Entry] {
+        match self {
+            Entries::One(one) => one,
+            Entries::Two(two) => two,
+        }
+    }
+}
+
+impl Flights {
+    fn new() -> Flights {
+        let mut slots = Vec::new();
+        slots.resize_with(FLIGHTS.try_into().unwrap_or(usize::MAX), || None);
+        Flights {
+            free: (0..slots.len()).rev().collect(),
+            slots,
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.slots.len().saturating_sub(self.free.len())
+    }
+
+    /// Puts a request into a free slot, or gives it back if there is none.
+    fn insert(&mut self, flight: Flight) -> Result<(usize, Entries), Flight> {
+        let Some(number) = self.free.pop() else {
+            return Err(flight);
+        };
+        let Some(place) = self.slots.get_mut(number) else {
+            return Err(flight);
+        };
+        let slot = place.insert(Slot {
+            flight,
+            said: [None, None],
+            has_second: false,
+        });
+        let entries = slot.entries(number);
+        slot.has_second = matches!(entries, Entries::Two(_));
+        Ok((number, entries))
+    }
+
+    /// Frees the slot of a request of which the kernel knows nothing.
+    fn take_back(&mut self, number: usize) -> Option<Flight> {
+        self.take(number).map(|slot| slot.flight)
+    }
+
+    fn take(&mut self, number: usize) -> Option<Slot> {
+        let slot = self.slots.get_mut(number).and_then(Option::take);
+        assert!(slot.is_some(), "slot {number} of the queue has a request");
+        self.free.push(number);
+        slot
+    }
+
+    /// Notes an answer. When it was the last one for its request, that is given out.
+    fn answered(&mut self, name: u64, result: i32) -> Option<(Flight, [Said; 2])> {
+        let number = usize::try_from(name / 2).unwrap_or(usize::MAX);
+        let slot = self.slots.get_mut(number).and_then(Option::as_mut);
+        assert!(slot.is_some(), "an answer has a request in slot {number}");
+        let slot = slot?;
+        let [first, second] = &mut slot.said;
+        let said = if name.is_multiple_of(2) {
+            &mut *first
+        } else {
+            &mut *second
+        };
+        assert!(said.is_none(), "an entry is answered once");
+        *said = Some(Said::of(result));
+        if first.is_none() || (slot.has_second && second.is_none()) {
+            return None;
+        }
+        let Slot { flight, said, .. } = self.take(number)?;
+        Some((flight, said.map(|said| said.unwrap_or(Said::Undone))))
+    }
+}
+
+impl Flight {
+    /// False for what a call does as quickly, and for what the kernel would read otherwise there.
+    fn is_for_a_queue(&self) -> bool {
+        let (offset, len) = match &self.work {
+            Work::Read { offset, buf, .. } => (*offset, buf.len()),
+            Work::Write { offset, data, .. } => (*offset, data.len()),
+            Work::Sync { .. } => return true,
+        };
+        can_be_asked(offset, len)
+    }
+}
+
+impl Slot {
+    /// What the kernel is to do. The addresses are those of buffers that the slot keeps.
+    fn entries(&mut self, number: usize) -> Entries {
+        let fd = Fd(self.flight.file.0.as_raw_fd());
+        let name = u64::try_from(number).map_or(u64::MAX, |number| number * 2);
+        let sync = opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build();
+        match &mut self.flight.work {
+            Work::Read { offset, buf, .. } => {
+                let read = opcode::Read::new(fd, buf.as_mut_ptr(), entry_bytes(buf.len()))
+                    .offset(*offset)
+                    .build();
+                Entries::One([read.user_data(name)])
+            }
+            Work::Write {
+                offset,
+                data,
+                then_sync,
+                ..
+            } => {
+                let write = opcode::Write::new(fd, data.as_ptr(), entry_bytes(data.len()))
+                    .offset(*offset)
+                    .build()
+                    .user_data(name);
+                if *then_sync {
+                    // The kernel does the second when the first has done all of its part.
+                    Entries::Two([write.flags(Flags::IO_LINK), sync.user_data(name | 1)])
+                } else {
+                    Entries::One([write])
+                }
+            }
+            Work::Sync { .. } => Entries::One([sync.user_data(name)]),
+        }
+    }
+}
+
+/// Whether there is something to do, at offsets that mean to the kernel what they mean here: one
+/// below zero is "where the file stands", which no file here does.
+fn can_be_asked(offset: u64, len: usize) -> bool {
+    let end = u64::try_from(len)
+        .ok()
+        .and_then(|len| offset.checked_add(len));
+    len > 0 && end.is_some_and(|end| i64::try_from(end).is_ok())
+}
+
+fn entry_bytes(len: usize) -> u32 {
+    u32::try_from(len.min(ENTRY_BYTES_MAX)).unwrap_or(u32::MAX)
+}
