@@ -125,6 +125,9 @@ struct ArrowArrayStream {
 // The database was opened by the process that this one was forked from: open it after the fork.
 #define HW_FORKED 13
 
+// The fast tier of the database is missing, of another database, or of another time.
+#define HW_TIER 14
+
 // An acknowledged write is on the medium: it survives a power cut.
 #define HW_SYNCED 0
 
@@ -290,6 +293,16 @@ typedef struct hw_options {
   int64_t clock_settle_ns;
   // Most tables. Default 10,000.
   size_t tables_max;
+  // When nothing has been written for this long, ns, what memory holds is stored and the log
+  // gives back files that it does not need; below 0 = never. Default 30 s.
+  int64_t idle_after_ns;
+  // Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
+  // as the database has it.
+  struct hw_str fast_dir;
+  // What is to lie there: "log", "buffers", or "log,buffers". Empty = both.
+  struct hw_str fast_parts;
+  // Most that the log takes there; 0 (default) = four times the memory budget.
+  uint64_t fast_bytes;
 } hw_options;
 
 // A database. To end with hw_close.

@@ -13,6 +13,7 @@ use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::files::Files;
 use crate::media::Media;
 use crate::memory::MemoryFiles;
+use crate::pmem::PmemFiles;
 use crate::system::SystemFiles;
 use crate::threads::{NoThreads, SystemThreads, Threads};
 
@@ -35,7 +36,8 @@ impl Env {
     /// The wall time at which [`Env::memory`] starts: 2024-01-01T00:00:00Z.
     pub const MEMORY_START: Timestamp = Timestamp::from_nanos(1_704_067_200_000_000_000);
 
-    /// The real world: files, clock, randomness and threads of the operating system.
+    /// The real world: files, clock, randomness and threads of the operating system. A fast tier is
+    /// written as persistent memory, if it lies on such.
     ///
     /// ```
     /// let env = headwater_io::Env::system();
@@ -45,7 +47,10 @@ impl Env {
     pub fn system() -> Env {
         Env {
             files: Arc::new(SystemFiles::new()),
-            media: Media::default(),
+            media: Media {
+                fast: Some(Arc::new(PmemFiles::new())),
+                ..Media::default()
+            },
             clock: Arc::new(SystemClock::new()),
             chance: Arc::new(SystemChance::new()),
             threads: Arc::new(SystemThreads),

@@ -4,8 +4,9 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::store::DbArgs;
 use clap::{Args, Subcommand};
+use headwater::io::{PmemFiles, Standing};
 use headwater::{FastTier, TierParts};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Show or change what lies in the fast tier of a database
 #[derive(Debug, Args)]
@@ -80,11 +81,22 @@ impl Tier {
         };
         match headwater::fast_tier(&db.db)? {
             Some(tier) => print(&format!(
-                "fast: {} ({})\n",
+                "fast: {} ({}){}\n",
                 tier.folder.display(),
-                tier.parts
+                tier.parts,
+                standing(&tier.folder)
             )),
             None => print("fast: none\n"),
         }
+    }
+}
+
+/// What the medium of a tier is, where it is more or less than files of the system.
+fn standing(folder: &Path) -> &'static str {
+    match PmemFiles::new().standing(folder) {
+        Ok(Standing::Persistent) => " on persistent memory",
+        Ok(Standing::Memory) => " in the machine's memory: gone with its power",
+        Ok(_) => "",
+        Err(_) => ": cannot be written to",
     }
 }

@@ -222,7 +222,11 @@ fn a_fast_tier_is_used_lost_and_given_up_on_the_command_line() {
     std::fs::remove_dir_all(&moved).unwrap();
     let lost = "--fast-tier-lost".as_ref();
     assert!(ok(&run("repair", &bench.db(), &[lost])).starts_with("sound"));
-    assert!(ok(&tier(&["show"], None)).contains("moved"));
+    let shown = ok(&tier(&["show"], None));
+    assert!(
+        shown.contains("moved") && shown.contains("cannot be written to"),
+        "{shown}"
+    );
     assert!(ok(&run("repair", &bench.db(), &[lost, "--yes".as_ref()])).starts_with("sound"));
     assert_eq!(ok(&tier(&["show"], None)), "fast: none\n");
     let db = open(&bench.db());

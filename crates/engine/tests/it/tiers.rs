@@ -512,3 +512,38 @@ fn a_folder_that_cannot_be_a_tier_is_refused() {
     let file = disk.open(Path::new("/fast/log/notes.txt"), OpenMode::Read);
     assert_eq!(file.unwrap().len().unwrap(), 4);
 }
+
+/// Files of this machine, the tier's written through a mapping: a tmpfs stands in for persistent
+/// memory, where there is one.
+#[test]
+fn a_tier_that_is_written_as_memory_is_holds_what_was_acknowledged() {
+    let Ok(fast) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        dir: dir.path().join("db"),
+        fast_dir: Some(fast.path().join("tier")),
+        ..small_options()
+    };
+    let mut written = 0;
+    for _ in 0..3 {
+        let db = Database::open(options.clone()).unwrap();
+        expect(&db, 0..written);
+        for _ in 0..40 {
+            write(&db, written..written + 25).unwrap();
+            written += 25;
+        }
+        db.flush().unwrap();
+        write(&db, written..written + 25).unwrap();
+        written += 25;
+        // What stands in the log of the tier now is read there by another.
+        let reader = Reader::open(options.clone()).unwrap();
+        let last = reader.snapshot().last(&stream()).unwrap();
+        assert_eq!(last[0].time.as_nanos(), written - 1);
+        assert!(check(Env::system(), options.clone()).unwrap().is_sound());
+        drop(db);
+    }
+    assert!(check(Env::system(), options.clone()).unwrap().is_sound());
+    expect(&Database::open(options).unwrap(), 0..written);
+}
