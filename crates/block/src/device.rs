@@ -21,7 +21,7 @@ use crate::error::{BlockError, BlockErrorKind};
 use crate::format::{HEADER_BYTES, REDO_BLOCKS_MAX, Superblock};
 use crate::layout::Layout;
 use crate::numbers::{index, long};
-use crate::store::{SetPlace, SetStore, create};
+use crate::store::{SetPlace, SetStore, create, is_unwritten};
 
 /// The greatest size of a device: what lies in files of that size is still addressed by `i64`.
 const SIZE_MAX: u64 = 1 << 46;
@@ -161,18 +161,9 @@ impl Device {
         let lock_path = dir.join("block.lock");
         let lock = files.lock(&lock_path, &format!("pid {}", std::process::id()));
         let lock = lock.map_err(|error| not_locked(dir, &lock_path, error))?;
-        let superblock = match Files::exists(files, &superblock_path(dir)) {
-            Err(error) => return Err(BlockError::io("look for", &superblock_path(dir), error)),
-            Ok(is_there) => {
-                let half_made = files.exists(&creating_path(dir));
-                let half_made =
-                    half_made.map_err(|error| BlockError::io("look into", dir, error))?;
-                if is_there && !half_made {
-                    open_superblock(files, options)?
-                } else {
-                    make(env, options)?
-                }
-            }
+        let superblock = match read_superblock(files, dir)? {
+            Some(found) => checked(found, options)?,
+            None => make(env, options)?,
         };
         // A lock of what nobody removes by mistake, beside the one that names its owner.
         let second = files.lock_file(&superblock_path(dir));
@@ -504,30 +495,34 @@ fn superblock_path(dir: &Path) -> PathBuf {
     dir.join("block.super")
 }
 
-/// Stands there while a device is being made.
-fn creating_path(dir: &Path) -> PathBuf {
-    dir.join("block.creating")
-}
-
 fn set_path(dir: &Path, set: u32) -> PathBuf {
     dir.join(format!("block.set.{set}"))
 }
 
-fn open_superblock(files: &dyn Files, options: &DeviceOptions) -> Result<Superblock, BlockError> {
-    let path = superblock_path(&options.dir);
+/// The superblock, if there is one that can be read.
+fn read_superblock(files: &dyn Files, dir: &Path) -> Result<Option<Superblock>, BlockError> {
+    let path = superblock_path(dir);
     let read = files.open(&path, OpenMode::Read).and_then(|file| {
         let mut buf = vec![0; HEADER_BYTES];
         file.read_exact_at(0, &mut buf).map(|()| buf)
     });
-    let bytes = match read {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Vec::new(),
-        read => read.map_err(|error| BlockError::io("read", &path, error))?,
-    };
-    let found = Superblock::decode(&bytes).filter(|found| check(found).is_ok());
-    let Some(found) = found else {
-        let expected = "the superblock of a device, version 1, whose checksum fits";
-        return Err(BlockError::corrupt(&path, 0, expected));
-    };
+    match read {
+        Ok(bytes) => Ok(Superblock::decode(&bytes).filter(|found| check(found).is_ok())),
+        // Not there, or not wholly.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(BlockError::io("read", &path, error)),
+    }
+}
+
+/// What was found, if it is what was asked for.
+fn checked(found: Superblock, options: &DeviceOptions) -> Result<Superblock, BlockError> {
     let mismatch = |what: &str, is: u64, asked: u64| {
         Err(BlockError::invalid(format!(
             "the device in {} has {what} {is}, {asked} was asked for: leave it out to open it as it is; it cannot be changed",
@@ -575,10 +570,12 @@ fn check(superblock: &Superblock) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a device. As long as `block.creating` stands there it was never served, so that whatever
-/// an earlier attempt left may be removed.
+/// Makes a device. A superblock stands for a device whose sets are durable, names and all. Sets
+/// without one that can be read are what an attempt that failed left, if nothing was ever written
+/// to them; otherwise they are somebody's data.
 fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, BlockError> {
     let (files, dir) = (&*env.files, options.dir.as_path());
+    require_unwritten(files, dir)?;
     let Some(size) = options.size else {
         return Err(BlockError::invalid(format!(
             "{} has no block device: give its size to make one",
@@ -599,50 +596,60 @@ fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, BlockError> {
         redo_blocks: options.redo_blocks,
     };
     check(&superblock).map_err(BlockError::invalid)?;
-    let of_dir = |what| move |error| BlockError::io(what, dir, error);
-    let names = files.list(dir).map_err(of_dir("list"))?;
-    let creating = creating_path(dir);
-    if names.iter().any(|name| name == "block.creating") {
-        remove_half_made(files, dir, &names)?;
-    } else {
-        let stranger = names.iter().find(|name| name.starts_with("block.set."));
-        if let Some(stranger) = stranger {
-            return Err(BlockError::corrupt(
-                &superblock_path(dir),
-                0,
-                &format!("a superblock beside {stranger}, and there is none"),
-            ));
-        }
-        let made = files.open(&creating, OpenMode::CreateNew);
-        made.map_err(|error| BlockError::io("make", &creating, error))?;
-        files.sync_dir(dir).map_err(of_dir("sync"))?;
-    }
+    remove_half_made(files, dir)?;
     for set in 0..superblock.layout.sets {
         create(files, &set_path(dir, set), SetPlace::of(&superblock, set))?;
     }
+    let sync_dir = || {
+        let synced = files.sync_dir(dir);
+        synced.map_err(|error| BlockError::io("sync", dir, error))
+    };
+    sync_dir()?;
     let path = superblock_path(dir);
     let written = files.open(&path, OpenMode::CreateNew).and_then(|file| {
         file.write_all_at(0, &superblock.encode())?;
         file.sync_data()
     });
-    written.map_err(|error| BlockError::io("make", &path, error))?;
-    files.sync_dir(dir).map_err(of_dir("sync"))?;
-    let removed = files.remove(&creating);
-    removed.map_err(|error| BlockError::io("remove", &creating, error))?;
-    files.sync_dir(dir).map_err(of_dir("sync"))?;
+    let written = written.map_err(|error| BlockError::io("make", &path, error));
+    if let Err(error) = written.and_then(|()| sync_dir()) {
+        // It may show and not be on the medium; no later sync would tell.
+        if let Err(error) = files.remove(&path) {
+            tracing::warn!(%error, file = %path.display(), "a superblock in doubt was not removed");
+        }
+        return Err(error);
+    }
     Ok(superblock)
 }
 
-fn remove_half_made(files: &dyn Files, dir: &Path, names: &[String]) -> Result<(), BlockError> {
-    for name in names {
-        if name == "block.super" || name.starts_with("block.set.") {
-            let path = dir.join(name);
-            let removed = files.remove(&path);
-            removed.map_err(|error| BlockError::io("remove", &path, error))?;
+/// Files of a device in a directory, without its lock.
+fn own_files(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, BlockError> {
+    let names = files.list(dir);
+    let mut names = names.map_err(|error| BlockError::io("list", dir, error))?;
+    names.retain(|name| name.starts_with("block.set.") || name == "block.super");
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
+}
+
+fn require_unwritten(files: &dyn Files, dir: &Path) -> Result<(), BlockError> {
+    for path in own_files(files, dir)? {
+        // A superblock is shorter than what is passed over.
+        let is_unwritten = is_unwritten(files, &path);
+        if !is_unwritten.map_err(|error| BlockError::io("read", &path, error))? {
+            let expected = format!(
+                "the superblock of a device, version 1, whose checksum fits, beside {}, which was written to",
+                path.display()
+            );
+            return Err(BlockError::corrupt(&superblock_path(dir), 0, &expected));
         }
     }
-    let synced = files.sync_dir(dir);
-    synced.map_err(|error| BlockError::io("sync", dir, error))
+    Ok(())
+}
+
+fn remove_half_made(files: &dyn Files, dir: &Path) -> Result<(), BlockError> {
+    for path in own_files(files, dir)? {
+        let removed = files.remove(&path);
+        removed.map_err(|error| BlockError::io("remove", &path, error))?;
+    }
+    Ok(())
 }
 
 fn not_locked(dir: &Path, path: &Path, error: LockError) -> BlockError {

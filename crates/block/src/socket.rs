@@ -210,6 +210,7 @@ impl Write for Socket {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(clippy::disallowed_methods, reason = "tests")]
 
     use super::*;
 

@@ -87,6 +87,7 @@ enum Command {
     Delete(commands::delete::Delete),
     Table(commands::table::Table),
     Token(commands::token::Token),
+    Block(commands::block::Block),
     Config(commands::serve::Config),
     Demo(commands::demo::Demo),
 }
@@ -115,6 +116,7 @@ impl Command {
             Command::Delete(command) => command.run(),
             Command::Table(command) => command.run(),
             Command::Token(command) => command.run(),
+            Command::Block(command) => command.run(),
             Command::Config(command) => command.run(),
             Command::Demo(command) => command.run(),
         }

@@ -59,6 +59,10 @@ pub(crate) struct SetHeader {
     pub(crate) identity: [u8; 16],
     /// The number of the set.
     pub(crate) set: u32,
+    /// As in the superblock.
+    pub(crate) redo_blocks: u32,
+    /// How many blocks clients have in the set.
+    pub(crate) blocks: u64,
 }
 
 impl SetHeader {
@@ -66,6 +70,8 @@ impl SetHeader {
         let mut out = SET_MAGIC.to_vec();
         out.extend_from_slice(&self.identity);
         out.extend_from_slice(&self.set.to_le_bytes());
+        out.extend_from_slice(&self.redo_blocks.to_le_bytes());
+        out.extend_from_slice(&self.blocks.to_le_bytes());
         sealed(out)
     }
 
@@ -74,8 +80,10 @@ impl SetHeader {
         let found = SetHeader {
             identity: identity_at(bytes, 8)?,
             set: u32_at(bytes, 24)?,
+            redo_blocks: u32_at(bytes, 28)?,
+            blocks: u64_at(bytes, 32)?,
         };
-        let rest = bytes.get(28..CRC_AT)?;
+        let rest = bytes.get(40..CRC_AT)?;
         rest.iter().all(|byte| *byte == 0).then_some(found)
     }
 }

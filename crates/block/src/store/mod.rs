@@ -15,7 +15,7 @@ mod blocks;
 mod open;
 
 pub(crate) use blocks::Block;
-pub(crate) use open::{SetPlace, create};
+pub(crate) use open::{SetPlace, create, is_unwritten};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

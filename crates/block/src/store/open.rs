@@ -6,6 +6,7 @@
 //! whole is what a power cut leaves, and is passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,6 +59,15 @@ impl SetPlace {
         long(BLOCK_BYTES) + sequence % 2 * SlotHeader::slot_bytes(self.redo_blocks)
     }
 
+    fn header(&self) -> SetHeader {
+        SetHeader {
+            identity: self.identity,
+            set: self.set,
+            redo_blocks: self.redo_blocks,
+            blocks: self.blocks,
+        }
+    }
+
     fn file_bytes(&self) -> u64 {
         self.data_offset(self.blocks)
     }
@@ -68,17 +78,45 @@ impl SetPlace {
 pub(crate) fn create(files: &dyn Files, path: &Path, place: SetPlace) -> Result<(), BlockError> {
     let made = (|| {
         let file = files.open(path, OpenMode::CreateNew)?;
-        let mut front = SetHeader {
-            identity: place.identity,
-            set: place.set,
-        }
-        .encode();
+        let mut front = place.header().encode();
         front.resize(index(place.offset(0)), 0);
         file.write_all_at(0, &front)?;
         file.set_len(place.file_bytes())?;
         file.sync_data()
     })();
     made.map_err(|error| BlockError::io("make", path, error))
+}
+
+/// True when nothing was ever written to the set in a file: then it may be made anew. What clients
+/// wrote shows in a slot or in the map; without a header that can be read, everything is looked at.
+pub(crate) fn is_unwritten(files: &dyn Files, path: &Path) -> io::Result<bool> {
+    const AT_ONCE: usize = 1 << 20;
+    let file = files.open(path, OpenMode::Read)?;
+    let length = file.len()?;
+    let mut front = vec![0; HEADER_BYTES.min(index(length))];
+    file.read_exact_at(0, &mut front)?;
+    let end = match SetHeader::decode(&front) {
+        Some(header) => {
+            let place = SetPlace {
+                identity: header.identity,
+                set: header.set,
+                redo_blocks: header.redo_blocks,
+                blocks: header.blocks,
+            };
+            place.data_offset(0).min(length)
+        }
+        None => length,
+    };
+    let mut at = long(BLOCK_BYTES);
+    while at < end {
+        let mut part = vec![0; AT_ONCE.min(index(end - at))];
+        file.read_exact_at(at, &mut part)?;
+        if part.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += long(part.len());
+    }
+    Ok(true)
 }
 
 impl SetStore {
@@ -94,14 +132,19 @@ impl SetStore {
         let opening = Opening { file, path, place };
         opening.check_header()?;
         let slots = opening.slots()?;
-        let sequence = slots.keys().copied().last().unwrap_or(0);
-        for blocks in slots.into_values() {
-            for (at, block) in blocks {
-                opening.write(place.offset(at), block.bytes())?;
+        // As they were read: a sync of an earlier process may have failed, after which a system
+        // shows bytes that it will never write. Nothing is put in place from such a slot.
+        for slot in &slots {
+            opening.write(place.slot_offset(slot.sequence), &slot.bytes)?;
+        }
+        opening.sync()?;
+        let sequence = slots.last().map_or(0, |newest| newest.sequence);
+        for slot in &slots {
+            for (at, block) in &slot.blocks {
+                opening.write(place.offset(*at), block.bytes())?;
             }
         }
-        let synced = opening.file.sync_data();
-        synced.map_err(|error| BlockError::io("sync", path, error))?;
+        opening.sync()?;
         let map = opening.map()?;
         Ok(SetStore {
             file: opening.file,
@@ -116,6 +159,15 @@ impl SetStore {
             failed: None,
         })
     }
+}
+
+/// A slot that is whole.
+struct Slot {
+    sequence: u64,
+    /// With their places.
+    blocks: Vec<(u64, Block)>,
+    /// All of it as it was read, as far as it is used.
+    bytes: Vec<u8>,
 }
 
 struct Opening<'a> {
@@ -138,10 +190,7 @@ impl Opening<'_> {
             let expected = "the header of a set, whose checksum fits";
             return Err(BlockError::corrupt(self.path, 0, expected));
         };
-        let wanted = SetHeader {
-            identity: self.place.identity,
-            set: self.place.set,
-        };
+        let wanted = self.place.header();
         if header != wanted {
             let expected = format!(
                 "set {} of this device, found set {} of device {}",
@@ -154,36 +203,46 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// The blocks of the slots that are whole, by sequence.
-    fn slots(&self) -> Result<BTreeMap<u64, Vec<(u64, Block)>>, BlockError> {
-        let mut found = BTreeMap::new();
-        for slot in 0..2 {
-            let at = self.place.slot_offset(slot);
+    /// The slots that are whole, older first.
+    fn slots(&self) -> Result<Vec<Slot>, BlockError> {
+        let mut found = Vec::new();
+        for number in 0..2 {
+            let at = self.place.slot_offset(number);
             let bytes = self.read(at, index(SlotHeader::slot_bytes(self.place.redo_blocks)))?;
-            if let Some((header, blocks)) = self.whole(slot, &bytes) {
-                found.insert(header.sequence, blocks);
-            }
+            found.extend(self.whole(number, bytes));
         }
+        found.sort_unstable_by_key(|slot| slot.sequence);
         Ok(found)
     }
 
     /// What a slot holds, if it is whole and of this set.
-    fn whole(&self, slot: u64, bytes: &[u8]) -> Option<(SlotHeader, Vec<(u64, Block)>)> {
+    fn whole(&self, number: u64, mut bytes: Vec<u8>) -> Option<Slot> {
         let (front, blocks) = bytes.split_at_checked(BLOCK_BYTES)?;
         let header = SlotHeader::decode(front)?;
         let blocks = blocks.get(..header.places.len() * BLOCK_BYTES)?;
         let places = pages_of(self.place.blocks) + self.place.blocks;
         let is_ours = header.identity == self.place.identity
             && header.set == self.place.set
-            && header.sequence % 2 == slot
+            && header.sequence % 2 == number
             && header.places.iter().all(|place| *place < places)
             && crc32c::crc32c(blocks) == header.contents_crc;
         if !is_ours {
             return None;
         }
+        let used = BLOCK_BYTES + blocks.len();
         let blocks = blocks.chunks_exact(BLOCK_BYTES).map(Block::of);
-        let placed = header.places.iter().copied().zip(blocks).collect();
-        Some((header, placed))
+        let blocks = header.places.iter().copied().zip(blocks).collect();
+        bytes.truncate(used);
+        Some(Slot {
+            sequence: header.sequence,
+            blocks,
+            bytes,
+        })
+    }
+
+    fn sync(&self) -> Result<(), BlockError> {
+        let synced = self.file.sync_data();
+        synced.map_err(|error| BlockError::io("sync", self.path, error))
     }
 
     fn map(&self) -> Result<Map, BlockError> {

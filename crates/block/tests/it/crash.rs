@@ -3,7 +3,7 @@
 
 use crate::support::{BLOCK, Dice, env, open, read, small};
 use headwater_block::{BlockErrorKind, Command, Device, DeviceOptions};
-use headwater_io::FaultyFiles;
+use headwater_io::{FaultKind, FaultyFiles};
 use std::collections::BTreeSet;
 
 const BLOCKS: usize = 32;
@@ -46,6 +46,19 @@ impl Model {
             if start < offset + length && offset < start + BLOCK {
                 self.possible[number as usize] = BTreeSet::from([block.clone()]);
             }
+        }
+    }
+
+    /// What an open device shows is all it may be.
+    fn of(device: &Device) -> Model {
+        let found = read(device, 0, device.size());
+        let now: Vec<Vec<u8>> = found.chunks(BLOCK as usize).map(<[u8]>::to_vec).collect();
+        Model {
+            possible: now
+                .iter()
+                .map(|block| BTreeSet::from([block.clone()]))
+                .collect(),
+            now,
         }
     }
 
@@ -181,6 +194,66 @@ fn an_opening_that_is_cut_is_repeated() {
             model.check(&device, &format!("cut {cut}, {seed}"));
         }
     }
+}
+
+/// A system may show bytes that it will never write, after a sync of them failed. Who opens the
+/// device then must not build on a slot that is not on the medium.
+#[test]
+fn a_failed_sync_is_forgotten_by_the_next_opening_and_not_by_the_medium() {
+    let prepare = || {
+        let disk = FaultyFiles::new(2);
+        let device = open(&disk);
+        for byte in 1..4 {
+            fill(&device, &mut Model::new(), 0, byte).unwrap();
+            device.call(Command::Flush).map(drop).unwrap();
+        }
+        fill(&device, &mut Model::new(), 2 * BLOCK, 4).unwrap();
+        disk.fail_next(FaultKind::SyncError, 0);
+        disk.fail_next(FaultKind::SyncError, 1);
+        device.call(Command::Flush).unwrap_err();
+        drop(device);
+        disk.heal();
+        disk
+    };
+    let live = |disk: &FaultyFiles| {
+        let device = Device::open(&env(disk), &small()).ok()?;
+        let mut model = Model::of(&device);
+        for byte in 5..8 {
+            if fill(&device, &mut model, 4 * BLOCK, byte).is_err()
+                || device.call(Command::Flush).is_err()
+            {
+                break;
+            }
+            model.settle(0, device.size());
+        }
+        Some(model)
+    };
+    let whole = prepare();
+    let begun = whole.operations();
+    live(&whole).unwrap();
+    for cut in begun..whole.operations() {
+        let disk = prepare();
+        disk.crash_at(cut);
+        let model = live(&disk);
+        assert!(disk.crashed());
+        for seed in 0..12 {
+            let device = open(&disk.after_crash(seed));
+            if let Some(model) = &model {
+                model.check(&device, &format!("cut {cut}, {seed}"));
+            }
+            for block in read(&device, 0, 6 * BLOCK).chunks(BLOCK as usize) {
+                assert!(block.iter().all(|byte| *byte == block[0]), "torn");
+            }
+        }
+    }
+}
+
+/// Two blocks of the first set, and of the second.
+fn fill(device: &Device, model: &mut Model, offset: u64, byte: u8) -> std::io::Result<()> {
+    model.fill(offset, 4 * BLOCK, byte, false);
+    let data = vec![byte; 4 * BLOCK as usize];
+    let fua = false;
+    device.call(Command::Write { offset, data, fua }).map(drop)
 }
 
 #[test]

@@ -100,7 +100,10 @@ fn damage_is_named_with_file_and_place() {
     for file in files {
         for offset in [0, 9, 20, 60] {
             let disk = FaultyFiles::new(1);
-            drop(open(&disk));
+            let device = open(&disk);
+            write(&device, 0, &[1; 4096]).unwrap();
+            flush(&device).unwrap();
+            drop(device);
             disk.flip_bit(format!("/dev/{file}"), offset, 3).unwrap();
             let (kind, message) = refused(&disk, &small());
             assert_eq!(kind, BlockErrorKind::Corrupt, "{file} {offset}");
@@ -141,9 +144,14 @@ fn files_that_are_missing_cut_or_of_another_device_are_found() {
     assert_eq!(kind, BlockErrorKind::Corrupt);
     assert!(message.contains("set 1 of this device"), "{message}");
     disk.write_file("/dev/block.set.1", set).unwrap();
-    drop(open(&disk));
-    // Sets without a superblock are somebody's data: nothing is made over them.
+    let device = open(&disk);
+    write(&device, 0, &[1; 4096]).unwrap();
+    flush(&device).unwrap();
+    drop(device);
+    // Sets that were written to and have no superblock are somebody's data: nothing is made over
+    // them, also when a header is damaged.
     disk.vanish("/dev/block.super").unwrap();
+    disk.flip_bit("/dev/block.set.0", 9, 1).unwrap();
     let before = disk.files();
     assert_eq!(refused(&disk, &small()).0, BlockErrorKind::Corrupt);
     assert_eq!(disk.files().len(), before.len());
@@ -160,16 +168,17 @@ fn whatever_fails_while_a_device_is_made_the_next_attempt_makes_it() {
         for nth in 0..12 {
             let disk = FaultyFiles::new(1);
             disk.fail_next(kind, nth);
-            let first = Device::open(&env(&disk), &small());
-            if let Ok(device) = &first {
-                flush(device).unwrap();
-            }
-            drop(first);
+            drop(Device::open(&env(&disk), &small()));
             disk.heal();
             let device = open(&disk);
             assert_eq!(read(&device, 0, BLOCK), vec![0; 4096]);
             write(&device, 0, &[1; 4096]).unwrap();
             flush(&device).unwrap();
+            // What a sync that failed left shows, and is not on the medium.
+            for seed in 0..10 {
+                let device = open(&disk.after_crash(seed));
+                assert_eq!(read(&device, 0, BLOCK), vec![1; 4096], "{kind:?} {nth}");
+            }
         }
     }
 }
