@@ -158,8 +158,8 @@ impl Server {
             return;
         };
         self.shared.connections.lock().is_stopping = true;
-        if let Err(error) = self.listener.shut_down() {
-            tracing::warn!(%error, "the listener did not shut down");
+        if let Err(error) = self.listener.wake() {
+            tracing::warn!(%error, "the listener could not be woken");
         }
         if !acceptor.join() {
             tracing::error!("the thread that takes connections panicked");

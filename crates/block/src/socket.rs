@@ -107,9 +107,21 @@ impl Listener {
         }
     }
 
-    /// Lets nobody else in, and wakes whoever accepts.
-    pub(crate) fn shut_down(&self) -> io::Result<()> {
-        // A listening socket is shut down as a connected one is; the types do not say so.
+    /// Wakes whoever accepts: with an error, or with a connection where a listening socket cannot
+    /// be shut down.
+    pub(crate) fn wake(&self) -> io::Result<()> {
+        if self.shut_down().is_ok() {
+            return Ok(());
+        }
+        match self.address()? {
+            Address::Unix(path) => UnixStream::connect(path).map(drop),
+            Address::Tcp(address) => TcpStream::connect(address).map(drop),
+        }
+    }
+
+    /// Lets nobody else in. On Linux a listening socket is shut down as a connected one is; the
+    /// types do not say so.
+    fn shut_down(&self) -> io::Result<()> {
         match self {
             Listener::Unix(listener, _) => {
                 let handle = OwnedFd::from(listener.try_clone()?);

@@ -14,6 +14,7 @@ mod crash;
 mod golden;
 mod hostile;
 mod model;
+mod noise;
 mod opening;
 mod serving;
 mod support;
