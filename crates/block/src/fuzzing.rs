@@ -91,7 +91,7 @@ fn requests(bytes: &[u8], size: u64, agreed: &Agreed) {
             }
         }
         let data = usize::try_from(data).unwrap_or(usize::MAX);
-        rest = behind.get(data..).unwrap_or_default();
+        rest = behind.get(data..).unwrap_or(&[]);
     }
 }
 

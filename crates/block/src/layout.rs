@@ -26,7 +26,7 @@ pub(crate) struct Piece {
     pub(crate) place: u64,
     /// How far behind the start of the request.
     pub(crate) within: u64,
-    /// Bytes.
+    /// How many bytes.
     pub(crate) length: u64,
 }
 

@@ -30,7 +30,7 @@ const REST: Duration = Duration::from_millis(100);
 /// How a device is served.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Where.
+    /// Where it listens.
     pub listen: Address,
     /// What it is called; clients that name nothing get it, too.
     pub export: String,

@@ -60,7 +60,7 @@ pub enum Command {
 /// A part of a range that was written, or was not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// Bytes.
+    /// How many bytes.
     pub length: u64,
     /// False = it reads as zeros, and takes no space.
     pub is_written: bool,

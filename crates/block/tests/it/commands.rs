@@ -226,7 +226,8 @@ fn a_full_medium_refuses_and_takes_writes_again_when_there_is_room() {
         flush(&device).unwrap();
         write(&device, 0, &[2; 4096]).unwrap();
     }
-    // The slot is durable and the block does not get into its place: the next flush brings it there.
+    // The slot is durable and the block does not get into its place: the next flush brings it
+    // there.
     disk.fail_next(FaultKind::WriteError, 1);
     flush(&device).unwrap();
     assert_eq!(read(&device, 0, BLOCK), vec![2; 4096]);

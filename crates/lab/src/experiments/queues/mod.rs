@@ -155,7 +155,7 @@ impl Cell {
     fn ratio(&self, way: Way, rival: Way, of: impl Fn(&Figure) -> f64) -> Ratio {
         let rounds = |way| {
             let found = self.rounds.iter().find(|(w, _)| *w == way);
-            found.map_or(&[][..], |(_, rounds)| rounds)
+            found.map_or(Default::default(), |(_, rounds)| rounds.as_slice())
         };
         let pairs = rounds(way).iter().zip(rounds(rival));
         let ratios: Vec<f64> = pairs.map(|(a, b)| of(a) / of(b).max(1e-9)).collect();
