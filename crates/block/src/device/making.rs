@@ -115,10 +115,7 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
     let (files, dir) = (&*env.files, options.dir.as_path());
     require_unwritten(files, dir)?;
     let Some(size) = options.size else {
-        return Err(BlockError::invalid(format!(
-            "{} has no block device: give its size to make one",
-            dir.display()
-        )));
+        return Err(no_size(files, dir)?);
     };
     let mut identity = [0; 16];
     for part in identity.chunks_exact_mut(8) {
@@ -157,6 +154,20 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
         return Err(error);
     }
     Ok(superblock)
+}
+
+/// Why nothing is made without a size.
+fn no_size(files: &dyn Files, dir: &Path) -> Result<BlockError, BlockError> {
+    let path = superblock_path(dir);
+    let is_there = files.exists(&path);
+    if is_there.map_err(|error| BlockError::io("look for", &path, error))? {
+        let expected = "the superblock of a device, version 1, whose checksum fits (nothing was ever written to this one: with its size it is made anew)";
+        return Ok(BlockError::corrupt(&path, 0, expected));
+    }
+    Ok(BlockError::invalid(format!(
+        "{} has no block device: give its size to make one",
+        dir.display()
+    )))
 }
 
 /// Files of a device in a directory, without its lock.

@@ -110,6 +110,14 @@ fn damage_is_named_with_file_and_place() {
             assert!(message.contains(file), "{message}");
         }
     }
+    // One that was never written to is made anew where a size is given, and only there.
+    let disk = FaultyFiles::new(1);
+    drop(open(&disk));
+    disk.flip_bit("/dev/block.super", 20, 3).unwrap();
+    let (kind, message) = refused(&disk, &DeviceOptions::new("/dev"));
+    assert_eq!(kind, BlockErrorKind::Corrupt);
+    assert!(message.contains("made anew"), "{message}");
+    drop(open(&disk));
     // A page of the map: zeros would be taken for data that were lost without a word.
     let disk = FaultyFiles::new(1);
     let device = open(&disk);
