@@ -49,6 +49,12 @@ impl World {
             .push(Reverse((self.now + after, self.number, event)));
     }
 
+    /// True when somebody waits for the client's requests, which are the ones that are measured.
+    fn counts(&self, client: usize) -> bool {
+        let purpose = self.clients.get(client).map(|of| of.request.purpose);
+        purpose.is_some_and(|purpose| purpose != Purpose::Compaction)
+    }
+
     /// How long the device takes, within a fifth.
     fn service(&mut self, client: usize) -> u64 {
         let Some(of) = self.clients.get(client) else {
@@ -164,28 +170,40 @@ pub(super) fn round(
         line: VecDeque::new(),
         clients,
     };
+    // As with threads: so many requests are asked for, and all of them are answered.
+    let mut left = arguments.requests;
+    let mut waited_for = 0_u64;
     for client in 0..world.clients.len() {
         let after = world.dice.below(THINKING);
         world.at(after, Event::Asks(client));
     }
     let mut latencies: BTreeMap<bool, Vec<f64>> = BTreeMap::new();
-    let mut left = arguments.requests;
-    while left > 0 {
+    while left > 0 || waited_for > 0 {
         let Some(Reverse((now, _, event))) = world.events.pop() else {
             break;
         };
         world.now = now;
         match event {
-            Event::Asks(client) => world.asks(client),
+            Event::Asks(client) => {
+                let counts = world.counts(client);
+                if counts && left == 0 {
+                    continue;
+                }
+                if counts {
+                    left -= 1;
+                    waited_for += 1;
+                }
+                world.asks(client);
+            }
             Event::Ends { client, set } => {
                 world.ends(set);
-                if let Some(of) = world.clients.get(client)
-                    && of.request.purpose != Purpose::Compaction
+                if world.counts(client)
+                    && let Some(of) = world.clients.get(client)
                 {
                     let is_read = of.request.direction == Direction::Read;
                     let micros = Duration::from_nanos(now - of.since).as_secs_f64() * 1e6;
                     latencies.entry(is_read).or_default().push(micros);
-                    left -= 1;
+                    waited_for -= 1;
                 }
                 world.at(THINKING, Event::Asks(client));
             }
