@@ -135,6 +135,16 @@ pub(super) fn round(
     way: Way,
     seed: u64,
 ) -> Figure {
+    let mut world = world(arguments, clients(workload, sources), way, seed);
+    let mut latencies = live(&mut world, arguments.requests);
+    let reads = latencies.remove(&true).unwrap_or_default();
+    let mut all = latencies.remove(&false).unwrap_or_default();
+    all.extend(&reads);
+    Figure::of(all, reads, Duration::from_nanos(world.now).as_secs_f64())
+}
+
+/// Four of each source, and those of a compaction.
+fn clients(workload: Workload, sources: u64) -> Vec<Client> {
     let mut clients = Vec::new();
     for source in 0..sources {
         for thread in 0..4 {
@@ -150,6 +160,10 @@ pub(super) fn round(
             since: 0,
         }));
     }
+    clients
+}
+
+fn world(arguments: &Arguments, clients: Vec<Client>, way: Way, seed: u64) -> World {
     let sets = way.options(arguments.channels).map(|options| {
         let schedule = || Schedule::new(options.order, options.passes_max, clients.len());
         (
@@ -158,7 +172,7 @@ pub(super) fn round(
             options.small_bytes_max,
         )
     });
-    let mut world = World {
+    World {
         now: 0,
         number: 0,
         events: BinaryHeap::new(),
@@ -169,9 +183,13 @@ pub(super) fn round(
         in_use: 0,
         line: VecDeque::new(),
         clients,
-    };
-    // As with threads: so many requests are asked for, and all of them are answered.
-    let mut left = arguments.requests;
+    }
+}
+
+/// As with threads: so many requests are asked for, and all of them are answered. Gives their
+/// latencies, in microseconds; those of reads under `true`.
+fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
+    let mut left = requests;
     let mut waited_for = 0_u64;
     for client in 0..world.clients.len() {
         let after = world.dice.below(THINKING);
@@ -185,11 +203,11 @@ pub(super) fn round(
         world.now = now;
         match event {
             Event::Asks(client) => {
-                let counts = world.counts(client);
-                if counts && left == 0 {
+                // The compaction ends with the others: what it starves would never end.
+                if left == 0 {
                     continue;
                 }
-                if counts {
+                if world.counts(client) {
                     left -= 1;
                     waited_for += 1;
                 }
@@ -209,8 +227,5 @@ pub(super) fn round(
             }
         }
     }
-    let reads = latencies.remove(&true).unwrap_or_default();
-    let mut all = latencies.remove(&false).unwrap_or_default();
-    all.extend(&reads);
-    Figure::of(all, reads, Duration::from_nanos(world.now).as_secs_f64())
+    latencies
 }
