@@ -88,6 +88,7 @@ enum Command {
     Table(commands::table::Table),
     Tier(commands::tier::Tier),
     Token(commands::token::Token),
+    Block(commands::block::Block),
     Config(commands::serve::Config),
     Demo(commands::demo::Demo),
 }
@@ -117,6 +118,7 @@ impl Command {
             Command::Table(command) => command.run(),
             Command::Tier(command) => command.run(),
             Command::Token(command) => command.run(),
+            Command::Block(command) => command.run(),
             Command::Config(command) => command.run(),
             Command::Demo(command) => command.run(),
         }

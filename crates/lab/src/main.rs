@@ -51,6 +51,8 @@ enum Experiment {
     Overwrite(experiments::overwrite::Arguments),
     /// Line protocol: our parser beside the published one.
     Parse(experiments::parse::Arguments),
+    /// Queue sets beside one queue and direct calls, over a throttled device and in a model.
+    Queues(experiments::queues::Arguments),
     /// Messages of an MQTT broker into the server; needs mosquitto.
     Mqtt(experiments::mqtt::Arguments),
     /// SQL over ten million values: grouped queries, filters, counts, full scans.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Experiment::Server(arguments) => experiments::server::run(&arguments),
         Experiment::Overwrite(arguments) => experiments::overwrite::run(&arguments),
         Experiment::Parse(arguments) => experiments::parse::run(&arguments),
+        Experiment::Queues(arguments) => experiments::queues::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),
         #[cfg(feature = "sql")]
         Experiment::Query(arguments) => experiments::query::run(&arguments),

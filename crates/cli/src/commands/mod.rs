@@ -3,6 +3,7 @@
 pub(crate) mod aggregate;
 pub(crate) mod analyze;
 pub(crate) mod backup;
+pub(crate) mod block;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod delete;

@@ -8,6 +8,7 @@
 )]
 
 mod analyze;
+mod block;
 mod care;
 #[cfg(feature = "sql")]
 mod columns;

@@ -120,6 +120,7 @@ fn help_texts_are_as_they_were() {
         "token create",
         "token list",
         "token revoke",
+        "block",
     ];
     for command in others.iter().chain(sql) {
         let mut arguments: Vec<&str> = command.split_terminator(' ').collect();

@@ -10,6 +10,7 @@ pub(crate) mod overwrite;
 pub(crate) mod parse;
 #[cfg(feature = "sql")]
 pub(crate) mod query;
+pub(crate) mod queues;
 pub(crate) mod respawn;
 pub(crate) mod server;
 pub(crate) mod tiles;

@@ -455,3 +455,33 @@ fn overwrite_counts_every_point_once() {
     assert_eq!(report["figures"]["resting"].as_array().unwrap().len(), 4);
     assert_judged(&report, 1);
 }
+
+#[test]
+fn queues_answers_every_request_of_every_way_and_judges_every_target() {
+    let (text, report) = lab(
+        "queues",
+        &["--sources", "1,2", "--requests", "60", "--read-us", "20"],
+    );
+    let cells = report["figures"].as_array().unwrap();
+    assert_eq!(cells.len(), 3 * 2 * 2, "workloads, sources, live and model");
+    for cell in cells {
+        let ways = cell["rounds"].as_array().unwrap();
+        assert_eq!(ways.len(), 4);
+        for way in ways {
+            let rounds = way[1].as_array().unwrap();
+            assert_eq!(rounds.len(), 2);
+            for round in rounds {
+                assert!(round["per_second"].as_f64().unwrap() > 0.0, "{cell}");
+                assert!(round["p99_us"].as_f64().unwrap() > 0.0, "{cell}");
+            }
+        }
+    }
+    assert!(text.contains("stand-in") && text.contains("Model of events"));
+    // Writes of one and two sources, reads of two, tails of both. The lower end of an interval
+    // over two rounds may be anything.
+    let targets = report["targets"].as_array().unwrap();
+    assert_eq!(targets.len(), 5, "{targets:?}");
+    for target in targets {
+        assert!(target["measured"].as_f64().unwrap().is_finite(), "{target}");
+    }
+}

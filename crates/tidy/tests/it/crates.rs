@@ -7,10 +7,12 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
+    ("headwater-queue", &["headwater-io"]),
+    ("headwater-block", &["headwater-io", "headwater-queue"]),
     (
         "headwater-engine",
         &["headwater-types", "headwater-codec", "headwater-io"],
@@ -54,6 +56,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
         &[
             "headwater",
             "headwater-ask",
+            "headwater-block",
             "headwater-columnar",
             "headwater-query",
             "headwater-wire",

@@ -3,10 +3,11 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 10] = [
+const FORMATS: [&str; 11] = [
     "backup",
     "block",
     "csv",
+    "device",
     "leaf",
     "light",
     "lineprotocol",

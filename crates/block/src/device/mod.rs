@@ -1,0 +1,233 @@
+//! The device: a directory with a superblock and a file for each set, and commands over all of it.
+//!
+//! Invariants: one process has a device open, by a lock. A command is answered exactly once, when
+//! all sets that it touches are done; a flush touches every set, so that it covers whatever was
+//! answered before it came, to whomever.
+//! Concurrency: commands are submitted from any thread; a set carries out one at a time. Commands
+//! that overlap in time and place leave either order, block by block.
+//! Failure: opening fails with a [`BlockError`]; commands with the error of the medium, and after a
+//! failed sync the sets concerned take no writes.
+
+mod command;
+mod joint;
+mod making;
+
+pub use command::{Answer, Command, Extent};
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headwater_io::{Completion, Env, Lock, LockError};
+use headwater_queue::{Order, SetOptions, Sets};
+use parking_lot::Mutex;
+
+use self::joint::{Answered, Joint, Part};
+use self::making::{checked, make, read_superblock, set_path, superblock_path};
+use crate::error::{BlockError, BlockErrorKind};
+use crate::format::Superblock;
+use crate::numbers::index;
+use crate::store::{SetPlace, SetStore};
+
+/// How a device is opened, and made when there is none.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// Where its files are.
+    pub dir: PathBuf,
+    /// Its size in bytes, a multiple of 4096. Must be given to make one; otherwise it must be right
+    /// or absent.
+    pub size: Option<u64>,
+    /// How many sets, 1 to 64; `None` = as it was made, 4 for a new one.
+    pub sets: Option<u32>,
+    /// How many bytes lie together in a set; for a new device only. A multiple of 4096.
+    pub stripe_bytes: u32,
+    /// How many blocks become durable together at most, 4 to 480; for a new device only.
+    pub redo_blocks: u32,
+    /// Which waiting request of a set goes first.
+    pub order: Order,
+    /// By how many others it may be passed meanwhile.
+    pub passes_max: u64,
+}
+
+impl DeviceOptions {
+    /// The device in a directory, as it was made.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> DeviceOptions {
+        let of_sets = SetOptions::default();
+        DeviceOptions {
+            dir: dir.into(),
+            size: None,
+            sets: None,
+            stripe_bytes: 256 << 10,
+            redo_blocks: 256,
+            order: of_sets.order,
+            passes_max: of_sets.passes_max,
+        }
+    }
+}
+
+/// An open device.
+#[derive(Debug)]
+pub struct Device {
+    superblock: Superblock,
+    stores: Vec<Arc<Mutex<SetStore>>>,
+    sets: Sets<Part>,
+    dir: PathBuf,
+    _locks: [Box<dyn Lock>; 2],
+}
+
+impl Device {
+    /// Opens the device in a directory, or makes it.
+    ///
+    /// # Errors
+    /// Kind `invalid` when the options do not fit, or not to the device that is there; `locked`,
+    /// `corrupt`, `full` and `io` as they say.
+    pub fn open(env: &Env, options: &DeviceOptions) -> Result<Device, BlockError> {
+        let (files, dir) = (&*env.files, options.dir.as_path());
+        let made = files.create_dir_all(dir);
+        made.map_err(|error| BlockError::io("make", dir, error))?;
+        let lock_path = dir.join("block.lock");
+        let lock = files.lock(&lock_path, &format!("pid {}", std::process::id()));
+        let lock = lock.map_err(|error| not_locked(dir, &lock_path, error))?;
+        let superblock = match read_superblock(files, dir)? {
+            Some(found) => checked(found, options)?,
+            None => make(env, options)?,
+        };
+        // A lock of what nobody removes by mistake, beside the one that names its owner.
+        let second = files.lock_file(&superblock_path(dir));
+        let second = second.map_err(|error| not_locked(dir, &lock_path, error))?;
+        let layout = superblock.layout;
+        let mut stores = Vec::new();
+        for set in 0..layout.sets {
+            let place = SetPlace::of(&superblock, set);
+            let store = SetStore::open(files, &set_path(dir, set), place)?;
+            stores.push(Arc::new(Mutex::new(store)));
+        }
+        let set_options = SetOptions {
+            sets: stores.len(),
+            order: options.order,
+            passes_max: options.passes_max,
+            ..SetOptions::default()
+        };
+        let sets = Sets::start(&set_options, &*env.threads);
+        Ok(Device {
+            superblock,
+            stores,
+            sets: sets.map_err(|error| BlockError::io("start threads for", dir, error))?,
+            dir: dir.to_owned(),
+            _locks: [lock, second],
+        })
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.superblock.layout.size
+    }
+
+    /// How many sets it has.
+    #[must_use]
+    pub fn sets(&self) -> u32 {
+        self.superblock.layout.sets
+    }
+
+    /// Drawn when it was made: no two devices have the same, but for copies.
+    #[must_use]
+    pub fn identity(&self) -> [u8; 16] {
+        self.superblock.identity
+    }
+
+    /// Begins a command for a client, who has a number. `answered` is called once, perhaps before
+    /// this returns. May wait for room in a set.
+    pub fn submit(&self, client: u64, command: Command, answered: Answered) {
+        let (offset, length) = command.range();
+        let layout = self.superblock.layout;
+        if !layout.holds(offset, length) {
+            return answered(Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "bytes {offset} to {} are asked for, the device ends at {}",
+                    offset.saturating_add(length),
+                    layout.size
+                ),
+            )));
+        }
+        let touched = match &command {
+            Command::Flush => self.unclean(),
+            _ => layout.sets_of(offset, length),
+        };
+        let request = command.request(client, touched.len());
+        let joint = Arc::new(Joint::new(layout, command, touched.len(), answered));
+        if touched.is_empty() {
+            joint.answer();
+        }
+        for set in touched {
+            if let Some(store) = self.stores.get(index(u64::from(set))) {
+                let part = Part {
+                    store: Arc::clone(store),
+                    set,
+                    joint: Some(Arc::clone(&joint)),
+                };
+                self.sets.submit_to(index(u64::from(set)), &request, part);
+            }
+        }
+    }
+
+    /// Carries a command out.
+    ///
+    /// # Errors
+    /// Those of the medium; kind `InvalidInput` for a range beyond the end.
+    pub fn call(&self, command: Command) -> io::Result<Answer> {
+        let (answer, completer) = Completion::pending();
+        self.submit(0, command, Box::new(|told| completer.complete(told)));
+        answer.wait()
+    }
+
+    /// Sets that may have writes that are not durable. A set that is at work is one.
+    fn unclean(&self) -> Vec<u32> {
+        let sets = (0..).zip(&self.stores);
+        sets.filter(|(_, store)| store.try_lock().is_none_or(|store| !store.is_clean()))
+            .map(|(set, _)| set)
+            .collect()
+    }
+
+    /// Ends it: what was submitted is carried out, and all of it made durable.
+    ///
+    /// # Errors
+    /// When that fails for a set; the others are ended all the same.
+    pub fn close(&self) -> Result<(), BlockError> {
+        let ended_well = self.sets.shut_down();
+        let mut first = None;
+        for (set, store) in (0..).zip(&self.stores) {
+            if let Err(error) = store.lock().close() {
+                let path = set_path(&self.dir, set);
+                first = first.or(Some(BlockError::io("store what is left in", &path, error)));
+            }
+        }
+        match first {
+            Some(error) => Err(error),
+            None if !ended_well => Err(BlockError::new(
+                BlockErrorKind::Io,
+                format!("a thread of {} ended by a panic", self.dir.display()),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn not_locked(dir: &Path, path: &Path, error: LockError) -> BlockError {
+    match error {
+        LockError::Io(error) => BlockError::io("lock", path, error),
+        LockError::HeldHere { .. } => BlockError::new(
+            BlockErrorKind::Locked,
+            format!("the device in {} is open in this process", dir.display()),
+        ),
+        other => BlockError::new(
+            BlockErrorKind::Locked,
+            format!(
+                "the device in {} is in use: {other}; stop that process first",
+                dir.display()
+            ),
+        ),
+    }
+}

@@ -1,0 +1,106 @@
+//! Why a device does not open, is not served, or does not end well.
+//!
+//! Invariants: codes are stable; a message says what, where, what was expected and what to do.
+//! Concurrency: plain values.
+//! Failure: none of its own.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// What the caller can do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BlockErrorKind {
+    /// What was asked for cannot be: change it.
+    Invalid,
+    /// Somebody else has the device open.
+    Locked,
+    /// Bytes on the medium are not what was written.
+    Corrupt,
+    /// No space left.
+    Full,
+    /// The system refused.
+    Io,
+}
+
+impl BlockErrorKind {
+    /// The kind as a stable word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BlockErrorKind::Invalid => "invalid",
+            BlockErrorKind::Locked => "locked",
+            BlockErrorKind::Corrupt => "corrupt",
+            BlockErrorKind::Full => "full",
+            BlockErrorKind::Io => "io",
+        }
+    }
+}
+
+/// An error of a device or its server. It prints with its code at the end.
+#[derive(Debug)]
+pub struct BlockError {
+    kind: BlockErrorKind,
+    message: String,
+    source: Option<io::Error>,
+}
+
+impl BlockError {
+    pub(crate) fn invalid(message: impl Into<String>) -> BlockError {
+        BlockError::new(BlockErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn new(kind: BlockErrorKind, message: impl Into<String>) -> BlockError {
+        BlockError {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Bytes of a file that are not as they should be.
+    pub(crate) fn corrupt(path: &Path, offset: u64, expected: &str) -> BlockError {
+        BlockError::new(
+            BlockErrorKind::Corrupt,
+            format!(
+                "{} at byte {offset}: expected {expected}; restore the directory from a copy",
+                path.display()
+            ),
+        )
+    }
+
+    /// What the system said to an attempt at something.
+    pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> BlockError {
+        let kind = match source.kind() {
+            io::ErrorKind::StorageFull => BlockErrorKind::Full,
+            _ => BlockErrorKind::Io,
+        };
+        BlockError {
+            kind,
+            message: format!("cannot {what} {}: {source}", path.display()),
+            source: Some(source),
+        }
+    }
+
+    /// What the caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> BlockErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for BlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.message, self.kind.as_str())
+    }
+}
+
+impl std::error::Error for BlockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| {
+            let source: &(dyn std::error::Error + 'static) = source;
+            source
+        })
+    }
+}

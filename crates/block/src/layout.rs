@@ -1,0 +1,137 @@
+//! Which bytes of the device are whose: stripes go round the sets.
+//!
+//! Invariants: every byte of the device belongs to one place of one set, and no two to the same.
+//! Concurrency and failure: plain functions of plain values.
+
+use crate::BLOCK_BYTES;
+use crate::numbers::long;
+
+/// The shape of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    /// Bytes of the device.
+    pub(crate) size: u64,
+    /// How many sets there are.
+    pub(crate) sets: u32,
+    /// How many bytes lie together in a set.
+    pub(crate) stripe_bytes: u32,
+}
+
+/// A part of a request that lies together in one set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    /// Which set.
+    pub(crate) set: u32,
+    /// Where in the set's data.
+    pub(crate) place: u64,
+    /// How far behind the start of the request.
+    pub(crate) within: u64,
+    /// How many bytes.
+    pub(crate) length: u64,
+}
+
+impl Layout {
+    /// How many blocks each set has: those of all stripes that it could get.
+    pub(crate) fn blocks_of_a_set(&self) -> u64 {
+        let stripes = self.size.div_ceil(u64::from(self.stripe_bytes));
+        let own = stripes.div_ceil(u64::from(self.sets));
+        own * u64::from(self.stripe_bytes) / long(BLOCK_BYTES)
+    }
+
+    /// True when the range lies within the device.
+    pub(crate) fn holds(&self, offset: u64, length: u64) -> bool {
+        offset
+            .checked_add(length)
+            .is_some_and(|end| end <= self.size)
+    }
+
+    /// The parts of a range, in its order.
+    pub(crate) fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+        let stripe_bytes = u64::from(self.stripe_bytes);
+        let sets = u64::from(self.sets);
+        let mut within = 0;
+        std::iter::from_fn(move || {
+            if within >= length {
+                return None;
+            }
+            let at = offset.saturating_add(within);
+            let stripe = at / stripe_bytes;
+            let behind = at % stripe_bytes;
+            let piece = Piece {
+                set: u32::try_from(stripe % sets).unwrap_or(0),
+                place: stripe / sets * stripe_bytes + behind,
+                within,
+                length: (stripe_bytes - behind).min(length - within),
+            };
+            within += piece.length;
+            Some(piece)
+        })
+    }
+
+    /// The sets that a range lies in.
+    pub(crate) fn sets_of(self, offset: u64, length: u64) -> Vec<u32> {
+        let mut sets = Vec::new();
+        for piece in self.pieces(offset, length) {
+            if sets.contains(&piece.set) {
+                break;
+            }
+            sets.push(piece.set);
+        }
+        sets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const LAYOUT: Layout = Layout {
+        size: 10 * 8192 + 4096,
+        sets: 3,
+        stripe_bytes: 8192,
+    };
+
+    #[test]
+    fn stripes_go_round_the_sets() {
+        let pieces: Vec<Piece> = LAYOUT.pieces(8000, 20_000).collect();
+        let piece = |set, place, within, length| Piece {
+            set,
+            place,
+            within,
+            length,
+        };
+        assert_eq!(
+            pieces,
+            [
+                piece(0, 8000, 0, 192),
+                piece(1, 0, 192, 8192),
+                piece(2, 0, 8384, 8192),
+                piece(0, 8192, 16_576, 3424),
+            ]
+        );
+        assert_eq!(LAYOUT.sets_of(8000, 20_000), [0, 1, 2]);
+        assert_eq!(LAYOUT.sets_of(8192, 1), [1]);
+        assert!(LAYOUT.sets_of(8192, 0).is_empty());
+    }
+
+    #[test]
+    fn every_block_has_a_place_of_its_own() {
+        let blocks = LAYOUT.blocks_of_a_set();
+        assert_eq!(blocks, 8, "11 stripes on 3 sets, 2 blocks each");
+        let mut seen = BTreeSet::new();
+        for piece in LAYOUT
+            .pieces(0, LAYOUT.size)
+            .flat_map(|p| (0..p.length / 4096).map(move |n| (p.set, p.place / 4096 + n)))
+        {
+            assert!(piece.1 < blocks && seen.insert(piece));
+        }
+        assert_eq!(seen.len(), 21);
+    }
+
+    #[test]
+    fn ranges_end_with_the_device() {
+        assert!(LAYOUT.holds(0, LAYOUT.size) && LAYOUT.holds(LAYOUT.size, 0));
+        assert!(!LAYOUT.holds(1, LAYOUT.size) && !LAYOUT.holds(u64::MAX, 2));
+    }
+}

@@ -1,0 +1,202 @@
+//! Requests of a connection that has begun: one thread reads them and hands them to the device,
+//! another sends the replies, in whatever order the device gives them.
+//!
+//! Invariants: every request that was read is replied to, unless the connection breaks. Who carries
+//! a request out never waits for the client.
+//! Concurrency: [`take_requests`] and [`send_replies`] on a thread each, [`Flow`] between them.
+//! Failure: errors of the medium are replies; what cannot be read on ends the connection, and what
+//! was begun for it is carried out all the same.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use super::flow::{Flow, Reply};
+use super::message::{
+    Agreed, Asked, REQUEST_BYTES_MAX, RequestHeader, data_chunk, errno, error_chunk, simple_reply,
+    status_chunk,
+};
+use crate::device::{Answer, Command, Device, Extent};
+
+/// The most that one answer tells the status of; clients ask again for the rest.
+const STATUS_BYTES_MAX: u64 = 256 << 20;
+/// As much as the extents of one answer may take.
+const STATUS_WEIGHT: u32 = 1 << 20;
+/// Shorter data are sent together with their front.
+const TOGETHER_BYTES_MAX: usize = 64 << 10;
+
+/// Takes requests until the client disconnects or goes away.
+pub(crate) fn take_requests(
+    input: &mut impl Read,
+    flow: &Arc<Flow>,
+    device: &Device,
+    client: u64,
+    agreed: Agreed,
+) -> io::Result<()> {
+    loop {
+        let mut header = [0; RequestHeader::BYTES];
+        input.read_exact(&mut header)?;
+        let Some(header) = RequestHeader::decode(&header) else {
+            return Err(wrong("the client sent something else than a request"));
+        };
+        if header.data_bytes() > REQUEST_BYTES_MAX {
+            return Err(wrong("the client began a write of more than 32 MiB"));
+        }
+        let asked = header.asked(device.size(), &agreed);
+        let weight = match asked {
+            Asked::Disconnect => return Ok(()),
+            Asked::Read | Asked::Write { .. } => header.length,
+            Asked::Status { .. } => STATUS_WEIGHT,
+            _ => header.data_bytes(),
+        };
+        if !flow.admit(weight) {
+            return Ok(());
+        }
+        let taken = Taken {
+            flow: Some(Arc::clone(flow)),
+            header,
+            weight,
+            agreed,
+            asked,
+        };
+        let mut data = vec![0; usize::try_from(header.data_bytes()).unwrap_or(0)];
+        input.read_exact(&mut data)?;
+        match taken.command(data) {
+            Ok(command) => {
+                device.submit(client, command, Box::new(|answer| taken.answered(answer)));
+            }
+            Err(error) => taken.failed(error, "the request cannot be carried out as it is"),
+        }
+    }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// A request that was admitted. It is replied to, or given up when it is dropped.
+struct Taken {
+    flow: Option<Arc<Flow>>,
+    header: RequestHeader,
+    weight: u32,
+    agreed: Agreed,
+    asked: Asked,
+}
+
+impl Taken {
+    /// What the device is to do.
+    fn command(&self, data: Vec<u8>) -> Result<Command, u32> {
+        let offset = self.header.offset;
+        let length = u64::from(self.header.length);
+        Ok(match self.asked {
+            Asked::Read => Command::Read { offset, length },
+            Asked::Write { fua } => Command::Write { offset, data, fua },
+            Asked::Flush | Asked::Disconnect => Command::Flush,
+            Asked::Trim { fua } => Command::Trim {
+                offset,
+                length,
+                fua,
+            },
+            Asked::Zero { keeps_space, fua } => Command::Zero {
+                offset,
+                length,
+                keeps_space,
+                fua,
+            },
+            Asked::Status { .. } => Command::Status {
+                offset,
+                length: length.min(STATUS_BYTES_MAX),
+            },
+            Asked::Wrong(error) => return Err(error),
+        })
+    }
+
+    fn answered(mut self, answer: io::Result<Answer>) {
+        let cookie = self.header.cookie;
+        match answer {
+            Ok(Answer::Done) => self.reply(simple_reply(cookie, 0), Vec::new()),
+            Ok(Answer::Data(data)) if self.agreed.structured => {
+                self.reply(data_chunk(cookie, self.header.offset, data.len()), data);
+            }
+            Ok(Answer::Data(data)) => self.reply(simple_reply(cookie, 0), data),
+            Ok(Answer::Extents(extents)) => {
+                let only_one = self.asked == (Asked::Status { only_one: true });
+                let extents = told(&extents, only_one);
+                self.reply(status_chunk(cookie, &extents), Vec::new());
+            }
+            Err(error) => {
+                let number = match error.kind() {
+                    io::ErrorKind::StorageFull => errno::NO_SPACE,
+                    io::ErrorKind::OutOfMemory => errno::NO_MEMORY,
+                    io::ErrorKind::InvalidInput => errno::INVALID,
+                    _ => errno::IO,
+                };
+                if number == errno::IO {
+                    tracing::error!(%error, "a request to the block device failed");
+                }
+                self.failed(number, &error.to_string());
+            }
+        }
+    }
+
+    fn failed(mut self, error: u32, why: &str) {
+        let cookie = self.header.cookie;
+        let reply = match self.agreed.structured {
+            true => error_chunk(cookie, error, why),
+            false => simple_reply(cookie, error),
+        };
+        self.reply(reply, Vec::new());
+    }
+
+    fn reply(&mut self, head: Vec<u8>, data: Vec<u8>) {
+        if let Some(flow) = self.flow.take() {
+            flow.reply(Reply {
+                head,
+                data,
+                weight: self.weight,
+            });
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Its data did not come, or the device gave it up: then the connection ends, or a client
+        // waits for what will not come; the latter is told.
+        let head = simple_reply(self.header.cookie, errno::SHUTDOWN);
+        self.reply(head, Vec::new());
+    }
+}
+
+/// Extents as they are sent.
+fn told(extents: &[Extent], only_one: bool) -> Vec<(u32, bool)> {
+    let most = if only_one { 1 } else { extents.len() };
+    extents
+        .iter()
+        .take(most)
+        .filter_map(|extent| Some((u32::try_from(extent.length).ok()?, extent.is_written)))
+        .collect()
+}
+
+/// Sends replies until there are no more. After an error the rest is thrown away; `broken` is told
+/// of it.
+pub(crate) fn send_replies(output: &mut impl Write, flow: &Flow, broken: impl Fn()) {
+    let mut is_broken = false;
+    while let Some(mut reply) = flow.next_reply() {
+        if !is_broken {
+            let sent = if reply.data.len() <= TOGETHER_BYTES_MAX {
+                reply.head.extend_from_slice(&reply.data);
+                output.write_all(&reply.head)
+            } else {
+                let head = output.write_all(&reply.head);
+                head.and_then(|()| output.write_all(&reply.data))
+            };
+            if let Err(error) = sent {
+                tracing::debug!(%error, "a client took no more replies");
+                is_broken = true;
+                flow.break_off();
+                broken();
+            }
+        }
+        flow.sent(reply.weight);
+    }
+}

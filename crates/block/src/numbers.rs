@@ -1,0 +1,15 @@
+//! Between lengths in memory and lengths on a medium.
+//!
+//! Invariants: nothing is cut without a word; a length that memory cannot have reads as the
+//! largest, which every later look at a slice refuses.
+//! Concurrency and failure: plain functions.
+
+/// A length in memory, on the medium.
+pub(crate) fn long(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// A length on the medium, in memory.
+pub(crate) fn index(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
+}

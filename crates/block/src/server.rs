@@ -1,0 +1,351 @@
+//! A server: a listener, a reading and a sending thread for each connection, and a stop in order.
+//!
+//! Invariants: connections are bounded; each ends by itself, and no client keeps another waiting.
+//! When the server has been stopped, every request that was taken was carried out, and everything
+//! is durable.
+//! Concurrency: one lock, over the list of connections, held for list operations only.
+//! Failure: starting fails with a [`BlockError`]; a connection that fails is closed and, where that
+//! is not usual, logged.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_io::{Clock, Env, Joiner, Threads};
+use parking_lot::{Condvar, Mutex};
+
+use crate::device::Device;
+use crate::error::{BlockError, BlockErrorKind};
+use crate::nbd::flow::Flow;
+use crate::nbd::negotiate::{Export, Outcome, negotiate};
+use crate::nbd::transmit::{send_replies, take_requests};
+use crate::socket::{Address, Listener, Socket};
+
+/// How long a listener rests that could not accept, as when there are no more descriptors.
+const REST: Duration = Duration::from_millis(100);
+
+/// How a device is served.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where it listens.
+    pub listen: Address,
+    /// What it is called; clients that name nothing get it, too.
+    pub export: String,
+    /// How many connections there may be at once; more are closed at once.
+    pub connections_max: usize,
+    /// How long a client may take to say what it wants.
+    pub negotiation: Duration,
+    /// How long connections have to take their replies when the server is stopped.
+    pub grace: Duration,
+}
+
+impl ServeOptions {
+    /// Serving at this address.
+    #[must_use]
+    pub fn new(listen: Address) -> ServeOptions {
+        ServeOptions {
+            listen,
+            export: "headwater".to_owned(),
+            connections_max: 32,
+            negotiation: Duration::from_secs(10),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A device that is being served.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    listener: Arc<Listener>,
+    /// `None` = it was stopped.
+    acceptor: Mutex<Option<Box<dyn Joiner>>>,
+    address: Address,
+}
+
+#[derive(Debug)]
+struct Shared {
+    device: Arc<Device>,
+    options: ServeOptions,
+    export: Export,
+    threads: Arc<dyn Threads>,
+    clock: Arc<dyn Clock>,
+    connections: Mutex<Connections>,
+    /// A connection has ended.
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    open: BTreeMap<u64, Socket>,
+    /// How many there were.
+    taken: u64,
+    is_stopping: bool,
+}
+
+impl Server {
+    /// Begins to serve a device.
+    ///
+    /// # Errors
+    /// Kind `io` when the address cannot be listened on or a thread cannot be started, `invalid`
+    /// when there are no threads at all.
+    pub fn start(
+        env: &Env,
+        device: Arc<Device>,
+        options: ServeOptions,
+    ) -> Result<Server, BlockError> {
+        let shown = options.listen.to_string();
+        let not_listening = |error| BlockError::io("listen on", Path::new(&shown), error);
+        let listener = Arc::new(Listener::bind(&options.listen).map_err(not_listening)?);
+        let address = listener.address().map_err(not_listening)?;
+        let shared = Arc::new(Shared {
+            export: Export {
+                name: options.export.clone(),
+                size: device.size(),
+            },
+            device,
+            options,
+            threads: Arc::clone(&env.threads),
+            clock: Arc::clone(&env.clock),
+            connections: Mutex::new(Connections::default()),
+            ended: Condvar::new(),
+        });
+        let body = {
+            let (shared, listener) = (Arc::clone(&shared), Arc::clone(&listener));
+            Box::new(move || shared.accept_all(&listener))
+        };
+        let acceptor = env.threads.spawn("nbd-accept", body);
+        let Some(acceptor) = acceptor.map_err(not_listening)? else {
+            return Err(BlockError::invalid(
+                "a block device is served by threads, and this runtime has none",
+            ));
+        };
+        Ok(Server {
+            shared,
+            listener,
+            acceptor: Mutex::new(Some(acceptor)),
+            address,
+        })
+    }
+
+    /// Where it listens; with the port, if any free one was asked for.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// How many connections there are.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.lock().open.len()
+    }
+
+    /// Stops: takes no more connections and requests, carries out what was taken, and closes the
+    /// device with everything durable.
+    ///
+    /// # Errors
+    /// When that fails; see [`Device::close`].
+    pub fn stop(self) -> Result<(), BlockError> {
+        self.end_connections();
+        self.shared.device.close()
+    }
+
+    fn end_connections(&self) {
+        let Some(acceptor) = self.acceptor.lock().take() else {
+            return;
+        };
+        self.shared.connections.lock().is_stopping = true;
+        if let Err(error) = self.listener.wake() {
+            tracing::warn!(%error, "the listener could not be woken");
+        }
+        if !acceptor.join() {
+            tracing::error!("the thread that takes connections panicked");
+        }
+        let shut_down = |how| {
+            for socket in self.shared.connections.lock().open.values() {
+                // It may have gone by itself.
+                let _ = socket.shut_down(how);
+            }
+        };
+        shut_down(Shutdown::Read);
+        if !self
+            .shared
+            .wait_for_the_last(Some(self.shared.options.grace))
+        {
+            tracing::warn!("connections were cut off that took no replies");
+            shut_down(Shutdown::Both);
+            self.shared.wait_for_the_last(None);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end_connections();
+    }
+}
+
+impl Shared {
+    fn accept_all(self: &Arc<Shared>, listener: &Listener) {
+        loop {
+            let accepted = listener.accept();
+            let mut connections = self.connections.lock();
+            if connections.is_stopping {
+                return;
+            }
+            match accepted {
+                Ok(socket) => {
+                    if connections.open.len() >= self.options.connections_max {
+                        tracing::warn!("a connection was closed at once: there are too many");
+                        continue;
+                    }
+                    connections.taken += 1;
+                    let number = connections.taken;
+                    match socket.try_clone() {
+                        Ok(clone) => drop(connections.open.insert(number, clone)),
+                        Err(error) => {
+                            tracing::warn!(%error, "a connection could not be taken");
+                            continue;
+                        }
+                    }
+                    drop(connections);
+                    self.begin(number, socket);
+                }
+                Err(error) => {
+                    drop(connections);
+                    tracing::warn!(%error, "a connection could not be taken");
+                    std::thread::sleep(REST);
+                }
+            }
+        }
+    }
+
+    /// Gives a connection a thread of its own.
+    fn begin(self: &Arc<Shared>, number: u64, socket: Socket) {
+        let open = Open {
+            shared: Arc::clone(self),
+            number,
+        };
+        let body = Box::new(move || {
+            if let Err(error) = open.serve(socket) {
+                tracing::debug!(%error, client = open.number, "a connection ended");
+            }
+        });
+        if let Err(error) = self.threads.spawn(&format!("nbd-{number}"), body) {
+            tracing::warn!(%error, "a connection got no thread");
+        }
+    }
+
+    /// True when there are no more connections; false when that took too long.
+    fn wait_for_the_last(&self, patience: Option<Duration>) -> bool {
+        let mut connections = self.connections.lock();
+        let begun = self.clock.monotonic();
+        while !connections.open.is_empty() {
+            match patience {
+                None => self.ended.wait(&mut connections),
+                Some(patience) => {
+                    let passed = self.clock.monotonic().saturating_sub(begun);
+                    let Some(rest) = patience.checked_sub(passed) else {
+                        return false;
+                    };
+                    self.ended.wait_for(&mut connections, rest);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// A connection as long as its thread runs.
+struct Open {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.connections.lock().open.remove(&self.number);
+        self.shared.ended.notify_all();
+    }
+}
+
+impl Open {
+    fn serve(&self, socket: Socket) -> io::Result<()> {
+        let shared = &*self.shared;
+        let mut patient = Patient {
+            socket,
+            clock: &*shared.clock,
+            until: shared.clock.monotonic() + shared.options.negotiation,
+        };
+        let is_stopping = || shared.connections.lock().is_stopping;
+        let Outcome::Begin(agreed) = negotiate(&mut patient, &shared.export, &is_stopping)? else {
+            return Ok(());
+        };
+        let socket = patient.socket;
+        socket.set_patience(None)?;
+        let flow = Arc::new(Flow::default());
+        let sender = self.start_sender(&socket, &flow)?;
+        let mut input = BufReader::with_capacity(64 << 10, socket.try_clone()?);
+        let taken = take_requests(&mut input, &flow, &shared.device, self.number, agreed);
+        flow.end();
+        if !sender.join() {
+            tracing::error!("a thread that sends replies panicked");
+        }
+        // The peer may have done so before.
+        let _ = socket.shut_down(Shutdown::Both);
+        taken
+    }
+
+    fn start_sender(&self, socket: &Socket, flow: &Arc<Flow>) -> io::Result<Box<dyn Joiner>> {
+        let mut output = socket.try_clone()?;
+        let reading = socket.try_clone()?;
+        let flow = Arc::clone(flow);
+        let body = Box::new(move || {
+            send_replies(&mut output, &flow, || {
+                // So that nobody waits for requests of a client that takes no replies.
+                let _ = reading.shut_down(Shutdown::Both);
+            });
+        });
+        let name = format!("nbd-{}-replies", self.number);
+        let started = self.shared.threads.spawn(&name, body)?;
+        started.ok_or_else(|| io::Error::other(BlockErrorKind::Invalid.as_str()))
+    }
+}
+
+/// A connection that must be done with its negotiation by some instant.
+struct Patient<'a> {
+    socket: Socket,
+    clock: &'a dyn Clock,
+    until: Duration,
+}
+
+impl Patient<'_> {
+    fn set_rest(&self) -> io::Result<()> {
+        let rest = self.until.saturating_sub(self.clock.monotonic());
+        if rest.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.socket.set_patience(Some(rest))
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.set_rest()?;
+        self.socket.read(buf)
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.set_rest()?;
+        self.socket.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}

@@ -1,0 +1,321 @@
+//! The storage of one set: blocks that were written, and how they become durable.
+//!
+//! A write goes into memory first. A *commit* puts all blocks that changed since the last one into
+//! a redo slot, with one write and one sync, and then in place. Two slots are used in turn: the
+//! sync of one makes durable what the slot before it put in place, so that a slot is only written
+//! over when nothing needs it. Opening puts the blocks of both slots in place again.
+//!
+//! Invariants: after a power cut a set is as one of its commits left it, which includes every one
+//! that was acknowledged; so no block is torn. Blocks that wait in memory fit into one slot.
+//! Concurrency: a plain value, guarded by its owner.
+//! Failure: after a failed sync nothing is written any more, since no later sync can be believed;
+//! reads go on. Other errors leave what waits in memory, and the next commit tries again.
+
+mod blocks;
+mod open;
+
+pub(crate) use blocks::Block;
+pub(crate) use open::{SetPlace, create, is_unwritten};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use headwater_io::File;
+
+use crate::BLOCK_BYTES;
+use crate::format::{BLOCKS_OF_A_PAGE, SlotHeader, encode_page};
+use crate::numbers::{index, long};
+use blocks::{Map, pieces};
+
+/// One set of an open device.
+#[derive(Debug)]
+pub(crate) struct SetStore {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    place: SetPlace,
+    map: Map,
+    /// Written since the last commit; never more than fit into a slot with their pages of the map.
+    dirty: BTreeMap<u64, Block>,
+    dirty_pages: BTreeSet<u64>,
+    /// What the newest slot holds, by place. It is read from here until the next slot is durable,
+    /// since what was put in place is not before that.
+    newest: BTreeMap<u64, Block>,
+    /// True when the newest slot's blocks were put in place.
+    is_settled: bool,
+    /// Of the newest slot.
+    sequence: u64,
+    /// A sync failed: what it said.
+    failed: Option<String>,
+}
+
+impl SetStore {
+    /// Fills `buf` with what the set holds from `offset` on.
+    pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        // Blocks that lie in the file one behind the other are read together.
+        let mut run: Option<(u64, Range<usize>)> = None;
+        for piece in pieces(offset, long(buf.len())) {
+            let is_in_file = self.map.has(piece.block)
+                && !self.dirty.contains_key(&piece.block)
+                && !self.newest.contains_key(&self.place.data(piece.block));
+            if is_in_file {
+                match &mut run {
+                    Some((_, bytes)) => bytes.end = piece.within.end,
+                    None => {
+                        let at = self.place.data_offset(piece.block) + long(piece.inside.start);
+                        run = Some((at, piece.within));
+                    }
+                }
+                continue;
+            }
+            self.read_run(run.take(), buf)?;
+            if let Some(to) = buf.get_mut(piece.within) {
+                match self.in_memory(piece.block) {
+                    Some(block) => block.copy_to(piece.inside, to),
+                    None => to.fill(0),
+                }
+            }
+        }
+        self.read_run(run, buf)
+    }
+
+    fn read_run(&self, run: Option<(u64, Range<usize>)>, buf: &mut [u8]) -> io::Result<()> {
+        match run {
+            Some((at, bytes)) => match buf.get_mut(bytes) {
+                Some(to) => self.file.read_exact_at(at, to),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// A block that was written and is in memory still.
+    fn in_memory(&self, block: u64) -> Option<&Block> {
+        if !self.map.has(block) {
+            return None;
+        }
+        let newest = || self.newest.get(&self.place.data(block));
+        self.dirty.get(&block).or_else(newest)
+    }
+
+    /// Writes, into memory; whole blocks become durable with the next commit.
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.require_sound()?;
+        for piece in pieces(offset, long(data.len())) {
+            let Some(from) = data.get(piece.within.clone()) else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
+            let mut block = if from.len() == BLOCK_BYTES {
+                Block::zeros()
+            } else {
+                self.load(piece.block)?
+            };
+            block.copy_from(piece.inside, from);
+            self.put(piece.block, block)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros. Whole blocks become holes, unless they are wanted to keep their
+    /// space.
+    pub(crate) fn zero(&mut self, offset: u64, length: u64, keeps_space: bool) -> io::Result<()> {
+        self.require_sound()?;
+        for piece in pieces(offset, length) {
+            let is_whole = piece.inside.len() == BLOCK_BYTES;
+            if is_whole && !keeps_space {
+                self.forget(piece.block)?;
+            } else if keeps_space || self.map.has(piece.block) {
+                let mut block = match is_whole {
+                    true => Block::zeros(),
+                    false => self.load(piece.block)?,
+                };
+                block.fill(piece.inside, 0);
+                self.put(piece.block, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the whole blocks of a range; what is left of others stays.
+    pub(crate) fn trim(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        self.require_sound()?;
+        for piece in pieces(offset, length) {
+            if piece.inside.len() == BLOCK_BYTES {
+                self.forget(piece.block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Which parts of a range were written: runs with their lengths.
+    pub(crate) fn status(&self, offset: u64, length: u64) -> Vec<(u64, bool)> {
+        let mut runs: Vec<(u64, bool)> = Vec::new();
+        for piece in pieces(offset, length) {
+            let is_written = self.map.has(piece.block);
+            let bytes = long(piece.inside.len());
+            match runs.last_mut() {
+                Some((length, last)) if *last == is_written => *length += bytes,
+                _ => runs.push((bytes, is_written)),
+            }
+        }
+        runs
+    }
+
+    /// True when every write so far is durable.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.failed.is_none() && self.dirty.is_empty() && self.dirty_pages.is_empty()
+    }
+
+    /// Makes everything durable that was written before.
+    pub(crate) fn commit(&mut self) -> io::Result<()> {
+        self.require_sound()?;
+        if self.is_clean() {
+            return Ok(());
+        }
+        // The slot that is written over next is the one before the newest; nothing may wait for it
+        // or for the newest.
+        self.settle()?;
+        let batch = self.batch();
+        let sequence = self.sequence + 1;
+        let (places, contents): (Vec<u64>, Vec<&Block>) =
+            batch.iter().map(|(place, block)| (*place, block)).unzip();
+        let blocks: Vec<u8> = contents
+            .into_iter()
+            .flat_map(Block::bytes)
+            .copied()
+            .collect();
+        let header = SlotHeader {
+            identity: self.place.identity,
+            set: self.place.set,
+            sequence,
+            contents_crc: crc32c::crc32c(&blocks),
+            places,
+        };
+        let mut slot = header.encode();
+        slot.extend_from_slice(&blocks);
+        let at = self.place.slot_offset(sequence);
+        self.file.write_all_at(at, &slot)?;
+        self.sync()?;
+        self.sequence = sequence;
+        self.newest = batch;
+        self.is_settled = false;
+        self.dirty.clear();
+        self.dirty_pages.clear();
+        if let Err(error) = self.settle() {
+            // The batch is durable, and is put in place before the next one, which tells the error
+            // to its caller if it stays.
+            tracing::warn!(%error, file = %self.path.display(), "blocks wait in their redo slot");
+        }
+        Ok(())
+    }
+
+    /// Commits, and makes durable what was put in place.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        self.commit()?;
+        self.settle()?;
+        self.sync()
+    }
+
+    /// Puts in place what is durable in the newest slot.
+    fn settle(&mut self) -> io::Result<()> {
+        if self.is_settled {
+            return Ok(());
+        }
+        let mut run: Vec<u8> = Vec::new();
+        let mut run_at = 0;
+        let mut next = None;
+        for (place, block) in &self.newest {
+            if next != Some(*place) {
+                self.put_in_place(run_at, &run)?;
+                run.clear();
+                run_at = self.place.offset(*place);
+            }
+            run.extend_from_slice(block.bytes());
+            next = Some(place + 1);
+        }
+        self.put_in_place(run_at, &run)?;
+        self.is_settled = true;
+        Ok(())
+    }
+
+    fn put_in_place(&self, at: u64, run: &[u8]) -> io::Result<()> {
+        if run.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all_at(at, run)
+    }
+
+    /// What changed, by place: blocks, and pages of the map as they are now.
+    fn batch(&self) -> BTreeMap<u64, Block> {
+        let pages = self.dirty_pages.iter().map(|page| {
+            let bytes = encode_page(self.map.page(*page));
+            (*page, Block::of(&bytes))
+        });
+        let blocks = self.dirty.iter();
+        let blocks = blocks.map(|(block, bytes)| (self.place.data(*block), bytes.clone()));
+        pages.chain(blocks).collect()
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let synced = self.file.sync_data();
+        if let Err(error) = &synced {
+            self.failed = Some(error.to_string());
+        }
+        synced
+    }
+
+    fn require_sound(&self) -> io::Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(why) => Err(io::Error::other(format!(
+                "{}: a sync failed ({why}), so nothing is written any more until the device is opened again",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// A block as it is now.
+    fn load(&self, block: u64) -> io::Result<Block> {
+        let mut out = Block::zeros();
+        let offset = block * long(BLOCK_BYTES);
+        self.read(offset, out.bytes_mut())?;
+        Ok(out)
+    }
+
+    fn put(&mut self, block: u64, bytes: Block) -> io::Result<()> {
+        let is_new = !self.map.has(block);
+        let page = block / BLOCKS_OF_A_PAGE;
+        let adds = usize::from(!self.dirty.contains_key(&block))
+            + usize::from(is_new && !self.dirty_pages.contains(&page));
+        self.make_room(adds)?;
+        self.dirty.insert(block, bytes);
+        if is_new {
+            self.map.set(block, true);
+            self.dirty_pages.insert(page);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, block: u64) -> io::Result<()> {
+        if !self.map.has(block) {
+            return Ok(());
+        }
+        let page = block / BLOCKS_OF_A_PAGE;
+        self.make_room(usize::from(!self.dirty_pages.contains(&page)))?;
+        self.dirty.remove(&block);
+        self.map.set(block, false);
+        self.dirty_pages.insert(page);
+        Ok(())
+    }
+
+    /// Commits first when so much more would not fit into a slot.
+    fn make_room(&mut self, adds: usize) -> io::Result<()> {
+        let held = self.dirty.len() + self.dirty_pages.len();
+        if held + adds > index(u64::from(self.place.redo_blocks)) {
+            self.commit()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! A file that takes as long as a device with channels would: a stand-in, which sleeps.
+
+use headwater_io::File;
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What requests cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    /// How many requests are served at once; the others wait in the order of their arrival.
+    pub(super) channels: u64,
+    /// For 4 KiB and less; more takes a quarter more for each further 4 KiB.
+    pub(super) read: Duration,
+    pub(super) write: Duration,
+}
+
+impl Costs {
+    /// How long a request of so many bytes takes.
+    pub(super) fn of(&self, is_write: bool, bytes: u64) -> Duration {
+        let base = if is_write { self.write } else { self.read };
+        let more = u32::try_from(bytes.saturating_sub(1) / 4096).unwrap_or(u32::MAX);
+        base + base / 4 * more
+    }
+}
+
+/// A file behind such a device.
+#[derive(Debug)]
+pub(super) struct Throttled {
+    inner: Arc<dyn File>,
+    costs: Costs,
+    line: Mutex<Line>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    came: u64,
+    went: u64,
+}
+
+impl Throttled {
+    pub(super) fn new(inner: Arc<dyn File>, costs: Costs) -> Throttled {
+        Throttled {
+            inner,
+            costs,
+            line: Mutex::new(Line::default()),
+            moved: Condvar::new(),
+        }
+    }
+
+    fn serve(&self, is_write: bool, bytes: usize) {
+        let mut line = self.line.lock();
+        let number = line.came;
+        line.came += 1;
+        while number >= line.went + self.costs.channels {
+            self.moved.wait(&mut line);
+        }
+        drop(line);
+        std::thread::sleep(
+            self.costs
+                .of(is_write, u64::try_from(bytes).unwrap_or(u64::MAX)),
+        );
+        self.line.lock().went += 1;
+        self.moved.notify_all();
+    }
+}
+
+impl File for Throttled {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.serve(false, buf.len());
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.serve(true, data.len());
+        self.inner.write_all_at(offset, data)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.serve(true, 0);
+        self.inner.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+}

@@ -1,0 +1,315 @@
+//! Queue sets beside one queue and beside direct calls: the comparison of the paper on an NVM
+//! driver for time series, over a *throttled device* (a stand-in that sleeps as long as a request
+//! takes), and in a *model* of events without threads, where two cores cannot show an effect.
+
+mod device;
+mod live;
+mod model;
+
+use crate::harness::{Bench, Bound, Common, Failure, Targets};
+use crate::table;
+use headwater_queue::{Order, Rule, SetOptions};
+use serde::Serialize;
+
+/// Options of the experiment.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// How many sources there are, each with four threads.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 6])]
+    sources: Vec<u64>,
+    /// Requests of a round.
+    #[arg(long, default_value_t = 1_200)]
+    requests: u64,
+    /// Channels of the device, and queue sets.
+    #[arg(long, default_value_t = 4)]
+    channels: usize,
+    /// How long the device takes to read 4 KiB, in microseconds; a write takes twice as long.
+    #[arg(long, default_value_t = 200)]
+    read_us: u64,
+    /// What it costs to hand a request to another thread, in microseconds; for the model.
+    #[arg(long, default_value_t = 46)]
+    hand_over_us: u64,
+}
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+enum Workload {
+    /// Every thread writes, as in the load phase of YCSB-TS.
+    Load,
+    /// Every thread reads, as in its run phase.
+    Run,
+    /// Readers, and beside them writers and a compaction with large writes.
+    Mixed,
+}
+
+const WORKLOADS: [Workload; 3] = [Workload::Load, Workload::Run, Workload::Mixed];
+
+/// How requests come to the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+enum Way {
+    /// One queue with one thread: what the paper says a stock driver is.
+    OneQueue,
+    /// Every thread calls the device: what a stock driver is, and the stronger rival.
+    Direct,
+    /// Sets with the paper's order and its rule for placing.
+    Paper,
+    /// Sets with ours, whose callers do small requests of an idle set themselves.
+    Ours,
+}
+
+const WAYS: [Way; 4] = [Way::OneQueue, Way::Direct, Way::Paper, Way::Ours];
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::OneQueue => "one queue",
+            Way::Direct => "direct calls",
+            Way::Paper => "sets, as in the paper",
+            Way::Ours => "sets, ours",
+        }
+    }
+
+    /// `None` = no queues at all.
+    fn options(self, channels: usize) -> Option<SetOptions> {
+        let handed_over = SetOptions {
+            sets: channels,
+            small_bytes_max: 0,
+            ..SetOptions::default()
+        };
+        match self {
+            Way::Direct => None,
+            Way::OneQueue => Some(SetOptions {
+                sets: 1,
+                order: Order::Arrival,
+                ..handed_over
+            }),
+            Way::Paper => Some(SetOptions {
+                order: Order::WritesFirst,
+                rule: Rule::LargestMeanInterval,
+                passes_max: u64::MAX,
+                ..handed_over
+            }),
+            Way::Ours => Some(SetOptions {
+                sets: channels,
+                ..SetOptions::default()
+            }),
+        }
+    }
+}
+
+/// What a round gave.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Figure {
+    per_second: f64,
+    mean_us: f64,
+    /// Of reads, where there are any; otherwise of all.
+    p99_us: f64,
+}
+
+impl Figure {
+    /// From the latencies of requests, in microseconds, and the seconds that all of them took.
+    fn of(mut all: Vec<f64>, mut reads: Vec<f64>, seconds: f64) -> Figure {
+        let count = number(all.len());
+        let mean_us = all.iter().sum::<f64>() / count.max(1.0);
+        let tail = if reads.is_empty() {
+            &mut all
+        } else {
+            &mut reads
+        };
+        tail.sort_by(f64::total_cmp);
+        let at = (tail.len() * 99 / 100).min(tail.len().saturating_sub(1));
+        Figure {
+            per_second: count / seconds.max(1e-9),
+            mean_us,
+            p99_us: tail.get(at).copied().unwrap_or(0.0),
+        }
+    }
+}
+
+/// The rounds of all ways for one workload and number of sources.
+#[derive(Debug, Serialize)]
+struct Cell {
+    workload: Workload,
+    sources: u64,
+    is_model: bool,
+    rounds: Vec<(Way, Vec<Figure>)>,
+}
+
+/// A ratio with the half width of its interval of 95 %.
+#[derive(Clone, Copy, Debug)]
+struct Ratio {
+    mean: f64,
+    half: f64,
+}
+
+impl Ratio {
+    fn text(self) -> String {
+        format!("{:.3} ± {:.3}", self.mean, self.half)
+    }
+}
+
+impl Cell {
+    /// The mean over rounds of a figure of `way` by that of `rival` in the same round.
+    fn ratio(&self, way: Way, rival: Way, of: impl Fn(&Figure) -> f64) -> Ratio {
+        let rounds = |way| {
+            let found = self.rounds.iter().find(|(w, _)| *w == way);
+            found.map_or(Default::default(), |(_, rounds)| rounds.as_slice())
+        };
+        let pairs = rounds(way).iter().zip(rounds(rival));
+        let ratios: Vec<f64> = pairs.map(|(a, b)| of(a) / of(b).max(1e-9)).collect();
+        let n = number(ratios.len());
+        let mean = ratios.iter().sum::<f64>() / n.max(1.0);
+        let squares: f64 = ratios.iter().map(|r| (r - mean).powi(2)).sum();
+        let deviation = (squares / (n - 1.0).max(1.0)).sqrt();
+        Ratio {
+            mean,
+            half: student(ratios.len()) * deviation / n.max(1.0).sqrt(),
+        }
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let median = |rounds: &[Figure], of: fn(&Figure) -> f64| {
+            table::median(rounds.iter().map(of).collect()).0
+        };
+        let rows = self.rounds.iter().map(|(way, rounds)| {
+            vec![
+                format!("{:?}, {} sources", self.workload, self.sources),
+                way.name().to_owned(),
+                format!("{:.0}", median(rounds, |f| f.per_second)),
+                self.ratio(*way, Way::OneQueue, |f| f.per_second).text(),
+                self.ratio(*way, Way::Direct, |f| f.per_second).text(),
+                format!("{:.0}", median(rounds, |f| f.mean_us)),
+                format!("{:.0}", median(rounds, |f| f.p99_us)),
+                self.ratio(*way, Way::Direct, |f| f.p99_us).text(),
+            ]
+        });
+        rows.collect()
+    }
+}
+
+/// A count as a figure.
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// The quantile of Student's distribution for an interval of 95 % over so many rounds.
+fn student(rounds: usize) -> f64 {
+    const TABLE: [f64; 14] = [
+        12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14,
+    ];
+    let freedom = rounds.saturating_sub(1).max(1);
+    TABLE.get(freedom - 1).copied().unwrap_or(2.1)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let bench = Bench::new("queues", &arguments.common)?;
+    let (warm_up, counted) = bench.rounds();
+    let mut cells = Vec::new();
+    for workload in WORKLOADS {
+        for sources in &arguments.sources {
+            let mut live: Vec<(Way, Vec<Figure>)> = WAYS.map(|way| (way, Vec::new())).to_vec();
+            let mut modelled = live.clone();
+            for round in 0..warm_up + counted {
+                for turn in 0..WAYS.len() {
+                    // Each round begins with another way.
+                    let at = (turn + round) % WAYS.len();
+                    let Some((way, rounds)) = live.get_mut(at) else {
+                        return Err("there is a place for each way".into());
+                    };
+                    let figure = live::round(arguments, workload, *sources, *way)?;
+                    if round >= warm_up {
+                        rounds.push(figure);
+                    }
+                }
+                if round >= warm_up {
+                    for (way, rounds) in &mut modelled {
+                        let seed = u64::try_from(round)?;
+                        rounds.push(model::round(arguments, workload, *sources, *way, seed));
+                    }
+                }
+            }
+            for (is_model, rounds) in [(false, live), (true, modelled)] {
+                cells.push(Cell {
+                    workload,
+                    sources: *sources,
+                    is_model,
+                    rounds,
+                });
+            }
+        }
+    }
+    for (is_model, heading) in [
+        (
+            false,
+            "Throttled device: a stand-in that sleeps; real threads",
+        ),
+        (true, "Model of events: no threads, as many cores as wanted"),
+    ] {
+        println!(
+            "\n{heading}; {} channels, a read {} µs, a write twice that\n",
+            arguments.channels, arguments.read_us
+        );
+        let of_kind = cells.iter().filter(|cell| cell.is_model == is_model);
+        let rows: Vec<Vec<String>> = of_kind.flat_map(Cell::rows).collect();
+        table::print(
+            &[
+                "workload",
+                "way",
+                "requests/s",
+                "by one queue",
+                "by direct",
+                "mean µs",
+                "p99 µs",
+                "p99 by direct",
+            ],
+            &rows,
+        );
+    }
+    bench.finish(&cells, &targets(&cells))
+}
+
+fn targets(cells: &[Cell]) -> Targets {
+    let mut targets = Targets::default();
+    for cell in cells.iter().filter(|cell| !cell.is_model) {
+        let throughput = |way, rival| cell.ratio(way, rival, |f| f.per_second);
+        let sources = cell.sources;
+        match cell.workload {
+            // The lower end of the interval must be beyond: the effects are small.
+            Workload::Load | Workload::Run if sources > 1 => {
+                let gain = throughput(Way::Ours, Way::OneQueue);
+                let (what, wanted) = match cell.workload {
+                    Workload::Load => ("T-1, T-3: writes", 1.186),
+                    _ => ("T-9, T-11: reads", 1.106),
+                };
+                targets.add(
+                    format!("{what} of {sources} sources, by one queue, at least"),
+                    Bound::AtLeast(wanted),
+                    " ×",
+                    gain.mean - gain.half,
+                );
+            }
+            Workload::Load => {
+                let loss = throughput(Way::Ours, Way::OneQueue);
+                targets.add(
+                    "T-2: writes of 1 source, by one queue",
+                    Bound::AtLeast(1.0),
+                    " ×",
+                    loss.mean + loss.half,
+                );
+            }
+            Workload::Run => {}
+            Workload::Mixed => {
+                let tail = cell.ratio(Way::Ours, Way::Direct, |f| f.p99_us);
+                targets.add(
+                    format!("p99 of reads beside writers and compaction, {sources} sources, by direct calls"),
+                    Bound::AtMost(0.5),
+                    " ×",
+                    tail.mean,
+                );
+            }
+        }
+    }
+    targets
+}

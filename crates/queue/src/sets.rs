@@ -1,0 +1,326 @@
+//! Sets with their owners: threads before schedules.
+//!
+//! Invariants: work that was handed in is carried out or refused exactly once. What waits when the
+//! sets are shut down is carried out first. At most one work of a set is on its way at a time,
+//! where there are threads; without them (`NoThreads`) everything is carried out by its caller, at
+//! once.
+//! Concurrency: one lock for each set, over its schedule, and one over the placements; none is held
+//! while work is carried out or refused. Who hands in work to a full set waits.
+//! Failure: after [`Sets::shut_down`], and in a set whose owner panicked, work is refused.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_io::{Joiner, Threads};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::order::Order;
+use crate::placement::{Placements, Rule};
+use crate::request::{Request, Work};
+use crate::schedule::Schedule;
+
+/// How many sets there are, and what they do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetOptions {
+    /// How many sets, each with an owner thread; at least one.
+    pub sets: usize,
+    /// Which waiting request goes first.
+    pub order: Order,
+    /// To which set a stream goes.
+    pub rule: Rule,
+    /// By how many starts a request may come later than in the order of arrival.
+    pub passes_max: u64,
+    /// How many requests may wait in one set; who brings another waits outside.
+    pub capacity: usize,
+    /// Up to how many bytes a caller does a request itself when the set is idle. To hand one over
+    /// costs two switches between threads, which a small request on a fast medium does not.
+    pub small_bytes_max: u64,
+}
+
+impl Default for SetOptions {
+    fn default() -> SetOptions {
+        SetOptions {
+            sets: 4,
+            order: Order::default(),
+            rule: Rule::default(),
+            passes_max: 32,
+            capacity: 256,
+            small_bytes_max: 64 << 10,
+        }
+    }
+}
+
+/// Queue sets over some medium; what is done for a request is up to `W`.
+pub struct Sets<W: Work> {
+    sets: Vec<Arc<Set<W>>>,
+    placements: Mutex<Placements>,
+    owners: Mutex<Vec<Box<dyn Joiner>>>,
+    small_bytes_max: u64,
+    /// There are no threads: callers do everything.
+    is_direct: bool,
+}
+
+impl<W: Work> fmt::Debug for Sets<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sets")
+            .field("sets", &self.sets.len())
+            .field("is_direct", &self.is_direct)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Set<W> {
+    state: Mutex<State<W>>,
+    /// Something waits and nothing is on its way, or the set was closed.
+    to_do: Condvar,
+    /// There is room in the queues, or the set was closed.
+    room: Condvar,
+}
+
+struct State<W> {
+    schedule: Schedule<W>,
+    is_closed: bool,
+}
+
+impl<W: Work> Sets<W> {
+    /// Sets with an owner each, or without owners where there are no threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started; then none is left.
+    pub fn start(options: &SetOptions, threads: &dyn Threads) -> io::Result<Sets<W>> {
+        let count = options.sets.max(1);
+        let sets: Vec<Arc<Set<W>>> = std::iter::repeat_with(|| {
+            Arc::new(Set {
+                state: Mutex::new(State {
+                    schedule: Schedule::new(options.order, options.passes_max, options.capacity),
+                    is_closed: false,
+                }),
+                to_do: Condvar::new(),
+                room: Condvar::new(),
+            })
+        })
+        .take(count)
+        .collect();
+        let mut out = Sets {
+            sets,
+            placements: Mutex::new(Placements::new(count, options.rule)),
+            owners: Mutex::new(Vec::new()),
+            small_bytes_max: options.small_bytes_max,
+            is_direct: false,
+        };
+        let mut owners = Vec::with_capacity(count);
+        for (number, set) in out.sets.iter().enumerate() {
+            let owned = Arc::clone(set);
+            // Made by the thread itself: where there are no threads, no owner ends either.
+            let body = Box::new(move || Owner(owned).run());
+            match threads.spawn(&format!("queue-set-{number}"), body) {
+                Ok(Some(owner)) => owners.push(owner),
+                Ok(None) => break,
+                Err(error) => {
+                    *out.owners.lock() = owners;
+                    out.shut_down();
+                    return Err(error);
+                }
+            }
+        }
+        out.is_direct = owners.len() < count;
+        assert!(
+            !out.is_direct || owners.is_empty(),
+            "a runtime has threads or none"
+        );
+        *out.owners.lock() = owners;
+        Ok(out)
+    }
+
+    /// How many sets there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// The set of a stream, by the rule for placing; it stays the same until
+    /// [`Sets::release_stream`].
+    pub fn set_of(&self, stream: u64, interval: Option<Duration>) -> usize {
+        self.placements.lock().place(stream, interval)
+    }
+
+    /// Forgets where a stream was; false when it was nowhere.
+    pub fn release_stream(&self, stream: u64) -> bool {
+        self.placements.lock().release(stream)
+    }
+
+    /// Hands a request in, to the set of its stream. Waits while that is full.
+    pub fn submit(&self, request: &Request, work: W) {
+        self.submit_to(self.set_of(request.stream, request.interval), request, work);
+    }
+
+    /// Hands a request in, to this set (counted round, if there are fewer). Waits while it is full;
+    /// a small request of an idle set has been carried out when this returns.
+    pub fn submit_to(&self, set: usize, request: &Request, work: W) {
+        let mut work = work;
+        let Some(set) = self.set(set) else {
+            return work.refuse(closed());
+        };
+        let mut state = set.state.lock();
+        loop {
+            match self.offer(set, state, request, work) {
+                Offered::Taken => return,
+                Offered::Full(still, back) => {
+                    state = still;
+                    work = back;
+                }
+            }
+            set.room.wait(&mut state);
+        }
+    }
+
+    /// As [`Sets::submit_to`], but never waits for room.
+    ///
+    /// # Errors
+    /// The work itself, when the set is full.
+    pub fn try_submit_to(&self, set: usize, request: &Request, work: W) -> Result<(), W> {
+        let Some(set) = self.set(set) else {
+            work.refuse(closed());
+            return Ok(());
+        };
+        let state = set.state.lock();
+        match self.offer(set, state, request, work) {
+            Offered::Taken => Ok(()),
+            Offered::Full(_, back) => Err(back),
+        }
+    }
+
+    /// Refuses what is handed in from now on, carries out what waits, and ends the owners. True
+    /// when none of them panicked. Must not be called by work: it waits for all work.
+    pub fn shut_down(&self) -> bool {
+        for set in &self.sets {
+            set.close();
+        }
+        let owners = std::mem::take(&mut *self.owners.lock());
+        let mut all_ended_well = true;
+        for owner in owners {
+            all_ended_well &= owner.join();
+        }
+        all_ended_well
+    }
+
+    fn set(&self, number: usize) -> Option<&Arc<Set<W>>> {
+        let wrapped = number.checked_rem(self.sets.len())?;
+        self.sets.get(wrapped)
+    }
+
+    fn offer<'a>(
+        &self,
+        set: &'a Arc<Set<W>>,
+        mut state: MutexGuard<'a, State<W>>,
+        request: &Request,
+        work: W,
+    ) -> Offered<'a, W> {
+        if state.is_closed {
+            drop(state);
+            work.refuse(closed());
+            return Offered::Taken;
+        }
+        if self.is_direct {
+            drop(state);
+            work.carry_out();
+            return Offered::Taken;
+        }
+        if request.is_small(self.small_bytes_max) && state.schedule.begin_if_idle() {
+            drop(state);
+            let turn = Turn(set);
+            work.carry_out();
+            drop(turn);
+            return Offered::Taken;
+        }
+        match state.schedule.push(request, work) {
+            Ok(()) => {
+                drop(state);
+                set.to_do.notify_one();
+                Offered::Taken
+            }
+            Err(back) => Offered::Full(state, back),
+        }
+    }
+}
+
+impl<W: Work> Drop for Sets<W> {
+    fn drop(&mut self) {
+        // Owners that panicked have refused what they had; there is nobody left to tell.
+        let _ = self.shut_down();
+    }
+}
+
+enum Offered<'a, W> {
+    Taken,
+    Full(MutexGuard<'a, State<W>>, W),
+}
+
+impl<W> Set<W> {
+    fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.to_do.notify_all();
+        self.room.notify_all();
+    }
+}
+
+/// The right to carry out work of a set; it ends also when the work panics.
+struct Turn<'a, W>(&'a Set<W>);
+
+impl<W> Drop for Turn<'_, W> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.schedule.done();
+        let more = state.schedule.waiting() > 0;
+        drop(state);
+        if more {
+            self.0.to_do.notify_one();
+        }
+    }
+}
+
+/// The thread of a set. When it ends, also by a panic, nothing is left without an answer.
+struct Owner<W: Work>(Arc<Set<W>>);
+
+impl<W: Work> Owner<W> {
+    fn run(self) {
+        while let Some(work) = self.next() {
+            let turn = Turn(&self.0);
+            self.0.room.notify_one();
+            work.carry_out();
+            drop(turn);
+        }
+    }
+
+    /// Waits for something to do; `None` = the set was closed, and nothing waits.
+    fn next(&self) -> Option<W> {
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(work) = state.schedule.begin_next() {
+                return Some(work);
+            }
+            if state.is_closed && state.schedule.waiting() == 0 {
+                return None;
+            }
+            self.0.to_do.wait(&mut state);
+        }
+    }
+}
+
+impl<W: Work> Drop for Owner<W> {
+    fn drop(&mut self) {
+        self.0.close();
+        let left = self.0.state.lock().schedule.take_all();
+        for work in left {
+            work.refuse(io::Error::other(
+                "the thread that carries out requests ended by a panic",
+            ));
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the queue sets were shut down")
+}
