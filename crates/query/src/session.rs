@@ -15,6 +15,7 @@ use crate::parameters::{self, Parameters};
 use crate::planner::{self, Planners};
 use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
+use crate::rules::distinct_order::DistinctOrder;
 use crate::rules::epoch_bins::EpochBins;
 use crate::rules::hex_texts::HexTexts;
 use crate::rules::lengths::Lengths;
@@ -274,6 +275,7 @@ fn base_state(limits: &Limits) -> SessionState {
         Arc::new(CompareInZone),
     ];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(DistinctOrder));
     rules.push(Arc::new(HexTexts));
     rules.push(Arc::new(TimeTexts));
     rules.push(Arc::new(Numbers));

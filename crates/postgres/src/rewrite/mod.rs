@@ -162,6 +162,11 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<VariableError> {
+        self.changed |= self.without_database(name);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<VariableError> {
         self.relation(factor);
         ControlFlow::Continue(())
@@ -173,10 +178,19 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
+        // `database.schema.table.column`
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [database, _, _, _] = parts.as_slice()
+            && small(database) == self.session.database
+        {
+            parts.remove(0);
+            self.changed = true;
+        }
         if let Some(number) = expressions::function_number(expr) {
             self.put(expr, number);
         }
         if let Expr::Case { .. } = expr {
+            self.changed |= empty::without_rare_types(expr);
             self.changed |= expressions::look_in_arrays(expr);
         }
         if let Some(nothing) = empty::instead_of(expr) {
@@ -208,6 +222,21 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
+    /// Takes the session's own database away from before a table's schema, where it may stand; true
+    /// if it did.
+    fn without_database(&self, name: &mut ObjectName) -> bool {
+        let is_own = match name.0.as_slice() {
+            [ObjectNamePart::Identifier(database), _, _] => {
+                small(database) == self.session.database
+            }
+            _ => false,
+        };
+        if is_own {
+            name.0.remove(0);
+        }
+        is_own
+    }
+
     fn put(&mut self, expr: &mut Expr, new: Expr) {
         *expr = new;
         self.changed = true;
