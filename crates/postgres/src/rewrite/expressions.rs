@@ -1,6 +1,7 @@
 //! Operators, casts and functions.
 
 use super::{Rewriter, VariableError, catalog_name};
+use crate::catalog::PgType;
 use crate::catalog::names::quote_literal;
 use crate::catalog::variables::SERVER_VERSION;
 use datafusion::sql::sqlparser::ast::{
@@ -163,6 +164,9 @@ impl Rewriter<'_> {
                 data_type,
                 ..
             } => {
+                if let Some(told) = parameter(inner, data_type) {
+                    self.parameters.push(told);
+                }
                 if let Some(text) = cast(inner, data_type) {
                     self.put_text(expr, &text);
                 }
@@ -288,6 +292,29 @@ impl Rewriter<'_> {
             _ => Ok(None),
         }
     }
+}
+
+/// The number of a parameter, from 1, that is cast to a type that is another one here, and that of
+/// the type: drivers send what the server says that a parameter is.
+fn parameter(inner: &Expr, data_type: &DataType) -> Option<(usize, u32)> {
+    let Expr::Value(ValueWithSpan {
+        value: Value::Placeholder(name),
+        ..
+    }) = strip(inner)
+    else {
+        return None;
+    };
+    let number = name.strip_prefix('$')?.parse().ok()?;
+    let of = data_type.to_string().to_lowercase();
+    let (of, list) = match of.strip_suffix("[]") {
+        Some(element) => (element, true),
+        None => (of.as_str(), false),
+    };
+    if !["oid", "uuid", "json", "jsonb"].contains(&of) {
+        return None;
+    }
+    let of = PgType::named(of)?;
+    Some((number, if list { of.array } else { of.oid }))
 }
 
 /// Columns of `pg_type` that name functions.

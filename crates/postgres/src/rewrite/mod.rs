@@ -33,6 +33,9 @@ pub struct Rewritten {
     pub labels: Option<Vec<Option<String>>>,
     /// Settings that the statement changes by `set_config`.
     pub settings: Vec<(String, String)>,
+    /// Parameters, from 1, that are cast to types of PostgreSQL's that are others here, with the
+    /// numbers of those.
+    pub parameters: Vec<(usize, u32)>,
 }
 
 /// The statement of a text, if it can be read and is one.
@@ -58,6 +61,7 @@ fn rewrite_read(
             sql: None,
             labels: None,
             settings: Vec::new(),
+            parameters: Vec::new(),
         });
     };
     let labels = labels::of(&statement);
@@ -71,6 +75,7 @@ fn rewrite_read(
         listing,
         named: BTreeSet::new(),
         settings: Vec::new(),
+        parameters: Vec::new(),
         changed: false,
     };
     rewriter.changed |= labels::distinguish(&mut statement);
@@ -81,6 +86,7 @@ fn rewrite_read(
         sql: rewriter.changed.then(|| statement.to_string()),
         labels,
         settings: rewriter.settings,
+        parameters: rewriter.parameters,
     })
 }
 
@@ -149,6 +155,7 @@ struct Rewriter<'a> {
     /// Names that `WITH` gives.
     named: BTreeSet<String>,
     settings: Vec<(String, String)>,
+    parameters: Vec<(usize, u32)>,
     changed: bool,
 }
 

@@ -9,6 +9,7 @@ mod exact;
 pub(crate) mod numbers;
 mod planner;
 mod ranks;
+mod texts;
 mod time_bucket;
 mod version;
 mod window_sum;
@@ -46,6 +47,9 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
     }
     let estimate = approx_distinct::ApproxDistinct::new();
     aggregates.push(Arc::new(AggregateUDF::new_from_impl(estimate)));
+    aggregates.push(Arc::new(AggregateUDF::new_from_impl(
+        texts::StringAgg::new(),
+    )));
     let windows = builder.window_functions().get_or_insert_default();
     windows.extend(ranks::all());
     builder
