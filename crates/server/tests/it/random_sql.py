@@ -465,9 +465,11 @@ def key(row):
 
 
 def order(row):
-    """Rows by about their values, and those that are about the same by their integers."""
+    """Rows by about their values, those that are about the same by their integers, and those that
+    have the same integers by their floats."""
     exact = [v if isinstance(v, int) and not isinstance(v, bool) else 0 for v in row]
-    return key(row), exact
+    floats = [v if isinstance(v, float) and v == v else 0.0 for v in row]
+    return key(row), exact, floats
 
 
 def same(a, b):
