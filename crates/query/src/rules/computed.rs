@@ -52,7 +52,10 @@ fn is_of_table(plan: &LogicalPlan, column: &Column) -> bool {
 }
 
 fn is_of_table_at(plan: &LogicalPlan, at: usize) -> bool {
-    let of = |input: &LogicalPlan, expr: &Expr| matches!(expr.clone().unalias_nested().data, Expr::Column(column) if is_of_table(input, &column));
+    let of = |input: &LogicalPlan, expr: &Expr| match expr.clone().unalias_nested().data {
+        Expr::Column(column) => is_of_table(input, &column),
+        _ => false,
+    };
     match plan {
         LogicalPlan::TableScan(_) => true,
         LogicalPlan::SubqueryAlias(alias) => is_of_table_at(&alias.input, at),

@@ -1,9 +1,9 @@
 //! Some rows of a table for each row of another: `LATERAL (SELECT … ORDER BY … LIMIT n)`, and
 //! `(SELECT x … ORDER BY … LIMIT 1)` as a value.
 //!
-//! The SQL library makes joins of such queries, which knows no limit for each row. Where the two are
-//! told to belong together by equal columns, the rows of each such group are numbered in the order
-//! that is asked for, or their first value is taken, and the join goes by that.
+//! The SQL library makes joins of such queries, which know no limit for each row. Where the two
+//! are told to belong together by equal columns, the rows of each such group are numbered in the
+//! order that is asked for, or their first value is taken, and the join goes by that.
 //!
 //! Invariant: a query that is not understood to the last part stays as it is.
 
@@ -174,10 +174,13 @@ fn belonging(query: &Query) -> Option<Belonging> {
     }
     // A place among the columns, or a name of one, is none of the table's.
     let is_expression = |key: &OrderByExpr| {
+        let is_called = |item: &SelectItem, name: &Ident| match item {
+            SelectItem::ExprWithAlias { alias, .. } => small(alias) == small(name),
+            _ => false,
+        };
         let alias = |name: &Ident| {
-            select.projection.iter().any(|item| {
-                matches!(item, SelectItem::ExprWithAlias { alias, .. } if small(alias) == small(name))
-            })
+            let mut items = select.projection.iter();
+            items.any(|item| is_called(item, name))
         };
         !names(&key.expr, &called).1
             && match &key.expr {
