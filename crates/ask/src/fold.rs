@@ -9,6 +9,8 @@
 //! Concurrency: a [`Fold`] is plain data; threads that share the streams of a question merge their
 //! buckets in the end.
 
+mod rows;
+
 use crate::budget::Budget;
 use crate::error::{Error, Result, found};
 use crate::values::compare;
@@ -17,6 +19,7 @@ use headwater::{
     Aggregate, AggregateSpec, Bins, ClosedRange, Column, Ieee, ScanSpec, Snapshot, StreamHandle,
     StreamName, SummarySpec, Value, ValueRef, Values,
 };
+use rows::Rows;
 use std::cmp::Ordering;
 
 /// Values that a bucket stands for when a [`Budget`] counts.
@@ -31,6 +34,10 @@ pub enum EndOf {
     Field(String),
     /// A present value of a field; of equal instants the greatest, whatever stream has it.
     Greatest(String),
+    /// What the row itself has of a field, if it has something.
+    InRow(String),
+    /// A tag of the row's stream, if it has it.
+    Tag(String),
 }
 
 /// The earliest or the latest row, or present value.
@@ -47,7 +54,7 @@ pub struct End {
 pub struct EndValue {
     /// When, ns since 1970.
     pub time: i64,
-    /// What; `None` where only the instant was asked for.
+    /// What; `None` where only the instant was asked for, or the row has nothing there.
     pub value: Option<Value>,
 }
 
@@ -272,6 +279,8 @@ pub struct Fold {
     pub ends: Vec<End>,
     /// Places among the fields of those whose NaN are looked at, since their order matters.
     pub nan: Vec<usize>,
+    /// The table keeps rows of equal instants.
+    pub keeps: bool,
 }
 
 impl Fold {
@@ -562,27 +571,41 @@ impl Fold {
         stream: &StreamHandle,
         range: ClosedRange,
     ) -> headwater::Result<Vec<Option<EndValue>>> {
-        let one = |end: &End| {
-            let time = match (&end.of, end.last) {
-                (EndOf::Field(field) | EndOf::Greatest(field), last) => {
-                    let end = match last {
+        let mut rows = Rows::new(snapshot, stream, range);
+        let mut out = Vec::with_capacity(self.ends.len());
+        for end in &self.ends {
+            out.push(match &end.of {
+                EndOf::Field(field) | EndOf::Greatest(field) => {
+                    let end = match end.last {
                         true => stream.last_in(snapshot, field, range),
                         false => stream.first_in(snapshot, field, range),
                     };
-                    return Ok(found(end)?.flatten().map(|(time, value)| EndValue {
+                    found(end)?.flatten().map(|(time, value)| EndValue {
                         time: time.as_nanos(),
                         value: Some(value),
-                    }));
+                    })
                 }
-                (EndOf::Time, true) => stream.last_row_in(snapshot, range),
-                (EndOf::Time, false) => stream.first_row_in(snapshot, range),
-            };
-            Ok(found(time)?.flatten().map(|time| EndValue {
-                time: time.as_nanos(),
-                value: None,
-            }))
-        };
-        self.ends.iter().map(one).collect()
+                EndOf::Time => rows.end(end.last)?.map(|time| EndValue {
+                    time: time.as_nanos(),
+                    value: None,
+                }),
+                EndOf::InRow(field) => match rows.end(end.last)? {
+                    None => None,
+                    Some(time) => Some(EndValue {
+                        time: time.as_nanos(),
+                        value: rows.value(field, end.last, time, self.keeps)?,
+                    }),
+                },
+                EndOf::Tag(key) => rows.end(end.last)?.map(|time| EndValue {
+                    time: time.as_nanos(),
+                    value: stream
+                        .name()
+                        .tag(key)
+                        .map(|tag| Value::String(tag.to_owned())),
+                }),
+            });
+        }
+        Ok(out)
     }
 
     /// The extremes of NaN values by total order, where they are asked for: an aggregate only

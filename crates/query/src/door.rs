@@ -7,7 +7,7 @@ use crate::parameters::Parameters;
 use crate::plans::ReadKey;
 use crate::prepared::{Prepared, described};
 use crate::session::Session;
-use crate::statement;
+use crate::statement::{self, Step};
 use arrow::datatypes::DataType;
 use std::sync::Arc;
 
@@ -40,8 +40,10 @@ impl Session {
         if let Some(answer) = self.run_again(sql, &parameters)? {
             return Ok(answer);
         }
-        let statement = statement::read(self, sql).await?;
-        statement::run(self, statement, parameters).await
+        match statement::read_and_run(self, sql, parameters).await? {
+            Step::Ran(answer) => Ok(answer),
+            Step::Read(statement, parameters) => statement::run(self, *statement, parameters).await,
+        }
     }
 
     /// Refuses a statement, by its first word, that asks for something where the session may read

@@ -289,7 +289,7 @@ fn convert(error: &DataFusionError) -> Error {
         },
         DataFusionError::SQL(parser, _) => of_parser(parser),
         DataFusionError::SchemaError(schema, _) => of_schema(schema),
-        DataFusionError::NotImplemented(message) => Error::unsupported(message),
+        DataFusionError::NotImplemented(message) => of_missing(message),
         DataFusionError::Plan(message) => of_plan(message),
         DataFusionError::Configuration(message) => Error::invalid_value(message),
         DataFusionError::ResourcesExhausted(message) => Error::memory_limit(message),
@@ -299,6 +299,28 @@ fn convert(error: &DataFusionError) -> Error {
         DataFusionError::Internal(message) => of_internal(message),
         other => Error::internal(other.strip_backtrace()),
     }
+}
+
+/// Something that the SQL library does not compute. What is left of a subquery in a plan is told as
+/// a subquery, not as that library calls it.
+fn of_missing(message: &str) -> Error {
+    let left = message.strip_prefix("Physical plan does not support logical expression ");
+    let is_subquery = left.is_some_and(|left| {
+        [
+            "OuterReferenceColumn",
+            "ScalarSubquery",
+            "InSubquery",
+            "Exists",
+            "SetComparison",
+        ]
+        .iter()
+        .any(|kind| left.starts_with(kind))
+    });
+    if !is_subquery {
+        return Error::unsupported(message);
+    }
+    Error::unsupported("a subquery that depends on the rows of the query around it in this way")
+        .with_hint("let it depend by equal columns only (`u.id = t.id`), or write a join, DISTINCT ON or a window")
 }
 
 fn of_arrow(error: &arrow::error::ArrowError) -> Error {

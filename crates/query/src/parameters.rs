@@ -138,8 +138,8 @@ fn check_list(at: usize, value: &ScalarValue) -> Result<()> {
     .with_hint("write a parameter for each value: = ANY(make_array($1, $2)), or IN ($1, $2)"))
 }
 
-/// Parameters whose types their places tell: lists (`$1::text[]`, `x = ANY($1)`), numbers of rows
-/// (`LIMIT $1`), widths of bins (`date_bin($1, time)`), intervals (`$1::interval`).
+/// Parameters whose types their places tell: what is cast (`$1::int4`), lists (`x = ANY($1)`),
+/// numbers of rows (`LIMIT $1`), widths of bins (`date_bin($1, time)`).
 fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
     if out.iter().all(Option::is_some) {
         return Ok(());
@@ -163,10 +163,7 @@ fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
         node.apply_expressions(|expr| {
             expr.apply(|part| {
                 match part {
-                    Expr::Cast(cast) if cast.field.data_type().is_list() => {
-                        told(&cast.expr, cast.field.data_type().clone())?;
-                    }
-                    Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Interval(_)) => {
+                    Expr::Cast(cast) => {
                         told(&cast.expr, cast.field.data_type().clone())?;
                     }
                     Expr::ScalarFunction(function)

@@ -12,9 +12,10 @@ use crate::fences::{self, Fences, MayGoOn};
 use crate::gate;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::parameters::{self, Parameters};
-use crate::planner::{self, Planners};
+use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
+use crate::rules::distinct_order::DistinctOrder;
 use crate::rules::epoch_bins::EpochBins;
 use crate::rules::hex_texts::HexTexts;
 use crate::rules::lengths::Lengths;
@@ -44,6 +45,7 @@ use headwater::{Database, Reader};
 use headwater_ask::Access;
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -70,6 +72,7 @@ pub(crate) struct Shared {
     planners: Planners,
     /// What every statement's state is a copy of.
     state: SessionState,
+    simple: Simple,
 }
 
 /// What a door adds to its sessions: names that its clients expect.
@@ -165,6 +168,7 @@ impl Query {
                 planners: Planners::new(),
                 limits,
                 tables: Arc::new(TableCache::default()),
+                simple: Simple::of(state.optimizer()),
                 state,
             }),
         }
@@ -274,6 +278,7 @@ fn base_state(limits: &Limits) -> SessionState {
         Arc::new(CompareInZone),
     ];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(DistinctOrder));
     rules.push(Arc::new(HexTexts));
     rules.push(Arc::new(TimeTexts));
     rules.push(Arc::new(Numbers));
@@ -541,9 +546,25 @@ impl Session {
                     .with_mode(datafusion::execution::disk_manager::DiskManagerMode::Disabled),
             )
             .build_arc()?;
-        let context = TaskContext::from(&running.state).with_runtime(runtime);
-        let config = context.session_config().clone();
-        Ok(context.with_session_config(config.with_batch_size(batch_rows)))
+        let config = running.state.config().clone();
+        // What is computed has its functions at hand; nobody looks one up by its name.
+        Ok(TaskContext::new(
+            None,
+            running.state.session_id().to_owned(),
+            config.with_batch_size(batch_rows),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            runtime,
+        ))
+    }
+
+    /// What a statement means, made ready to be planned.
+    pub(crate) fn optimize(&self, running: &Running, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        let simple = &self.query.shared.simple;
+        let state = &running.state;
+        Ok(running.fenced.plan(|| simple.optimize(state, plan))?)
     }
 
     /// Plans a statement that reads.
@@ -554,7 +575,7 @@ impl Session {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (state, fenced) = (&running.state, &running.fenced);
         let planned = async {
-            let optimized = fenced.plan(|| state.optimize(&logical))?;
+            let optimized = self.optimize(running, &logical)?;
             // The rows of VALUES are computed here: they are no constants of a plan.
             let planner = state.query_planner();
             let physical = planner.create_physical_plan(&optimized, state);

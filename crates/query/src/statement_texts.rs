@@ -33,6 +33,9 @@ impl Placed {
 /// # Errors
 /// `syntax_error` when a text or a comment in it does not end.
 pub fn statements(sql: &str) -> Result<Vec<Placed>> {
+    if let Some(only) = is_one(sql) {
+        return Ok(vec![only]);
+    }
     let mut placed = Vec::new();
     let mut from = 0;
     let (mut line, mut column) = (1, 1);
@@ -52,6 +55,36 @@ pub fn statements(sql: &str) -> Result<Vec<Placed>> {
     Ok(placed)
 }
 
+/// The statement of a text that obviously has one only: nothing separates it from another, and it
+/// begins with a word. What is wrong within shows when it is read. It costs a look at the text.
+#[must_use]
+pub(crate) fn is_one(sql: &str) -> Option<Placed> {
+    let text = sql.trim();
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !begins || text.contains(';') {
+        return None;
+    }
+    let (mut line, mut column) = (1, 1);
+    let before = sql.len() - sql.trim_start().len();
+    for c in sql.get(..before).unwrap_or_default().chars() {
+        advance(c, &mut line, &mut column);
+    }
+    Some(Placed {
+        text: text.to_owned(),
+        line,
+        column,
+    })
+}
+
+/// Whether taking a text apart takes no time worth speaking of: it is one statement, and not long.
+#[must_use]
+pub fn is_obvious(sql: &str) -> bool {
+    sql.len() <= OBVIOUS_BYTES && is_one(sql).is_some()
+}
+
+/// Bytes of a text that are looked through on any thread.
+const OBVIOUS_BYTES: usize = 16 << 10;
+
 fn advance(c: char, line: &mut u32, column: &mut u32) {
     if c == '\n' {
         *line += 1;
@@ -63,7 +96,7 @@ fn advance(c: char, line: &mut u32, column: &mut u32) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
     use super::*;
 
@@ -77,6 +110,16 @@ mod tests {
             .collect();
         assert_eq!(places[1..], [(3, 3), (4, 4)]);
         assert!(statements(" ; -- nothing\n").unwrap().is_empty());
+        assert!(statements(" -- nothing").unwrap().is_empty());
+        let one = statements("\n  SELECT 'ü' -- x\n").unwrap();
+        let [one] = one.as_slice() else {
+            panic!("{one:?}")
+        };
+        assert_eq!(
+            (one.text.as_str(), one.line, one.column),
+            ("SELECT 'ü' -- x", 2, 3)
+        );
+        assert!(is_obvious("SELECT 1") && !is_obvious("SELECT ';'") && !is_obvious("/**/ x"));
         let error = Error::new("x", "00000", "y").located(Some((1, 5)));
         let placed = &statements(sql).unwrap()[1];
         assert_eq!(placed.locate(error).at, Some((3, 7)));

@@ -112,6 +112,61 @@ pub(crate) static CATALOG: &[Definition] = &[
         "rolname name, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool, rolcanlogin bool, rolreplication bool, rolconnlimit int4, rolpassword text, rolvaliduntil timestamptz, rolbypassrls bool, rolconfig text[], oid oid",
     ),
     with_rows(
+        "pg_authid",
+        1260,
+        "oid oid, rolname name, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool, rolcanlogin bool, rolreplication bool, rolbypassrls bool, rolconnlimit int4, rolpassword text, rolvaliduntil timestamptz",
+    ),
+    with_rows(
+        "pg_shadow",
+        12019,
+        "usename name, usesysid oid, usecreatedb bool, usesuper bool, userepl bool, usebypassrls bool, passwd text, valuntil timestamptz, useconfig text[]",
+    ),
+    with_rows(
+        "pg_stat_database",
+        12020,
+        "datid oid, datname name, numbackends int4, xact_commit int8, xact_rollback int8, blks_read int8, blks_hit int8, tup_returned int8, tup_fetched int8, tup_inserted int8, tup_updated int8, tup_deleted int8, conflicts int8, temp_files int8, temp_bytes int8, deadlocks int8, stats_reset timestamptz",
+    ),
+    empty(
+        "pg_group",
+        12021,
+        "groname name, grosysid oid, grolist oid[]",
+    ),
+    empty(
+        "pg_stat_gssapi",
+        12022,
+        "pid int4, gss_authenticated bool, principal text, encrypted bool, credentials_delegated bool",
+    ),
+    empty(
+        "pg_stat_ssl",
+        12023,
+        "pid int4, ssl bool, version text, cipher text, bits int4, client_dn text, client_serial text, issuer_dn text",
+    ),
+    empty(
+        "pg_policies",
+        12024,
+        "schemaname name, tablename name, policyname name, permissive text, roles text[], cmd text, qual text, with_check text",
+    ),
+    empty(
+        "pg_publication_tables",
+        12025,
+        "pubname name, schemaname name, tablename name, attnames text[], rowfilter text",
+    ),
+    empty(
+        "pg_rules",
+        12026,
+        "schemaname name, tablename name, rulename name, definition text",
+    ),
+    empty(
+        "pg_cursors",
+        12027,
+        "name text, statement text, is_holdable bool, is_binary bool, is_scrollable bool, creation_time timestamptz",
+    ),
+    empty(
+        "pg_file_settings",
+        12028,
+        "sourcefile text, sourceline int4, seqno int4, name text, setting text, applied bool, error text",
+    ),
+    with_rows(
         "pg_user",
         12002,
         "usename name, usesysid oid, usecreatedb bool, usesuper bool, userepl bool, usebypassrls bool, passwd text, valuntil timestamptz, useconfig text[]",
@@ -296,7 +351,7 @@ pub(crate) static CATALOG: &[Definition] = &[
         12010,
         "name text, statement text, prepare_time timestamptz, parameter_types text[], result_types text[], from_sql bool",
     ),
-    empty(
+    with_rows(
         "pg_proc",
         1255,
         "oid oid, proname name, pronamespace oid, proowner oid, prolang oid, procost float4, prorows float4, provariadic oid, prosupport text, prokind char, prosecdef bool, proleakproof bool, proisstrict bool, proretset bool, provolatile char, proparallel char, pronargs int2, pronargdefaults int2, prorettype oid, proargtypes oid[], proallargtypes oid[], proargmodes text[], proargnames text[], proargdefaults text, prosrc text, probin text, prosqlbody text, proconfig text[], proacl text[]",
@@ -513,6 +568,37 @@ pub(crate) static INFORMATION: &[Definition] = &[
         "column_privileges",
         13017,
         "grantor text, grantee text, table_catalog text, table_schema text, table_name text, column_name text, privilege_type text, is_grantable text",
+    ),
+    empty(
+        "role_table_grants",
+        13019,
+        "grantor text, grantee text, table_catalog text, table_schema text, table_name text, privilege_type text, is_grantable text, with_hierarchy text",
+    ),
+    empty(
+        "role_column_grants",
+        13020,
+        "grantor text, grantee text, table_catalog text, table_schema text, table_name text, column_name text, privilege_type text, is_grantable text",
+    ),
+    empty("enabled_roles", 13021, "role_name text"),
+    empty(
+        "applicable_roles",
+        13022,
+        "grantee text, role_name text, is_grantable text",
+    ),
+    empty(
+        "domains",
+        13023,
+        "domain_catalog text, domain_schema text, domain_name text, data_type text, domain_default text, udt_catalog text, udt_schema text, udt_name text",
+    ),
+    empty(
+        "usage_privileges",
+        13024,
+        "grantor text, grantee text, object_catalog text, object_schema text, object_name text, object_type text, privilege_type text, is_grantable text",
+    ),
+    empty(
+        "view_table_usage",
+        13025,
+        "view_catalog text, view_schema text, view_name text, table_catalog text, table_schema text, table_name text",
     ),
     empty(
         "table_privileges",

@@ -4,9 +4,10 @@
 //! texts when it is rewritten; these here work on values of rows.
 
 use super::columns::{self, CATALOG, INFORMATION};
+use super::format::{BYTES_MAX, Wrong};
 use super::listing::Listing;
 use super::names::{oids, parts_of_name, quote_ident, quote_literal, read_name};
-use super::pg_catalog::describe;
+use super::pg_catalog::{describe, routine_oid};
 use super::types::{PgType, format_type};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, ListBuilder, StringArray,
@@ -182,10 +183,12 @@ const WITHOUT_TEXT: &[&str] = &[
     "shobj_description",
 ];
 
-/// Sizes, which are told elsewhere: always null, which tools show as nothing.
+/// Sizes, which are told elsewhere, and counts that nobody keeps: always null, which tools show as
+/// nothing.
 const WITHOUT_NUMBER: &[&str] = &[
     "pg_database_size",
     "pg_indexes_size",
+    "pg_stat_get_numscans",
     "pg_relation_size",
     "pg_table_size",
     "pg_tablespace_size",
@@ -220,6 +223,7 @@ const FALSE: &[&str] = &[
     "pg_has_role",
     "pg_is_in_recovery",
     "pg_is_other_temp_schema",
+    "pg_is_wal_replay_paused",
     "pg_relation_is_publishable",
     "row_security_active",
 ];
@@ -259,6 +263,7 @@ pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
         regproc_oid(),
         expand_array(),
         parse_ident(),
+        format(),
     ]);
     all.extend(of_tables(listing));
     all.extend([col_description(listing), current_setting(listing)]);
@@ -437,6 +442,11 @@ fn regproc_oid() -> Arc<ScalarUDF> {
             .map(|text| match text.map(|text| (text, text.parse::<i64>())) {
                 None => Ok(None),
                 Some((_, Ok(number))) => Ok(Some(number)),
+                // There is none.
+                Some(("-", Err(_))) => Ok(Some(0)),
+                Some((text, Err(_))) if routine_oid(text).is_some() => {
+                    Ok(routine_oid(text).map(i64::from))
+                }
                 Some((text, Err(_))) => Err(missing(
                     "42883",
                     "unknown_function",
@@ -445,6 +455,52 @@ fn regproc_oid() -> Arc<ScalarUDF> {
             })
             .collect::<Result<Int64Array>>()?;
         Ok(Arc::new(made) as ArrayRef)
+    })
+}
+
+/// `format`, whose pattern may be another one in each row.
+fn format() -> Arc<ScalarUDF> {
+    function("format", DataType::Utf8, |arrays, rows| {
+        let all = (0..arrays.len())
+            .map(|index| texts(arrays, index, rows))
+            .collect::<Result<Vec<_>>>()?;
+        let Some((patterns, values)) = all.split_first() else {
+            return Err(missing(
+                "42883",
+                "unknown_function",
+                "format: expected a pattern, as in format('%s', id)".to_owned(),
+            ));
+        };
+        let made = (0..rows).map(|row| {
+            if patterns.is_null(row) {
+                return Ok(None);
+            }
+            let values: Vec<Option<&str>> = values
+                .iter()
+                .map(|values| values.is_valid(row).then(|| values.value(row)))
+                .collect();
+            let text = patterns.value(row);
+            super::format::format(text, &values)
+                .map(Some)
+                .map_err(|wrong| {
+                    let why = match wrong {
+                        Wrong::TooLong => {
+                            let told = format!("format: a text of more than {BYTES_MAX} bytes");
+                            return missing("54000", "too_large", told);
+                        }
+                        Wrong::TooFew => "it asks for more values than there are".to_owned(),
+                        Wrong::NoName => "%I takes a name, found NULL".to_owned(),
+                        Wrong::Unknown(Some(kind)) => {
+                            format!("expected %s, %I, %L or %%, found %{kind}")
+                        }
+                        Wrong::Unknown(None) => {
+                            "expected %s, %I, %L or %%, found its end".to_owned()
+                        }
+                    };
+                    missing("22023", "invalid_value", format!("format('{text}'): {why}"))
+                })
+        });
+        Ok(Arc::new(made.collect::<Result<StringArray>>()?) as ArrayRef)
     })
 }
 

@@ -11,6 +11,7 @@
 //! Failure: what is not understood is left as it is, and the planner says what is wrong with it.
 
 pub(crate) mod columns;
+mod format;
 mod functions;
 mod information_schema;
 mod listing;

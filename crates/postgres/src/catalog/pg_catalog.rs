@@ -71,7 +71,24 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
             ("rolconnlimit", (-1).into()),
             ("rolbypassrls", false.into()),
         ]),
-        "pg_user" => rows.push([
+        "pg_authid" => rows.push([
+            ("oid", USER_OID.into()),
+            ("rolname", listing.user().into()),
+            ("rolsuper", false.into()),
+            ("rolinherit", true.into()),
+            ("rolcreaterole", false.into()),
+            ("rolcreatedb", false.into()),
+            ("rolcanlogin", true.into()),
+            ("rolreplication", false.into()),
+            ("rolconnlimit", (-1).into()),
+            ("rolbypassrls", false.into()),
+        ]),
+        "pg_stat_database" => rows.push([
+            ("datid", DATABASE_OID.into()),
+            ("datname", listing.database().into()),
+        ]),
+        "pg_proc" => routines(rows),
+        "pg_user" | "pg_shadow" => rows.push([
             ("usesysid", USER_OID.into()),
             ("usename", listing.user().into()),
             ("usecreatedb", false.into()),
@@ -247,6 +264,46 @@ fn attributes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The functions that read and write values of types, by whose names clients know arrays.
+fn routines(rows: &mut Rows) {
+    for (at, name) in (0u32..).zip(type_routines()) {
+        rows.push([
+            ("oid", (ROUTINES_OID + at).into()),
+            ("proname", name.into()),
+            ("pronamespace", CATALOG_OID.into()),
+            ("proowner", USER_OID.into()),
+            ("prolang", 12u32.into()),
+            ("prokind", "f".into()),
+            ("proretset", false.into()),
+            ("provolatile", "i".into()),
+            ("pronargs", 1u32.into()),
+            ("prorettype", 0u32.into()),
+        ]);
+    }
+}
+
+/// The number of the first of them.
+const ROUTINES_OID: u32 = 15_000;
+
+/// What a type's values are read and written by, in the order of their numbers.
+fn type_routines() -> impl Iterator<Item = String> {
+    let arrays = ROUTINES.iter().map(|does| format!("array_{does}"));
+    let plain = PgType::ALL.iter().flat_map(|pg| {
+        ROUTINES
+            .iter()
+            .map(move |does| format!("{}{does}", pg.name))
+    });
+    arrays.chain(plain)
+}
+
+const ROUTINES: [&str; 4] = ["in", "out", "recv", "send"];
+
+/// The number of a function that reads or writes values of a type.
+pub(super) fn routine_oid(name: &str) -> Option<u32> {
+    let at = type_routines().position(|known| known == name)?;
+    Some(ROUTINES_OID + u32::try_from(at).ok()?)
 }
 
 fn types(rows: &mut Rows) {

@@ -61,6 +61,7 @@ types! {
     REGTYPE 2206 "regtype" "regtype" 4 'N' 2211;
     RECORD 2249 "record" "record" -1 'P' 2287;
     UUID 2950 "uuid" "uuid" 16 'U' 2951;
+    JSONB 3802 "jsonb" "jsonb" -1 'U' 3807;
 }
 
 impl PgType {
@@ -145,7 +146,8 @@ impl PgType {
         Some(match oid {
             16 => DataType::Boolean,
             17 => DataType::Binary,
-            18 | 19 | 25 | 1042 | 1043 => DataType::Utf8,
+            // There are no types of their own for the last three.
+            18 | 19 | 25 | 1042 | 1043 | 114 | 2950 | 3802 => DataType::Utf8,
             21 => DataType::Int16,
             23 => DataType::Int32,
             20 | 26 => DataType::Int64,

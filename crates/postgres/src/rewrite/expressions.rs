@@ -1,12 +1,13 @@
 //! Operators, casts and functions.
 
 use super::{Rewriter, VariableError, catalog_name};
+use crate::catalog::PgType;
 use crate::catalog::names::quote_literal;
 use crate::catalog::variables::SERVER_VERSION;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, TableFactor, Value,
-    ValueWithSpan, visit_expressions_mut,
+    ValueWithSpan, visit_expressions_mut, visit_relations,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
@@ -87,6 +88,30 @@ impl Rewriter<'_> {
         match expr {
             Expr::BinaryOp {
                 left,
+                op: BinaryOperator::Eq,
+                right,
+            } => {
+                // A number of a function beside its name.
+                let sides = (left.clone(), right.clone());
+                for (number, name) in [(&sides.0, right), (&sides.1, left)] {
+                    if is_named(number, &["oid"])
+                        && is_named(name, &ROUTINES)
+                        && let Some(made) = super::expression_of(&format!("pg_regproc_oid({name})"))
+                    {
+                        **name = made;
+                        self.changed = true;
+                    }
+                }
+            }
+            Expr::Identifier(name) if name.quote_style.is_none() => {
+                let name = super::small(name);
+                if name == "current_role" {
+                    let user = quote_literal(&self.session.user);
+                    self.put_text(expr, &user);
+                }
+            }
+            Expr::BinaryOp {
+                left,
                 op: BinaryOperator::PGCustomBinaryOperator(parts),
                 right,
             } => {
@@ -139,9 +164,18 @@ impl Rewriter<'_> {
                 data_type,
                 ..
             } => {
+                if let Some(told) = parameter(inner, data_type) {
+                    self.parameters.push(told);
+                }
                 if let Some(text) = cast(inner, data_type) {
                     self.put_text(expr, &text);
                 }
+            }
+            Expr::AnyOp { left, right, .. } if reads_memberships(right) => {
+                // There are no roles that others belong to: each has itself alone.
+                let user = quote_literal(&self.session.user);
+                let text = format!("({left}) = {user}");
+                self.put_text(expr, &text);
             }
             Expr::AnyOp { right, .. } => {
                 let array = match strip(right) {
@@ -213,6 +247,10 @@ impl Rewriter<'_> {
                 "inet_server_addr" | "inet_client_addr" | "inet_server_port" | "inet_client_port",
                 [],
             ) => Ok(Some("NULL".to_owned())),
+            ("txid_current" | "txid_current_if_assigned", []) => {
+                // There are no transactions.
+                Ok(Some("CAST(NULL AS BIGINT)".to_owned()))
+            }
             ("pg_my_temp_schema", []) => Ok(Some("0".to_owned())),
             ("current_schemas", [implicit]) => Ok(Some(
                 match strip(implicit).to_string().to_lowercase().as_str() {
@@ -254,6 +292,59 @@ impl Rewriter<'_> {
             _ => Ok(None),
         }
     }
+}
+
+/// The number of a parameter, from 1, that is cast to a type that is another one here, and that of
+/// the type: drivers send what the server says that a parameter is.
+fn parameter(inner: &Expr, data_type: &DataType) -> Option<(usize, u32)> {
+    let Expr::Value(ValueWithSpan {
+        value: Value::Placeholder(name),
+        ..
+    }) = strip(inner)
+    else {
+        return None;
+    };
+    let number = name.strip_prefix('$')?.parse().ok()?;
+    let of = data_type.to_string().to_lowercase();
+    let (of, list) = match of.strip_suffix("[]") {
+        Some(element) => (element, true),
+        None => (of.as_str(), false),
+    };
+    if !["oid", "uuid", "json", "jsonb"].contains(&of) {
+        return None;
+    }
+    let of = PgType::named(of)?;
+    Some((number, if list { of.array } else { of.oid }))
+}
+
+/// Columns of `pg_type` that name functions.
+const ROUTINES: [&str; 4] = ["typinput", "typoutput", "typreceive", "typsend"];
+
+/// Whether an expression is a column of one of these names.
+fn is_named(expr: &Expr, names: &[&str]) -> bool {
+    let name = match expr {
+        Expr::Identifier(name) => super::small(name),
+        Expr::CompoundIdentifier(parts) => match parts.last() {
+            Some(name) => super::small(name),
+            None => return false,
+        },
+        _ => return false,
+    };
+    names.contains(&name.as_str())
+}
+
+/// Whether an array is one of the roles that somebody belongs to.
+fn reads_memberships(array: &Expr) -> bool {
+    let Expr::Subquery(query) = strip(array) else {
+        return false;
+    };
+    let found = visit_relations(query.as_ref(), |name| {
+        match catalog_name(name).as_deref() == Some("pg_auth_members") {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    found.is_break()
 }
 
 /// Without parentheses around it.
@@ -338,12 +429,11 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         "regproc" | "regprocedure" => Target::Function,
         "regoper" | "regoperator" | "name" | "\"name\"" | "\"char\"" | "bpchar" | "cstring"
         | "unknown" | "aclitem" | "pg_node_tree" | "sql_identifier" | "character_data"
-        | "yes_or_no" => Target::To("TEXT"),
+        | "yes_or_no" | "uuid" | "json" | "jsonb" => Target::To("TEXT"),
         "oid" | "xid" | "cid" | "cardinal_number" => Target::To("BIGINT"),
         "int2vector" | "oidvector" | "anyarray" => Target::None,
-        "name[]" | "\"char\"[]" | "char[]" | "_text" | "_name" | "text[]" | "varchar[]" => {
-            Target::Array("TEXT")
-        }
+        "name[]" | "\"char\"[]" | "char[]" | "_text" | "_name" | "text[]" | "varchar[]"
+        | "uuid[]" | "_uuid" | "json[]" | "jsonb[]" => Target::Array("TEXT"),
         "oid[]" | "_int8" | "bigint[]" | "int8[]" => Target::Array("BIGINT"),
         "_int4" | "int[]" | "integer[]" | "int4[]" => Target::Array("INT"),
         "_int2" | "int2[]" | "smallint[]" => Target::Array("SMALLINT"),
@@ -373,7 +463,16 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         Target::Named(_, name) => format!("{name}({inner})"),
         Target::Array(element) => match text {
             Some(text) => array(&text, element)?,
-            None if ["name[]", "\"char\"[]", "char[]", "oid[]"].contains(&name)
+            None if [
+                "name[]",
+                "\"char\"[]",
+                "char[]",
+                "oid[]",
+                "uuid[]",
+                "json[]",
+                "jsonb[]",
+            ]
+            .contains(&name)
                 || name.starts_with('_')
                 || name.len() < full.len() =>
             {

@@ -33,6 +33,9 @@ pub struct Rewritten {
     pub labels: Option<Vec<Option<String>>>,
     /// Settings that the statement changes by `set_config`.
     pub settings: Vec<(String, String)>,
+    /// Parameters, from 1, that are cast to types of PostgreSQL's that are others here, with the
+    /// numbers of those.
+    pub parameters: Vec<(usize, u32)>,
 }
 
 /// The statement of a text, if it can be read and is one.
@@ -58,6 +61,7 @@ fn rewrite_read(
             sql: None,
             labels: None,
             settings: Vec::new(),
+            parameters: Vec::new(),
         });
     };
     let labels = labels::of(&statement);
@@ -71,6 +75,7 @@ fn rewrite_read(
         listing,
         named: BTreeSet::new(),
         settings: Vec::new(),
+        parameters: Vec::new(),
         changed: false,
     };
     rewriter.changed |= labels::distinguish(&mut statement);
@@ -81,6 +86,7 @@ fn rewrite_read(
         sql: rewriter.changed.then(|| statement.to_string()),
         labels,
         settings: rewriter.settings,
+        parameters: rewriter.parameters,
     })
 }
 
@@ -149,6 +155,7 @@ struct Rewriter<'a> {
     /// Names that `WITH` gives.
     named: BTreeSet<String>,
     settings: Vec<(String, String)>,
+    parameters: Vec<(usize, u32)>,
     changed: bool,
 }
 
@@ -159,6 +166,11 @@ impl VisitorMut for Rewriter<'_> {
         for Cte { alias, .. } in query.with.iter().flat_map(|with| &with.cte_tables) {
             self.named.insert(alias.name.value.to_lowercase());
         }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<VariableError> {
+        self.changed |= self.without_database(name);
         ControlFlow::Continue(())
     }
 
@@ -173,10 +185,19 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<VariableError> {
+        // `database.schema.table.column`
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [database, _, _, _] = parts.as_slice()
+            && small(database) == self.session.database
+        {
+            parts.remove(0);
+            self.changed = true;
+        }
         if let Some(number) = expressions::function_number(expr) {
             self.put(expr, number);
         }
         if let Expr::Case { .. } = expr {
+            self.changed |= empty::without_rare_types(expr);
             self.changed |= expressions::look_in_arrays(expr);
         }
         if let Some(nothing) = empty::instead_of(expr) {
@@ -208,6 +229,21 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
+    /// Takes the session's own database away from before a table's schema, where it may stand; true
+    /// if it did.
+    fn without_database(&self, name: &mut ObjectName) -> bool {
+        let is_own = match name.0.as_slice() {
+            [ObjectNamePart::Identifier(database), _, _] => {
+                small(database) == self.session.database
+            }
+            _ => false,
+        };
+        if is_own {
+            name.0.remove(0);
+        }
+        is_own
+    }
+
     fn put(&mut self, expr: &mut Expr, new: Expr) {
         *expr = new;
         self.changed = true;

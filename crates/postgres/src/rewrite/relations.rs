@@ -9,8 +9,17 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
 
-/// Functions of PostgreSQL that give rows, and are tables here.
-const TABLES: [&str; 1] = ["pg_get_keywords"];
+/// Functions of PostgreSQL that give rows, and the tables that they are here.
+const TABLES: [(&str, &str); 2] = [
+    ("pg_get_keywords", "pg_get_keywords"),
+    ("pg_show_all_settings", "pg_settings"),
+];
+
+/// The table that a function is.
+fn table_of(called: &str) -> Option<&'static str> {
+    let known = TABLES.iter().find(|(function, _)| *function == called);
+    known.map(|(_, table)| *table)
+}
 
 impl Rewriter<'_> {
     pub(super) fn relation(&mut self, factor: &mut TableFactor) {
@@ -27,9 +36,12 @@ impl Rewriter<'_> {
                 let Some(called) = catalog_name(name) else {
                     return;
                 };
-                if TABLES.contains(&called.as_str()) {
+                if let Some(table) = table_of(&called) {
                     *args = None;
-                    *name = qualified(&called);
+                    *name = qualified(table);
+                    if alias.is_none() {
+                        *alias = Some(called_so(Ident::new(called)));
+                    }
                     self.changed = true;
                     return;
                 }
@@ -117,14 +129,18 @@ impl Rewriter<'_> {
         Some(TableFactor::Derived {
             lateral: false,
             subquery,
-            alias: Some(TableAlias {
-                explicit: true,
-                name,
-                columns: Vec::new(),
-                at: None,
-            }),
+            alias: Some(called_so(name)),
             sample: None,
         })
+    }
+}
+
+fn called_so(name: Ident) -> TableAlias {
+    TableAlias {
+        explicit: true,
+        name,
+        columns: Vec::new(),
+        at: None,
     }
 }
 

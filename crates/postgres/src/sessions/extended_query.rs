@@ -133,9 +133,14 @@ impl<S: Stream> Connection<S> {
             .parameters()
             .iter()
             .enumerate()
-            .map(|(index, found)| match declared.get(index) {
-                None | Some(0) => PgType::oid_of(found),
-                Some(declared) => *declared,
+            .map(|(index, found)| {
+                let told = text.rewritten.parameters.iter();
+                let told = told.rev().find(|(number, _)| *number == index + 1);
+                match (declared.get(index), told) {
+                    (None | Some(0), Some((_, told))) => *told,
+                    (None | Some(0), None) => PgType::oid_of(found),
+                    (Some(declared), _) => *declared,
+                }
             })
             .collect();
         Ok(Prepared::Query {

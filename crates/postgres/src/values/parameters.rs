@@ -55,6 +55,7 @@ fn from_text(text: &str, oid: u32) -> Result<ScalarValue, Unreadable> {
         700 => ScalarValue::Float32(Some(plain.parse().map_err(|_| wrong("real"))?)),
         701 => ScalarValue::Float64(Some(plain.parse().map_err(|_| wrong("double precision"))?)),
         17 => ScalarValue::Binary(Some(bytea(text).ok_or_else(|| wrong("bytea"))?)),
+        2950 => ScalarValue::Utf8(Some(uuid_of(plain).ok_or_else(|| wrong("uuid"))?)),
         _ => match PgType::of_array(oid) {
             Some(element) => {
                 let parts = list(plain).ok_or_else(|| wrong("array"))?;
@@ -70,6 +71,31 @@ fn from_text(text: &str, oid: u32) -> Result<ScalarValue, Unreadable> {
             None => ScalarValue::Utf8(Some(text.to_owned())),
         },
     })
+}
+
+/// A UUID as PostgreSQL writes it.
+fn uuid(number: u128) -> String {
+    let hex = format!("{number:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+/// A UUID in one of the forms that it may be written in: with braces or without, hyphens between
+/// any groups of four digits.
+fn uuid_of(text: &str) -> Option<String> {
+    let bare = text
+        .strip_prefix('{')
+        .map_or(Some(text), |rest| rest.strip_suffix('}'))?;
+    let digits: String = bare.chars().filter(|c| *c != '-').collect();
+    let is_hex = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let number = is_hex.then(|| u128::from_str_radix(&digits, 16).ok())??;
+    Some(uuid(number))
 }
 
 /// A null of the type with this number.
@@ -160,18 +186,12 @@ fn from_binary(bytes: &[u8], oid: u32) -> Result<ScalarValue, Unreadable> {
                 us.checked_mul(1_000).ok_or_else(far)?,
             )))
         }
-        2950 => {
-            let number = number!(u128);
-            let hex = format!("{number:032x}");
-            let parts = [
-                &hex[..8],
-                &hex[8..12],
-                &hex[12..16],
-                &hex[16..20],
-                &hex[20..],
-            ];
-            ScalarValue::Utf8(Some(parts.join("-")))
-        }
+        // The binary form begins with the number of its version.
+        3802 => match text()?.strip_prefix('\u{1}') {
+            Some(text) => ScalarValue::Utf8(Some(text.to_owned())),
+            None => return Err(wrong()),
+        },
+        2950 => ScalarValue::Utf8(Some(uuid(number!(u128)))),
         _ => match PgType::of_array(oid) {
             Some(element) => binary_array(bytes, element).ok_or_else(wrong)??,
             None => {

@@ -222,7 +222,9 @@ fn parameters_are_read_in_both_forms() {
             ],
             "22P03",
         ),
-        (3802, &[1], "0A000"),
+        // A point, and JSON of another version.
+        (600, &[0; 16], "0A000"),
+        (3802, &[2, b'1'], "22P03"),
         (25, &[255], "22021"),
     ] {
         let error = parameter(Some(bytes), oid, &DataType::Utf8, Format::Binary).unwrap_err();

@@ -8,6 +8,7 @@
 //! Invariant: the state of these is that of the library's functions over what is computed with
 //! instead: integers for floats, decimals for integers.
 
+use super::window_sum::DistinctSum;
 use crate::error::Error;
 use arrow::array::{ArrayRef, AsArray, BooleanArray};
 use arrow::compute::cast;
@@ -218,7 +219,10 @@ impl AggregateUDFImpl for Exact {
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
         match self.means(args.return_type()) {
-            // Of distinct integers the library knows only those of 64 bits.
+            // The library's wraps around.
+            Some(means) if args.is_distinct && self.sums => {
+                Ok(Box::new(DistinctSum::new(means.of, means.by)))
+            }
             Some(means) if !args.is_distinct => {
                 let inner = self
                     .library()

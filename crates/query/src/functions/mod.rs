@@ -1,14 +1,18 @@
 //! Functions that time series need beside those of the SQL library, and those that it has otherwise
 //! than PostgreSQL.
 
+mod approx_distinct;
 mod date_bin;
 mod date_part;
 mod ends;
 mod exact;
 pub(crate) mod numbers;
 mod planner;
+mod ranks;
+mod texts;
 mod time_bucket;
 mod version;
+mod window_sum;
 
 pub(crate) use date_bin::date_bin;
 pub(crate) use date_part::date_part;
@@ -41,6 +45,13 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
     ] {
         aggregates.push(Arc::new(AggregateUDF::new_from_impl(exact)));
     }
+    let estimate = approx_distinct::ApproxDistinct::new();
+    aggregates.push(Arc::new(AggregateUDF::new_from_impl(estimate)));
+    aggregates.push(Arc::new(AggregateUDF::new_from_impl(
+        texts::StringAgg::new(),
+    )));
+    let windows = builder.window_functions().get_or_insert_default();
+    windows.extend(ranks::all());
     builder
         .expr_planners()
         .get_or_insert_default()

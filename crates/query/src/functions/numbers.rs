@@ -20,6 +20,9 @@ use std::sync::{Arc, LazyLock};
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
+/// The name of the function behind [`canonical`].
+pub(crate) const CANONICAL: &str = "canonical_float";
+
 /// What a function does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
@@ -93,7 +96,7 @@ impl ScalarUDFImpl for OfNumbers {
     fn name(&self) -> &str {
         match self.work {
             Work::Round => "round_to_even",
-            Work::Canonical => "canonical_float",
+            Work::Canonical => CANONICAL,
             Work::Add => "+",
             Work::Subtract => "-",
             Work::Multiply => "*",

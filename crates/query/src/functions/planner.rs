@@ -4,11 +4,13 @@
 use super::date_part::date_part;
 use super::numbers::times_interval;
 use crate::wording::lengths;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
 use datafusion::sql::sqlparser::ast;
+use std::sync::Arc;
 
 /// The planner; before those of the library.
 #[derive(Debug)]
@@ -42,6 +44,31 @@ fn compared(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     expr
 }
 
+/// A parameter that is added to an instant is a length of time.
+fn added(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let as_length = |side: &Expr, other: &Expr| {
+        let Expr::Placeholder(place) = side else {
+            return None;
+        };
+        let is_instant = matches!(other.get_type(schema), Ok(DataType::Timestamp(..)));
+        if place.field.is_some() || !is_instant {
+            return None;
+        }
+        let of = DataType::Interval(IntervalUnit::MonthDayNano);
+        let field = Arc::new(Field::new(&place.id, of, true));
+        Some(Expr::Placeholder(Placeholder::new_with_field(
+            place.id.clone(),
+            Some(field),
+        )))
+    };
+    if let Some(length) = as_length(&expr.left, &expr.right) {
+        expr.left = length;
+    } else if let Some(length) = as_length(&expr.right, &expr.left) {
+        expr.right = length;
+    }
+    expr
+}
+
 impl ExprPlanner for Syntax {
     fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         Ok(PlannerResult::Planned(date_part().call(args)))
@@ -54,6 +81,9 @@ impl ExprPlanner for Syntax {
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         if is_comparison(&expr.op) {
             return Ok(PlannerResult::Original(compared(expr, schema)));
+        }
+        if expr.op == ast::BinaryOperator::Plus {
+            return Ok(PlannerResult::Original(added(expr, schema)));
         }
         let divides = match expr.op {
             ast::BinaryOperator::Multiply => false,

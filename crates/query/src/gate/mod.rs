@@ -34,7 +34,7 @@ const LONG_CHAIN: usize = 100;
 /// Statements of more words and signs are planned as large ones.
 const MANY_TOKENS: usize = 20_000;
 /// What was read of a statement with more of them is not kept.
-const KEPT_TOKENS: usize = 2_000;
+const KEPT_TOKENS: usize = 500;
 /// Bytes of memory that a word or sign becomes, about.
 const TOKEN_BYTES: usize = 512;
 /// A longer text is taken apart as a large statement.

@@ -17,9 +17,11 @@
 mod budget;
 mod inlined;
 mod rules;
+mod simple;
 
 pub(crate) use budget::{check, clear_steps, expressions_of_plan, limit_expressions, step};
 pub(crate) use rules::{analyzer_rules, optimizer_rules, physical_rules};
+pub(crate) use simple::Simple;
 
 use crate::answer::too_slow;
 use crate::error::{Error, Result};

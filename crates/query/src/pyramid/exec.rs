@@ -8,6 +8,7 @@
 
 use super::finish::{beginnings, column};
 use super::plan::{Grouped, Key, Of};
+use super::slices;
 use crate::columns::TIME;
 use crate::error::{Error, external};
 use crate::leaf_plan::leaf_plan;
@@ -19,7 +20,9 @@ use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::execution::context::ExecutionProps;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::physical_expr::{EquivalenceProperties, create_physical_expr};
@@ -178,11 +181,17 @@ impl DisplayAs for PyramidExec {
         if !grouped.ends.is_empty() {
             let ends = grouped.ends.iter().map(|end| {
                 let which = if end.last { "last" } else { "first" };
+                let field = |at: usize| {
+                    let field = grouped.table.fields.get(at);
+                    field.map_or("", |(name, _)| name.as_str())
+                };
                 match end.of {
                     Of::Time => format!("{which} {TIME}"),
-                    Of::Field(at) => {
-                        let field = grouped.table.fields.get(at);
-                        format!("{which} {}", field.map_or("", |(name, _)| name))
+                    Of::Field(at) => format!("{which} {}", field(at)),
+                    Of::InRow(at) => format!("{} of the {which} row", field(at)),
+                    Of::Tag(at) => {
+                        let key = grouped.table.streams.keys.get(at);
+                        format!("{} of the {which} row", key.map_or("", String::as_str))
                     }
                 }
             });
@@ -215,35 +224,34 @@ impl ExecutionPlan for PyramidExec {
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let view = view_of(context.session_config())?;
-        let stop = CancelGuard::default();
-        let fold = Arc::new(self.grouped.fold());
-        let mut parts = Vec::new();
-        for part in 0..self.parallel.min(self.groups.of.len()) {
-            parts.push(Part {
-                view: Arc::clone(&view),
+        // Whoever asks for the whole of a row must know which one it is.
+        let keeps = match self.grouped.ends.is_empty() {
+            true => false,
+            false => {
+                let info = view.snapshot().table_info(&self.grouped.table.name);
+                info.map_err(external)?.duplicates == headwater::Duplicates::Keep
+            }
+        };
+        let fold = Arc::new(self.grouped.fold(keeps));
+        let work = Work {
+            view,
+            output: Output {
                 grouped: Arc::clone(&self.grouped),
                 fold: Arc::clone(&fold),
                 groups: Arc::clone(&self.groups),
-                windows: Windows::of_bins(self.range, self.grouped.bins),
-                part,
-                parts: self.parallel.min(self.groups.of.len()),
-                metrics: ReadMetrics::new(&self.metrics, part),
-                room: Room {
-                    reserved: MemoryConsumer::new("pyramid").register(context.memory_pool()),
-                    bucket_bytes: fold.bucket_bytes(),
-                    cancel: stop.token(),
-                },
-            });
-        }
-        let output = Output {
-            grouped: Arc::clone(&self.grouped),
-            fold,
-            groups: Arc::clone(&self.groups),
-            projection: self.projection.clone(),
-            schema: Arc::clone(&schema),
-            metrics: ReadMetrics::new(&self.metrics, 0),
+                projection: self.projection.clone(),
+                schema: Arc::clone(&schema),
+                metrics: ReadMetrics::new(&self.metrics, 0),
+            },
+            stop: CancelGuard::default(),
+            parallel: self.parallel.min(self.groups.of.len()),
+            pool: Arc::clone(context.memory_pool()),
+            measured: self.metrics.clone(),
+            waiting: vec![self.range],
+            is_cut: false,
         };
-        let rows = futures_util::stream::once(run(parts, output, stop)).flat_map(|batches| {
+        let batches = futures_util::stream::try_unfold(work, Work::next);
+        let rows = batches.flat_map(|batches| {
             let batches = match batches {
                 Ok(batches) => batches.into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],
@@ -261,26 +269,160 @@ impl ExecutionPlan for PyramidExec {
 /// Bins of groups, by group.
 type ByGroup = HashMap<u32, Buckets>;
 
-async fn run(parts: Vec<Part>, output: Output, stop: CancelGuard) -> Result<Vec<RecordBatch>> {
-    let mut tasks = Vec::new();
-    for part in parts {
-        tasks.push(tokio::task::spawn_blocking(move || part.run()));
-    }
-    let mut all = ByGroup::new();
-    // The memory stays reserved until the batches are made.
-    let mut reserved = Vec::new();
-    for task in tasks {
-        let (groups, memory) = task
-            .await
-            .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))??;
-        reserved.push(memory);
-        for (group, bins) in groups {
-            all.entry(group).or_default().merge(bins, &output.fold.ends);
+/// The answer while it is computed: all of it at once, or where its bins may be more than there is
+/// memory for, one part of the range after the other.
+struct Work {
+    view: Arc<View>,
+    output: Output,
+    stop: CancelGuard,
+    parallel: usize,
+    pool: Arc<dyn MemoryPool>,
+    measured: ExecutionPlanMetricsSet,
+    /// What is still to be asked, the earliest last.
+    waiting: Vec<ClosedRange>,
+    /// It was looked how many bins there may be.
+    is_cut: bool,
+}
+
+impl Work {
+    /// The rows of the next part of the range that has some.
+    async fn next(mut self) -> Result<Option<(Vec<RecordBatch>, Work)>> {
+        loop {
+            let Some(range) = self.waiting.pop() else {
+                return Ok(None);
+            };
+            let bins = self.output.grouped.bins;
+            let streams = self.output.groups.of.len();
+            if !self.is_cut && slices::may_be_many(&range, &bins) && streams <= LOOKED_AT {
+                self.cut(range).await?;
+                continue;
+            }
+            match self.part(range).await {
+                Ok(batches) => return Ok(Some((batches, self))),
+                Err(error) => {
+                    let is_memory =
+                        matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+                    match slices::halves(&range, &bins) {
+                        Some(_) if is_memory && !self.is_cut => self.cut(range).await?,
+                        Some((first, last)) if is_memory => self.waiting.extend([last, first]),
+                        _ => return Err(error),
+                    }
+                }
+            }
         }
     }
-    let batches = output.batches(all);
-    drop(stop);
-    batches
+
+    /// Cuts a range, by what the streams have of it, into parts whose bins have room.
+    async fn cut(&mut self, range: ClosedRange) -> Result<()> {
+        let grouped = Arc::clone(&self.output.grouped);
+        let groups = Arc::clone(&self.output.groups);
+        let (view, cancel) = (Arc::clone(&self.view), self.stop.token());
+        let looked = tokio::task::spawn_blocking(move || extent(&grouped, &groups, &view, &cancel));
+        let (extent, rows) = looked
+            .await
+            .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))??;
+        self.is_cut = true;
+        let (grouped, range) = (&self.output.grouped, range.intersect(&extent));
+        let within = slices::bins_in(&range, &grouped.bins);
+        // Of the memory a quarter: bins are held once by each part of the work, and once together.
+        let memory = match self.pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes / 4,
+            _ => BINS_BYTES,
+        };
+        let room = i128::try_from(memory / self.output.fold.bucket_bytes()).unwrap_or(i128::MAX);
+        let groups = i128::try_from(self.output.groups.count).unwrap_or(i128::MAX);
+        // A group has no more bins than rows; those of rows that have gone are not counted.
+        let wanted = within.saturating_mul(groups).min(i128::from(rows));
+        let most = match wanted > room {
+            false => within,
+            true => (within / wanted.div_euclid(room.max(1)).saturating_add(1)).max(1),
+        };
+        self.waiting
+            .extend(slices::parts(range, &grouped.bins, most));
+        Ok(())
+    }
+
+    /// The rows of one part of the range.
+    async fn part(&self, range: ClosedRange) -> Result<Vec<RecordBatch>> {
+        let output = &self.output;
+        let mut tasks = Vec::new();
+        for part in 0..self.parallel {
+            let part = Part {
+                view: Arc::clone(&self.view),
+                grouped: Arc::clone(&output.grouped),
+                fold: Arc::clone(&output.fold),
+                groups: Arc::clone(&output.groups),
+                windows: Windows::of_bins(range, output.grouped.bins),
+                part,
+                parts: self.parallel,
+                metrics: ReadMetrics::new(&self.measured, part),
+                room: Room {
+                    reserved: MemoryConsumer::new("pyramid").register(&self.pool),
+                    bucket_bytes: output.fold.bucket_bytes(),
+                    cancel: self.stop.token(),
+                },
+            };
+            tasks.push(tokio::task::spawn_blocking(move || part.run()));
+        }
+        let mut all = ByGroup::new();
+        // The memory stays reserved until the batches are made.
+        let mut reserved = Vec::new();
+        let mut failed = None;
+        for task in tasks {
+            let ran = task
+                .await
+                .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))?;
+            match ran {
+                Ok((groups, memory)) => {
+                    reserved.push(memory);
+                    for (group, bins) in groups {
+                        all.entry(group).or_default().merge(bins, &output.fold.ends);
+                    }
+                }
+                // All of them have ended before less is asked for.
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => output.batches(all),
+        }
+    }
+}
+
+/// Of so many streams it is looked beforehand how far their rows reach.
+const LOOKED_AT: usize = 10_000;
+/// Memory for bins where no limit is known.
+const BINS_BYTES: usize = 64 << 20;
+
+/// Between which instants the streams have rows, or had some, and how many.
+fn extent(
+    grouped: &Grouped,
+    groups: &Groups,
+    view: &View,
+    cancel: &CancelToken,
+) -> Result<(ClosedRange, u64)> {
+    let (mut extent, mut rows) = (ClosedRange::EMPTY, 0u64);
+    for (stream, _) in &groups.of {
+        if cancel.is_cancelled() {
+            break;
+        }
+        let Some(handle) = grouped.table.streams.handle(*stream, view.snapshot())? else {
+            continue;
+        };
+        let info = match view.snapshot().stream_info(handle.name()) {
+            Err(error) if error.kind() == headwater::ErrorKind::NotFound => continue,
+            other => other.map_err(external)?,
+        };
+        if let (Some(first), Some(last)) = (info.first, info.last) {
+            extent = match extent.is_empty() {
+                true => ClosedRange::new(first, last),
+                false => ClosedRange::new(extent.first.min(first), extent.last.max(last)),
+            };
+        }
+        rows = rows.saturating_add(info.rows);
+    }
+    Ok((extent, rows))
 }
 
 /// The memory of a part, and whether anybody waits for it.

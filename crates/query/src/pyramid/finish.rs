@@ -27,16 +27,15 @@ fn fitting<T>(of: &Aggregate, fits: impl Fn(i128) -> Option<T>) -> Result<Option
     fits(of.sum).map(Some).ok_or_else(sum_too_large)
 }
 
-/// What was found at an end; of an end that is only an instant, that instant.
-fn scalar(found: &EndValue) -> ScalarValue {
-    match &found.value {
-        None => ScalarValue::TimestampNanosecond(Some(found.time), Some("UTC".into())),
-        Some(Value::F64(v)) => ScalarValue::from(*v),
-        Some(Value::I64(v)) => ScalarValue::from(*v),
-        Some(Value::U64(v)) => ScalarValue::from(*v),
-        Some(Value::Bool(v)) => ScalarValue::from(*v),
-        Some(Value::String(v)) => ScalarValue::from(v.as_str()),
-        Some(Value::Bytes(v)) => ScalarValue::Binary(Some(v.clone())),
+/// What was found at an end.
+fn scalar(value: &Value) -> ScalarValue {
+    match value {
+        Value::F64(v) => ScalarValue::from(*v),
+        Value::I64(v) => ScalarValue::from(*v),
+        Value::U64(v) => ScalarValue::from(*v),
+        Value::Bool(v) => ScalarValue::from(*v),
+        Value::String(v) => ScalarValue::from(v.as_str()),
+        Value::Bytes(v) => ScalarValue::Binary(Some(v.clone())),
     }
 }
 
@@ -48,9 +47,20 @@ pub(super) fn column(
 ) -> Result<ArrayRef> {
     let (function, field) = match of {
         Computed::End(end) => {
-            let absent = ScalarValue::try_new_null(data_type)?;
+            let is_time = matches!(data_type, DataType::Timestamp(..));
+            // Values of tags are texts until the column is given its type.
+            let plain = match data_type {
+                DataType::Dictionary(_, of) => of,
+                of => of,
+            };
+            let absent = ScalarValue::try_new_null(plain)?;
             let values = bins.iter().map(|(_, b)| match b.ends.get(end) {
-                Some(Some(found)) => scalar(found),
+                Some(Some(EndValue {
+                    value: Some(value), ..
+                })) => scalar(value),
+                Some(Some(found)) if is_time => {
+                    ScalarValue::TimestampNanosecond(Some(found.time), Some("UTC".into()))
+                }
                 _ => absent.clone(),
             });
             return Ok(ScalarValue::iter_to_array(values)?);

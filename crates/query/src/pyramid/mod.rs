@@ -14,6 +14,7 @@ mod exec;
 mod finish;
 mod plan;
 mod rule;
+mod slices;
 
 pub(crate) use exec::PyramidExec;
 pub(crate) use rule::UsePyramid;

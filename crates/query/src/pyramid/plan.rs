@@ -45,11 +45,15 @@ pub(super) enum Function {
 pub(super) enum Of {
     /// The instant.
     Time,
-    /// The value of a field, by its place among the table's.
+    /// The present value of a field, by its place among the table's.
     Field(usize),
+    /// What the row has of a field, by its place among the table's.
+    InRow(usize),
+    /// What the row has of a tag, by its place among the table's.
+    Tag(usize),
 }
 
-/// The earliest or the latest row, or present value, of a group.
+/// The earliest or the latest row, or present value, or what that row has, of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) last: bool,
@@ -86,15 +90,18 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
-    /// What is folded of each stream.
-    pub(super) fn fold(&self) -> Fold {
+    /// What is folded of each stream; `keeps` = the table keeps rows of equal instants.
+    pub(super) fn fold(&self, keeps: bool) -> Fold {
         let name = |at: &usize| self.table.fields.get(*at).map(|(name, _)| name.clone());
+        let tag = |at: &usize| self.table.streams.keys.get(*at).cloned();
         let ends = self.ends.iter().map(|end| headwater_ask::End {
             last: end.last,
             of: match &end.of {
                 Of::Time => EndOf::Time,
                 // A field that is not there has no end.
                 Of::Field(at) => EndOf::Field(name(at).unwrap_or_default()),
+                Of::InRow(at) => EndOf::InRow(name(at).unwrap_or_default()),
+                Of::Tag(at) => EndOf::Tag(tag(at).unwrap_or_default()),
             },
         });
         Fold {
@@ -103,6 +110,7 @@ impl Grouped {
             ends: ends.collect(),
             // All NaN are one here, whatever their signs: nobody has to look at the rows.
             nan: Vec::new(),
+            keeps,
         }
     }
 

@@ -12,12 +12,13 @@ use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchemaRef, Result, ScalarValue};
 use datafusion::datasource::{provider_as_source, source_as_provider};
-use datafusion::logical_expr::expr::{AggregateFunction, Cast, ScalarFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Cast, NullTreatment, ScalarFunction};
 use datafusion::logical_expr::{
     Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan,
 };
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use headwater::{Bins, FieldType};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// The rule; the last of all, since conditions must have found their way to the tables.
@@ -52,14 +53,33 @@ impl OptimizerRule for UsePyramid {
     }
 }
 
+/// What the answer is called in a plan. To the SQL library two reads of one name are one, whatever
+/// they read, so the name tells what is asked.
+fn name_of(grouped: &Grouped) -> String {
+    let Grouped {
+        table,
+        filters,
+        bins,
+        keys,
+        computed,
+        fields,
+        ends,
+        schema: _,
+    } = grouped;
+    let mut hasher = DefaultHasher::new();
+    filters.hash(&mut hasher);
+    let rest = format!("{bins:?} {keys:?} {computed:?} {fields:?} {ends:?}");
+    rest.hash(&mut hasher);
+    format!("pyramid of {} ({:016x})", table.name, hasher.finish())
+}
+
 /// A table's answer with the columns of the plan that it stands for.
 fn replace(grouped: Grouped, schema: &DFSchemaRef) -> Result<LogicalPlan> {
     let names: Vec<String> = {
         let fields = grouped.schema.fields().iter();
         fields.map(|f| f.name().clone()).collect()
     };
-    let name = format!("pyramid of {}", grouped.table.name);
-    let name = datafusion::common::TableReference::bare(name);
+    let name = datafusion::common::TableReference::bare(name_of(&grouped));
     let source = provider_as_source(Arc::new(PyramidTable::new(grouped)));
     let scan = LogicalPlanBuilder::scan(name.clone(), source, None)?.build()?;
     let columns = names.iter().zip(schema.iter());
@@ -170,7 +190,13 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
         let Expr::AggregateFunction(function) = function else {
             return None;
         };
-        computed.push(compute(function, &source, schema, &table, &mut wanted)?);
+        computed.push(match function.params.order_by.is_empty() {
+            true => compute(function, &source, schema, &table, &mut wanted)?,
+            false => {
+                let end = end_in_order(function, &source, schema, &table, &keys)?;
+                Computed::End(place(&mut wanted.ends, end))
+            }
+        });
     }
     let Wanted { fields, ends } = wanted;
     if !ends.is_empty() && bins != Bins::Whole {
@@ -309,6 +335,59 @@ fn end(
         _ => return None,
     };
     Some(End { last, of })
+}
+
+/// `first_value(x ORDER BY time DESC)`, as `DISTINCT ON` has it too: what the latest row, or the
+/// earliest one, has. Tags by which rows are grouped order nothing.
+fn end_in_order(
+    function: &AggregateFunction,
+    source: &Source<'_>,
+    schema: &DFSchemaRef,
+    table: &TableView,
+    keys: &[Key],
+) -> Option<End> {
+    let params = &function.params;
+    let first = match function.func.name() {
+        "first_value" => true,
+        "last_value" => false,
+        _ => return None,
+    };
+    if params.distinct
+        || params.filter.is_some()
+        || params.null_treatment == Some(NullTreatment::IgnoreNulls)
+    {
+        return None;
+    }
+    let mut rising = None;
+    for key in &params.order_by {
+        let by = source.resolve(&key.expr, schema)?;
+        if keys.contains(&Key::Tags(by.clone())) {
+            continue;
+        }
+        let is_time = matches!(
+            &by,
+            Expr::Column(column) if table.role(&column.name) == Some(Role::Time)
+        );
+        // What orders rows of one instant is nothing the engine knows.
+        if !is_time || rising.is_some() {
+            return None;
+        }
+        rising = Some(key.asc);
+    }
+    let [argument] = &*params.args else {
+        return None;
+    };
+    let Expr::Column(column) = source.resolve(argument, schema)? else {
+        return None;
+    };
+    Some(End {
+        last: rising? != first,
+        of: match table.role(&column.name)? {
+            Role::Time => Of::Time,
+            Role::Tag(at) => Of::Tag(at),
+            Role::Field(at) => Of::InRow(at),
+        },
+    })
 }
 
 /// The bins that an expression over time makes.

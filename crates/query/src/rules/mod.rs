@@ -2,14 +2,17 @@
 //!
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
 //! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
-//! [`numbers`] rounds and does not wrap around, [`order_once`] and [`semi_joins`] look at keys
-//! once, and [`keep_names`] is how each of them changes expressions without changing the names of
+//! [`numbers`] rounds, does not wrap around and knows one NaN (`computed` tells where to look),
+//! [`order_once`] and [`semi_joins`] look at keys once, [`distinct_order`] knows a key that was
+//! cast, and [`keep_names`] is how each of them changes expressions without changing the names of
 //! columns.
 //! Rules for time zones stand in `zones`, the one that puts the pyramid in a query's place in
 //! `pyramid`, fences in `fences`.
 //!
 //! Invariant: a rule changes no name and no type of a column that an asker sees.
 
+mod computed;
+pub(crate) mod distinct_order;
 pub(crate) mod epoch_bins;
 pub(crate) mod hex_texts;
 pub(crate) mod keep_names;

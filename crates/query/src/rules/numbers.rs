@@ -1,10 +1,13 @@
 //! Numbers as PostgreSQL computes with them: casts to integers round, integers do not wrap around,
-//! and what is looked for among floats is found whatever the sign of a zero or of NaN.
+//! and what is looked for among floats, or compared with them, is found whatever the sign of a zero
+//! or of NaN.
 //!
 //! Invariant: names and types of columns stay.
 
-use crate::functions::numbers::{canonical, checked, interval_of_text, rint};
+use crate::functions::numbers::{CANONICAL, canonical, checked, interval_of_text, rint};
+use crate::rules::computed::{self, Computed};
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
+use crate::rules::lengths::is_comparison;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -25,16 +28,23 @@ impl AnalyzerRule for Numbers {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
-            let sorts = matches!(plan, LogicalPlan::Sort(_));
-            if !sorts && !has_part(&plan, may_be)? {
+            // What is ordered, and what is put into groups, is equal or not to something.
+            let sorts = matches!(plan, LogicalPlan::Sort(_) | LogicalPlan::Aggregate(_));
+            let orders = match &plan {
+                LogicalPlan::Aggregate(aggregate) => !aggregate.group_expr.is_empty(),
+                plan => matches!(plan, LogicalPlan::Sort(_)),
+            };
+            if !orders && !has_part(&plan, may_be)? {
                 return Ok(Transformed::no(plan));
             }
             let schema = named_columns(&plan)?;
+            let computed = computed::columns_compared(&plan)?;
             map_expressions(plan, &mut |expr| {
-                let expr = expr.transform_up(|part| rewrite(part, &schema))?;
+                let expr = expr.transform_up(|part| rewrite(part, &schema, &computed))?;
                 // What is computed may be NaN of either sign.
                 expr.transform_data(|expr| {
-                    Ok(match sorts && is_float(&expr, &schema) {
+                    let is_key = sorts && !is_aggregate(&expr) && !is_canonical(&expr);
+                    Ok(match is_key && is_float(&expr, &schema) {
                         true => Transformed::yes(canonical(expr)),
                         false => Transformed::no(expr),
                     })
@@ -53,8 +63,11 @@ fn is_arithmetic(op: Operator) -> bool {
 fn may_be(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => {
-            is_arithmetic(binary.op) || matches!(binary.op, Operator::Divide | Operator::Modulo)
+            is_arithmetic(binary.op)
+                || matches!(binary.op, Operator::Divide | Operator::Modulo)
+                || is_comparison(binary.op)
         }
+        Expr::Between(_) => true,
         Expr::Cast(cast) => {
             let of = cast.field.data_type();
             of.is_integer() || matches!(of, DataType::Interval(_))
@@ -64,6 +77,21 @@ fn may_be(expr: &Expr) -> bool {
         Expr::AggregateFunction(call) => call.params.distinct,
         Expr::Case(case) => case.expr.is_some(),
         Expr::ScalarFunction(call) => matches!(call.func.name(), "round" | "nullif"),
+        _ => false,
+    }
+}
+
+fn is_aggregate(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_aggregate(&alias.expr),
+        other => matches!(other, Expr::AggregateFunction(_)),
+    }
+}
+
+fn is_canonical(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_canonical(&alias.expr),
+        Expr::ScalarFunction(call) => call.func.name() == CANONICAL,
         _ => false,
     }
 }
@@ -96,8 +124,34 @@ fn rounded(value: &Expr, schema: &DFSchema) -> Option<Expr> {
     }
 }
 
-fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// A side of a comparison, as it is compared: what is computed may be NaN of either sign.
+fn compared(side: &Expr, schema: &DFSchema, computed: &Computed) -> Option<Expr> {
+    let may_be_nan = match side {
+        Expr::Literal(..) => false,
+        Expr::Column(column) => computed.contains(column),
+        other => !is_canonical(other),
+    };
+    (may_be_nan && is_float(side, schema)).then(|| canonical(side.clone()))
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema, computed: &Computed) -> Result<Transformed<Expr>> {
     let made = match &expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
+            let of = |side: &Expr| compared(side, schema, computed);
+            match (of(left), of(right)) {
+                (None, None) => None,
+                (l, r) => Some(Expr::BinaryExpr(BinaryExpr::new(
+                    Box::new(l.unwrap_or_else(|| left.as_ref().clone())),
+                    *op,
+                    Box::new(r.unwrap_or_else(|| right.as_ref().clone())),
+                ))),
+            }
+        }
+        Expr::Between(between) => compared(&between.expr, schema, computed).map(|value| {
+            let mut between = between.clone();
+            *between.expr = value;
+            Expr::Between(between)
+        }),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
             let of = |side: &Expr| side.get_type(schema).ok();
             match (of(left), of(right)) {

@@ -71,6 +71,39 @@ pub(crate) async fn read(session: &Session, sql: &str) -> Result<Parsed> {
     session.planned(sql.len() > gate::LONG_TEXT, read).await
 }
 
+/// How far a statement has come.
+pub(crate) enum Step {
+    /// It runs.
+    Ran(Answer),
+    /// It was read; it is no query, or one that needs a thread of its own to be planned.
+    Read(Box<Parsed>, Parameters),
+}
+
+/// Reads a statement, and where it is a query runs it at once on the thread that has read it.
+pub(crate) async fn read_and_run(
+    session: &Session,
+    sql: &str,
+    parameters: Parameters,
+) -> Result<Step> {
+    may_run(session, sql)?;
+    session.check_length(sql)?;
+    let (text, own) = (sql.to_owned(), session.clone());
+    let work = async move {
+        let statement = parse(&text, own.extension.as_deref())?;
+        if statement.is_large() || !matches!(statement.kind, Kind::Select(_)) {
+            return Ok(Step::Read(Box::new(statement), parameters));
+        }
+        check_asking(&own, &statement)?;
+        let labels = statement.labels;
+        let Kind::Select(parsed) = statement.kind else {
+            return Err(Error::internal("a query that is none"));
+        };
+        let ran = select::run(&own, parsed, &labels, Some(&text), parameters, Done::Select).await?;
+        Ok(Step::Ran(ran))
+    };
+    session.planned(sql.len() > gate::LONG_TEXT, work).await
+}
+
 /// Reads one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
     let weight = gate::weigh(sql)?;

@@ -106,7 +106,7 @@ pub(super) async fn describe(
         .map(|key| (key, read.clone()));
     let parameters = parameter_types(&read, types)?;
     let logical = nulls(&parameters)?.apply(read)?;
-    let logical = running.fenced.plan(|| running.state.optimize(&logical))?;
+    let logical = session.optimize(&running, &logical)?;
     Ok(Shape {
         parameters,
         schema: names::told(logical.schema().inner())

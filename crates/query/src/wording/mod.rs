@@ -1,13 +1,16 @@
 //! What PostgreSQL means by a statement, where the SQL library reads it otherwise or not at all.
 //!
-//! [`names`] lets columns of a query have one name, [`patterns`] are those of `SIMILAR TO`,
-//! [`lengths`] are texts of intervals, [`times`] those of instants, and this module changes a
-//! statement that was read into one that means to the library what it means to PostgreSQL.
+//! [`names`] lets columns of a query have one name, `lookups` and `lateral` are about what looks
+//! into other queries, [`patterns`] are those of `SIMILAR TO`, [`lengths`] are texts of intervals,
+//! [`times`] those of instants, and this module changes a statement that was read into one that
+//! means to the library what it means to PostgreSQL.
 //!
 //! Invariants: a statement without any of these stays as it is; what is put into it stands where
 //! the original stood.
 
+mod lateral;
 pub(crate) mod lengths;
+mod lookups;
 pub(crate) mod names;
 pub(crate) mod patterns;
 pub(crate) mod times;
@@ -16,9 +19,10 @@ use crate::error::{Error, Result};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SetExpr, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, ObjectNamePart, Select,
+    SelectItem, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
+use lookups::Lookups;
 use std::ops::ControlFlow;
 
 /// Changes a statement into what it means.
@@ -43,7 +47,30 @@ impl VisitorMut for Reword {
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-                let _ = VisitMut::visit(expr, &mut Exists { within: 0 });
+                let _ = VisitMut::visit(expr, &mut Lookups::new());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::Derived {
+            lateral: true,
+            subquery,
+            ..
+        } = factor
+            && let Some(made) = lateral::limited(subquery)
+        {
+            **subquery = made;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Subquery(query) = expr {
+            lateral::one_row(query);
+            if let Some(made) = lateral::first_value(query) {
+                **query = made;
             }
         }
         ControlFlow::Continue(())
@@ -240,91 +267,16 @@ fn rounded(expr: &Expr) -> Option<Expr> {
 }
 
 /// Whether a function gives numbers of rows or elements, which PostgreSQL has as `bigint` or
-/// `integer`, and the SQL library as unsigned integers.
+/// `integer`, and the SQL library as unsigned integers. Ranks and estimates are functions of our
+/// own.
 fn counts(function: &Function) -> bool {
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
         return false;
     };
     let name = name.value.to_lowercase();
     match name.as_str() {
-        "row_number" | "rank" | "dense_rank" | "ntile" => function.over.is_some(),
-        "array_length" | "cardinality" | "array_ndims" | "array_position" | "approx_distinct"
-        | "regr_count" | "list_length" | "list_position" => true,
+        "array_length" | "cardinality" | "array_ndims" | "array_position" | "regr_count"
+        | "list_length" | "list_position" => true,
         _ => false,
     }
-}
-
-/// Puts what the SQL library can compute in the place of `EXISTS (…)` among what is selected: it
-/// knows it only as a condition.
-struct Exists {
-    within: usize,
-}
-
-impl VisitorMut for Exists {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.within += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.within -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.within == 0
-            && let Expr::Exists { subquery, negated } = expr
-            && let Some(made) = exists(subquery, *negated)
-        {
-            *expr = made;
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Whether a query has rows, as a subquery of one value; `None` = it is no plain select.
-fn exists(query: &Query, negated: bool) -> Option<Expr> {
-    let mut query = query.clone();
-    let plain = query.limit_clause.is_none() && query.fetch.is_none();
-    let SetExpr::Select(select) = query.body.as_mut() else {
-        return None;
-    };
-    let groups = match &select.group_by {
-        datafusion::sql::sqlparser::ast::GroupByExpr::Expressions(by, _) => !by.is_empty(),
-        datafusion::sql::sqlparser::ast::GroupByExpr::All(_) => true,
-    };
-    if !plain || groups || select.having.is_some() || aggregates(select) {
-        return None;
-    }
-    query.order_by = None;
-    select.distinct = None;
-    let wildcard = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
-    let mut count = call("count", Vec::new());
-    if let Expr::Function(function) = &mut count
-        && let FunctionArguments::List(list) = &mut function.args
-    {
-        list.args.push(wildcard);
-    }
-    select.projection = vec![SelectItem::UnnamedExpr(Expr::BinaryOp {
-        left: Box::new(count),
-        op: match negated {
-            true => BinaryOperator::Eq,
-            false => BinaryOperator::Gt,
-        },
-        right: Box::new(value(Value::Number("0".to_owned(), false))),
-    })];
-    Some(Expr::Subquery(Box::new(query)))
-}
-
-/// Whether a select may be one that always has one row, since it computes of all rows.
-fn aggregates(select: &Select) -> bool {
-    select.projection.iter().any(|item| match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => !matches!(
-            expr,
-            Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)
-        ),
-        _ => false,
-    })
 }

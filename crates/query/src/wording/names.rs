@@ -176,7 +176,7 @@ fn column_of(expr: &Expr) -> Option<(Option<String>, String)> {
     }
 }
 
-/// Takes away what the names of the SQL library do not tell: casts and brackets.
+/// Takes away what the names of the SQL library do not tell: casts, brackets, what subqueries are.
 struct Bare;
 
 impl VisitorMut for Bare {
@@ -185,6 +185,10 @@ impl VisitorMut for Bare {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         while let Expr::Nested(inner) | Expr::Cast { expr: inner, .. } = expr {
             *expr = std::mem::replace(inner.as_mut(), Expr::Identifier(Ident::new(String::new())));
+        }
+        // All of them have one name.
+        if matches!(expr, Expr::Subquery(_)) {
+            *expr = Expr::Identifier(Ident::new("<subquery>"));
         }
         ControlFlow::Continue(())
     }
@@ -237,14 +241,25 @@ impl Known {
             Key::Column(of, name) => {
                 let met = !self.names.insert(name.clone())
                     && self.columns.iter().any(|(other, known)| {
-                        *known == name
-                            && (within || of.is_none() || other.is_none() || *other == of)
+                        *known == name && (within || may_be_one(of.as_deref(), other.as_deref()))
                     });
                 self.columns.push((of, name));
                 met
             }
         }
     }
+}
+
+/// Whether two names of tables, of which one may have its schema before it, may mean one.
+fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return true;
+    };
+    let ends_with = |long: &str, short: &str| {
+        let before = long.strip_suffix(short);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    ends_with(one, other) || ends_with(other, one)
 }
 
 /// What the wildcards of a select stand for, as far as it is written.

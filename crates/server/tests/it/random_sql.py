@@ -202,6 +202,9 @@ def condition(q="", depth=2):
         return [f"{q}n % {R.choice(['2', '3', '7'])} {R.choice(OPERATORS)} {R.randrange(3)}"]
     if kind == 17:
         return [f"{q}s {R.choice(OPERATORS)} {literal(R.choice(['a', 'ab', 'x']))}"]
+    if kind == 18:
+        left = R.choice([f"{q}f - {q}g", f"{q}f * 0", f"{q}f + {q}f", f"{q}f - {q}f"])
+        return [f"{left} {R.choice(OPERATORS)} {R.choice(['0', '10', f'{q}g', f'{q}f'])}"]
     left, _ = number(q)
     return left + [f" {R.choice(OPERATORS)} {R.choice(['0', '10', '-3.5', '100', '1000'])}"]
 
@@ -247,7 +250,7 @@ def group_key(q=""):
         return [f"{q}b"]
     if kind == 8:
         return [f"{q}n % 3"]
-    return [f"{q}f > 0"]
+    return [R.choice([f"{q}f > 0", f"{q}f - {q}f", f"{q}f * 0"])]
 
 
 def aggregate(q=""):
@@ -271,7 +274,9 @@ def aggregate(q=""):
         duck = "arg_min" if wanted == "first" else "arg_max"
         return [Own(f"{wanted}({q}{column}, {q}time)", f"{duck}({q}{column}, {q}time)")]
     if kind == 11:
-        return [f"string_agg({q}s, ',' ORDER BY {q}time)"] + tail
+        column = R.choice(["s", "dev", "site"])
+        distinct = f"string_agg(DISTINCT {q}{column}, ',' ORDER BY {q}{column})"
+        return [R.choice([f"string_agg({q}s, ',' ORDER BY {q}time)", distinct])] + tail
     if kind == 12:
         return [f"median({q}g)"]
     of, _ = number(q) if R.random() < 0.5 else ([f"{q}{R.choice(['g', 'n', 'f'])}"], True)
@@ -307,8 +312,13 @@ def grouped():
     parts = ["SELECT "] + join(columns, ", ") + [" FROM "] + source() + where()
     if keys:
         parts += [" GROUP BY "] + join([[str(at + 1)] for at in range(len(keys))], ", ")
-        if R.random() < 0.2:
+        kind = R.randrange(10)
+        if kind < 2:
             parts += [" HAVING "] + aggregate() + [" IS NOT NULL"]
+        elif kind == 2:
+            # What is computed may have no value, which is compared too.
+            of = R.choice(["sum(f)", "avg(f)", "max(f) - min(f)", "avg(g) * 2", "sum(f) - sum(f)"])
+            parts += [f" HAVING {of} {R.choice(OPERATORS)} {R.choice(['0', '5', '-2.5'])}"]
     return parts + ordered(len(columns))
 
 
@@ -322,6 +332,9 @@ def plain():
             columns.append(number()[0])
         elif kind == 6:
             columns.append(condition(depth=1))
+        elif kind == 8 and R.random() < 0.3:
+            column = R.choice(["n", "dev", "site", "s"])
+            columns.append([f"{column} {R.choice(['', 'NOT '])}IN (SELECT {column} FROM m"] + where(share=1) + [")"])
         elif kind == 7:
             columns.append(time_key())
         elif kind == 8:
@@ -365,8 +378,36 @@ def subquery():
     return ["SELECT EXISTS (SELECT 1 FROM m"] + where(share=1) + ["), count(*) FROM m"] + where()
 
 
+def rows_at_ends():
+    """The first or the last rows of groups."""
+    kind = R.randrange(5)
+    way = R.choice(["", " DESC"])
+    columns = ", ".join(R.sample(["time", "dev", "site", "f", "g", "n", "b", "s"], R.randrange(1, 5)))
+    if kind == 0:
+        keys = R.choice(["dev", "site", "dev, site", "upper(dev)", "b"])
+        return [f"SELECT DISTINCT ON ({keys}) {columns} FROM m"] + where() + [f" ORDER BY {keys}, time{way}"]
+    if kind == 1:
+        column = R.choice(["f", "n", "s", "site", "time"])
+        of = R.choice(["first_value", "last_value"])
+        return [f"SELECT dev, {of}({column} ORDER BY time{way}), count(*) FROM m"] + where() + [" GROUP BY dev"]
+    if kind == 2:
+        join = R.choice(["CROSS JOIN LATERAL", "LEFT JOIN LATERAL"])
+        on = " ON true" if join.startswith("LEFT") else ""
+        inner = ["(SELECT time, n, g FROM m AS i WHERE i.dev = o.dev AND "] + condition("i.", 1)
+        return [f"SELECT o.dev, l.time, l.n, l.g FROM (SELECT DISTINCT dev FROM m) AS o {join} "] + inner + [f" ORDER BY i.time{way} LIMIT {R.randrange(1, 4)}) AS l{on}"]
+    if kind == 3:
+        inner = ["(SELECT i.n FROM m AS i WHERE i.dev = o.dev AND "] + condition("i.", 1)
+        return ["SELECT o.dev, "] + inner + [f" ORDER BY i.time{way} LIMIT 1) FROM (SELECT DISTINCT dev FROM m) AS o"]
+    one = lambda: ["(SELECT "] + aggregate() + [" FROM m"] + where(share=1) + [")"]
+    return ["SELECT "] + join_of([one() for _ in range(R.randrange(2, 4))])
+
+
+def join_of(parts):
+    return join(parts, ", ")
+
+
 def statement():
-    return R.choice([grouped, grouped, grouped, plain, plain, subquery])()
+    return R.choice([grouped, grouped, grouped, plain, plain, subquery, rows_at_ends])()
 
 
 def value_of_text(cell):
@@ -424,9 +465,11 @@ def key(row):
 
 
 def order(row):
-    """Rows by about their values, and those that are about the same by their integers."""
+    """Rows by about their values, those that are about the same by their integers, and those that
+    have the same integers by their floats."""
     exact = [v if isinstance(v, int) and not isinstance(v, bool) else 0 for v in row]
-    return key(row), exact
+    floats = [v if isinstance(v, float) and v == v else 0.0 for v in row]
+    return key(row), exact, floats
 
 
 def same(a, b):

@@ -48,7 +48,7 @@ mod handler {
     use axum::http::{HeaderValue, StatusCode};
     use axum::response::Response;
     use futures_util::stream;
-    use headwater_query::{Answer, Error, Parameters, Session, statements};
+    use headwater_query::{Answer, Error, Parameters, Session, is_obvious, statements};
     use std::future::Future;
     use std::sync::Arc;
     use std::time::Duration;
@@ -76,10 +76,14 @@ mod handler {
         })?;
         let end = Instant::now() + app.settings.sql_timeout + GRACE;
         let text = asked.sql;
-        let split = move || statements(&text);
-        // A long text keeps a thread busy for a while.
-        let split = tokio::task::spawn_blocking(split).await;
-        let mut statements = split.map_err(|_| ApiError::internal())??;
+        let mut statements = if is_obvious(&text) {
+            statements(&text)?
+        } else {
+            let split = move || statements(&text);
+            // A long text keeps a thread busy for a while.
+            let split = tokio::task::spawn_blocking(split).await;
+            split.map_err(|_| ApiError::internal())??
+        };
         let Some(last) = statements.pop() else {
             return Err(ApiError::new(
                 StatusCode::BAD_REQUEST,

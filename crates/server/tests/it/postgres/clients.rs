@@ -13,6 +13,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PACKAGES: [&str; 2] = ["psycopg[binary]==3.3.9", "sqlalchemy==2.1.9"];
+const DRIVERS: [&str; 3] = [
+    "psycopg[binary]==3.3.9",
+    "asyncpg==0.32.0",
+    "pg8000==1.31.6",
+];
 /// Where Debian's libpostgresql-jdbc-java puts the driver.
 const DRIVER: &str = "/usr/share/java/postgresql.jar";
 
@@ -247,6 +252,18 @@ fn programs_in_python_read_write_and_look_at_tables() {
     };
     let server = start(with_written);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/postgres/drivers.py");
+    let port = server.postgres.unwrap().port().to_string();
+    let printed = run(Command::new(python).arg(script).arg(port)).unwrap();
+    assert_eq!(printed.lines().last(), Some("done"), "{printed}");
+}
+
+#[test]
+fn parameters_of_every_type_come_from_every_driver_of_python() {
+    let Some(python) = or_skip(python(&DRIVERS)) else {
+        return;
+    };
+    let server = start(|_| {});
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/postgres/driver_types.py");
     let port = server.postgres.unwrap().port().to_string();
     let printed = run(Command::new(python).arg(script).arg(port)).unwrap();
     assert_eq!(printed.lines().last(), Some("done"), "{printed}");

@@ -10,6 +10,7 @@ mod protocol;
 pub(crate) mod raw;
 mod rough;
 mod rules;
+mod tools;
 mod zones;
 
 use crate::support::Running;

@@ -1,0 +1,225 @@
+//! `approx_distinct` of floats, and as a signed integer, as PostgreSQL counts.
+//!
+//! The SQL library's estimates how many values there are of everything that it can hash, floats
+//! apart, and gives an unsigned number. Floats are counted by their bits here: one zero, and one
+//! NaN, as everywhere where they are compared.
+//!
+//! Invariant: the state is that of the library's function over the bits.
+
+use arrow::array::{ArrayRef, AsArray, BooleanArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
+    Signature,
+};
+use std::sync::Arc;
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ApproxDistinct {
+    inner: Arc<AggregateUDF>,
+}
+
+impl ApproxDistinct {
+    pub(super) fn new() -> ApproxDistinct {
+        ApproxDistinct {
+            inner: approx_distinct_udaf(),
+        }
+    }
+
+    fn library(&self) -> &dyn AggregateUDFImpl {
+        self.inner.inner().as_ref()
+    }
+}
+
+/// The fields of the arguments as the library is told of them.
+fn fields(given: &[FieldRef]) -> Vec<FieldRef> {
+    let told = given.iter().map(|field| match field.data_type() {
+        of if of.is_floating() => Arc::new(Field::clone(field).with_data_type(DataType::Int64)),
+        _ => Arc::clone(field),
+    });
+    told.collect()
+}
+
+fn args<'a>(args: &AccumulatorArgs<'a>, fields: &'a [FieldRef]) -> AccumulatorArgs<'a> {
+    AccumulatorArgs {
+        return_field: unsigned(&args.return_field),
+        schema: args.schema,
+        ignore_nulls: args.ignore_nulls,
+        order_bys: args.order_bys,
+        is_reversed: args.is_reversed,
+        name: args.name,
+        is_distinct: args.is_distinct,
+        exprs: args.exprs,
+        expr_fields: fields,
+    }
+}
+
+fn unsigned(field: &FieldRef) -> FieldRef {
+    Arc::new(Field::clone(field).with_data_type(DataType::UInt64))
+}
+
+/// The bits of a float of which there is one for all that are equal.
+fn bits(value: f64) -> i64 {
+    let one = match value {
+        nan if nan.is_nan() => f64::NAN,
+        zero if zero == 0.0 => 0.0,
+        other => other,
+    };
+    one.to_bits().cast_signed()
+}
+
+fn values(values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    let told = values.iter().map(|values| {
+        if !values.data_type().is_floating() {
+            return Ok(Arc::clone(values));
+        }
+        let floats = cast(values, &DataType::Float64)?;
+        let floats = floats.as_primitive::<Float64Type>();
+        Ok(Arc::new(floats.unary::<_, Int64Type>(bits)) as ArrayRef)
+    });
+    told.collect()
+}
+
+impl AggregateUDFImpl for ApproxDistinct {
+    fn name(&self) -> &str {
+        self.library().name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.library().aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.library().signature()
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn default_value(&self, _: &DataType) -> Result<ScalarValue> {
+        Ok(ScalarValue::Int64(Some(0)))
+    }
+
+    fn is_nullable(&self) -> bool {
+        self.library().is_nullable()
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let fields = fields(args.input_fields);
+        self.library().state_fields(StateFieldsArgs {
+            input_fields: &fields,
+            return_field: unsigned(&args.return_field),
+            ..args
+        })
+    }
+
+    fn accumulator(&self, given: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let fields = fields(given.expr_fields);
+        let inner = self.library().accumulator(args(&given, &fields))?;
+        Ok(Box::new(One(inner)))
+    }
+
+    fn groups_accumulator_supported(&self, given: AccumulatorArgs<'_>) -> bool {
+        let fields = fields(given.expr_fields);
+        self.library()
+            .groups_accumulator_supported(args(&given, &fields))
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        given: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        let fields = fields(given.expr_fields);
+        let inner = self
+            .library()
+            .create_groups_accumulator(args(&given, &fields))?;
+        Ok(Box::new(Many(inner)))
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.library().documentation()
+    }
+}
+
+/// Of all rows.
+#[derive(Debug)]
+struct One(Box<dyn Accumulator>);
+
+impl Accumulator for One {
+    fn update_batch(&mut self, given: &[ArrayRef]) -> Result<()> {
+        self.0.update_batch(&values(given)?)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.0.evaluate()?.cast_to(&DataType::Int64)
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.0.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.0.merge_batch(states)
+    }
+}
+
+/// Of groups.
+struct Many(Box<dyn GroupsAccumulator>);
+
+impl GroupsAccumulator for Many {
+    fn update_batch(
+        &mut self,
+        given: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.0.update_batch(&values(given)?, groups, filter, total)
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        Ok(cast(&self.0.evaluate(emit)?, &DataType::Int64)?)
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        self.0.state(emit)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.0.merge_batch(states, groups, total)
+    }
+
+    fn convert_to_state(
+        &self,
+        given: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        self.0.convert_to_state(&values(given)?, filter)
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_that_are_equal_have_the_same_bits() {
+        assert_eq!(bits(0.0), bits(-0.0));
+        assert_eq!(bits(f64::NAN), bits(-f64::NAN));
+        assert_ne!(bits(1.0), bits(-1.0));
+    }
+}
