@@ -287,7 +287,7 @@ pub(super) fn measure(
     let server = start(&dir, binary)?;
     let loaded = load(server.addr, streams, passes)?;
     let used = server.used()?;
-    let written = metric(server.addr, "headwater_write_amplification_bytes")?;
+    let written = metric(server.addr, "headwater_write_amplification_bytes_ratio")?;
     server.stop()?;
     let lines = (streams * passes) as f64;
     let mut figures = Figures {
