@@ -7,22 +7,21 @@
 //! stream when the answer is dropped.
 
 use super::finish::{beginnings, column};
+use super::members::{Members, Source, SourcePage};
 use super::plan::{Grouped, Key, Of};
 use crate::columns::TIME;
 use crate::error::{Error, external};
 use crate::leaf_plan::leaf_plan;
 use crate::table::{ReadMetrics, view_of};
-use crate::view::View;
+use crate::view::{Chosen, View};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{cast, take};
 use arrow::datatypes::SchemaRef;
-use arrow::row::{RowConverter, SortField};
-use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::physical_expr::{EquivalenceProperties, create_physical_expr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -39,75 +38,13 @@ use std::sync::Arc;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
 
-/// The streams by the group they belong to.
-#[derive(Debug)]
-struct Groups {
-    /// The group of each stream that is read, in their order.
-    of: Vec<(u32, u32)>,
-    /// Per key over tags its value in each group.
-    values: Vec<Option<ArrayRef>>,
-    count: usize,
-}
-
-impl Groups {
-    fn new(grouped: &Grouped, streams: &[u32], props: &ExecutionProps) -> Result<Groups> {
-        let rows = grouped.table.tag_rows()?;
-        let schema = DFSchema::try_from(rows.schema())?;
-        let picked = UInt32Array::from(streams.to_vec());
-        let mut columns: Vec<Option<ArrayRef>> = Vec::new();
-        for key in &grouped.keys {
-            let Key::Tags(expr) = key else {
-                columns.push(None);
-                continue;
-            };
-            let planning = PhysicalPlanningContext::default();
-            let physical = create_physical_expr(expr, &schema, props, &planning)?;
-            let values = physical.evaluate(&rows)?.into_array(rows.num_rows())?;
-            columns.push(Some(take(&values, &picked, None)?));
-        }
-        let by: Vec<ArrayRef> = columns.iter().flatten().cloned().collect();
-        if by.is_empty() {
-            return Ok(Groups {
-                of: streams.iter().map(|stream| (*stream, 0)).collect(),
-                values: columns,
-                count: usize::from(!streams.is_empty()),
-            });
-        }
-        let sorts = by.iter().map(|a| SortField::new(a.data_type().clone()));
-        let converter = RowConverter::new(sorts.collect())?;
-        let keys = converter.convert_columns(&by)?;
-        let mut known = HashMap::new();
-        let mut first: Vec<u32> = Vec::new();
-        let mut of = Vec::with_capacity(streams.len());
-        for (at, (stream, key)) in (0u32..).zip(streams.iter().zip(keys.iter())) {
-            let next = first.len() as u32;
-            let group = *known.entry(key).or_insert(next);
-            if group == next {
-                first.push(at);
-            }
-            of.push((*stream, group));
-        }
-        let count = first.len();
-        let first = UInt32Array::from(first);
-        let values = columns.into_iter().map(|column| match column {
-            Some(column) => Ok(Some(take(&column, &first, None)?)),
-            None => Ok(None),
-        });
-        Ok(Groups {
-            values: values.collect::<Result<_>>()?,
-            of,
-            count,
-        })
-    }
-}
-
 /// The plan's node.
 #[derive(Debug)]
 pub(crate) struct PyramidExec {
     grouped: Arc<Grouped>,
     projection: Vec<usize>,
     range: ClosedRange,
-    groups: Arc<Groups>,
+    members: Members,
     parallel: usize,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -118,16 +55,16 @@ impl PyramidExec {
         grouped: Arc<Grouped>,
         projection: Vec<usize>,
         range: ClosedRange,
-        streams: Vec<u32>,
+        chosen: Chosen,
         parallel: usize,
         props: &ExecutionProps,
     ) -> Result<PyramidExec> {
-        let groups = Arc::new(Groups::new(&grouped, &streams, props)?);
+        let members = Members::new(&grouped, chosen, props)?;
         let schema = Arc::new(grouped.schema.project(&projection)?);
         let mut equivalence = EquivalenceProperties::new(Arc::clone(&schema));
         let bin = grouped.keys.iter().position(|k| *k == Key::Bin);
         let shown = bin.and_then(|bin| projection.iter().position(|p| *p == bin));
-        if let (true, Some(at)) = (groups.count <= 1, shown) {
+        if let (true, Some(at)) = (members.has_one_group(), shown) {
             let name = schema.field(at).name().clone();
             let column = datafusion::physical_expr::expressions::Column::new(&name, at);
             equivalence.add_ordering([datafusion::physical_expr::PhysicalSortExpr::new_default(
@@ -146,7 +83,7 @@ impl PyramidExec {
             grouped,
             projection,
             range,
-            groups,
+            members,
             parallel: parallel.max(1),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -157,14 +94,17 @@ impl PyramidExec {
 impl DisplayAs for PyramidExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let grouped = &self.grouped;
-        write!(
-            f,
-            "PyramidExec: table={}, streams={} of {}, groups={}",
-            grouped.table.name,
-            self.groups.of.len(),
-            grouped.table.streams.len(),
-            self.groups.count
-        )?;
+        write!(f, "PyramidExec: table={}, ", grouped.table.name)?;
+        match &self.members {
+            Members::Held(groups) => {
+                write!(f, "streams={}", groups.of.len())?;
+                if let Some(all) = &grouped.table.streams {
+                    write!(f, " of {}", all.len())?;
+                }
+                write!(f, ", groups={}", groups.count)?;
+            }
+            Members::Many(_) => write!(f, "streams by pages")?,
+        }
         if let Bins::Every { width_ns, .. } = grouped.bins {
             let width = std::time::Duration::from_nanos(width_ns.unsigned_abs());
             write!(f, ", bins={width:?}")?;
@@ -205,7 +145,7 @@ impl ExecutionPlan for PyramidExec {
             grouped: Arc::clone(&self.grouped),
             projection: self.projection.clone(),
             range: self.range,
-            groups: Arc::clone(&self.groups),
+            members: self.members.clone(),
             parallel: self.parallel,
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -217,28 +157,31 @@ impl ExecutionPlan for PyramidExec {
         let view = view_of(context.session_config())?;
         let stop = CancelGuard::default();
         let fold = Arc::new(self.grouped.fold());
+        let room = || Room {
+            reserved: MemoryConsumer::new("pyramid").register(context.memory_pool()),
+            bucket_bytes: fold.bucket_bytes(),
+            cancel: stop.token(),
+        };
+        let source = Arc::new(self.members.source(&view, &self.grouped, room()));
         let mut parts = Vec::new();
-        for part in 0..self.parallel.min(self.groups.of.len()) {
+        for part in 0..source.parts(self.parallel, &self.grouped) {
             parts.push(Part {
                 view: Arc::clone(&view),
                 grouped: Arc::clone(&self.grouped),
                 fold: Arc::clone(&fold),
-                groups: Arc::clone(&self.groups),
+                source: Arc::clone(&source),
+                range: self.range,
                 windows: Windows::of_bins(self.range, self.grouped.bins),
                 part,
-                parts: self.parallel.min(self.groups.of.len()),
+                parts: source.parts(self.parallel, &self.grouped),
                 metrics: ReadMetrics::new(&self.metrics, part),
-                room: Room {
-                    reserved: MemoryConsumer::new("pyramid").register(context.memory_pool()),
-                    bucket_bytes: fold.bucket_bytes(),
-                    cancel: stop.token(),
-                },
+                room: room(),
             });
         }
         let output = Output {
             grouped: Arc::clone(&self.grouped),
-            fold,
-            groups: Arc::clone(&self.groups),
+            fold: Arc::clone(&fold),
+            source,
             projection: self.projection.clone(),
             schema: Arc::clone(&schema),
             metrics: ReadMetrics::new(&self.metrics, 0),
@@ -284,8 +227,9 @@ async fn run(parts: Vec<Part>, output: Output, stop: CancelGuard) -> Result<Vec<
 }
 
 /// The memory of a part, and whether anybody waits for it.
-struct Room {
-    reserved: MemoryReservation,
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) reserved: MemoryReservation,
     bucket_bytes: usize,
     cancel: CancelToken,
 }
@@ -316,7 +260,8 @@ struct Part {
     view: Arc<View>,
     grouped: Arc<Grouped>,
     fold: Arc<Fold>,
-    groups: Arc<Groups>,
+    source: Arc<Source>,
+    range: ClosedRange,
     windows: Windows,
     part: usize,
     parts: usize,
@@ -327,25 +272,50 @@ struct Part {
 impl Part {
     fn run(self) -> Result<(ByGroup, MemoryReservation)> {
         let mut all = ByGroup::new();
-        let count = self.groups.of.len();
-        let own = count * self.part / self.parts..count * (self.part + 1) / self.parts;
-        let snapshot = self.view.snapshot();
-        for (stream, group) in self.groups.of.get(own).unwrap_or_default() {
-            let into = all.entry(*group).or_default();
-            let goes_on = self.metrics.measure(|| {
-                match self.grouped.table.streams.handle(*stream, snapshot)? {
-                    Some(handle) => {
-                        self.fold
-                            .add(snapshot, handle, &self.windows, &self.room, into)
-                    }
-                    None => self.room.goes_on(),
+        if let Source::Many(many) = &*self.source
+            && many.counts_all(&self.view, &self.grouped)
+        {
+            self.count(&mut all)?;
+            return Ok((all, self.room.reserved));
+        }
+        while let Some(page) = self.source.next(self.part, self.parts)? {
+            for (stream, group) in page.members() {
+                if !self.add(&page, *stream, all.entry(*group).or_default())? {
+                    return Ok((all, self.room.reserved));
                 }
-            })?;
-            if !goes_on {
-                break;
             }
         }
         Ok((all, self.room.reserved))
+    }
+
+    /// Adds a stream; false when nobody waits any more.
+    fn add(&self, page: &SourcePage<'_>, stream: u32, into: &mut Buckets) -> Result<bool> {
+        let snapshot = self.view.snapshot();
+        self.metrics
+            .measure(|| match page.streams.handle(stream, snapshot)? {
+                Some(handle) => self
+                    .fold
+                    .add(snapshot, handle, &self.windows, &self.room, into),
+                None => self.room.goes_on(),
+            })
+    }
+
+    /// Counts all rows of the table without looking at its streams.
+    fn count(&self, all: &mut ByGroup) -> Result<()> {
+        let table = &self.grouped.table.name;
+        let goes_on = &mut || !self.room.cancel.is_cancelled();
+        let rows = self.metrics.measure(|| {
+            let snapshot = self.view.snapshot();
+            snapshot.row_count(table, self.range, goes_on)
+        });
+        if let Some(rows) = rows.map_err(external)?.filter(|rows| *rows > 0) {
+            let bucket = Bucket {
+                rows,
+                ..self.fold.nothing()
+            };
+            all.insert(0, Buckets::one(0, bucket));
+        }
+        Ok(())
     }
 }
 
@@ -353,7 +323,7 @@ impl Part {
 struct Output {
     grouped: Arc<Grouped>,
     fold: Arc<Fold>,
-    groups: Arc<Groups>,
+    source: Arc<Source>,
     projection: Vec<usize>,
     schema: SchemaRef,
     metrics: ReadMetrics,
@@ -361,6 +331,7 @@ struct Output {
 
 impl Output {
     fn batches(&self, all: ByGroup) -> Result<Vec<RecordBatch>> {
+        let values = self.source.values()?;
         let mut groups: Vec<(u32, Buckets)> = all.into_iter().collect();
         groups.sort_unstable_by_key(|(group, _)| *group);
         let mut out = Vec::new();
@@ -371,7 +342,7 @@ impl Output {
                 numbers.push(group);
                 bins.push(bin);
                 if bins.len() == BATCH_ROWS {
-                    out.push(self.batch(&numbers, &bins)?);
+                    out.push(self.batch(&values, &numbers, &bins)?);
                     numbers.clear();
                     bins.clear();
                 }
@@ -383,12 +354,17 @@ impl Output {
             bins.push((0, self.fold.nothing()));
         }
         if !bins.is_empty() {
-            out.push(self.batch(&numbers, &bins)?);
+            out.push(self.batch(&values, &numbers, &bins)?);
         }
         Ok(out)
     }
 
-    fn batch(&self, groups: &[u32], bins: &[(i128, Bucket)]) -> Result<RecordBatch> {
+    fn batch(
+        &self,
+        values: &[Option<ArrayRef>],
+        groups: &[u32],
+        bins: &[(i128, Bucket)],
+    ) -> Result<RecordBatch> {
         let keys = self.grouped.keys.len();
         let groups = UInt32Array::from(groups.to_vec());
         let mut arrays = Vec::with_capacity(self.projection.len());
@@ -398,7 +374,7 @@ impl Output {
                     Some(computed) => column(*computed, field.data_type(), bins)?,
                     None => return Err(Error::internal("a column that nobody computes").into()),
                 },
-                None => match (self.grouped.keys.get(*at), self.groups.values.get(*at)) {
+                None => match (self.grouped.keys.get(*at), values.get(*at)) {
                     (Some(Key::Tags(_)), Some(Some(values))) => take(values, &groups, None)?,
                     _ => beginnings(&self.grouped.bins, bins)?,
                 },

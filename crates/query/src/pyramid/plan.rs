@@ -144,10 +144,10 @@ impl TableProvider for PyramidTable {
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Planned without a view would be a defect: say so here, not when it runs.
-        view_of(state.config())?;
+        let view = view_of(state.config())?;
         let grouped = &self.grouped;
         let conditions = Conditions::of(&grouped.filters, &grouped.table)?;
-        let streams = conditions.streams(&grouped.table, state.execution_props())?;
+        let chosen = conditions.choose(&view, &grouped.table, state.execution_props())?;
         let projection = match projection {
             Some(columns) => columns.clone(),
             None => (0..grouped.schema.fields().len()).collect(),
@@ -156,7 +156,7 @@ impl TableProvider for PyramidTable {
             Arc::clone(grouped),
             projection,
             conditions.range,
-            streams,
+            chosen,
             state.config().target_partitions(),
             state.execution_props(),
         )?;
