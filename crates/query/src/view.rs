@@ -23,8 +23,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Names looked at together.
-const PAGE: usize = 4_096;
+/// Names looked at together, at most.
+const PAGE_MAX: usize = 4_096;
 
 /// What a column of a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,6 +260,11 @@ impl View {
         Ok(table)
     }
 
+    /// Names looked at together.
+    fn page_len(&self) -> usize {
+        self.cache.names_max.clamp(1, PAGE_MAX)
+    }
+
     /// Streams with the tags of a table, in the order of their columns.
     fn sorted(&self, names: Vec<StreamName>, keys: &Arc<[String]>) -> Streams {
         Streams::sorted(names, Arc::clone(keys), &self.cache.held)
@@ -287,8 +292,10 @@ impl View {
         let mut last: Option<StreamName> = None;
         // Who sees only some of the streams is told only of their tags.
         while names.is_some() || (!all && keys.len() < info.tags.len()) {
-            let page = self.snapshot.streams_after(name, last.as_ref(), PAGE)?;
-            let is_last = page.len() < PAGE;
+            let page = self
+                .snapshot
+                .streams_after(name, last.as_ref(), self.page_len())?;
+            let is_last = page.len() < self.page_len();
             last = page.last().cloned();
             for stream in page {
                 if !all && !self.access.reads(name, stream.tags()) {

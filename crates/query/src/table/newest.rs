@@ -8,9 +8,9 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use std::sync::Arc;
 
 /// The rule; after the one that tells scans by what their rows are sorted.
@@ -29,7 +29,7 @@ impl PhysicalOptimizerRule for NewestOfMany {
             };
             let input = sort.fetch().and_then(|rows| told(sort.input(), rows));
             match input {
-                Some(input) => Ok(Transformed::yes(node.with_new_children(vec![input])?)),
+                Some(input) => Ok(Transformed::yes(with_input(node, input)?)),
                 None => Ok(Transformed::no(node)),
             }
         });
@@ -52,5 +52,13 @@ fn told(node: &Arc<dyn ExecutionPlan>, rows: usize) -> Option<Arc<dyn ExecutionP
     }
     let projection = node.downcast_ref::<ProjectionExec>()?;
     let input = told(projection.input(), rows)?;
-    Arc::clone(node).with_new_children(vec![input]).ok()
+    with_input(Arc::clone(node), input).ok()
+}
+
+fn with_input(
+    node: Arc<dyn ExecutionPlan>,
+    input: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    node.replace_children(vec![input], options)
 }

@@ -4,7 +4,7 @@
 //! number of names, and is gone when it was read.
 //! Concurrency: threads that share [`Pages`] take one page after the other.
 
-use super::{PAGE, Streams, TableView, View};
+use super::{Streams, TableView, View};
 use crate::error::Result;
 use arrow::array::{Array, BooleanArray};
 use datafusion::common::cast::as_boolean_array;
@@ -93,16 +93,17 @@ impl View {
             |tags: &[(String, String)]| self.access.all() || self.access.reads(&table.name, tags);
         match from {
             Place::Number(start) => {
-                let mut page = snapshot.handles_from(name, *start, PAGE)?;
+                let mut page = snapshot.handles_from(name, *start, self.page_len())?;
                 page.streams.retain(|s| may_read(s.name().tags()));
                 let streams =
                     Streams::found(page.streams, Arc::clone(&table.keys), &self.cache.held);
                 Ok((streams, page.next.map(Place::Number)))
             }
             Place::Behind(last) => {
+                let most = self.page_len();
                 let mut page =
-                    snapshot.streams_having(name, &choice.having, last.as_ref(), PAGE)?;
-                let next = page.last().filter(|_| page.len() == PAGE).cloned();
+                    snapshot.streams_having(name, &choice.having, last.as_ref(), most)?;
+                let next = page.last().filter(|_| page.len() == most).cloned();
                 page.retain(|s| may_read(s.tags()));
                 let streams = self.sorted(page, &table.keys);
                 Ok((streams, next.map(|last| Place::Behind(Some(last)))))

@@ -19,6 +19,7 @@ mod fences;
 mod functions;
 mod gate;
 mod lengths;
+mod many;
 mod plans;
 mod pyramid;
 mod reading;
