@@ -39,3 +39,4 @@ mod support;
 mod syncs;
 mod unreadable;
 mod versions;
+mod whole;

@@ -184,6 +184,7 @@ fn answers_are_the_same_whether_or_not_all_names_are_held() {
             for restart in [false, true, false] {
                 if restart {
                     db.close().unwrap();
+                    drop(db);
                     db = open();
                 }
                 live(&db, &mut random, &mut clock);
