@@ -150,6 +150,12 @@ impl Bucket {
 pub struct Buckets(Vec<(i128, Bucket)>);
 
 impl Buckets {
+    /// One interval.
+    #[must_use]
+    pub fn one(number: i128, bucket: Bucket) -> Buckets {
+        Buckets(vec![(number, bucket)])
+    }
+
     /// True when there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

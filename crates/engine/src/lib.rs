@@ -69,9 +69,9 @@ pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use late_policy::{LateReport, ShardLateReport};
 pub use options::{Durability, Options};
 pub use read::{
-    AggregateSpec, Bin, Bins, ColumnSlice, Comparison, DataVersion, Filter, LastValue,
-    PartitionInfo, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot, StreamHandle, StreamInfo,
-    StreamPage, SummaryBin, SummarySpec,
+    AggregateSpec, Bin, Bins, ColumnSlice, Comparison, DataVersion, Filter, HandlePage, LastValue,
+    OutermostSpec, PageStart, PartitionInfo, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot,
+    StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;

@@ -13,10 +13,14 @@ use crate::late_policy::late_work_is_due;
 use crate::retention::move_horizons;
 use crate::step;
 use crate::{ErrorKind, Result};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long compaction waits when there was no space for it.
 const SPACE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long compaction waits when writers needed the partition that was being rewritten.
+const WRITERS_FIRST: Duration = Duration::from_secs(30);
 
 /// Does what is due, on the caller.
 pub(crate) fn maintain(core: &Core) -> Result<()> {
@@ -61,16 +65,19 @@ fn compaction_due(
     made_before: SegmentId,
 ) -> Option<(ShardIndex, SegmentId)> {
     (0u16..).zip(&core.shards).find_map(|(index, shard)| {
-        let state = shard.state.lock();
-        let found = state
-            .partitions
+        // What is held of a partition may have to be read: not under the lock.
+        let (partitions, busy) = {
+            let state = shard.state.lock();
+            (Arc::clone(&state.partitions), state.busy.clone())
+        };
+        let found = partitions
             .all()
-            .filter(|p| !state.busy.contains(&p.id()) && !core.compaction.is_left_alone(p.id()))
+            .filter(|p| !busy.contains(&p.id()) && !core.compaction.is_left_alone(p.id()))
             .filter(|p| p.unreadable.is_none())
             .filter(|p| p.id() < made_before || p.record.groups <= 1)
             .filter(|p| !core.compaction.is_settled(p.id(), p.record.footer_offset))
             .filter(|p| thorough || step::may_compact(core, p.record.live_bytes))
-            .find(|p| step::compaction_wanted(core, &p.record, thorough))
+            .find(|p| step::compaction_wanted(core, p, thorough))
             .map(|p| p.id());
         found.map(|id| (ShardIndex(index), id))
     })
@@ -86,8 +93,14 @@ fn compaction_due_now(core: &Core) -> Option<(ShardIndex, SegmentId)> {
 
 /// Rewrites one partition. False when that failed; a damaged one is left alone from then on.
 fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
-    match step::compact_partition(core, index, id) {
+    match step::compact_partition(core, index, id, core.signals.has_threads()) {
         Ok(done) => done,
+        // Its rows stay where they are, and writers go on.
+        Err(error) if error.kind() == ErrorKind::Busy => {
+            let now = core.env.clock.monotonic();
+            core.compaction.postpone_to(now + WRITERS_FIRST);
+            false
+        }
         Err(error) => {
             tracing::warn!(segment = id.0, %error, "compaction failed: the partition stays as it is");
             match error.kind() {
@@ -114,7 +127,7 @@ pub(crate) fn compact_all(core: &Core) -> Result<()> {
         sweep_all(core)?;
         let mut rewritten = false;
         while let Some((index, id)) = compaction_due(core, true, made_before) {
-            match step::compact_partition(core, index, id) {
+            match step::compact_partition(core, index, id, false) {
                 Ok(done) => rewritten |= done,
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     core.compaction.leave_alone(id);

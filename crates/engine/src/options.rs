@@ -51,7 +51,8 @@ pub struct Options {
     /// Events of a bucket of the pyramid's base level, about; streams with fewer than twice as many
     /// rows in a partition have no pyramid there. 4 to 4,096, default 128.
     pub bucket_events: u32,
-    /// A partition with this many groups is compacted. Default 256.
+    /// A partition is compacted when what it holds of a stream is spread over this many groups.
+    /// Default 256.
     pub groups_max: u32,
     /// Most bytes a second that compaction writes, for media that wear out or are slow; `None` = no
     /// limit.

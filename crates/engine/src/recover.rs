@@ -212,10 +212,12 @@ pub(crate) fn load(
                 found: format!("segment {} in shard {}", id.0, record.shard.0),
             })
         })?;
-        set.put(Arc::new(Partition {
-            unreadable: unreadable.remove(id),
-            ..Partition::new(record.clone(), store.segment_file(*id))
-        }));
+        let file = store.segment_file(*id);
+        set.put(Arc::new(Partition::with(
+            record.clone(),
+            file,
+            unreadable.remove(id),
+        )));
     }
     let catalog = Catalog::new();
     catalog.load(meta.definitions()?);

@@ -370,7 +370,7 @@ pub static SETTINGS: &[Setting] = settings! {
     "bucket_events" number(bucket_events), count(4, 4096), "4 to 4096",
         "Events of a bucket of the pyramid's base level, about.";
     "compaction.groups_max" number(groups_max), count(2, 65_536), "2 to 65536",
-        "A partition with this many groups is compacted.";
+        "A partition is compacted when what it holds of a stream is spread over this many groups.";
     "compaction.bytes_per_second" limit(compaction_bytes_per_second), LIMIT,
         "1KiB to 1024GiB, or none",
         "Most that compaction writes a second, for media that wear out or are slow.";

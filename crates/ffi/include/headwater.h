@@ -262,7 +262,8 @@ typedef struct hw_options {
   uint64_t partition_target_bytes;
   // A partition larger than this is split. Default 256 MiB.
   uint64_t partition_bytes_max;
-  // A partition with this many groups is compacted. Default 256.
+  // A partition is compacted when what it holds of a stream is spread over this many groups.
+  // Default 256.
   uint32_t groups_max;
   // Segment files held open at once. Default 256.
   uint32_t open_files_max;

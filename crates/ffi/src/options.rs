@@ -56,7 +56,8 @@ pub struct hw_options {
     pub partition_target_bytes: u64,
     /// A partition larger than this is split. Default 256 MiB.
     pub partition_bytes_max: u64,
-    /// A partition with this many groups is compacted. Default 256.
+    /// A partition is compacted when what it holds of a stream is spread over this many groups.
+    /// Default 256.
     pub groups_max: u32,
     /// Segment files held open at once. Default 256.
     pub open_files_max: u32,

@@ -19,13 +19,13 @@
 pub use headwater_engine::{
     AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison,
     Damage, DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, FastTier,
-    Field, FieldSpec, Filter, FlushRule, Knobs, LastValue, LatePolicy, LateReport, MergeScope,
-    Options, PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE,
-    REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE,
-    REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result,
-    RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport, Snapshot, Split, Stats, StreamHandle,
-    StreamInfo, StreamPage, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket,
-    TierParts, Touched, Written,
+    Field, FieldSpec, Filter, FlushRule, HandlePage, Knobs, LastValue, LatePolicy, LateReport,
+    MergeScope, Options, OutermostSpec, PageStart, PartitionInfo, PolicyChoice, REFUSED_ENDED,
+    REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES,
+    REFUSED_TYPE, REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode,
+    RepairReport, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport, Snapshot, Split,
+    Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec, TableChange, TableInfo,
+    TableSpec, Ticket, TierParts, Touched, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{
@@ -64,8 +64,9 @@ struct Readme;
 pub mod io {
     pub use headwater_io::{
         Chance, Clock, Completer, Completion, FaultKind, FaultyFiles, File, Files, Joiner, Lock,
-        LockError, ManualClock, MemoryFiles, NoThreads, OpenMode, SeededChance, SystemChance,
-        SystemClock, SystemFiles, SystemThreads, Threads, laws,
+        LockError, ManualClock, MemoryFiles, NoThreads, OpenMode, PmemCosts, PmemFiles, PmemModel,
+        SeededChance, Standing, Survival, SystemChance, SystemClock, SystemFiles, SystemThreads,
+        Threads, UringFiles, UringRefused, laws, pass_on_files,
     };
 }
 

@@ -31,11 +31,14 @@ pub struct Limits {
     pub parallel: usize,
     /// Plans that are kept for statements that come again.
     pub plans: usize,
+    /// Names of streams of a table that are held; those of a table with more are read a page at a
+    /// time, whenever somebody needs them.
+    pub names: usize,
 }
 
 impl Default for Limits {
     /// 256 MiB a statement, 512 MiB in all, no limit of time and rows, texts up to 1 MiB, two
-    /// parts, 256 plans.
+    /// parts, 256 plans, 16,384 names of streams a table.
     fn default() -> Limits {
         Limits {
             memory: 256 << 20,
@@ -45,6 +48,7 @@ impl Default for Limits {
             text_bytes: 1 << 20,
             parallel: 2,
             plans: 256,
+            names: 16_384,
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::rules::semi_joins::KeysOnce;
 use crate::rules::time_texts::TimeTexts;
 use crate::settings::Settings;
 use crate::stop::Stop;
+use crate::table::NewestOfMany;
 use crate::view::{Role, TableCache, View};
 use crate::wording::names;
 use crate::zones::{self, CompareInZone, InZone};
@@ -166,8 +167,8 @@ impl Query {
                 memory: Arc::new(AllMemory::new(limits.all_memory)),
                 plans: Plans::new(limits.plans),
                 planners: Planners::new(),
+                tables: Arc::new(TableCache::new(limits.names)),
                 limits,
-                tables: Arc::new(TableCache::default()),
                 simple: Simple::of(state.optimizer()),
                 state,
             }),
@@ -205,6 +206,13 @@ impl Query {
     #[must_use]
     pub fn plans(&self) -> usize {
         self.shared.plans.len()
+    }
+
+    /// Names of streams that are held for statements and for tables they read: now, and at the most
+    /// since the beginning. Of a table with more streams than [`Limits::names`] only pages are.
+    #[must_use]
+    pub fn names_held(&self) -> (usize, usize) {
+        self.shared.tables.names().counted()
     }
 
     /// The tables with their columns, by name, as far as this access sees them.
@@ -288,12 +296,14 @@ fn base_state(limits: &Limits) -> SessionState {
     optimizer.push(Arc::new(KeysOnce));
     optimizer.push(Arc::new(UsePyramid));
     optimizer.push(Arc::new(Fences));
+    let mut physical = PhysicalOptimizer::new().rules;
+    physical.push(Arc::new(NewestOfMany));
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_analyzer_rules(planner::analyzer_rules(rules))
         .with_optimizer_rules(planner::optimizer_rules(optimizer))
-        .with_physical_optimizer_rules(planner::physical_rules(PhysicalOptimizer::new().rules));
+        .with_physical_optimizer_rules(planner::physical_rules(physical));
     // Files are no business of a statement: nothing that reads or writes them is kept.
     builder.file_formats().take();
     builder.table_factories().take();

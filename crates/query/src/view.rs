@@ -6,18 +6,25 @@
 //! that rows of streams read one after the other are ordered by (tags, time).
 //! Concurrency: immutable but for caches of what the snapshot holds.
 
+mod pages;
+mod streams;
+
+pub(crate) use pages::{Choice, Chosen, Pages};
+pub(crate) use streams::{NamesHeld, Streams};
+
 use crate::columns::{TIME, arrow_field, tag_type, time_type};
 use crate::error::{Error, Result};
-use arrow::array::{
-    ArrayRef, DictionaryArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray,
-};
-use arrow::datatypes::{Field, Int32Type, Schema, SchemaRef};
-use headwater::{FieldType, Snapshot, StreamHandle, StreamName};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use headwater::{FieldType, Snapshot, StreamName};
 use headwater_ask::Access;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+
+/// Names looked at together, at most.
+const PAGE_MAX: usize = 4_096;
 
 /// What a column of a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,109 +45,19 @@ pub(crate) struct TableView {
     pub(crate) roles: Vec<Role>,
     /// The fields under their names in the table; a column may be called otherwise.
     pub(crate) fields: Vec<(String, FieldType)>,
-    pub(crate) streams: Streams,
-}
-
-/// Streams with their tags as columns.
-#[derive(Debug)]
-pub(crate) struct Streams {
     /// Tag keys, sorted.
-    pub(crate) keys: Vec<String>,
-    names: Vec<StreamName>,
-    handles: Vec<OnceLock<StreamHandle>>,
-    /// Per key its value in each stream.
-    tags: Vec<DictionaryArray<Int32Type>>,
-}
-
-impl Streams {
-    fn new(mut names: Vec<StreamName>, keys: BTreeSet<String>) -> Result<Streams> {
-        let keys: Vec<String> = keys.into_iter().collect();
-        names.sort_by(|a, b| {
-            let values = |n: &StreamName| -> Vec<(bool, String)> {
-                let of = |key: &String| match n.tag(key) {
-                    Some(value) => (false, value.to_owned()),
-                    None => (true, String::new()),
-                };
-                keys.iter().map(of).collect()
-            };
-            values(a).cmp(&values(b))
-        });
-        let mut tags = Vec::with_capacity(keys.len());
-        for key in &keys {
-            let mut numbers: BTreeMap<&str, i32> = BTreeMap::new();
-            for value in names.iter().filter_map(|n| n.tag(key)) {
-                numbers.insert(value, 0);
-            }
-            for (number, slot) in (0..).zip(numbers.values_mut()) {
-                *slot = number;
-            }
-            let rows: Int32Array = names
-                .iter()
-                .map(|n| n.tag(key).and_then(|v| numbers.get(v)).copied())
-                .collect();
-            let values: StringArray = numbers.keys().map(|v| Some(*v)).collect();
-            let array = DictionaryArray::try_new(rows, Arc::new(values))
-                .map_err(|e| Error::internal(e.to_string()))?;
-            tags.push(array);
-        }
-        let mut handles = Vec::new();
-        handles.resize_with(names.len(), OnceLock::new);
-        Ok(Streams {
-            keys,
-            names,
-            handles,
-            tags,
-        })
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    pub(crate) fn name(&self, stream: u32) -> Option<&StreamName> {
-        self.names.get(stream as usize)
-    }
-
-    /// The stream, ready to be read; `None` when the snapshot has it no more.
-    pub(crate) fn handle(&self, stream: u32, snapshot: &Snapshot) -> Result<Option<&StreamHandle>> {
-        let (Some(name), Some(slot)) = (self.name(stream), self.handles.get(stream as usize))
-        else {
-            return Err(Error::internal("a stream that its table does not have"));
-        };
-        if slot.get().is_none() {
-            match snapshot.handle(name) {
-                Ok(handle) => drop(slot.set(handle)),
-                Err(error) if error.kind() == headwater::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(slot.get())
-    }
-
-    /// The values of a tag, one per stream.
-    pub(crate) fn tag(&self, key: usize) -> Option<&DictionaryArray<Int32Type>> {
-        self.tags.get(key)
-    }
-
-    /// A column of `rows` rows of one stream.
-    pub(crate) fn tag_column(&self, key: usize, stream: u32, rows: usize) -> Result<ArrayRef> {
-        let array = self
-            .tags
-            .get(key)
-            .ok_or_else(|| Error::internal("a tag that its table does not have"))?;
-        let number = array.key(stream as usize);
-        let numbers = match number.and_then(|n| i32::try_from(n).ok()) {
-            Some(number) => Int32Array::new(vec![number; rows].into(), None),
-            None => Int32Array::new_null(rows),
-        };
-        DictionaryArray::try_new(numbers, Arc::clone(array.values()))
-            .map(|a| Arc::new(a) as ArrayRef)
-            .map_err(|e| Error::internal(e.to_string()))
-    }
+    pub(crate) keys: Arc<[String]>,
+    /// All streams; `None` = there are more than are held, they are read a page at a time.
+    pub(crate) streams: Option<Arc<Streams>>,
 }
 
 impl TableView {
-    fn new(name: &str, fields: Vec<(String, FieldType)>, streams: Streams) -> TableView {
+    fn new(
+        name: &str,
+        fields: Vec<(String, FieldType)>,
+        keys: Arc<[String]>,
+        streams: Option<Arc<Streams>>,
+    ) -> TableView {
         let mut columns = vec![Field::new(TIME, time_type(), false)];
         let mut roles = vec![Role::Time];
         let mut taken = BTreeSet::from([TIME.to_owned()]);
@@ -151,7 +68,7 @@ impl TableView {
             }
             name
         };
-        for (at, key) in streams.keys.iter().enumerate() {
+        for (at, key) in keys.iter().enumerate() {
             columns.push(Field::new(free(key), tag_type(), true));
             roles.push(Role::Tag(at));
         }
@@ -164,6 +81,7 @@ impl TableView {
             schema: Arc::new(Schema::new(columns)),
             roles,
             fields,
+            keys,
             streams,
         }
     }
@@ -174,20 +92,24 @@ impl TableView {
         self.roles.get(at).copied()
     }
 
+    /// The columns of tags.
+    pub(crate) fn tag_schema(&self) -> SchemaRef {
+        let columns = self.schema.fields().iter().zip(&self.roles);
+        let tags = columns.filter(|(_, role)| matches!(role, Role::Tag(_)));
+        let tags: Vec<_> = tags.map(|(field, _)| Arc::clone(field)).collect();
+        Arc::new(Schema::new(tags))
+    }
+
     /// The tags' columns, a row per stream, under their names in the table.
-    pub(crate) fn tag_rows(&self) -> Result<RecordBatch> {
-        let mut columns = Vec::new();
+    pub(crate) fn tag_rows(&self, streams: &Streams) -> Result<RecordBatch> {
         let mut arrays: Vec<ArrayRef> = Vec::new();
-        for (field, role) in self.schema.fields().iter().zip(&self.roles) {
-            if let Role::Tag(at) = role
-                && let Some(array) = self.streams.tag(*at)
-            {
-                columns.push(Arc::clone(field));
+        for at in 0..self.keys.len() {
+            if let Some(array) = streams.tag(at)? {
                 arrays.push(Arc::new(array.clone()));
             }
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(self.streams.len()));
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(columns)), arrays, &options)
+        let options = RecordBatchOptions::new().with_row_count(Some(streams.len()));
+        RecordBatch::try_new_with_options(self.tag_schema(), arrays, &options)
             .map_err(|e| Error::internal(e.to_string()))
     }
 }
@@ -196,6 +118,9 @@ impl TableView {
 #[derive(Debug, Default)]
 pub(crate) struct TableCache {
     state: Mutex<Cached>,
+    held: Arc<NamesHeld>,
+    /// Names of a table that are held; of a table with more streams none is.
+    names_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -209,6 +134,18 @@ struct Cached {
 const CACHED_MAX: usize = 4_096;
 
 impl TableCache {
+    pub(crate) fn new(names_max: usize) -> TableCache {
+        TableCache {
+            names_max,
+            ..TableCache::default()
+        }
+    }
+
+    /// The names of streams that are held for statements and tables.
+    pub(crate) fn names(&self) -> &NamesHeld {
+        &self.held
+    }
+
     fn get(&self, definitions: u64, key: &(String, String)) -> Option<Option<Arc<TableView>>> {
         let state = self.state.lock();
         (state.definitions == definitions)
@@ -323,6 +260,16 @@ impl View {
         Ok(table)
     }
 
+    /// Names looked at together.
+    fn page_len(&self) -> usize {
+        self.cache.names_max.clamp(1, PAGE_MAX)
+    }
+
+    /// Streams with the tags of a table, in the order of their columns.
+    fn sorted(&self, names: Vec<StreamName>, keys: &Arc<[String]>) -> Streams {
+        Streams::sorted(names, Arc::clone(keys), &self.cache.held)
+    }
+
     /// The table, and whether it has all of its fields.
     fn load(&self, name: &str) -> Result<(Option<Arc<TableView>>, bool)> {
         let not_found = |error: &headwater::Error| error.kind() == headwater::ErrorKind::NotFound;
@@ -330,17 +277,48 @@ impl View {
             Err(error) if not_found(&error) => return Ok((None, true)),
             other => other?,
         };
-        let mut names = self.snapshot.streams(name, &[])?;
-        let keys: BTreeSet<String> = if self.access.all() {
-            info.tags.into_iter().collect()
+        let all = self.access.all();
+        let most = self.cache.names_max;
+        let mut keys: BTreeSet<String> = if all {
+            info.tags.iter().cloned().collect()
         } else {
-            names.retain(|stream| self.access.reads(name, stream.tags()));
-            if names.is_empty() && !self.access.manages(name) {
-                return Ok((None, true));
-            }
-            let tags = names.iter().flat_map(|n| n.tags());
-            tags.map(|(key, _)| key.clone()).collect()
+            BTreeSet::new()
         };
+        // `None` = there are more than are held.
+        let mut names = Some(Vec::new());
+        if all && info.streams > most as u64 {
+            names = None;
+        }
+        let mut last: Option<StreamName> = None;
+        // Who sees only some of the streams is told only of their tags.
+        while names.is_some() || (!all && keys.len() < info.tags.len()) {
+            let page = self
+                .snapshot
+                .streams_after(name, last.as_ref(), self.page_len())?;
+            let is_last = page.len() < self.page_len();
+            last = page.last().cloned();
+            for stream in page {
+                if !all && !self.access.reads(name, stream.tags()) {
+                    continue;
+                }
+                for (key, _) in stream.tags() {
+                    if !keys.contains(key) {
+                        keys.insert(key.clone());
+                    }
+                }
+                match &mut names {
+                    Some(held) if held.len() < most => held.push(stream),
+                    _ => names = None,
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        if !all && names.as_ref().is_some_and(Vec::is_empty) && !self.access.manages(name) {
+            return Ok((None, true));
+        }
+        let keys: Arc<[String]> = keys.into_iter().collect();
         let told = match self.access.all() {
             true => None,
             false => self.access.fields(&self.snapshot, name)?,
@@ -353,8 +331,8 @@ impl View {
             .map(|f| (f.name, f.field_type))
             .collect();
         let is_whole = fields.len() == count;
-        let streams = Streams::new(names, keys)?;
-        let table = TableView::new(name, fields, streams);
+        let streams = names.map(|n| Arc::new(self.sorted(n, &keys)));
+        let table = TableView::new(name, fields, keys, streams);
         Ok((Some(Arc::new(table)), is_whole))
     }
 }

@@ -1,9 +1,11 @@
 //! What the catalog asks of whoever holds the streams that it does not: the metadata.
 
+use super::having::Walk;
 use super::streams::StreamRecord;
 use super::table::Table;
-use crate::Result;
 use crate::ids::{Sequence, StreamId, TableId};
+use crate::{Error, Result};
+use headwater_codec::DecodeError;
 
 /// Streams as of the newest commit.
 pub(crate) trait StreamIndex {
@@ -16,15 +18,25 @@ pub(crate) trait StreamIndex {
     /// Records of all streams of a table, in order of their keys.
     fn streams_of(&self, table: TableId) -> Result<Vec<StreamRecord>>;
 
-    /// Hands out key bytes of the streams of a table behind `after`, in order and without those
-    /// that are left out, until `each` says false.
-    fn stream_keys_after(
+    /// Hands out key bytes of the streams of a table behind `after`, in order, with the streams'
+    /// numbers, as `each` says how to go on.
+    fn walk_keys(
         &self,
         table: TableId,
         after: &[u8],
-        is_left_out: &mut dyn FnMut(StreamId) -> bool,
-        each: &mut dyn FnMut(&[u8]) -> bool,
+        each: &mut dyn FnMut(&[u8], StreamId) -> Walk,
     ) -> Result<()>;
+
+    /// Hands out records of streams of all tables from a number on, by number, until `each` says
+    /// false.
+    fn streams_from(
+        &self,
+        first: StreamId,
+        each: &mut dyn FnMut(StreamRecord) -> bool,
+    ) -> Result<()>;
+
+    /// The error for key bytes that cannot be read.
+    fn unreadable_key(&self, error: DecodeError) -> Error;
 
     /// Streams dropped, each with the sequence of its end, as far as they have not been forgotten.
     fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>>;

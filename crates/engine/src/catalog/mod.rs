@@ -8,6 +8,7 @@
 
 mod definitions;
 mod describe;
+mod having;
 mod horizon;
 mod index;
 mod limits;
@@ -16,6 +17,7 @@ mod streams;
 mod table;
 
 pub(crate) use definitions::{Catalog, Tables};
+pub(crate) use having::{Having, Look, Walk};
 pub(crate) use horizon::Horizon;
 pub(crate) use index::{SavedDefinitions, StreamIndex};
 pub(crate) use limits::{Beyond, Defined, TableLimits};

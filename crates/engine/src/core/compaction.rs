@@ -6,6 +6,7 @@
 use crate::ids::{SegmentId, TableId};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Compaction {
     /// no space for it.
     postponed_to: Mutex<Duration>,
     filling: Mutex<HashMap<(TableId, SegmentId), Duration>>,
+    /// A step could not store something, since its partition is being rewritten.
+    in_the_way: AtomicBool,
 }
 
 /// Bytes written for compaction on a day.
@@ -41,7 +44,23 @@ impl Compaction {
             left_alone: Mutex::default(),
             postponed_to: Mutex::default(),
             filling: Mutex::default(),
+            in_the_way: AtomicBool::new(false),
         }
+    }
+
+    /// A partition begins to be rewritten: nothing has waited for it yet.
+    pub(crate) fn begin_rewriting(&self) {
+        self.in_the_way.store(false, Ordering::Relaxed);
+    }
+
+    /// A step would have stored something in a partition that is being rewritten.
+    pub(crate) fn note_in_the_way(&self) {
+        self.in_the_way.store(true, Ordering::Relaxed);
+    }
+
+    /// True when a step waits for what is being rewritten.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        self.in_the_way.load(Ordering::Relaxed)
     }
 
     /// Waits until no partition is being rewritten; none is while the guard is held by another.

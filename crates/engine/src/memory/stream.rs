@@ -386,6 +386,15 @@ impl StreamMemory {
         self.pinned_bytes
     }
 
+    /// The span of all that some snapshot may see, in memory or pinned; `None` when there is
+    /// nothing.
+    pub(crate) fn span(&self) -> Option<ClosedRange> {
+        let live = self.flank.iter().chain(&self.late).map(|c| c.span);
+        let pinned = self.pinned.iter().map(Pinned::span);
+        live.chain(pinned)
+            .reduce(|a, b| ClosedRange::new(a.first.min(b.first), a.last.max(b.last)))
+    }
+
     /// How many chunks are pinned, in memory or in files.
     pub(crate) fn pinned_count(&self) -> usize {
         self.pinned.len()

@@ -1,12 +1,16 @@
 //! Streams and definitions as the metadata hold them.
 
 use super::{DROPPED, Meta, STREAM_COUNTS, STREAM_IDS, STREAMS, TAG_KEYS};
-use crate::catalog::{SavedDefinitions, StreamIndex, StreamRecord};
+use crate::catalog::{SavedDefinitions, StreamIndex, StreamRecord, Walk};
 use crate::ids::{Sequence, StreamId, TableId};
 use crate::{Error, Result};
-use headwater_codec::Cursor;
+use headwater_codec::{Cursor, DecodeError};
 use redb::{ReadableDatabase, ReadableTable};
 use std::ops::Bound;
+
+/// A place to go on may be so many keys away: then going there key by key is quicker than a search
+/// from the root.
+const NEAR: usize = 4;
 
 impl StreamIndex for Meta {
     fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
@@ -48,12 +52,11 @@ impl StreamIndex for Meta {
         Ok(out)
     }
 
-    fn stream_keys_after(
+    fn walk_keys(
         &self,
         table: TableId,
         after: &[u8],
-        is_left_out: &mut dyn FnMut(StreamId) -> bool,
-        each: &mut dyn FnMut(&[u8]) -> bool,
+        each: &mut dyn FnMut(&[u8], StreamId) -> Walk,
     ) -> Result<()> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
@@ -63,17 +66,55 @@ impl StreamIndex for Meta {
         } else {
             Bound::Excluded(after)
         };
-        for entry in ids
-            .range::<&[u8]>((from, Bound::Unbounded))
-            .map_err(Error::meta)?
-        {
+        let from_on = |from: Bound<&[u8]>| {
+            ids.range::<&[u8]>((from, Bound::Unbounded))
+                .map_err(Error::meta)
+        };
+        let mut entries = from_on(from)?;
+        // Where to go on, and how many keys before it were met.
+        let mut wanted: Option<(Vec<u8>, usize)> = None;
+        while let Some(entry) = entries.next() {
             let (key, id) = entry.map_err(Error::meta)?;
             let key = key.value();
-            if !key.starts_with(&first) || !(is_left_out(StreamId(id.value())) || each(key)) {
+            if !key.starts_with(&first) {
+                break;
+            }
+            if let Some((next, met)) = &mut wanted
+                && key < next.as_slice()
+            {
+                *met += 1;
+                if *met == NEAR {
+                    entries = from_on(Bound::Included(next))?;
+                }
+                continue;
+            }
+            wanted = match each(key, StreamId(id.value())) {
+                Walk::Next => None,
+                Walk::From(next) => Some((next, 0)),
+                Walk::End => break,
+            };
+        }
+        Ok(())
+    }
+
+    fn streams_from(
+        &self,
+        first: StreamId,
+        each: &mut dyn FnMut(StreamRecord) -> bool,
+    ) -> Result<()> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = transaction.open_table(STREAMS).map_err(Error::meta)?;
+        for entry in table.range(first.0..).map_err(Error::meta)? {
+            let (_, value) = entry.map_err(Error::meta)?;
+            if !each(self.stream_record(value.value())?) {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn unreadable_key(&self, error: DecodeError) -> Error {
+        Error::decode(&self.path, 0, error)
     }
 
     fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>> {
@@ -122,8 +163,7 @@ impl Meta {
         for entry in table.iter().map_err(Error::meta)? {
             let (key, _) = entry.map_err(Error::meta)?;
             let mut cursor = Cursor::new(key.value());
-            let read =
-                |e: headwater_codec::DecodeError| self.damaged(e.expected, "a tag key record");
+            let read = |e: DecodeError| self.damaged(e.expected, "a tag key record");
             let id = cursor.u32("table id").map_err(read)?;
             out.push((
                 TableId(id),
@@ -140,7 +180,7 @@ impl Meta {
 
     fn dropped_record(&self, bytes: &[u8]) -> Result<(Sequence, StreamRecord)> {
         let mut cursor = Cursor::new(bytes);
-        let read = |e: headwater_codec::DecodeError| self.damaged(e.expected, "a dropped stream");
+        let read = |e: DecodeError| self.damaged(e.expected, "a dropped stream");
         let sequence = cursor.varint("sequence").map_err(read)?;
         let record = StreamRecord::decode(&mut cursor).map_err(read)?;
         Ok((Sequence(sequence), record))

@@ -139,6 +139,11 @@ impl Pinned {
         }
     }
 
+    /// The instants its rows lie between.
+    pub(crate) fn span(&self) -> ClosedRange {
+        self.span
+    }
+
     /// Where its rows are, if a reader of this version sees any that may lie in a range.
     pub(crate) fn seen_by(&self, version: u64, range: &ClosedRange) -> Option<&PinnedRows> {
         (self.span.overlaps(range) && self.born <= version && version < self.gone)

@@ -2,7 +2,7 @@
 
 use super::snapshot::Snapshot;
 use super::view::StreamView;
-use crate::catalog::{Table, decode_stream_key, push_tags_text, stream_key};
+use crate::catalog::{Having, Table, decode_stream_key, push_tags_text, stream_key};
 use crate::core::Core;
 use crate::error::Damage;
 use crate::{Error, Result};
@@ -82,7 +82,7 @@ impl Snapshot {
     ) -> Result<Vec<StreamName>> {
         let mut streams = Vec::new();
         let table = self.table(table)?;
-        self.each_key_after(table, after, limit, &mut |key| {
+        self.each_key_after(table, after, &Having::default(), limit, &mut |key| {
             streams.push(decode_stream_key(&table.name, key)?);
             Ok(())
         })?;
@@ -127,7 +127,7 @@ impl Snapshot {
         let mut text = String::new();
         push_stream_text(&mut text, &table.name, []);
         let of_table = text.len();
-        self.each_key_after(table, after, limit, &mut |key| {
+        self.each_key_after(table, after, &Having::default(), limit, &mut |key| {
             looked_at += 1;
             last.clear();
             last.extend_from_slice(key);
@@ -147,10 +147,11 @@ impl Snapshot {
         Ok(page)
     }
 
-    fn each_key_after(
+    pub(super) fn each_key_after(
         &self,
         table: &Table,
         after: Option<&StreamName>,
+        having: &Having,
         limit: usize,
         each: &mut dyn FnMut(&[u8]) -> std::result::Result<(), DecodeError>,
     ) -> Result<()> {
@@ -169,6 +170,7 @@ impl Snapshot {
             &*core.meta,
             table.id,
             &from,
+            having,
             limit,
             self.at(),
             &mut until_failed,

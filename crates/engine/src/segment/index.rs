@@ -256,6 +256,13 @@ impl SegmentState {
         Some(self.groups.get(*group as usize)?.footer_offset)
     }
 
+    /// How many groups changed a page on average: over how many what it holds of a stream is spread
+    /// at the most.
+    pub(super) fn rounds(&self) -> u32 {
+        let sections: usize = self.groups.iter().map(|g| g.sections.len()).sum();
+        u32::try_from(sections / self.newest.len().max(1)).unwrap_or(u32::MAX)
+    }
+
     /// The groups that changed a page, oldest first.
     pub(super) fn groups_of(&self, page: PageNumber) -> impl Iterator<Item = &GroupIndex> {
         let groups = self.groups.iter().map(Arc::as_ref);

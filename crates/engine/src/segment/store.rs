@@ -34,8 +34,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A partition at one point: its segment's committed length and last footer.
 #[derive(Debug)]
@@ -45,15 +45,30 @@ pub(crate) struct Partition {
     /// Why nothing of it can be read: its file is missing or cut short, or its header or a footer
     /// is damaged.
     pub(crate) unreadable: Option<Error>,
+    /// See [`Store::rounds`].
+    rounds: OnceLock<u32>,
 }
 
 impl Partition {
+    /// A partition of which nothing can be read, if there is a reason.
+    pub(crate) fn with(
+        record: PartitionRecord,
+        file: Arc<SegmentFile>,
+        unreadable: Option<Error>,
+    ) -> Partition {
+        Partition {
+            unreadable,
+            ..Partition::new(record, file)
+        }
+    }
+
     /// A partition whose file is in order, as far as is known.
     pub(crate) fn new(record: PartitionRecord, file: Arc<SegmentFile>) -> Partition {
         Partition {
             record,
             file,
             unreadable: None,
+            rounds: OnceLock::new(),
         }
     }
 
@@ -410,6 +425,15 @@ impl Store {
             state.weight(),
         );
         Ok(state)
+    }
+
+    /// Over how many groups what a partition holds of a stream is spread.
+    pub(crate) fn rounds(&self, partition: &Partition) -> Result<u32> {
+        if let Some(rounds) = partition.rounds.get() {
+            return Ok(*rounds);
+        }
+        let rounds = self.state(partition)?.rounds();
+        Ok(*partition.rounds.get_or_init(|| rounds))
     }
 
     /// The state of a segment that is begun.

@@ -220,6 +220,17 @@ impl ShardState {
         all.filter(|(_, slot)| slot.memory.rows() > 0)
     }
 
+    /// Streams of a table of which memory may hold something for some snapshot, by number, each with
+    /// the span of it.
+    pub(crate) fn streams_of(&self, table: TableId) -> Vec<(StreamId, ClosedRange)> {
+        let of_table = self.streams.iter().filter(|(_, slot)| slot.table == table);
+        let mut out: Vec<(StreamId, ClosedRange)> = of_table
+            .filter_map(|(stream, slot)| Some((*stream, slot.memory.span()?)))
+            .collect();
+        out.sort_unstable_by_key(|(stream, _)| *stream);
+        out
+    }
+
     /// True when memory holds rows of a table in a range.
     pub(crate) fn has_rows_in(&self, table: TableId, range: &ClosedRange) -> bool {
         let of_table = self.active().filter(|(_, slot)| slot.table == table);

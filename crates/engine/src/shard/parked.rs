@@ -107,11 +107,8 @@ impl ShardState {
 
     /// From now on nothing of the partition can be read.
     pub(crate) fn set_unreadable(&mut self, partition: &Partition, error: Error) {
-        let unreadable = Partition {
-            record: partition.record.clone(),
-            file: Arc::clone(&partition.file),
-            unreadable: Some(error),
-        };
+        let (record, file) = (partition.record.clone(), Arc::clone(&partition.file));
+        let unreadable = Partition::with(record, file, Some(error));
         Arc::make_mut(&mut self.partitions).put(Arc::new(unreadable));
     }
 

@@ -30,7 +30,7 @@ use crate::segment::{
 };
 use crate::shard::{Shard, ShardState};
 use crate::unreadable::set_aside;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use headwater_codec::leaf::EncodeHints;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
@@ -42,7 +42,8 @@ const SMALL_LEAF_GROUPS: u32 = 64;
 
 /// True when a partition should be rewritten. `thorough` = whenever it would become smaller or
 /// tidier at all.
-pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
+pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bool) -> bool {
+    let record = &partition.record;
     if core.regime.is_exact() {
         return false;
     }
@@ -65,11 +66,23 @@ pub(crate) fn compaction_wanted(core: &Core, record: &PartitionRecord, thorough:
     let leaf_events = u64::from(table.leaf_events);
     let dead = record.committed_bytes.saturating_sub(record.live_bytes);
     is_too_large(core, record) && record.level > Level::MIN
-        || record.groups >= core.options.groups_max
         || (record.committed_bytes >= BYTES_MIN
             && dead * 2 > record.committed_bytes
             && record.groups > 1)
-        || (record.groups >= SMALL_LEAF_GROUPS && record.events < record.leaves * leaf_events / 8)
+        || rounds(core, partition, core.options.groups_max)
+        || (record.events < record.leaves * leaf_events / 8
+            && rounds(core, partition, SMALL_LEAF_GROUPS))
+}
+
+/// True when what the partition holds of a stream is spread over so many groups. Of very many
+/// streams a group has only some: to rewrite all of them would join nothing.
+fn rounds(core: &Core, partition: &Partition, least: u32) -> bool {
+    // What cannot be read is found out by whoever reads it.
+    partition.record.groups >= least
+        && core
+            .store
+            .rounds(partition)
+            .is_ok_and(|rounds| rounds >= least)
 }
 
 /// True when a partition has outgrown its size. Bytes in use count: those that a rewriting would
@@ -104,14 +117,20 @@ fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
 }
 
 /// Rewrites the partition with this segment, if it is still there, at the rate that is set.
-pub(crate) fn compact_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
-    rewrite_partition(core, index, id, Purpose::Compaction)
+/// `gives_way` = fails with `busy` when writers wait for memory that only this partition can take.
+pub(crate) fn compact_partition(
+    core: &Core,
+    index: ShardIndex,
+    id: SegmentId,
+    gives_way: bool,
+) -> Result<bool> {
+    rewrite_partition(core, index, id, Purpose::Compaction, gives_way)
 }
 
 /// Leaves only the buckets of a partition's rows. Nothing of it may be in memory, and no more may
 /// come.
 pub(crate) fn age_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
-    rewrite_partition(core, index, id, Purpose::Aging)
+    rewrite_partition(core, index, id, Purpose::Aging, false)
 }
 
 fn rewrite_partition(
@@ -119,6 +138,7 @@ fn rewrite_partition(
     index: ShardIndex,
     id: SegmentId,
     purpose: Purpose,
+    gives_way: bool,
 ) -> Result<bool> {
     let _latch = core.log.latch_on_panic("rewrote a partition");
     let _alone = core.compaction.begin();
@@ -144,7 +164,8 @@ fn rewrite_partition(
         }
         partition
     };
-    let result = rewrite(core, index, &partition, purpose);
+    core.compaction.begin_rewriting();
+    let result = rewrite(core, index, &partition, purpose, gives_way);
     shard.state.lock().busy.remove(&id);
     if let Err(error) = &result
         && core.store.state(&partition).is_err()
@@ -167,6 +188,7 @@ fn rewrite(
     index: ShardIndex,
     partition: &Arc<Partition>,
     purpose: Purpose,
+    gives_way: bool,
 ) -> Result<()> {
     let shard = core.shards.get(index)?;
     let table = core
@@ -202,6 +224,7 @@ fn rewrite(
         old: partition,
         table: &table,
         purpose,
+        gives_way,
     };
     let parts = u16::try_from(spans.len()).map_err(|_| Error::internal("65536 parts"))?;
     // Ids of what is written together follow one another, by which a repair knows whether all of it
@@ -235,7 +258,7 @@ fn rewrite(
     }
     if let Err(error) = result.and_then(|()| make_durable(core, sequence, &written)) {
         discard(&written);
-        if error.kind() == crate::ErrorKind::Io || error.kind() == crate::ErrorKind::Internal {
+        if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Internal {
             core.log.latch(error.clone());
         }
         return Err(error);
@@ -271,7 +294,7 @@ fn settle(core: &Core, old: &PartitionRecord, new: &Partition) {
         == (old.level, old.bucket, old.events, old.late_runs)
         && record.expires_first == old.expires_first
         && old.groups <= 1;
-    if same && (compaction_wanted(core, record, false) || compaction_wanted(core, record, true)) {
+    if same && (compaction_wanted(core, new, false) || compaction_wanted(core, new, true)) {
         tracing::warn!(
             segment = new.id().0,
             "rewriting a partition changed nothing: it is left alone until it gets rows"
@@ -342,6 +365,7 @@ struct PartitionRewrite<'a> {
     old: &'a Partition,
     table: &'a Arc<Table>,
     purpose: Purpose,
+    gives_way: bool,
 }
 
 impl PartitionRewrite<'_> {
@@ -357,6 +381,7 @@ impl PartitionRewrite<'_> {
             old,
             table,
             purpose,
+            gives_way,
         } = *self;
         let header = SegmentHeader {
             replaces: Some(replaces),
@@ -394,6 +419,12 @@ impl PartitionRewrite<'_> {
             Ok::<_, Error>(written)
         };
         for number in state.pages() {
+            if gives_way && core.compaction.is_in_the_way() && !core.memory.has_room() {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    "writers wait for memory that only the partition being rewritten can take",
+                ));
+            }
             // Page by page, like everything else: of all streams at once they would be the largest
             // thing in memory.
             let covers = core

@@ -78,6 +78,9 @@ pub(super) fn place(
             }
             let is_busy = matches!(&place, TargetPartition::Existing(p)
                 if busy.contains(&p.id()) || p.unreadable.is_some());
+            if is_busy && !parts.is_empty() {
+                core.compaction.note_in_the_way();
+            }
             if !parts.is_empty() && !is_busy {
                 works.push(PartitionWork {
                     place,

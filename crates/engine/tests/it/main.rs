@@ -40,3 +40,4 @@ mod syncs;
 mod tiers;
 mod unreadable;
 mod versions;
+mod whole;

@@ -7,25 +7,24 @@
 //! stream when the answer is dropped.
 
 use super::finish::{beginnings, column};
+use super::members::{Groups, Members, Source, SourcePage};
 use super::plan::{Grouped, Key, Of};
 use super::slices;
 use crate::columns::TIME;
 use crate::error::{Error, external};
 use crate::leaf_plan::leaf_plan;
 use crate::table::{ReadMetrics, view_of};
-use crate::view::View;
+use crate::view::{Chosen, View};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{cast, take};
 use arrow::datatypes::SchemaRef;
-use arrow::row::{RowConverter, SortField};
-use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::physical_expr::{EquivalenceProperties, create_physical_expr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -42,75 +41,13 @@ use std::sync::Arc;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
 
-/// The streams by the group they belong to.
-#[derive(Debug)]
-struct Groups {
-    /// The group of each stream that is read, in their order.
-    of: Vec<(u32, u32)>,
-    /// Per key over tags its value in each group.
-    values: Vec<Option<ArrayRef>>,
-    count: usize,
-}
-
-impl Groups {
-    fn new(grouped: &Grouped, streams: &[u32], props: &ExecutionProps) -> Result<Groups> {
-        let rows = grouped.table.tag_rows()?;
-        let schema = DFSchema::try_from(rows.schema())?;
-        let picked = UInt32Array::from(streams.to_vec());
-        let mut columns: Vec<Option<ArrayRef>> = Vec::new();
-        for key in &grouped.keys {
-            let Key::Tags(expr) = key else {
-                columns.push(None);
-                continue;
-            };
-            let planning = PhysicalPlanningContext::default();
-            let physical = create_physical_expr(expr, &schema, props, &planning)?;
-            let values = physical.evaluate(&rows)?.into_array(rows.num_rows())?;
-            columns.push(Some(take(&values, &picked, None)?));
-        }
-        let by: Vec<ArrayRef> = columns.iter().flatten().cloned().collect();
-        if by.is_empty() {
-            return Ok(Groups {
-                of: streams.iter().map(|stream| (*stream, 0)).collect(),
-                values: columns,
-                count: usize::from(!streams.is_empty()),
-            });
-        }
-        let sorts = by.iter().map(|a| SortField::new(a.data_type().clone()));
-        let converter = RowConverter::new(sorts.collect())?;
-        let keys = converter.convert_columns(&by)?;
-        let mut known = HashMap::new();
-        let mut first: Vec<u32> = Vec::new();
-        let mut of = Vec::with_capacity(streams.len());
-        for (at, (stream, key)) in (0u32..).zip(streams.iter().zip(keys.iter())) {
-            let next = first.len() as u32;
-            let group = *known.entry(key).or_insert(next);
-            if group == next {
-                first.push(at);
-            }
-            of.push((*stream, group));
-        }
-        let count = first.len();
-        let first = UInt32Array::from(first);
-        let values = columns.into_iter().map(|column| match column {
-            Some(column) => Ok(Some(take(&column, &first, None)?)),
-            None => Ok(None),
-        });
-        Ok(Groups {
-            values: values.collect::<Result<_>>()?,
-            of,
-            count,
-        })
-    }
-}
-
 /// The plan's node.
 #[derive(Debug)]
 pub(crate) struct PyramidExec {
     grouped: Arc<Grouped>,
     projection: Vec<usize>,
     range: ClosedRange,
-    groups: Arc<Groups>,
+    members: Members,
     parallel: usize,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -121,16 +58,16 @@ impl PyramidExec {
         grouped: Arc<Grouped>,
         projection: Vec<usize>,
         range: ClosedRange,
-        streams: Vec<u32>,
+        chosen: Chosen,
         parallel: usize,
         props: &ExecutionProps,
     ) -> Result<PyramidExec> {
-        let groups = Arc::new(Groups::new(&grouped, &streams, props)?);
+        let members = Members::new(&grouped, chosen, props)?;
         let schema = Arc::new(grouped.schema.project(&projection)?);
         let mut equivalence = EquivalenceProperties::new(Arc::clone(&schema));
         let bin = grouped.keys.iter().position(|k| *k == Key::Bin);
         let shown = bin.and_then(|bin| projection.iter().position(|p| *p == bin));
-        if let (true, Some(at)) = (groups.count <= 1, shown) {
+        if let (true, Some(at)) = (members.has_one_group(), shown) {
             let name = schema.field(at).name().clone();
             let column = datafusion::physical_expr::expressions::Column::new(&name, at);
             equivalence.add_ordering([datafusion::physical_expr::PhysicalSortExpr::new_default(
@@ -149,7 +86,7 @@ impl PyramidExec {
             grouped,
             projection,
             range,
-            groups,
+            members,
             parallel: parallel.max(1),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -160,14 +97,17 @@ impl PyramidExec {
 impl DisplayAs for PyramidExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let grouped = &self.grouped;
-        write!(
-            f,
-            "PyramidExec: table={}, streams={} of {}, groups={}",
-            grouped.table.name,
-            self.groups.of.len(),
-            grouped.table.streams.len(),
-            self.groups.count
-        )?;
+        write!(f, "PyramidExec: table={}, ", grouped.table.name)?;
+        match &self.members {
+            Members::Held(groups) => {
+                write!(f, "streams={}", groups.of.len())?;
+                if let Some(all) = &grouped.table.streams {
+                    write!(f, " of {}", all.len())?;
+                }
+                write!(f, ", groups={}", groups.count)?;
+            }
+            Members::Many(_) => write!(f, "streams by pages")?,
+        }
         if let Bins::Every { width_ns, .. } = grouped.bins {
             let width = std::time::Duration::from_nanos(width_ns.unsigned_abs());
             write!(f, ", bins={width:?}")?;
@@ -190,7 +130,7 @@ impl DisplayAs for PyramidExec {
                     Of::Field(at) => format!("{which} {}", field(at)),
                     Of::InRow(at) => format!("{} of the {which} row", field(at)),
                     Of::Tag(at) => {
-                        let key = grouped.table.streams.keys.get(at);
+                        let key = grouped.table.keys.get(at);
                         format!("{} of the {which} row", key.map_or("", String::as_str))
                     }
                 }
@@ -214,7 +154,7 @@ impl ExecutionPlan for PyramidExec {
             grouped: Arc::clone(&self.grouped),
             projection: self.projection.clone(),
             range: self.range,
-            groups: Arc::clone(&self.groups),
+            members: self.members.clone(),
             parallel: self.parallel,
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -237,14 +177,14 @@ impl ExecutionPlan for PyramidExec {
             view,
             output: Output {
                 grouped: Arc::clone(&self.grouped),
-                fold: Arc::clone(&fold),
-                groups: Arc::clone(&self.groups),
+                fold,
                 projection: self.projection.clone(),
                 schema: Arc::clone(&schema),
                 metrics: ReadMetrics::new(&self.metrics, 0),
             },
+            members: self.members.clone(),
             stop: CancelGuard::default(),
-            parallel: self.parallel.min(self.groups.of.len()),
+            parallel: self.parallel,
             pool: Arc::clone(context.memory_pool()),
             measured: self.metrics.clone(),
             waiting: vec![self.range],
@@ -274,6 +214,7 @@ type ByGroup = HashMap<u32, Buckets>;
 struct Work {
     view: Arc<View>,
     output: Output,
+    members: Members,
     stop: CancelGuard,
     parallel: usize,
     pool: Arc<dyn MemoryPool>,
@@ -292,8 +233,11 @@ impl Work {
                 return Ok(None);
             };
             let bins = self.output.grouped.bins;
-            let streams = self.output.groups.of.len();
-            if !self.is_cut && slices::may_be_many(&range, &bins) && streams <= LOOKED_AT {
+            let looks = match &self.members {
+                Members::Held(groups) => groups.of.len() <= LOOKED_AT,
+                Members::Many(_) => false,
+            };
+            if looks && !self.is_cut && slices::may_be_many(&range, &bins) {
                 self.cut(range).await?;
                 continue;
             }
@@ -314,14 +258,21 @@ impl Work {
 
     /// Cuts a range, by what the streams have of it, into parts whose bins have room.
     async fn cut(&mut self, range: ClosedRange) -> Result<()> {
-        let grouped = Arc::clone(&self.output.grouped);
-        let groups = Arc::clone(&self.output.groups);
+        self.is_cut = true;
+        let Members::Held(groups) = &self.members else {
+            // Nobody looks at very many streams beforehand: by halves, until there is room.
+            let halves = slices::halves(&range, &self.output.grouped.bins);
+            self.waiting
+                .extend(halves.map_or(vec![range], |(first, last)| vec![last, first]));
+            return Ok(());
+        };
+        let groups = Arc::clone(groups);
+        let count = i128::try_from(groups.count).unwrap_or(i128::MAX);
         let (view, cancel) = (Arc::clone(&self.view), self.stop.token());
-        let looked = tokio::task::spawn_blocking(move || extent(&grouped, &groups, &view, &cancel));
+        let looked = tokio::task::spawn_blocking(move || extent(&groups, &view, &cancel));
         let (extent, rows) = looked
             .await
             .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))??;
-        self.is_cut = true;
         let (grouped, range) = (&self.output.grouped, range.intersect(&extent));
         let within = slices::bins_in(&range, &grouped.bins);
         // Of the memory a quarter: bins are held once by each part of the work, and once together.
@@ -330,9 +281,8 @@ impl Work {
             _ => BINS_BYTES,
         };
         let room = i128::try_from(memory / self.output.fold.bucket_bytes()).unwrap_or(i128::MAX);
-        let groups = i128::try_from(self.output.groups.count).unwrap_or(i128::MAX);
         // A group has no more bins than rows; those of rows that have gone are not counted.
-        let wanted = within.saturating_mul(groups).min(i128::from(rows));
+        let wanted = within.saturating_mul(count).min(i128::from(rows));
         let most = match wanted > room {
             false => within,
             true => (within / wanted.div_euclid(room.max(1)).saturating_add(1)).max(1),
@@ -345,22 +295,27 @@ impl Work {
     /// The rows of one part of the range.
     async fn part(&self, range: ClosedRange) -> Result<Vec<RecordBatch>> {
         let output = &self.output;
+        let room = || Room {
+            reserved: MemoryConsumer::new("pyramid").register(&self.pool),
+            bucket_bytes: output.fold.bucket_bytes(),
+            cancel: self.stop.token(),
+        };
+        let source = self.members.source(&self.view, &output.grouped, room());
+        let source = Arc::new(source);
+        let parts = source.parts(self.parallel, &output.grouped);
         let mut tasks = Vec::new();
-        for part in 0..self.parallel {
+        for part in 0..parts {
             let part = Part {
                 view: Arc::clone(&self.view),
                 grouped: Arc::clone(&output.grouped),
                 fold: Arc::clone(&output.fold),
-                groups: Arc::clone(&output.groups),
+                source: Arc::clone(&source),
+                range,
                 windows: Windows::of_bins(range, output.grouped.bins),
                 part,
-                parts: self.parallel,
+                parts,
                 metrics: ReadMetrics::new(&self.measured, part),
-                room: Room {
-                    reserved: MemoryConsumer::new("pyramid").register(&self.pool),
-                    bucket_bytes: output.fold.bucket_bytes(),
-                    cancel: self.stop.token(),
-                },
+                room: room(),
             };
             tasks.push(tokio::task::spawn_blocking(move || part.run()));
         }
@@ -385,7 +340,7 @@ impl Work {
         }
         match failed {
             Some(error) => Err(error),
-            None => output.batches(all),
+            None => output.batches(&source, all),
         }
     }
 }
@@ -396,18 +351,13 @@ const LOOKED_AT: usize = 10_000;
 const BINS_BYTES: usize = 64 << 20;
 
 /// Between which instants the streams have rows, or had some, and how many.
-fn extent(
-    grouped: &Grouped,
-    groups: &Groups,
-    view: &View,
-    cancel: &CancelToken,
-) -> Result<(ClosedRange, u64)> {
+fn extent(groups: &Groups, view: &View, cancel: &CancelToken) -> Result<(ClosedRange, u64)> {
     let (mut extent, mut rows) = (ClosedRange::EMPTY, 0u64);
     for (stream, _) in &groups.of {
         if cancel.is_cancelled() {
             break;
         }
-        let Some(handle) = grouped.table.streams.handle(*stream, view.snapshot())? else {
+        let Some(handle) = groups.streams.handle(*stream, view.snapshot())? else {
             continue;
         };
         let info = match view.snapshot().stream_info(handle.name()) {
@@ -426,8 +376,9 @@ fn extent(
 }
 
 /// The memory of a part, and whether anybody waits for it.
-struct Room {
-    reserved: MemoryReservation,
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) reserved: MemoryReservation,
     bucket_bytes: usize,
     cancel: CancelToken,
 }
@@ -458,7 +409,8 @@ struct Part {
     view: Arc<View>,
     grouped: Arc<Grouped>,
     fold: Arc<Fold>,
-    groups: Arc<Groups>,
+    source: Arc<Source>,
+    range: ClosedRange,
     windows: Windows,
     part: usize,
     parts: usize,
@@ -469,25 +421,50 @@ struct Part {
 impl Part {
     fn run(self) -> Result<(ByGroup, MemoryReservation)> {
         let mut all = ByGroup::new();
-        let count = self.groups.of.len();
-        let own = count * self.part / self.parts..count * (self.part + 1) / self.parts;
-        let snapshot = self.view.snapshot();
-        for (stream, group) in self.groups.of.get(own).unwrap_or_default() {
-            let into = all.entry(*group).or_default();
-            let goes_on = self.metrics.measure(|| {
-                match self.grouped.table.streams.handle(*stream, snapshot)? {
-                    Some(handle) => {
-                        self.fold
-                            .add(snapshot, handle, &self.windows, &self.room, into)
-                    }
-                    None => self.room.goes_on(),
+        if let Source::Many(many) = &*self.source
+            && many.counts_all(&self.view, &self.grouped)
+        {
+            self.count(&mut all)?;
+            return Ok((all, self.room.reserved));
+        }
+        while let Some(page) = self.source.next(self.part, self.parts)? {
+            for (stream, group) in page.members() {
+                if !self.add(&page, *stream, all.entry(*group).or_default())? {
+                    return Ok((all, self.room.reserved));
                 }
-            })?;
-            if !goes_on {
-                break;
             }
         }
         Ok((all, self.room.reserved))
+    }
+
+    /// Adds a stream; false when nobody waits any more.
+    fn add(&self, page: &SourcePage<'_>, stream: u32, into: &mut Buckets) -> Result<bool> {
+        let snapshot = self.view.snapshot();
+        self.metrics
+            .measure(|| match page.streams.handle(stream, snapshot)? {
+                Some(handle) => self
+                    .fold
+                    .add(snapshot, handle, &self.windows, &self.room, into),
+                None => self.room.goes_on(),
+            })
+    }
+
+    /// Counts all rows of the table without looking at its streams.
+    fn count(&self, all: &mut ByGroup) -> Result<()> {
+        let table = &self.grouped.table.name;
+        let goes_on = &mut || !self.room.cancel.is_cancelled();
+        let rows = self.metrics.measure(|| {
+            let snapshot = self.view.snapshot();
+            snapshot.row_count(table, self.range, goes_on)
+        });
+        if let Some(rows) = rows.map_err(external)?.filter(|rows| *rows > 0) {
+            let bucket = Bucket {
+                rows,
+                ..self.fold.nothing()
+            };
+            all.insert(0, Buckets::one(0, bucket));
+        }
+        Ok(())
     }
 }
 
@@ -495,14 +472,14 @@ impl Part {
 struct Output {
     grouped: Arc<Grouped>,
     fold: Arc<Fold>,
-    groups: Arc<Groups>,
     projection: Vec<usize>,
     schema: SchemaRef,
     metrics: ReadMetrics,
 }
 
 impl Output {
-    fn batches(&self, all: ByGroup) -> Result<Vec<RecordBatch>> {
+    fn batches(&self, source: &Source, all: ByGroup) -> Result<Vec<RecordBatch>> {
+        let values = source.values()?;
         let mut groups: Vec<(u32, Buckets)> = all.into_iter().collect();
         groups.sort_unstable_by_key(|(group, _)| *group);
         let mut out = Vec::new();
@@ -513,7 +490,7 @@ impl Output {
                 numbers.push(group);
                 bins.push(bin);
                 if bins.len() == BATCH_ROWS {
-                    out.push(self.batch(&numbers, &bins)?);
+                    out.push(self.batch(&values, &numbers, &bins)?);
                     numbers.clear();
                     bins.clear();
                 }
@@ -525,12 +502,17 @@ impl Output {
             bins.push((0, self.fold.nothing()));
         }
         if !bins.is_empty() {
-            out.push(self.batch(&numbers, &bins)?);
+            out.push(self.batch(&values, &numbers, &bins)?);
         }
         Ok(out)
     }
 
-    fn batch(&self, groups: &[u32], bins: &[(i128, Bucket)]) -> Result<RecordBatch> {
+    fn batch(
+        &self,
+        values: &[Option<ArrayRef>],
+        groups: &[u32],
+        bins: &[(i128, Bucket)],
+    ) -> Result<RecordBatch> {
         let keys = self.grouped.keys.len();
         let groups = UInt32Array::from(groups.to_vec());
         let mut arrays = Vec::with_capacity(self.projection.len());
@@ -540,7 +522,7 @@ impl Output {
                     Some(computed) => column(*computed, field.data_type(), bins)?,
                     None => return Err(Error::internal("a column that nobody computes").into()),
                 },
-                None => match (self.grouped.keys.get(*at), self.groups.values.get(*at)) {
+                None => match (self.grouped.keys.get(*at), values.get(*at)) {
                     (Some(Key::Tags(_)), Some(Some(values))) => take(values, &groups, None)?,
                     _ => beginnings(&self.grouped.bins, bins)?,
                 },

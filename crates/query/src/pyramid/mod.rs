@@ -12,6 +12,7 @@
 
 mod exec;
 mod finish;
+mod members;
 mod plan;
 mod rule;
 mod slices;

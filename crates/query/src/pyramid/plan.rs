@@ -93,7 +93,7 @@ impl Grouped {
     /// What is folded of each stream; `keeps` = the table keeps rows of equal instants.
     pub(super) fn fold(&self, keeps: bool) -> Fold {
         let name = |at: &usize| self.table.fields.get(*at).map(|(name, _)| name.clone());
-        let tag = |at: &usize| self.table.streams.keys.get(*at).cloned();
+        let tag = |at: &usize| self.table.keys.get(*at).cloned();
         let ends = self.ends.iter().map(|end| headwater_ask::End {
             last: end.last,
             of: match &end.of {
@@ -152,10 +152,10 @@ impl TableProvider for PyramidTable {
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Planned without a view would be a defect: say so here, not when it runs.
-        view_of(state.config())?;
+        let view = view_of(state.config())?;
         let grouped = &self.grouped;
         let conditions = Conditions::of(&grouped.filters, &grouped.table)?;
-        let streams = conditions.streams(&grouped.table, state.execution_props())?;
+        let chosen = conditions.choose(&view, &grouped.table, state.execution_props())?;
         let projection = match projection {
             Some(columns) => columns.clone(),
             None => (0..grouped.schema.fields().len()).collect(),
@@ -164,7 +164,7 @@ impl TableProvider for PyramidTable {
             Arc::clone(grouped),
             projection,
             conditions.range,
-            streams,
+            chosen,
             state.config().target_partitions(),
             state.execution_props(),
         )?;

@@ -58,9 +58,9 @@ pub(super) async fn describe(
 /// The stretch and the streams that a condition names.
 fn chosen(
     running: &Running,
-    table: &TableView,
+    table: &Arc<TableView>,
     input: LogicalPlan,
-) -> Result<(ClosedRange, Vec<u32>)> {
+) -> Result<(ClosedRange, Vec<StreamName>)> {
     let optimized = running.fenced.plan(|| running.state.optimize(&input))?;
     let mut node = &optimized;
     loop {
@@ -70,8 +70,9 @@ fn chosen(
                 if !conditions.filters.is_empty() {
                     return Err(too_much());
                 }
-                let streams = conditions.streams(table, running.state.execution_props())?;
-                return Ok((conditions.range, streams));
+                let props = running.state.execution_props();
+                let chosen = conditions.choose(&running.view, table, props)?;
+                return Ok((conditions.range, running.view.names(table, chosen)?));
             }
             // The condition is never true.
             LogicalPlan::EmptyRelation(_) => return Ok((ClosedRange::EMPTY, Vec::new())),
@@ -106,11 +107,7 @@ pub(super) async fn begin(
     let dml = plan(&running, &delete).await?;
     let table = target(&dml)?;
     let input = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
-    let (range, streams) = chosen(&running, &table, input)?;
-    let names: Vec<StreamName> = streams
-        .iter()
-        .filter_map(|stream| table.streams.name(*stream).cloned())
-        .collect();
+    let (range, names) = chosen(&running, &table, input)?;
     if !session.access.all() {
         for name in &names {
             if !session.access.writes(name.table(), name.tags()) {

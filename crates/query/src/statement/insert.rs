@@ -208,7 +208,7 @@ impl Writer {
                 .push(u32::try_from(row).unwrap_or(u32::MAX));
         }
         for (values, rows) in by_tags {
-            let keys = self.table.streams.keys.iter().zip(&values);
+            let keys = self.table.keys.iter().zip(&values);
             let named = keys.filter_map(|(k, v)| Some((k.clone(), (*v)?.to_owned())));
             let name = StreamName::new(self.table.name.clone(), named);
             let access = &self.session.access;

@@ -67,11 +67,14 @@ pub(super) fn tables(
     let mut fields = Vec::new();
     for name in &names {
         let table = running.view.table(name)?;
-        streams.push(table.as_ref().map_or(0, |t| t.streams.len() as i64));
+        streams.push(match &table {
+            Some(table) => running.view.stream_count(table)? as i64,
+            None => 0,
+        });
         tags.push(
             table
                 .as_ref()
-                .map_or_else(String::new, |t| t.streams.keys.join(", ")),
+                .map_or_else(String::new, |t| t.keys.join(", ")),
         );
         fields.push(table.as_ref().map_or(0, |t| t.fields.len() as i64));
     }

@@ -5,8 +5,7 @@
 
 use crate::columns::field_type;
 use crate::error::Error;
-use crate::view::{Role, TableView};
-use arrow::array::{Array, BooleanArray};
+use crate::view::{Choice, Chosen, Role, TableView, View};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::context::ExecutionProps;
@@ -14,6 +13,7 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, Volatility};
 use datafusion::physical_expr::create_physical_expr;
 use headwater::{ClosedRange, Comparison, Filter, Value};
+use std::sync::Arc;
 
 /// A condition that the engine takes over.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,33 +185,73 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// The streams whose tags fulfil the conditions, in their order.
-    pub(crate) fn streams(&self, table: &TableView, props: &ExecutionProps) -> Result<Vec<u32>> {
-        let count = table.streams.len();
+    /// The streams whose tags fulfil the conditions.
+    pub(crate) fn choose(
+        &self,
+        view: &View,
+        table: &TableView,
+        props: &ExecutionProps,
+    ) -> Result<Chosen> {
         if self.range.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Chosen::Held(
+                Arc::new(view.held(table, Vec::new())),
+                Vec::new(),
+            ));
         }
-        let mut wanted = vec![true; count];
-        if !self.tags.is_empty() {
-            let rows = table.tag_rows()?;
-            let schema = DFSchema::try_from(rows.schema())?;
-            for expr in &self.tags {
-                let expr = unqualified(expr)?;
-                let planning = PhysicalPlanningContext::default();
-                let physical = create_physical_expr(&expr, &schema, props, &planning)?;
-                let values = physical.evaluate(&rows)?.into_array(count)?;
-                let values = datafusion::common::cast::as_boolean_array(&values)?;
-                keep(&mut wanted, values);
-            }
+        let mut choice = Choice::default();
+        let schema = DFSchema::try_from(table.tag_schema())?;
+        for expr in &self.tags {
+            let expr = unqualified(expr)?;
+            let planning = PhysicalPlanningContext::default();
+            let condition = create_physical_expr(&expr, &schema, props, &planning)?;
+            choice.conditions.push(condition);
+            choice.having.extend(one_of(&expr, table));
         }
-        let all = (0u32..).zip(wanted);
-        Ok(all.filter(|(_, w)| *w).map(|(stream, _)| stream).collect())
+        Ok(view.choose(table, choice)?)
     }
 }
 
-fn keep(wanted: &mut [bool], values: &BooleanArray) {
-    for (row, wanted) in wanted.iter_mut().enumerate() {
-        *wanted &= row < values.len() && values.is_valid(row) && values.value(row);
+/// The tag and the values of which it must have one, if that is what the condition says, or a part
+/// of it that must be true.
+fn one_of(expr: &Expr, table: &TableView) -> Option<(String, Vec<String>)> {
+    let key = |column: &str| match table.role(column)? {
+        Role::Tag(at) => table.keys.get(at).cloned(),
+        _ => None,
+    };
+    // What is NULL is equal to nothing.
+    let text = |scalar: &ScalarValue| Some(scalar.try_as_str()?.map(str::to_owned));
+    match expr {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Or,
+            right,
+        }) => {
+            let (left, right) = (one_of(left, table)?, one_of(right, table)?);
+            (left.0 == right.0).then(|| (left.0, [left.1, right.1].concat()))
+        }
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::And,
+            right,
+        }) => one_of(left, table).or_else(|| one_of(right, table)),
+        Expr::BinaryExpr(_) => match comparison(expr)? {
+            (column, Operator::Eq, value) => {
+                Some((key(column)?, text(value)?.into_iter().collect()))
+            }
+            _ => None,
+        },
+        Expr::InList(list) if !list.negated => {
+            let Expr::Column(column) = &*list.expr else {
+                return None;
+            };
+            let values = list.list.iter().map(|value| match value {
+                Expr::Literal(value, _) => text(value),
+                _ => None,
+            });
+            let values: Vec<Option<String>> = values.collect::<Option<_>>()?;
+            Some((key(&column.name)?, values.into_iter().flatten().collect()))
+        }
+        _ => None,
     }
 }
 

@@ -6,10 +6,12 @@
 //! output: that it is ordered by tags and time, or by time for a single stream.
 
 mod filter;
+mod newest;
 mod read;
 mod scan;
 
 pub(crate) use filter::{Condition, Conditions, is_about_tags};
+pub(crate) use newest::NewestOfMany;
 pub(crate) use read::ReadMetrics;
 pub(crate) use scan::ScanExec;
 
@@ -83,13 +85,13 @@ impl TableProvider for Table {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let conditions = Conditions::of(filters, &self.view)?;
         let view = view_of(state.config())?;
-        let streams = conditions.streams(&self.view, state.execution_props())?;
+        let chosen = conditions.choose(&view, &self.view, state.execution_props())?;
         let projection = match projection {
             Some(columns) => columns.clone(),
             None => (0..self.view.schema.fields().len()).collect(),
         };
         let parallel = state.config().target_partitions();
-        let work = Work::divide(&view, &self.view, streams, conditions.range, parallel)?;
+        let work = Work::divide(&view, chosen, conditions.range, parallel)?;
         let plan = ScanExec::new(
             Arc::clone(&self.view),
             projection,

@@ -6,16 +6,18 @@
 //! its batches any more.
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
-use super::scan::Piece;
+use super::scan::{Direction, Piece};
 use crate::columns;
 use crate::error::{Error, external};
-use crate::view::{Role, TableView, View};
+use crate::view::{Pages, Role, Streams, TableView, View};
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{concat_batches, take_record_batch};
+use arrow::compute::{SortOptions, concat_batches, sort_to_indices, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
-use headwater::{ClosedRange, Column, Filter, ScanChunk, ScanSpec, Touched};
+use headwater::{
+    ClosedRange, Column, Filter, OutermostSpec, ScanChunk, ScanSpec, StreamName, Touched,
+};
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
@@ -62,6 +64,8 @@ impl ReadMetrics {
 pub(super) struct Reader {
     pub(super) view: Arc<View>,
     pub(super) table: Arc<TableView>,
+    /// The streams that pieces are of.
+    pub(super) streams: Arc<Streams>,
     pub(super) schema: SchemaRef,
     /// What each column of the batches is.
     pub(super) roles: Vec<Role>,
@@ -118,7 +122,7 @@ impl Reader {
         let mut gathered = Gathered::default();
         for piece in pieces {
             let more = if self.backwards {
-                self.read_backwards(*piece, out)?
+                self.read_backwards(*piece, &mut |reader, batch| Ok(reader.give(batch, out)))?
             } else {
                 self.read(*piece, &mut gathered, out)?
             };
@@ -127,6 +131,96 @@ impl Reader {
             }
         }
         self.hand_on(&mut gathered, out)?;
+        Ok(())
+    }
+
+    /// Reads a page of streams after the other.
+    pub(super) fn run_pages(
+        mut self,
+        pages: &Pages,
+        range: ClosedRange,
+        out: &Sender<Result<RecordBatch>>,
+    ) -> Result<()> {
+        let mut gathered = Gathered::default();
+        while self.left > 0
+            && !out.is_closed()
+            && let Some((streams, places)) = pages.next()?
+        {
+            self.streams = Arc::new(streams);
+            for stream in places {
+                if !self.read(Piece { stream, range }, &mut gathered, out)? {
+                    return Ok(());
+                }
+            }
+            // Tags of another page are other columns.
+            if !self.hand_on(&mut gathered, out)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the first rows by time, or the last, of all streams of the table.
+    pub(super) fn run_first(
+        mut self,
+        range: ClosedRange,
+        direction: Direction,
+        rows: usize,
+        out: &Sender<Result<RecordBatch>>,
+    ) -> Result<()> {
+        let backwards = direction == Direction::Backwards;
+        let spec = OutermostSpec {
+            range,
+            newest: backwards,
+            limit: rows,
+        };
+        let view = Arc::clone(&self.view);
+        let names = self.metrics.measure(|| {
+            let mut accepts = |name: &StreamName| Ok(view.may_read(name));
+            let accepts: Option<&mut dyn FnMut(&StreamName) -> _> = match view.reads_all() {
+                true => None,
+                false => Some(&mut accepts),
+            };
+            let table = &self.table.name;
+            let goes_on = &mut || !out.is_closed();
+            view.snapshot()
+                .outermost_streams(table, &spec, accepts, goes_on)
+        });
+        let streams = view.held(&self.table, names.map_err(external)?);
+        let all = (0u32..).take(streams.len());
+        self.streams = Arc::new(streams);
+        let mut batches = Vec::new();
+        for stream in all {
+            let mut found = 0;
+            let mut take = |batch: RecordBatch| {
+                found += batch.num_rows();
+                batches.push(batch);
+                found < rows
+            };
+            let piece = Piece { stream, range };
+            if backwards {
+                self.read_backwards(piece, &mut |_, batch| Ok(take(batch)))?;
+            } else if let Some(mut scan) = self.scan(stream, range)? {
+                while let Some(chunk) = self.metrics.measure(|| scan.next()) {
+                    if !take(self.batch(chunk.map_err(external)?, stream)?) {
+                        break;
+                    }
+                }
+            }
+        }
+        let batch = concat_batches(&self.schema, &batches)?;
+        let Some(times) = batch.column_by_name(columns::TIME) else {
+            return Err(Error::internal("rows by time without their times").into());
+        };
+        let options = SortOptions {
+            descending: backwards,
+            nulls_first: false,
+        };
+        let order = sort_to_indices(times, Some(options), Some(rows))?;
+        let first = take_record_batch(&batch, &order)?;
+        if first.num_rows() > 0 {
+            self.give(first, out);
+        }
         Ok(())
     }
 
@@ -187,8 +281,12 @@ impl Reader {
     }
 
     /// Reads a stretch from its end, in steps of some rows each. False when no more is wanted.
-    fn read_backwards(&mut self, piece: Piece, out: &Sender<Result<RecordBatch>>) -> Result<bool> {
-        let Some(name) = self.table.streams.name(piece.stream) else {
+    fn read_backwards(
+        &mut self,
+        piece: Piece,
+        give: &mut dyn FnMut(&mut Reader, RecordBatch) -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(name) = self.streams.name(piece.stream) else {
             return Ok(true);
         };
         let info = match self.view.snapshot().stream_info(name) {
@@ -212,7 +310,7 @@ impl Reader {
             for batch in batches.iter().rev() {
                 let rows = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
                 let turned = UInt32Array::from_iter_values((0..rows).rev());
-                if !self.give(take_record_batch(batch, &turned)?, out) {
+                if !give(self, take_record_batch(batch, &turned)?)? {
                     return Ok(false);
                 }
             }
@@ -242,7 +340,7 @@ impl Reader {
 
     /// A scan of a stretch; `None` when the snapshot has the stream no more.
     fn scan(&self, stream: u32, range: ClosedRange) -> Result<Option<headwater::Scan>> {
-        let Some(handle) = self.table.streams.handle(stream, self.view.snapshot())? else {
+        let Some(handle) = self.streams.handle(stream, self.view.snapshot())? else {
             return Ok(None);
         };
         let wanted = self.roles.iter().filter_map(|role| match role {
@@ -268,7 +366,7 @@ impl Reader {
         for role in &self.roles {
             arrays.push(match role {
                 Role::Time => columns::times(times.take().unwrap_or_default()),
-                Role::Tag(key) => self.table.streams.tag_column(*key, stream, rows)?,
+                Role::Tag(key) => self.streams.tag_column(*key, stream, rows)?,
                 Role::Field(_) => {
                     let column = fields
                         .next()

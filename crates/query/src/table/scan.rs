@@ -12,7 +12,7 @@ use super::view_of;
 use crate::columns;
 use crate::error::external;
 use crate::leaf_plan::leaf_plan;
-use crate::view::{Role, TableView, View};
+use crate::view::{Choice, Chosen, Pages, Role, Streams, TableView, View};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -54,28 +54,68 @@ enum Order {
 /// Streams that are read at once, each by a partition of its own, to hand their rows out by time.
 const BY_TIME_MAX: usize = 32;
 
+/// Rows that are looked for at one end of time, over many streams, at most.
+const FIRST_MAX: usize = 256;
+
 /// What each partition reads.
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) enum Work {
+    Held(HeldWork),
+    Many(ManyWork),
+}
+
+/// Of streams that are held.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldWork {
+    streams: Arc<Streams>,
     parts: Vec<Vec<Piece>>,
     /// All streams that are read, rising.
-    streams: Vec<u32>,
+    places: Vec<u32>,
     order: Order,
+}
+
+/// Of more streams than are held: one partition, for which several threads read a page of streams
+/// after the other. Its rows are in no order.
+#[derive(Clone, Debug)]
+pub(crate) struct ManyWork {
+    choice: Arc<Choice>,
+    threads: usize,
+    /// Whoever takes the rows would have them by time: backwards, if so.
+    by_time: Option<Direction>,
+    /// Of all rows only so many, the first by time.
+    first: Option<usize>,
+}
+
+/// A direction of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forwards,
+    Backwards,
 }
 
 impl Work {
     /// Divides the reading of streams into about `parallel` parts of equal size.
     pub(crate) fn divide(
         view: &View,
-        table: &TableView,
-        streams: Vec<u32>,
+        chosen: Chosen,
         range: ClosedRange,
         parallel: usize,
     ) -> Result<Work> {
         let parallel = parallel.max(1);
-        let parts = match &*streams {
+        let (streams, places) = match chosen {
+            Chosen::Held(streams, places) => (streams, places),
+            Chosen::Many(choice) => {
+                return Ok(Work::Many(ManyWork {
+                    choice,
+                    threads: parallel,
+                    by_time: None,
+                    first: None,
+                }));
+            }
+        };
+        let parts = match &*places {
             [] => Vec::new(),
-            [one] => split(view, table, *one, range, parallel)?,
+            [one] => split(view, &streams, *one, range, parallel)?,
             several => {
                 let parts = parallel.min(several.len());
                 let piece = |stream: &u32| Piece {
@@ -91,36 +131,58 @@ impl Work {
                     .collect()
             }
         };
-        Ok(Work {
-            parts,
+        Ok(Work::Held(HeldWork {
             streams,
+            parts,
+            places,
             order: Order::Tags,
-        })
+        }))
     }
 
+    fn partitions(&self) -> usize {
+        match self {
+            Work::Held(work) => work.parts.len().max(1),
+            Work::Many(_) => 1,
+        }
+    }
+
+    fn is_backwards(&self) -> bool {
+        matches!(self, Work::Held(held) if held.order == Order::Time { descending: true })
+    }
+
+    /// The columns by which the rows of every partition are ordered, and those that have one value.
+    fn ordering(&self, table: &TableView, schema: &SchemaRef) -> Result<EquivalenceProperties> {
+        match self {
+            Work::Held(work) => work.ordering(table, schema),
+            Work::Many(_) => Ok(EquivalenceProperties::new(Arc::clone(schema))),
+        }
+    }
+}
+
+impl HeldWork {
     /// The same work with the rows of every partition ordered by time; `None` when there are too
     /// many streams, or when the plan above takes what it now gets from one partition from several.
-    fn by_time(&self, range: ClosedRange, descending: bool) -> Option<Work> {
+    fn by_time(&self, range: ClosedRange, descending: bool) -> Option<HeldWork> {
         let mut parts = self.parts.clone();
         if parts.iter().any(|part| part.len() > 1) {
-            if parts.len() < 2 || self.streams.len() > BY_TIME_MAX {
+            if parts.len() < 2 || self.places.len() > BY_TIME_MAX {
                 return None;
             }
             let piece = |stream: &u32| Piece {
                 stream: *stream,
                 range,
             };
-            parts = self.streams.iter().map(|s| vec![piece(s)]).collect();
+            parts = self.places.iter().map(|s| vec![piece(s)]).collect();
         }
-        Some(Work {
+        Some(HeldWork {
+            streams: Arc::clone(&self.streams),
             parts,
-            streams: self.streams.clone(),
+            places: self.places.clone(),
             order: Order::Time { descending },
         })
     }
 
-    /// The columns by which the rows of every partition are ordered, and those that have one value.
-    fn ordering(&self, table: &TableView, schema: &SchemaRef) -> EquivalenceProperties {
+    fn ordering(&self, table: &TableView, schema: &SchemaRef) -> Result<EquivalenceProperties> {
         let mut properties = EquivalenceProperties::new(Arc::clone(schema));
         let column = |name: &str| -> Option<Arc<dyn PhysicalExpr>> {
             Some(Arc::new(Column::new(name, schema.index_of(name).ok()?)))
@@ -136,11 +198,11 @@ impl Work {
         let mut whole = true;
         if let (Order::Time { .. }, Some(time)) = (self.order, column(columns::TIME)) {
             properties.add_ordering([sorted(time)]);
-            return properties;
+            return Ok(properties);
         }
         for (field, role) in table.schema.fields().iter().zip(&table.roles) {
             let Role::Tag(key) = role else { continue };
-            if self.has_one_value(table, *key) {
+            if self.has_one_value(*key)? {
                 continue;
             }
             match column(field.name()) {
@@ -157,29 +219,29 @@ impl Work {
         if !ordering.is_empty() {
             properties.add_ordering(ordering);
         }
-        properties
+        Ok(properties)
     }
 
-    fn has_one_value(&self, table: &TableView, key: usize) -> bool {
-        let Some(tag) = table.streams.tag(key) else {
-            return true;
+    fn has_one_value(&self, key: usize) -> Result<bool> {
+        let Some(tag) = self.streams.tag(key)? else {
+            return Ok(true);
         };
-        let mut values = self.streams.iter().map(|s| tag.key(*s as usize));
+        let mut values = self.places.iter().map(|s| tag.key(*s as usize));
         let first = values.next();
-        values.all(|v| Some(v) == first)
+        Ok(values.all(|v| Some(v) == first))
     }
 }
 
 /// Stretches of one stream with about as many rows each.
 fn split(
     view: &View,
-    table: &TableView,
+    streams: &Streams,
     stream: u32,
     range: ClosedRange,
     parallel: usize,
 ) -> Result<Vec<Vec<Piece>>> {
     let whole = vec![vec![Piece { stream, range }]];
-    let Some(name) = table.streams.name(stream) else {
+    let Some(name) = streams.name(stream) else {
         return Ok(whole);
     };
     if parallel < 2 {
@@ -247,8 +309,8 @@ impl ScanExec {
     ) -> Result<ScanExec> {
         let schema = Arc::new(table.schema.project(&projection)?);
         let properties = PlanProperties::new(
-            work.ordering(&table, &schema),
-            Partitioning::UnknownPartitioning(work.parts.len().max(1)),
+            work.ordering(&table, &schema)?,
+            Partitioning::UnknownPartitioning(work.partitions()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         )
@@ -280,26 +342,64 @@ impl ScanExec {
     }
 }
 
+impl ScanExec {
+    /// The same scan, of which only so many rows are taken, the first by time: where that is what
+    /// whoever takes them asked for, and where pages of streams would be read for it.
+    pub(super) fn first_by_time(&self, rows: usize) -> Option<ScanExec> {
+        let Work::Many(work) = &self.work else {
+            return None;
+        };
+        if work.by_time.is_none()
+            || rows > FIRST_MAX
+            || !work.choice.conditions.is_empty()
+            || !self.filters.is_empty()
+            || self.limit.is_some()
+        {
+            return None;
+        }
+        let work = Work::Many(ManyWork {
+            first: Some(rows),
+            ..work.clone()
+        });
+        self.with(work, None).ok()
+    }
+}
+
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.properties.equivalence_properties().schema().fields();
         let columns: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
-        write!(
-            f,
-            "ScanExec: table={}, streams={} of {}, columns=[{}]",
-            self.table.name,
-            self.work.streams.len(),
-            self.table.streams.len(),
-            columns.join(", ")
-        )?;
+        write!(f, "ScanExec: table={}, ", self.table.name)?;
+        match &self.work {
+            Work::Held(work) => {
+                write!(f, "streams={}", work.places.len())?;
+                if let Some(all) = &self.table.streams {
+                    write!(f, " of {}", all.len())?;
+                }
+            }
+            Work::Many(_) => write!(f, "streams by pages")?,
+        }
+        write!(f, ", columns=[{}]", columns.join(", "))?;
         if self.range != ClosedRange::ALL {
             write!(f, ", time={}", crate::text::range(&self.range))?;
         }
         for filter in &self.filters {
             write!(f, ", {}", crate::text::filter(filter))?;
         }
-        if self.work.order == (Order::Time { descending: true }) {
+        if self.work.is_backwards() {
             write!(f, ", newest first")?;
+        }
+        if let Work::Many(ManyWork {
+            first: Some(rows),
+            by_time: Some(direction),
+            ..
+        }) = &self.work
+        {
+            let which = match direction {
+                Direction::Forwards => "oldest",
+                Direction::Backwards => "newest",
+            };
+            write!(f, ", the {which} {rows} rows")?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -344,10 +444,25 @@ impl ExecutionPlan for ScanExec {
         if self.limit.is_some() || column.is_none_or(|c| c.name() != columns::TIME) {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
-        match self.work.by_time(self.range, by.options.descending) {
-            None => Ok(SortOrderPushdownResult::Unsupported),
-            Some(work) => Ok(SortOrderPushdownResult::Exact {
-                inner: Arc::new(self.with(work, None)?),
+        match &self.work {
+            Work::Held(work) => match work.by_time(self.range, by.options.descending) {
+                None => Ok(SortOrderPushdownResult::Unsupported),
+                Some(work) => Ok(SortOrderPushdownResult::Exact {
+                    inner: Arc::new(self.with(Work::Held(work), None)?),
+                }),
+            },
+            // How many of them are wanted it learns later.
+            Work::Many(work) => Ok(SortOrderPushdownResult::Inexact {
+                inner: Arc::new(self.with(
+                    Work::Many(ManyWork {
+                        by_time: Some(match by.options.descending {
+                            true => Direction::Backwards,
+                            false => Direction::Forwards,
+                        }),
+                        ..work.clone()
+                    }),
+                    None,
+                )?),
             }),
         }
     }
@@ -359,10 +474,12 @@ impl ExecutionPlan for ScanExec {
     ) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let mut queue = RecordBatchReceiverStream::builder(Arc::clone(&schema), QUEUE);
-        let reader = Reader {
-            view: view_of(context.session_config())?,
+        let view = view_of(context.session_config())?;
+        let reader = |streams: Arc<Streams>| Reader {
+            view: Arc::clone(&view),
             table: Arc::clone(&self.table),
-            schema,
+            streams,
+            schema: Arc::clone(&schema),
             roles: self
                 .projection
                 .iter()
@@ -370,12 +487,38 @@ impl ExecutionPlan for ScanExec {
                 .collect(),
             filters: self.filters.clone(),
             left: self.limit.unwrap_or(usize::MAX),
-            backwards: self.work.order == Order::Time { descending: true },
+            backwards: self.work.is_backwards(),
             metrics: ReadMetrics::new(&self.metrics, partition),
         };
-        let pieces = self.work.parts.get(partition).cloned().unwrap_or_default();
-        let out = queue.tx();
-        queue.spawn_blocking(move || reader.run(&pieces, &out));
+        match &self.work {
+            Work::Held(work) => {
+                let reader = reader(Arc::clone(&work.streams));
+                let pieces = work.parts.get(partition).cloned().unwrap_or_default();
+                let out = queue.tx();
+                queue.spawn_blocking(move || reader.run(&pieces, &out));
+            }
+            Work::Many(work) => {
+                let none = Arc::new(view.held(&self.table, Vec::new()));
+                if let (Some(rows), Some(direction)) = (work.first, work.by_time) {
+                    let (reader, out, range) = (reader(none), queue.tx(), self.range);
+                    queue.spawn_blocking(move || reader.run_first(range, direction, rows, &out));
+                    return Ok(queue.build());
+                }
+                // Of a few rows the first page has mostly enough.
+                let threads = if self.limit.is_some() {
+                    1
+                } else {
+                    work.threads
+                };
+                let (view, table) = (Arc::clone(&view), Arc::clone(&self.table));
+                let pages = Arc::new(Pages::new(view, table, Arc::clone(&work.choice)));
+                for _ in 0..threads {
+                    let (reader, out, range) = (reader(Arc::clone(&none)), queue.tx(), self.range);
+                    let pages = Arc::clone(&pages);
+                    queue.spawn_blocking(move || reader.run_pages(&pages, range, &out));
+                }
+            }
+        }
         Ok(queue.build())
     }
 

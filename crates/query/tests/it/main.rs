@@ -20,6 +20,7 @@ mod functions;
 mod gate;
 mod lengths;
 mod lookups;
+mod many;
 mod plans;
 mod pyramid;
 mod reading;

@@ -123,6 +123,28 @@ impl Store {
         Ok(self.keep_packed(key, &streams))
     }
 
+    /// Hands out what a segment holds of every stream of a page, by number. For who goes through
+    /// all pages once: nothing is kept that was not before.
+    pub(crate) fn each_stream(
+        &self,
+        state: &SegmentState,
+        page: PageNumber,
+        each: &mut dyn FnMut(StreamId, &StreamState) -> Result<()>,
+    ) -> Result<()> {
+        let id = state.segment();
+        let Some(version) = state.version(page) else {
+            return Ok(());
+        };
+        if let Some(content) = self.pages.get((id, page), version) {
+            return content.iter().try_for_each(|(s, state)| each(s, &state));
+        }
+        let streams = match self.fresh.get((id, page, version)) {
+            Some(streams) => streams,
+            None => self.put_together(state, page)?,
+        };
+        streams.iter().try_for_each(|(s, state)| each(*s, state))
+    }
+
     fn keep_packed(&self, (id, page, version): PageKey, streams: &Streams) -> Arc<Page> {
         let content = Arc::new(Page::of(streams.iter().cloned()));
         self.pages

@@ -61,13 +61,25 @@ impl Server {
 
     /// As [`Server::start`], told more.
     pub(crate) fn start_with(db: &Path, arguments: &[&str]) -> Result<Server, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .arg("server-child")
             .arg("--db")
             .arg(db)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()?;
+            .args(arguments);
+        Server::await_start(command)
+    }
+
+    /// Starts the command `headwater` with its default settings.
+    pub(crate) fn start_command(binary: &Path, db: &Path) -> Result<Server, Failure> {
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--db").arg(db);
+        command.args(["--http-addr", "127.0.0.1:0"]);
+        Server::await_start(command)
+    }
+
+    fn await_start(mut command: Command) -> Result<Server, Failure> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line)?;

@@ -2,7 +2,7 @@
 //!
 //! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP.
 //! `reading`: tiles, rows, newest values, bins, counts. `search`: streams by words, of very many.
-//! `soak`: all of it at once for minutes.
+//! `soak`: all of it at once for minutes. `streams`: a million streams of one table.
 //!
 //! The server runs as a process of its own, so that its CPU time and memory are told apart from the
 //! client's. Each case gets a fresh database. What was acknowledged is looked for in the database
@@ -16,6 +16,7 @@ mod idle;
 mod reading;
 mod search;
 mod soak;
+mod streams;
 mod writing;
 
 pub(crate) use child::{ChildArguments, Server, Used, run_child, used_of};
@@ -52,11 +53,18 @@ pub(crate) struct Arguments {
     /// Streams that are searched.
     #[arg(long, default_value_t = 100_000)]
     streams: usize,
+    /// With `--part streams`: how often every stream is written to.
+    #[arg(long, default_value_t = 5)]
+    passes: usize,
+    /// With `--part streams`: the command `headwater` that serves, which knows SQL; the server of
+    /// the experiment does not.
+    #[arg(long)]
+    binary: Option<std::path::PathBuf>,
     /// Minutes of `--part soak`.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// Only `idle`, only `writing`, only `reading`, or only `search`; or `soak`, which is not done
-    /// otherwise.
+    /// Only `idle`, only `writing`, only `reading`, or only `search`; or `soak` or `streams` (with
+    /// `--streams 1000000`), which are not done otherwise.
     #[arg(long, default_value = "")]
     part: String,
     /// Only cases of writing whose name holds this, such as `late` or `64`.
@@ -71,6 +79,7 @@ struct Figures {
     reading: Option<reading::Figures>,
     search: Option<search::Figures>,
     soak: Option<soak::Figures>,
+    streams: Option<streams::Figures>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -83,6 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         reading: None,
         search: None,
         soak: None,
+        streams: None,
     };
     if wants("idle") {
         figures.idle = Some(idle::measure(&bench, &mut targets)?);
@@ -99,6 +109,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Long, and no comparison: only when it is asked for.
     if arguments.part == "soak" {
         figures.soak = Some(soak::run(&bench, arguments, &mut targets)?);
+    }
+    if arguments.part == "streams" {
+        figures.streams = Some(streams::measure(&bench, arguments, &mut targets)?);
     }
     bench.finish(&figures, &targets)
 }

@@ -1,0 +1,403 @@
+//! Questions about a whole table that need no names of streams: how many rows, and which streams
+//! have the newest or the oldest ones.
+//!
+//! They go through the pages of the table's segments, not through its streams. What is not plain
+//! there (rows that may replace others, are deleted, have expired or were aged away, events in
+//! memory) is asked of the stream itself, so the answers are those of one stream after the other.
+//!
+//! Invariants: as [`Snapshot::summary`] counts rows and [`Snapshot::last_row_in`] finds them;
+//! partitions of a shard share no instant, so what one holds of a stream counts for itself.
+//! Concurrency, failure: as in [`super`].
+
+use super::Bins;
+use super::ends::Side;
+use super::snapshot::{ResolvedStream, Snapshot};
+use super::summary::SummarySpec;
+use crate::catalog::{Table, decode_stream_key};
+use crate::ids::{ShardIndex, StreamId};
+use crate::segment::{LeafEntry, Partition, StreamState};
+use crate::{Error, Result};
+use headwater_types::{ClosedRange, StreamName, Timestamp};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Asked for by whoever goes through many streams: false ends the work, since nobody waits for it.
+type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
+
+/// Which streams may be taken, asked by name.
+type Accepts<'a> = &'a mut dyn FnMut(&StreamName) -> Result<bool>;
+
+/// What is wanted of the outermost rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutermostSpec {
+    /// The instants wanted, both ends included.
+    pub range: ClosedRange,
+    /// The newest rows, not the oldest.
+    pub newest: bool,
+    /// How many streams at most.
+    pub limit: usize,
+}
+
+/// A shard as a question about a table sees it.
+struct OfShard<'a> {
+    snapshot: &'a Snapshot,
+    table: &'a Arc<Table>,
+    index: ShardIndex,
+    /// Streams with something in memory, by number.
+    in_memory: Vec<(StreamId, ClosedRange)>,
+    /// Something of the table may be deleted and still be there.
+    has_deletes: bool,
+}
+
+impl<'a> OfShard<'a> {
+    fn all(snapshot: &'a Snapshot, table: &'a Arc<Table>) -> Vec<OfShard<'a>> {
+        let shards = snapshot.core().shards.indices();
+        let seen = shards.zip(&snapshot.shards).map(|(index, seen)| {
+            let mut deletes = seen.tombstones.iter();
+            let in_memory = match snapshot.core().shards.get(index) {
+                Ok(shard) => shard.state.lock().streams_of(table.id),
+                Err(_) => Vec::new(),
+            };
+            OfShard {
+                snapshot,
+                table,
+                index,
+                in_memory,
+                has_deletes: deletes.any(|t| t.table == table.id && t.sequence <= snapshot.at()),
+            }
+        });
+        seen.collect()
+    }
+
+    fn stream(&self, stream: StreamId) -> Result<ResolvedStream<'a>> {
+        self.snapshot.resolved(self.table, self.index, stream)
+    }
+
+    fn is_in_memory(&self, stream: StreamId) -> bool {
+        let found = self.in_memory.binary_search_by_key(&stream, |(s, _)| *s);
+        found.is_ok()
+    }
+
+    /// The partitions that meet a range, but for those of which nobody has to read anything.
+    fn partitions(&self, range: &ClosedRange) -> Result<Vec<Arc<Partition>>> {
+        let seen = self.stream(StreamId::default())?.seen;
+        let mut gone: Vec<ClosedRange> = seen
+            .tombstones
+            .iter()
+            .filter(|t| t.table == self.table.id && t.streams.is_none())
+            .filter(|t| t.sequence <= self.snapshot.at())
+            .map(|t| t.range)
+            .collect();
+        if let Some(last) = self.table.life.cut.last_before() {
+            gone.push(ClosedRange::new(Timestamp::MIN, last));
+        }
+        let swallowed = |p: &Partition| {
+            let inside = p.record.span().intersect(range);
+            gone.iter().any(|gone| gone.intersect(&inside) == inside)
+        };
+        let all = seen.partitions.overlapping(self.table.id, range);
+        let left = all.filter(|p| p.unreadable.is_none() || !swallowed(p));
+        Ok(left.cloned().collect())
+    }
+
+    /// True when leaves of this partition hold what a reader finds of the streams that `state` says
+    /// nothing else of.
+    fn is_plain(&self, partition: &Partition) -> bool {
+        !self.has_deletes
+            && !self.table.life.expires
+            && !self.table.life.cut.ends(partition.record.span().first)
+    }
+
+    fn is_plain_state(&self, stream: StreamId, state: &StreamState) -> bool {
+        !state.is_aged()
+            && (self.table.keeps_duplicates() || state.late.is_empty())
+            && !self.is_in_memory(stream)
+    }
+
+    /// The rows of a stream in a range.
+    fn rows(&self, stream: StreamId, range: ClosedRange) -> Result<u64> {
+        let spec = SummarySpec {
+            range,
+            bins: Bins::Whole,
+            fields: Vec::new(),
+        };
+        let bins = self.snapshot.summary_found(self.stream(stream)?, &spec)?;
+        Ok(bins.iter().map(|bin| bin.rows).sum())
+    }
+}
+
+fn leaves(state: &StreamState) -> impl Iterator<Item = &LeafEntry> {
+    state.main.iter().chain(state.late.iter().flatten())
+}
+
+/// The streams found so far, those furthest to a side.
+struct Outermost {
+    /// By how far they lie, the nearest first.
+    held: BTreeSet<(i64, StreamId, ShardIndex)>,
+    spec: OutermostSpec,
+}
+
+impl Outermost {
+    /// How far an instant lies to the side: the more the further.
+    fn far(&self, at: Timestamp) -> i64 {
+        match self.spec.newest {
+            true => at.as_nanos(),
+            // The order of instants the other way round, without an overflow.
+            false => !at.as_nanos(),
+        }
+    }
+
+    /// The end of a span at the side, inside the range.
+    fn end(&self, span: &ClosedRange) -> i64 {
+        let inside = span.intersect(&self.spec.range);
+        self.far(if self.spec.newest {
+            inside.last
+        } else {
+            inside.first
+        })
+    }
+
+    /// True when something that lies so far would be among those wanted.
+    fn wants(&self, far: i64) -> bool {
+        self.held.len() < self.spec.limit || self.held.first().is_some_and(|h| h.0 < far)
+    }
+
+    fn holds(&self, stream: StreamId) -> bool {
+        self.held.iter().any(|(_, held, _)| *held == stream)
+    }
+
+    fn put(&mut self, far: i64, stream: StreamId, shard: ShardIndex) {
+        self.held.insert((far, stream, shard));
+        if self.held.len() > self.spec.limit {
+            self.held.pop_first();
+        }
+    }
+}
+
+impl Snapshot {
+    pub(super) fn resolved<'a>(
+        &'a self,
+        table: &'a Arc<Table>,
+        shard_index: ShardIndex,
+        stream: StreamId,
+    ) -> Result<ResolvedStream<'a>> {
+        let Some(seen) = self.shards.get(usize::from(shard_index.0)) else {
+            return Err(Error::internal("a snapshot without one of the shards"));
+        };
+        Ok(ResolvedStream {
+            table,
+            stream,
+            shard_index,
+            shard: self.core().shards.get(shard_index)?,
+            seen,
+        })
+    }
+
+    /// The rows of all streams of a table in a range, as [`Snapshot::summary`] counts those of one;
+    /// `None` when `goes_on` said false, which is asked now and then.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for id in ["1", "2", "3"] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let rows = db.snapshot()?.row_count("pump", ClosedRange::ALL, &mut || true)?;
+    /// assert_eq!(rows, Some(3));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `corrupt`, `io`.
+    pub fn row_count(
+        &self,
+        table: &str,
+        range: ClosedRange,
+        goes_on: GoesOn<'_>,
+    ) -> Result<Option<u64>> {
+        let table = self.table(table)?;
+        let mut rows = 0;
+        for shard in OfShard::all(self, table) {
+            for (stream, _) in &shard.in_memory {
+                if !goes_on() {
+                    return Ok(None);
+                }
+                rows += shard.rows(*stream, range)?;
+            }
+            for partition in shard.partitions(&range)? {
+                let store = &self.core().store;
+                let state = store.state(&partition)?;
+                let inside = partition.record.span().intersect(&range);
+                let is_plain = shard.is_plain(&partition);
+                for page in state.pages() {
+                    if !goes_on() {
+                        return Ok(None);
+                    }
+                    store.each_stream(&state, page, &mut |stream, held| {
+                        if shard.is_in_memory(stream) {
+                            return Ok(());
+                        }
+                        let is_inside = |l: &LeafEntry| l.range().intersect(&range) == l.range();
+                        let plain = is_plain
+                            && shard.is_plain_state(stream, held)
+                            && leaves(held).all(is_inside);
+                        rows += match plain {
+                            true => leaves(held).map(|l| u64::from(l.count)).sum(),
+                            false => shard.rows(stream, inside)?,
+                        };
+                        Ok(())
+                    })?;
+                }
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    /// Streams whose newest (or oldest) rows in a range are the newest (or oldest) of the table:
+    /// among the rows of these streams are those of all streams that come first, as many as there
+    /// are streams asked for; of rows of one instant any may come first. Only streams that
+    /// `accepts` says yes of, which is asked where one would be among them; `None` asks nothing.
+    /// Fewer than asked for when `goes_on` said false.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options, OutermostSpec};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for (id, at) in [("1", 5), ("2", 7), ("3", 6)] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(at, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let spec = OutermostSpec { range: ClosedRange::ALL, newest: true, limit: 2 };
+    /// let streams = db.snapshot()?.outermost_streams("pump", &spec, None, &mut || true)?;
+    /// let ids: Vec<_> = streams.iter().filter_map(|s| s.tag("id")).collect();
+    /// assert_eq!(ids, ["2", "3"]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `corrupt`, `io`, and what `accepts` says.
+    pub fn outermost_streams(
+        &self,
+        table: &str,
+        spec: &OutermostSpec,
+        mut accepts: Option<Accepts<'_>>,
+        goes_on: GoesOn<'_>,
+    ) -> Result<Vec<StreamName>> {
+        let table = self.table(table)?;
+        let mut found = Outermost {
+            held: BTreeSet::new(),
+            spec: *spec,
+        };
+        if spec.limit == 0 || spec.range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let side = if spec.newest { Side::Last } else { Side::First };
+        let shards = OfShard::all(self, table);
+        let exact = |shard: &OfShard<'_>, stream| -> Result<Option<i64>> {
+            let far = |at: Timestamp| {
+                if spec.newest {
+                    at.as_nanos()
+                } else {
+                    !at.as_nanos()
+                }
+            };
+            let at = self.row_found(shard.stream(stream)?, spec.range, side)?;
+            Ok(at.map(far))
+        };
+        let mut take = |found: &mut Outermost, shard: &OfShard<'_>, stream, far| -> Result<()> {
+            if !found.wants(far) {
+                return Ok(());
+            }
+            if let Some(accepts) = &mut accepts {
+                let name = self.name_of(table, stream)?;
+                if !name.map_or(Ok(false), |name| accepts(&name))? {
+                    return Ok(());
+                }
+            }
+            found.put(far, stream, shard.index);
+            Ok(())
+        };
+        // Memory first: mostly the newest rows are there.
+        let mut in_memory: Vec<(i64, &OfShard<'_>, StreamId)> = Vec::new();
+        for shard in &shards {
+            let meeting = shard.in_memory.iter();
+            let meeting = meeting.filter(|(_, span)| span.overlaps(&spec.range));
+            in_memory.extend(meeting.map(|(stream, span)| (found.end(span), shard, *stream)));
+        }
+        in_memory.sort_unstable_by_key(|(far, _, stream)| (std::cmp::Reverse(*far), *stream));
+        for (far, shard, stream) in in_memory {
+            if !found.wants(far) || !goes_on() {
+                break;
+            }
+            if let Some(far) = exact(shard, stream)? {
+                take(&mut found, shard, stream, far)?;
+            }
+        }
+        let mut partitions = Vec::new();
+        for shard in &shards {
+            let own = shard.partitions(&spec.range)?.into_iter();
+            partitions.extend(own.map(|p| (found.end(&p.record.span()), shard, p)));
+        }
+        partitions.sort_by_key(|(far, ..)| std::cmp::Reverse(*far));
+        for (far, shard, partition) in partitions {
+            if !found.wants(far) {
+                break;
+            }
+            let store = &self.core().store;
+            let state = store.state(&partition)?;
+            let is_plain = shard.is_plain(&partition);
+            for page in state.pages() {
+                if !goes_on() {
+                    return Ok(Vec::new());
+                }
+                store.each_stream(&state, page, &mut |stream, held| {
+                    let meeting = leaves(held).map(LeafEntry::range);
+                    let meeting = meeting.filter(|span| span.overlaps(&spec.range));
+                    let Some(far) = meeting.map(|span| found.end(&span)).max() else {
+                        return Ok(());
+                    };
+                    // Of another partition, or memory, it is there with what lies further.
+                    if !found.wants(far) || found.holds(stream) {
+                        return Ok(());
+                    }
+                    let is_inside = |l: &LeafEntry| l.range().intersect(&spec.range) == l.range();
+                    let plain = is_plain
+                        && shard.is_plain_state(stream, held)
+                        && leaves(held).all(is_inside);
+                    let far = if plain {
+                        Some(far)
+                    } else {
+                        exact(shard, stream)?
+                    };
+                    match far {
+                        Some(far) => take(&mut found, shard, stream, far),
+                        None => Ok(()),
+                    }
+                })?;
+            }
+        }
+        let mut names = Vec::with_capacity(found.held.len());
+        for (_, stream, _) in found.held.iter().rev() {
+            names.extend(self.name_of(table, *stream)?);
+        }
+        Ok(names)
+    }
+
+    fn name_of(&self, table: &Table, stream: StreamId) -> Result<Option<StreamName>> {
+        let core = self.core();
+        let Some(key) = core.catalog.stream_key_of(&*core.meta, stream)? else {
+            return Ok(None);
+        };
+        let name = decode_stream_key(&table.name, &key);
+        name.map(Some)
+            .map_err(|e| Error::decode(core.meta.path(), 0, e))
+    }
+}

@@ -1,0 +1,215 @@
+//! Streams that conditions choose: a few that are held, or many that are read a page at a time.
+//!
+//! Invariants: a stream that the session may not read is in none of them; a page holds a bounded
+//! number of names, and is gone when it was read.
+//! Concurrency: threads that share [`Pages`] take one page after the other.
+
+use super::{Streams, TableView, View};
+use crate::error::Result;
+use arrow::array::{Array, BooleanArray};
+use datafusion::common::cast::as_boolean_array;
+use datafusion::physical_expr::PhysicalExpr;
+use headwater::{PageStart, StreamName};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Conditions on tags.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    /// Over the table's columns of tags; all must be true.
+    pub(crate) conditions: Vec<Arc<dyn PhysicalExpr>>,
+    /// Values that tags must have one of, by key, as far as the conditions say it so plainly.
+    pub(crate) having: Vec<(String, Vec<String>)>,
+}
+
+/// The streams that a statement reads of a table.
+#[derive(Clone, Debug)]
+pub(crate) enum Chosen {
+    /// Some of those held, by their places, rising.
+    Held(Arc<Streams>, Vec<u32>),
+    /// More than are held.
+    Many(Arc<Choice>),
+}
+
+impl Choice {
+    /// The places of the streams that fulfil the conditions, rising.
+    pub(crate) fn places(&self, table: &TableView, streams: &Streams) -> Result<Vec<u32>> {
+        let count = streams.len();
+        let mut wanted = vec![true; count];
+        if !self.conditions.is_empty() {
+            let rows = table.tag_rows(streams)?;
+            for condition in &self.conditions {
+                let values = condition.evaluate(&rows)?.into_array(count)?;
+                keep(&mut wanted, as_boolean_array(&values)?);
+            }
+        }
+        let all = (0u32..).zip(wanted);
+        Ok(all.filter(|(_, w)| *w).map(|(stream, _)| stream).collect())
+    }
+}
+
+fn keep(wanted: &mut [bool], values: &BooleanArray) {
+    for (row, wanted) in wanted.iter_mut().enumerate() {
+        *wanted &= row < values.len() && values.is_valid(row) && values.value(row);
+    }
+}
+
+impl View {
+    /// The streams of a table that fulfil conditions.
+    pub(crate) fn choose(&self, table: &TableView, choice: Choice) -> Result<Chosen> {
+        if let Some(streams) = &table.streams {
+            let places = choice.places(table, streams)?;
+            return Ok(Chosen::Held(Arc::clone(streams), places));
+        }
+        if choice.having.is_empty() {
+            return Ok(Chosen::Many(Arc::new(choice)));
+        }
+        // Mostly one, or a few: then all is known before anything is read.
+        let mut names = Vec::new();
+        let mut from = Some(Place::Behind(None));
+        while let Some(place) = from {
+            let (page, next) = self.page(table, &choice, &place)?;
+            let places = choice.places(table, &page)?;
+            names.extend(places.iter().filter_map(|at| page.name(*at)).cloned());
+            if names.len() > self.cache.names_max {
+                return Ok(Chosen::Many(Arc::new(choice)));
+            }
+            from = next;
+        }
+        let streams = self.sorted(names, &table.keys);
+        let all = (0u32..).take(streams.len()).collect();
+        Ok(Chosen::Held(Arc::new(streams), all))
+    }
+
+    /// Some streams of a table from a place on, and the place behind them.
+    fn page(
+        &self,
+        table: &TableView,
+        choice: &Choice,
+        from: &Place,
+    ) -> Result<(Streams, Option<Place>)> {
+        let (snapshot, name) = (&self.snapshot, &table.name);
+        let may_read =
+            |tags: &[(String, String)]| self.access.all() || self.access.reads(&table.name, tags);
+        match from {
+            Place::Number(start) => {
+                let mut page = snapshot.handles_from(name, *start, self.page_len())?;
+                page.streams.retain(|s| may_read(s.name().tags()));
+                let streams =
+                    Streams::found(page.streams, Arc::clone(&table.keys), &self.cache.held);
+                Ok((streams, page.next.map(Place::Number)))
+            }
+            Place::Behind(last) => {
+                let most = self.page_len();
+                let mut page =
+                    snapshot.streams_having(name, &choice.having, last.as_ref(), most)?;
+                let next = page.last().filter(|_| page.len() == most).cloned();
+                page.retain(|s| may_read(s.tags()));
+                let streams = self.sorted(page, &table.keys);
+                Ok((streams, next.map(|last| Place::Behind(Some(last)))))
+            }
+        }
+    }
+
+    /// How many streams of a table the session sees.
+    pub(crate) fn stream_count(self: &Arc<View>, table: &Arc<TableView>) -> Result<u64> {
+        if let Some(streams) = &table.streams {
+            return Ok(streams.len() as u64);
+        }
+        if self.access.all() {
+            return Ok(self.snapshot.stream_count(&table.name)?);
+        }
+        let mut count = 0;
+        let pages = Pages::new(Arc::clone(self), Arc::clone(table), Arc::default());
+        while let Some((_, places)) = pages.next()? {
+            count += places.len() as u64;
+        }
+        Ok(count)
+    }
+
+    /// The names of chosen streams, for who has to name them all.
+    pub(crate) fn names(
+        self: &Arc<View>,
+        table: &Arc<TableView>,
+        chosen: Chosen,
+    ) -> Result<Vec<StreamName>> {
+        let mut names = Vec::new();
+        let mut take = |streams: &Streams, places: &[u32]| {
+            names.extend(places.iter().filter_map(|at| streams.name(*at)).cloned());
+        };
+        match chosen {
+            Chosen::Held(streams, places) => take(&streams, &places),
+            Chosen::Many(choice) => {
+                let pages = Pages::new(Arc::clone(self), Arc::clone(table), choice);
+                while let Some((streams, places)) = pages.next()? {
+                    take(&streams, &places);
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// True when the session may read every stream of every table.
+    pub(crate) fn reads_all(&self) -> bool {
+        self.access.all()
+    }
+
+    /// True when the session may read a stream.
+    pub(crate) fn may_read(&self, stream: &StreamName) -> bool {
+        self.access.all() || self.access.reads(stream.table(), stream.tags())
+    }
+
+    /// Streams, in the order of their columns.
+    pub(crate) fn held(&self, table: &TableView, names: Vec<StreamName>) -> Streams {
+        self.sorted(names, &table.keys)
+    }
+}
+
+/// Where a page begins.
+#[derive(Debug)]
+enum Place {
+    /// By number: as segments have them.
+    Number(PageStart),
+    /// By name, behind this one.
+    Behind(Option<StreamName>),
+}
+
+/// The streams that fulfil conditions, a page at a time.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    view: Arc<View>,
+    table: Arc<TableView>,
+    choice: Arc<Choice>,
+    /// Where the next one begins; `None` = at the end.
+    next: Mutex<Option<Place>>,
+}
+
+impl Pages {
+    pub(crate) fn new(view: Arc<View>, table: Arc<TableView>, choice: Arc<Choice>) -> Pages {
+        let first = match choice.having.is_empty() {
+            true => Place::Number(PageStart::default()),
+            false => Place::Behind(None),
+        };
+        Pages {
+            view,
+            table,
+            choice,
+            next: Mutex::new(Some(first)),
+        }
+    }
+
+    /// The next page, and the places of those of it that are wanted; `None` at the end.
+    pub(crate) fn next(&self) -> Result<Option<(Streams, Vec<u32>)>> {
+        let page = {
+            let mut next = self.next.lock();
+            let Some(place) = next.take() else {
+                return Ok(None);
+            };
+            let (page, behind) = self.view.page(&self.table, &self.choice, &place)?;
+            *next = behind;
+            page
+        };
+        let places = self.choice.places(&self.table, &page)?;
+        Ok(Some((page, places)))
+    }
+}
