@@ -36,9 +36,23 @@ pub(crate) fn options(path: PathBuf, settings: Option<&Bound<'_, PyDict>>) -> Ou
     };
     for (key, value) in settings {
         let key: String = key.extract()?;
-        if key == "must_exist" {
-            options.must_exist = value.extract()?;
-            continue;
+        match key.as_str() {
+            "must_exist" => {
+                options.must_exist = value.extract()?;
+                continue;
+            }
+            "fast_dir" => {
+                options.fast_dir = Some(value.extract()?);
+                continue;
+            }
+            "fast_parts" => {
+                let text: String = value.extract()?;
+                options.fast_parts = text
+                    .parse()
+                    .map_err(|error: headwater::Error| Problem::invalid(error.to_string()))?;
+                continue;
+            }
+            _ => {}
         }
         // The budget is the one setting that is called otherwise here.
         let field = match key.as_str() {

@@ -33,13 +33,22 @@ def test_options_are_taken_and_checked(path: Path) -> None:
         batch_bytes_max=1 << 20,
         leaf_events=512,
         reserve_bytes=0,
+        fast_dir=path.parent / "fast",
+        fast_parts="log",
+        fast_bytes=64 << 20,
+        idle_after=None,
     ) as db:
         assert db.path == str(path) and not db.read_only and not db.closed
         opened = db
         with pytest.raises(headwater.RefusedError, match="E_TIME_FUTURE"):
             db.write("t", time="2200-01-01", v=1)
         assert db.create_table("t").leaf_events == 512
+        assert (path.parent / "fast" / "tier").exists() and not (path / "log" / "1.log").exists()
     assert opened.closed
+    (path.parent / "fast" / "tier").rename(path.parent / "fast" / "away")
+    with pytest.raises(headwater.TierError):
+        headwater.open(path)
+    (path.parent / "fast" / "away").rename(path.parent / "fast" / "tier")
     wrong: list[dict[str, Any]] = [
         {"memory_budget": 5},
         {"durability": "sometimes"},
@@ -47,6 +56,7 @@ def test_options_are_taken_and_checked(path: Path) -> None:
         {"late_policy": "hopeful"},
         {"shards": 0},
         {"colour": 1},
+        {"fast_parts": "segments"},
     ]
     for settings in wrong:
         with pytest.raises(headwater.InvalidError) as caught:

@@ -70,7 +70,7 @@ pub struct Options {
     /// When nothing has been written for this long, and a MiB of the log before, what memory holds
     /// is stored, and the log gives back files that it does not need; none = never. Default 30 s.
     pub idle_after: Option<Duration>,
-    /// The folder of a fast tier, on a small fast medium: taken into use at the opening, where it is
+    /// The folder of a fast tier, on a small fast medium: taken into use at the opening, if it is
     /// not yet. `None` = the one that the database has, if it has one. Default none.
     pub fast_dir: Option<PathBuf>,
     /// What is to lie in [`Options::fast_dir`]. Default the log, and rows that memory has no room

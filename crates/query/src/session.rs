@@ -32,6 +32,7 @@ use crate::zones::{self, CompareInZone, InZone};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -531,7 +532,7 @@ impl Session {
         let schema = plan.schema();
         let told = names::told(&schema);
         let plan = Stop::new(&running.fenced).guard(plan)?;
-        let context = Arc::new(self.context(running, fences::batch_rows(&plan))?);
+        let context = Arc::new(self.context(running, &plan)?);
         let rows = execute_stream(plan, context)?;
         let rows = match &told {
             None => rows,
@@ -546,7 +547,7 @@ impl Session {
     }
 
     /// What a statement computes in: its own memory, no files.
-    fn context(&self, running: &Running, batch_rows: usize) -> Result<TaskContext> {
+    fn context(&self, running: &Running, plan: &Arc<dyn ExecutionPlan>) -> Result<TaskContext> {
         let shared = &self.query.shared;
         let memory = StatementMemory::new(shared.limits.memory, Arc::clone(&shared.memory));
         let runtime = RuntimeEnvBuilder::new()
@@ -556,12 +557,20 @@ impl Session {
                     .with_mode(datafusion::execution::disk_manager::DiskManagerMode::Disabled),
             )
             .build_arc()?;
-        let config = running.state.config().clone();
-        // What is computed has its functions at hand; nobody looks one up by its name.
+        let state = &running.state;
+        let config = state.config().clone();
+        let config = config.with_batch_size(fences::batch_rows(plan));
+        // What is computed has its functions at hand. Only the catalog, which lists them, asks for
+        // all of them, and copying them takes longer than a small statement.
+        let lists_functions = plan.exists(|part| Ok(part.name() == "StreamingTableExec"))?;
+        if lists_functions {
+            let context = TaskContext::from(state).with_runtime(runtime);
+            return Ok(context.with_session_config(config));
+        }
         Ok(TaskContext::new(
             None,
-            running.state.session_id().to_owned(),
-            config.with_batch_size(batch_rows),
+            state.session_id().to_owned(),
+            config,
             HashMap::new(),
             HashMap::new(),
             HashMap::new(),

@@ -65,8 +65,7 @@ pub(crate) fn is_one(sql: &str) -> Option<Placed> {
         return None;
     }
     let (mut line, mut column) = (1, 1);
-    let before = sql.len() - sql.trim_start().len();
-    for c in sql.get(..before).unwrap_or_default().chars() {
+    for c in sql.chars().take_while(|c| c.is_whitespace()) {
         advance(c, &mut line, &mut column);
     }
     Some(Placed {

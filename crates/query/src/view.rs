@@ -286,7 +286,7 @@ impl View {
         };
         // `None` = there are more than are held.
         let mut names = Some(Vec::new());
-        if all && info.streams > most as u64 {
+        if all && u64::try_from(most).is_ok_and(|most| info.streams > most) {
             names = None;
         }
         let mut last: Option<StreamName> = None;

@@ -480,6 +480,9 @@ def open(
     late_policy: str | None = None,
     late_merge_interval: Span | None | _Unchanged = UNCHANGED,
     batch_bytes_max: int | None = None,
+    fast_dir: Path | None = None,
+    fast_parts: str | None = None,
+    idle_after: Span | None | _Unchanged = UNCHANGED,
     **more: int,
 ) -> Database:
     """Opens the database in a directory, or makes it; recovers it if it was not closed.
@@ -507,9 +510,14 @@ def open(
     :param late_policy: what is done about late events, as in docs/late-data.md; ``"adaptive"``.
     :param late_merge_interval: late events are merged after this time at the latest; 10 min, ``None`` = they wait.
     :param batch_bytes_max: most bytes of a batch, which is stored whole or not at all; 16 MiB.
+    :param fast_dir: folder of a fast tier, on a small fast medium beside that of the database; the one the database has, if it has
+        one. See docs/operate/tiers.md.
+    :param fast_parts: what is to lie there: ``"log"``, ``"buffers"``, or both with a comma between them, the default.
+    :param idle_after: when nothing was written for this time, what memory holds is stored, and the log gives back files that it
+        does not need; 30 s, ``None`` = never.
     :param more: ``late_runs_max``, ``partition_target_bytes``, ``partition_bytes_max``, ``leaf_events``, ``bucket_events``,
         ``groups_max``, ``clock_jump_max``, ``clock_settle``, ``compaction_bytes_per_second``, ``compaction_bytes_per_day``, ``log_file_bytes``, ``string_bytes_max``, ``tables_max``,
-        ``fields_max``, ``streams_max``, ``reserve_bytes``, ``open_files_max``: as in docs/embed/python.md.
+        ``fields_max``, ``streams_max``, ``reserve_bytes``, ``open_files_max``, ``fast_bytes``: as in docs/embed/python.md.
     :raises NotFoundError: there is no database, with ``create=False`` or ``read_only=True``.
     :raises LockedError: another process owns it.
     :raises CorruptError: files are damaged.
@@ -526,10 +534,14 @@ def open(
         "max_future": _time.seconds(max_future),
         "late_policy": late_policy,
         "batch_bytes_max": batch_bytes_max,
+        "fast_dir": None if fast_dir is None else os.fspath(fast_dir),
+        "fast_parts": fast_parts,
     }
     settings.update({k: v for k, v in plain_settings.items() if v is not None})
     if not isinstance(late_merge_interval, _Unchanged):
         settings["late_merge_interval"] = _time.seconds(late_merge_interval)
+    if not isinstance(idle_after, _Unchanged):
+        settings["idle_after"] = _time.seconds(idle_after)
     return Database(_native.Database(path, read_only, settings))
 
 

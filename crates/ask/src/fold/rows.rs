@@ -84,12 +84,11 @@ impl<'a> Rows<'a> {
                 true => chunk.times.len().checked_sub(1),
                 false => (!chunk.times.is_empty()).then_some(0),
             };
-            let (Some(row), Some(column)) = (row, chunk.columns.first()) else {
-                continue;
-            };
-            value = column.get(row).map(|value| value.to_owned());
-            if !last {
-                break;
+            if let (Some(row), Some(column)) = (row, chunk.columns.first()) {
+                value = column.get(row).map(|value| value.to_owned());
+                if !last {
+                    break;
+                }
             }
         }
         Ok(value)

@@ -6,6 +6,7 @@
 //!
 //! Invariants: what is left out is not wanted; a place to go on is always behind the key looked at.
 
+use crate::assured::part_of;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 
 /// Values that tags must have one of.
@@ -22,7 +23,7 @@ pub(crate) enum Walk {
     Next,
     /// Goes on with the first key that is not below this one.
     From(Vec<u8>),
-    /// Ends.
+    /// The walk ends.
     End,
 }
 
@@ -71,7 +72,7 @@ impl Having {
             if found < tag.as_str() {
                 continue;
             }
-            let before = key.get(..value_at).unwrap_or_default();
+            let before = part_of(key, ..value_at, "the key before a tag's value");
             if found > tag.as_str() {
                 // Tags are sorted: nothing that begins like this has the one that is wanted.
                 return Ok(Look::Not(behind(before)));

@@ -38,6 +38,112 @@ pub struct OutermostSpec {
     pub limit: usize,
 }
 
+/// The search for the outermost rows of a table.
+struct Search<'a, 'b> {
+    snapshot: &'a Snapshot,
+    table: &'a Arc<Table>,
+    accepts: Option<Accepts<'b>>,
+    found: Outermost,
+}
+
+impl Search<'_, '_> {
+    /// How far the outermost row of a stream lies.
+    fn exact(&self, shard: &OfShard<'_>, stream: StreamId) -> Result<Option<i64>> {
+        let spec = &self.found.spec;
+        let side = if spec.newest { Side::Last } else { Side::First };
+        let far = |at: Timestamp| {
+            if spec.newest {
+                at.as_nanos()
+            } else {
+                !at.as_nanos()
+            }
+        };
+        let at = self
+            .snapshot
+            .row_found(shard.stream(stream)?, spec.range, side)?;
+        Ok(at.map(far))
+    }
+
+    /// Takes a stream, if it is wanted.
+    fn take(&mut self, shard: &OfShard<'_>, stream: StreamId, far: i64) -> Result<()> {
+        if !self.found.wants(far) {
+            return Ok(());
+        }
+        if let Some(accepts) = &mut self.accepts {
+            let name = self.snapshot.name_of(self.table, stream)?;
+            if !name.map_or(Ok(false), |name| accepts(&name))? {
+                return Ok(());
+            }
+        }
+        self.found.put(far, stream, shard.index);
+        Ok(())
+    }
+
+    /// What memory holds: mostly the newest rows are there.
+    fn memory(&mut self, shards: &[OfShard<'_>], goes_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        let range = self.found.spec.range;
+        let mut in_memory: Vec<(i64, &OfShard<'_>, StreamId)> = Vec::new();
+        for shard in shards {
+            let meeting = shard.in_memory.iter();
+            let meeting = meeting.filter(|(_, span)| span.overlaps(&range));
+            let far = |span: &ClosedRange| self.found.end(span);
+            in_memory.extend(meeting.map(|(stream, span)| (far(span), shard, *stream)));
+        }
+        in_memory.sort_unstable_by_key(|(far, _, stream)| (std::cmp::Reverse(*far), *stream));
+        for (far, shard, stream) in in_memory {
+            if !self.found.wants(far) || !goes_on() {
+                break;
+            }
+            if let Some(far) = self.exact(shard, stream)? {
+                self.take(shard, stream, far)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a partition holds; false when nobody waits any more.
+    fn partition(
+        &mut self,
+        shard: &OfShard<'_>,
+        partition: &Arc<Partition>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool> {
+        let range = self.found.spec.range;
+        let store = &self.snapshot.core().store;
+        let state = store.state(partition)?;
+        let is_plain = shard.is_plain(partition);
+        for page in state.pages() {
+            if !goes_on() {
+                return Ok(false);
+            }
+            store.each_stream(&state, page, &mut |stream, held| {
+                let meeting = leaves(held).map(LeafEntry::range);
+                let meeting = meeting.filter(|span| span.overlaps(&range));
+                let Some(far) = meeting.map(|span| self.found.end(&span)).max() else {
+                    return Ok(());
+                };
+                // Of another partition, or memory, it is there with what lies further.
+                if !self.found.wants(far) || self.found.holds(stream) {
+                    return Ok(());
+                }
+                let is_inside = |l: &LeafEntry| l.range().intersect(&range) == l.range();
+                let plain =
+                    is_plain && shard.is_plain_state(stream, held) && leaves(held).all(is_inside);
+                let far = if plain {
+                    Some(far)
+                } else {
+                    self.exact(shard, stream)?
+                };
+                match far {
+                    Some(far) => self.take(shard, stream, far),
+                    None => Ok(()),
+                }
+            })?;
+        }
+        Ok(true)
+    }
+}
+
 /// A shard as a question about a table sees it.
 struct OfShard<'a> {
     snapshot: &'a Snapshot,
@@ -292,100 +398,36 @@ impl Snapshot {
         goes_on: GoesOn<'_>,
     ) -> Result<Vec<StreamName>> {
         let table = self.table(table)?;
-        let mut found = Outermost {
-            held: BTreeSet::new(),
-            spec: *spec,
-        };
         if spec.limit == 0 || spec.range.is_empty() {
             return Ok(Vec::new());
         }
-        let side = if spec.newest { Side::Last } else { Side::First };
         let shards = OfShard::all(self, table);
-        let exact = |shard: &OfShard<'_>, stream| -> Result<Option<i64>> {
-            let far = |at: Timestamp| {
-                if spec.newest {
-                    at.as_nanos()
-                } else {
-                    !at.as_nanos()
-                }
-            };
-            let at = self.row_found(shard.stream(stream)?, spec.range, side)?;
-            Ok(at.map(far))
+        let mut search = Search {
+            snapshot: self,
+            table,
+            accepts: accepts.take(),
+            found: Outermost {
+                held: BTreeSet::new(),
+                spec: *spec,
+            },
         };
-        let mut take = |found: &mut Outermost, shard: &OfShard<'_>, stream, far| -> Result<()> {
-            if !found.wants(far) {
-                return Ok(());
-            }
-            if let Some(accepts) = &mut accepts {
-                let name = self.name_of(table, stream)?;
-                if !name.map_or(Ok(false), |name| accepts(&name))? {
-                    return Ok(());
-                }
-            }
-            found.put(far, stream, shard.index);
-            Ok(())
-        };
-        // Memory first: mostly the newest rows are there.
-        let mut in_memory: Vec<(i64, &OfShard<'_>, StreamId)> = Vec::new();
-        for shard in &shards {
-            let meeting = shard.in_memory.iter();
-            let meeting = meeting.filter(|(_, span)| span.overlaps(&spec.range));
-            in_memory.extend(meeting.map(|(stream, span)| (found.end(span), shard, *stream)));
-        }
-        in_memory.sort_unstable_by_key(|(far, _, stream)| (std::cmp::Reverse(*far), *stream));
-        for (far, shard, stream) in in_memory {
-            if !found.wants(far) || !goes_on() {
-                break;
-            }
-            if let Some(far) = exact(shard, stream)? {
-                take(&mut found, shard, stream, far)?;
-            }
-        }
+        search.memory(&shards, goes_on)?;
         let mut partitions = Vec::new();
         for shard in &shards {
             let own = shard.partitions(&spec.range)?.into_iter();
-            partitions.extend(own.map(|p| (found.end(&p.record.span()), shard, p)));
+            partitions.extend(own.map(|p| (search.found.end(&p.record.span()), shard, p)));
         }
         partitions.sort_by_key(|(far, ..)| std::cmp::Reverse(*far));
         for (far, shard, partition) in partitions {
-            if !found.wants(far) {
+            if !search.found.wants(far) {
                 break;
             }
-            let store = &self.core().store;
-            let state = store.state(&partition)?;
-            let is_plain = shard.is_plain(&partition);
-            for page in state.pages() {
-                if !goes_on() {
-                    return Ok(Vec::new());
-                }
-                store.each_stream(&state, page, &mut |stream, held| {
-                    let meeting = leaves(held).map(LeafEntry::range);
-                    let meeting = meeting.filter(|span| span.overlaps(&spec.range));
-                    let Some(far) = meeting.map(|span| found.end(&span)).max() else {
-                        return Ok(());
-                    };
-                    // Of another partition, or memory, it is there with what lies further.
-                    if !found.wants(far) || found.holds(stream) {
-                        return Ok(());
-                    }
-                    let is_inside = |l: &LeafEntry| l.range().intersect(&spec.range) == l.range();
-                    let plain = is_plain
-                        && shard.is_plain_state(stream, held)
-                        && leaves(held).all(is_inside);
-                    let far = if plain {
-                        Some(far)
-                    } else {
-                        exact(shard, stream)?
-                    };
-                    match far {
-                        Some(far) => take(&mut found, shard, stream, far),
-                        None => Ok(()),
-                    }
-                })?;
+            if !search.partition(shard, &partition, goes_on)? {
+                return Ok(Vec::new());
             }
         }
-        let mut names = Vec::with_capacity(found.held.len());
-        for (_, stream, _) in found.held.iter().rev() {
+        let mut names = Vec::with_capacity(search.found.held.len());
+        for (_, stream, _) in search.found.held.iter().rev() {
             names.extend(self.name_of(table, *stream)?);
         }
         Ok(names)

@@ -220,8 +220,8 @@ impl ShardState {
         all.filter(|(_, slot)| slot.memory.rows() > 0)
     }
 
-    /// Streams of a table of which memory may hold something for some snapshot, by number, each with
-    /// the span of it.
+    /// Streams of a table of which memory may hold something for some snapshot, by number, each
+    /// with the span of it.
     pub(crate) fn streams_of(&self, table: TableId) -> Vec<(StreamId, ClosedRange)> {
         let of_table = self.streams.iter().filter(|(_, slot)| slot.table == table);
         let mut out: Vec<(StreamId, ClosedRange)> = of_table

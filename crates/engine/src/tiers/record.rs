@@ -18,6 +18,8 @@ use std::str::FromStr;
 const MAGIC: [u8; 8] = *b"HWTIER\x00\x01";
 /// Bytes of a slot.
 const SLOT_BYTES: usize = 4096;
+/// The same as an offset.
+const SLOT: u64 = 4096;
 /// The longest path that fits.
 const PATH_BYTES_MAX: usize = 3072;
 
@@ -34,7 +36,7 @@ impl TierParts {
     const LOG: u8 = 1;
     const BUFFERS: u8 = 2;
 
-    /// Nothing.
+    /// No part of it.
     pub const NONE: TierParts = TierParts {
         log: false,
         buffers: false,
@@ -159,7 +161,7 @@ impl TierRecord {
         Ok(bytes)
     }
 
-    /// `None` = not whole.
+    /// `None` = it is not whole.
     pub(crate) fn decode(slot: &[u8]) -> Option<TierRecord> {
         let (content, crc) = slot.split_at_checked(SLOT_BYTES - 4)?;
         if crc != crc32c(content).to_le_bytes() {
@@ -196,7 +198,7 @@ impl TierRecord {
         let mut newest: Option<TierRecord> = None;
         for slot in 0..2u64 {
             let mut bytes = vec![0; SLOT_BYTES];
-            match file.read_exact_at(slot * SLOT_BYTES as u64, &mut bytes) {
+            match file.read_exact_at(slot * SLOT, &mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
                 other => other.map_err(failed)?,
             }
@@ -222,7 +224,7 @@ impl TierRecord {
             ),
             other => (other.map_err(failed)?, false),
         };
-        file.write_all_at((self.serial % 2) * SLOT_BYTES as u64, &bytes)
+        file.write_all_at((self.serial % 2) * SLOT, &bytes)
             .map_err(failed)?;
         file.sync_data().map_err(failed)?;
         if is_new {
@@ -310,8 +312,8 @@ mod tests {
             Some(record.clone())
         );
         let file = files.open(&path_in(folder), OpenMode::Write).unwrap();
-        for at in [0, 9, 60, SLOT_BYTES as u64 - 1] {
-            let at = (record.serial % 2) * SLOT_BYTES as u64 + at;
+        for at in [0, 9, 60, SLOT - 1] {
+            let at = (record.serial % 2) * SLOT + at;
             let mut byte = [0];
             file.read_exact_at(at, &mut byte).unwrap();
             file.write_all_at(at, &[!byte[0]]).unwrap();

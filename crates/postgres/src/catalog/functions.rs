@@ -500,7 +500,8 @@ fn format() -> Arc<ScalarUDF> {
                     missing("22023", "invalid_value", format!("format('{text}'): {why}"))
                 })
         });
-        Ok(Arc::new(made.collect::<Result<StringArray>>()?) as ArrayRef)
+        let made: ArrayRef = Arc::new(made.collect::<Result<StringArray>>()?);
+        Ok(made)
     })
 }
 

@@ -67,7 +67,7 @@ fn unsigned(field: &FieldRef) -> FieldRef {
 fn bits(value: f64) -> i64 {
     let one = match value {
         nan if nan.is_nan() => f64::NAN,
-        zero if zero == 0.0 => 0.0,
+        0.0 => 0.0,
         other => other,
     };
     one.to_bits().cast_signed()

@@ -8,7 +8,7 @@
 //! Invariant: the state of these is that of the library's functions over what is computed with
 //! instead: integers for floats, decimals for integers.
 
-use super::window_sum::DistinctSum;
+use super::window_sum::{DistinctSum, too_large};
 use crate::error::Error;
 use arrow::array::{ArrayRef, AsArray, BooleanArray};
 use arrow::compute::cast;
@@ -141,12 +141,6 @@ impl Means {
 /// A sum in 64 bits.
 fn fits<T: TryFrom<i128>>(sum: i128) -> std::result::Result<T, Error> {
     T::try_from(sum).map_err(|_| too_large())
-}
-
-/// A sum of integers is beyond 64 bits.
-pub(crate) fn too_large() -> Error {
-    Error::out_of_range("a sum of integers is beyond 64 bits")
-        .with_hint("sum(CAST(x AS DECIMAL(38, 0))) is exact, sum(CAST(x AS DOUBLE)) has no bound")
 }
 
 impl AggregateUDFImpl for Exact {

@@ -16,7 +16,7 @@ mod window_sum;
 
 pub(crate) use date_bin::date_bin;
 pub(crate) use date_part::date_part;
-pub(crate) use exact::too_large as sum_too_large;
+pub(crate) use window_sum::too_large as sum_too_large;
 
 use crate::wording::patterns::SimilarToEscape;
 use datafusion::execution::session_state::SessionStateBuilder;

@@ -3,7 +3,6 @@
 //! The SQL library's run in 64 bits and wrap around; these run in 128 and fail where the sum of a
 //! window does not fit, as all sums of integers do here.
 
-use super::exact::too_large;
 use crate::error::Error;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -11,6 +10,12 @@ use arrow::datatypes::{DataType, Decimal128Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 use std::collections::HashMap;
+
+/// A sum of integers is beyond 64 bits.
+pub(crate) fn too_large() -> Error {
+    Error::out_of_range("a sum of integers is beyond 64 bits")
+        .with_hint("sum(CAST(x AS DECIMAL(38, 0))) is exact, sum(CAST(x AS DOUBLE)) has no bound")
+}
 
 /// The values of a window, each with how often it is there, and their sum.
 #[derive(Debug)]

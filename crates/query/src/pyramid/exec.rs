@@ -357,12 +357,12 @@ fn extent(groups: &Groups, view: &View, cancel: &CancelToken) -> Result<(ClosedR
         if cancel.is_cancelled() {
             break;
         }
-        let Some(handle) = groups.streams.handle(*stream, view.snapshot())? else {
-            continue;
-        };
-        let info = match view.snapshot().stream_info(handle.name()) {
-            Err(error) if error.kind() == headwater::ErrorKind::NotFound => continue,
-            other => other.map_err(external)?,
+        // One that was dropped has none.
+        let handle = groups.streams.handle(*stream, view.snapshot())?;
+        let info = match handle.map(|handle| view.snapshot().stream_info(handle.name())) {
+            None => continue,
+            Some(Err(error)) if error.kind() == headwater::ErrorKind::NotFound => continue,
+            Some(other) => other.map_err(external)?,
         };
         if let (Some(first), Some(last)) = (info.first, info.last) {
             extent = match extent.is_empty() {

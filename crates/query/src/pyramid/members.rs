@@ -101,7 +101,7 @@ impl Table {
         let mut groups = Vec::with_capacity(count);
         for row in &rows {
             let row = row.owned();
-            let next = self.rows.len() as u32;
+            let next = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
             let group = match self.known.get(&row) {
                 Some(group) => *group,
                 None => {
@@ -159,7 +159,7 @@ impl Groups {
         // The first stream of each group has its values.
         let mut first: Vec<u32> = Vec::with_capacity(count);
         for (at, group) in (0u32..).zip(&groups) {
-            if *group as usize == first.len() {
+            if u32::try_from(first.len()) == Ok(*group) {
                 first.push(at);
             }
         }

@@ -13,7 +13,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::math;
-use datafusion::logical_expr::expr::{Cast, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
@@ -189,25 +189,9 @@ fn rewrite(expr: Expr, schema: &DFSchema, computed: &Computed) -> Result<Transfo
             is_text.then(|| interval_of_text(cast.expr.as_ref().clone()))
         }
         Expr::Case(case) if case.expr.as_ref().is_some_and(|of| is_float(of, schema)) => {
-            let mut case = case.clone();
-            case.expr = case.expr.map(|of| Box::new(canonical(*of)));
-            for (when, _) in &mut case.when_then_expr {
-                **when = canonical(std::mem::take(when.as_mut()));
-            }
-            Some(Expr::Case(case))
+            Some(of_case(case))
         }
-        // Values that are equal are one.
-        Expr::AggregateFunction(call) if call.params.distinct => {
-            let mut call = call.clone();
-            let mut any = false;
-            for arg in &mut call.params.args {
-                if is_float(arg, schema) {
-                    *arg = canonical(std::mem::take(arg));
-                    any = true;
-                }
-            }
-            any.then_some(Expr::AggregateFunction(call))
-        }
+        Expr::AggregateFunction(call) if call.params.distinct => of_distinct(call, schema),
         Expr::ScalarFunction(call) => of_function(call, schema)?,
         _ => None,
     };
@@ -215,6 +199,29 @@ fn rewrite(expr: Expr, schema: &DFSchema, computed: &Computed) -> Result<Transfo
         Some(made) => Transformed::yes(made),
         None => Transformed::no(expr),
     })
+}
+
+/// A `CASE` of a float, which is compared with each `WHEN`.
+fn of_case(case: &Case) -> Expr {
+    let mut case = case.clone();
+    case.expr = case.expr.map(|of| Box::new(canonical(*of)));
+    for (when, _) in &mut case.when_then_expr {
+        **when = canonical(std::mem::take(when.as_mut()));
+    }
+    Expr::Case(case)
+}
+
+/// An aggregate over distinct values: of floats, those that are equal are one.
+fn of_distinct(call: &AggregateFunction, schema: &DFSchema) -> Option<Expr> {
+    let mut call = call.clone();
+    let mut any = false;
+    for arg in &mut call.params.args {
+        if is_float(arg, schema) {
+            *arg = canonical(std::mem::take(arg));
+            any = true;
+        }
+    }
+    any.then_some(Expr::AggregateFunction(call))
 }
 
 /// What stands for a call of `round` or `nullif` of floats; `None` = the call as it is.

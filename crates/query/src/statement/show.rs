@@ -68,7 +68,7 @@ pub(super) fn tables(
     for name in &names {
         let table = running.view.table(name)?;
         streams.push(match &table {
-            Some(table) => running.view.stream_count(table)? as i64,
+            Some(table) => i64::try_from(running.view.stream_count(table)?).unwrap_or(i64::MAX),
             None => 0,
         });
         tags.push(

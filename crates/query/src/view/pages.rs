@@ -114,7 +114,7 @@ impl View {
     /// How many streams of a table the session sees.
     pub(crate) fn stream_count(self: &Arc<View>, table: &Arc<TableView>) -> Result<u64> {
         if let Some(streams) = &table.streams {
-            return Ok(streams.len() as u64);
+            return Ok(u64::try_from(streams.len()).unwrap_or(u64::MAX));
         }
         if self.access.all() {
             return Ok(self.snapshot.stream_count(&table.name)?);
@@ -122,7 +122,7 @@ impl View {
         let mut count = 0;
         let pages = Pages::new(Arc::clone(self), Arc::clone(table), Arc::default());
         while let Some((_, places)) = pages.next()? {
-            count += places.len() as u64;
+            count += u64::try_from(places.len()).unwrap_or(u64::MAX);
         }
         Ok(count)
     }

@@ -144,11 +144,37 @@ fn belonging(query: &Query) -> Option<Belonging> {
         Some(_) => return None,
         None => small(name.0.last()?.as_ident()?),
     };
+    let Conditions {
+        keys,
+        to_others,
+        own,
+    } = conditions(select.selection.as_ref()?, &called)?;
+    let all = order.iter().all(|key| is_expression(key, select, &called));
+    (!keys.is_empty() && all).then_some(Belonging {
+        name: called,
+        keys,
+        to_others,
+        own,
+        order,
+        limit,
+    })
+}
+
+/// The conditions of a query over one table, by what they name.
+struct Conditions {
+    /// Columns of the table that are equal to something of the others.
+    keys: Vec<Expr>,
+    to_others: Vec<Expr>,
+    own: Vec<Expr>,
+}
+
+/// The conditions, where all that name other tables say that columns are equal.
+fn conditions(selection: &Expr, called: &str) -> Option<Conditions> {
     let mut conditions = Vec::new();
-    conjuncts(select.selection.as_ref()?, &mut conditions);
+    conjuncts(selection, &mut conditions);
     let (mut keys, mut to_others, mut own) = (Vec::new(), Vec::new(), Vec::new());
     for condition in conditions {
-        if !names(&condition, &called).1 {
+        if !names(&condition, called).1 {
             own.push(condition);
             continue;
         }
@@ -162,9 +188,9 @@ fn belonging(query: &Query) -> Option<Belonging> {
         };
         let is_column = |side: &Expr| {
             matches!(side, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
-                && names(side, &called) == (true, false)
+                && names(side, called) == (true, false)
         };
-        let is_other = |side: &Expr| names(side, &called) == (false, true);
+        let is_other = |side: &Expr| names(side, called) == (false, true);
         keys.push(match (left.as_ref(), right.as_ref()) {
             (key, other) if is_column(key) && is_other(other) => key.clone(),
             (other, key) if is_column(key) && is_other(other) => key.clone(),
@@ -172,31 +198,30 @@ fn belonging(query: &Query) -> Option<Belonging> {
         });
         to_others.push(condition);
     }
-    // A place among the columns, or a name of one, is none of the table's.
-    let is_expression = |key: &OrderByExpr| {
-        let is_called = |item: &SelectItem, name: &Ident| match item {
-            SelectItem::ExprWithAlias { alias, .. } => small(alias) == small(name),
-            _ => false,
-        };
-        let alias = |name: &Ident| {
-            let mut items = select.projection.iter();
-            items.any(|item| is_called(item, name))
-        };
-        !names(&key.expr, &called).1
-            && match &key.expr {
-                Expr::Value(_) => false,
-                Expr::Identifier(name) => !alias(name),
-                _ => true,
-            }
-    };
-    (!keys.is_empty() && order.iter().all(is_expression)).then_some(Belonging {
-        name: called,
+    Some(Conditions {
         keys,
         to_others,
         own,
-        order,
-        limit,
     })
+}
+
+/// Whether rows are ordered by an expression over the table: a place among the columns, or a name
+/// of one, is none.
+fn is_expression(key: &OrderByExpr, select: &Select, called: &str) -> bool {
+    let is_called = |item: &SelectItem, name: &Ident| match item {
+        SelectItem::ExprWithAlias { alias, .. } => small(alias) == small(name),
+        _ => false,
+    };
+    let alias = |name: &Ident| {
+        let mut items = select.projection.iter();
+        items.any(|item| is_called(item, name))
+    };
+    !names(&key.expr, called).1
+        && match &key.expr {
+            Expr::Value(_) => false,
+            Expr::Identifier(name) => !alias(name),
+            _ => true,
+        }
 }
 
 fn number_column() -> Ident {
@@ -236,11 +261,8 @@ pub(super) fn limited(query: &Query) -> Option<Query> {
         ..empty_select()
     };
     let name = Ident::with_quote('"', of.name);
-    let first = binary(
-        Expr::CompoundIdentifier(vec![name.clone(), number_column()]),
-        BinaryOperator::LtEq,
-        limit,
-    );
+    let number = Expr::CompoundIdentifier(vec![name.clone(), number_column()]);
+    let first = binary(number, BinaryOperator::LtEq, limit);
     let mut select = select.as_ref().clone();
     for item in &mut select.projection {
         if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item {

@@ -112,7 +112,7 @@ pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     }
 }
 
-/// `count(*)`
+/// The call `count(*)`.
 fn count() -> Expr {
     let mut count = call("count", Vec::new());
     if let Expr::Function(function) = &mut count

@@ -274,9 +274,14 @@ fn counts(function: &Function) -> bool {
         return false;
     };
     let name = name.value.to_lowercase();
-    match name.as_str() {
-        "array_length" | "cardinality" | "array_ndims" | "array_position" | "regr_count"
-        | "list_length" | "list_position" => true,
-        _ => false,
-    }
+    matches!(
+        name.as_str(),
+        "array_length"
+            | "cardinality"
+            | "array_ndims"
+            | "array_position"
+            | "regr_count"
+            | "list_length"
+            | "list_position"
+    )
 }

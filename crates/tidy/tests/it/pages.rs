@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 11] = [
+const FORMATS: [&str; 12] = [
     "backup",
     "block",
     "csv",
@@ -14,6 +14,7 @@ const FORMATS: [&str; 11] = [
     "log",
     "meta",
     "segment",
+    "tier",
     "tile",
 ];
 

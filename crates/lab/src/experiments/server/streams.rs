@@ -52,7 +52,9 @@ pub(super) struct Figures {
 }
 
 fn push_line(out: &mut String, stream: usize, pass: usize, streams: usize) {
-    let time = START_NS + pass as i64 * PASS_NS + stream as i64 * PASS_NS / streams.max(1) as i64;
+    let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let within = whole(stream) * PASS_NS / whole(streams.max(1));
+    let time = START_NS + whole(pass) * PASS_NS + within;
     let (kwh, volts) = (stream % 977 + pass * 3, 2290 + (stream * 7 + pass) % 41);
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -107,7 +109,7 @@ fn load(addr: SocketAddr, streams: usize, passes: usize) -> Result<Load, Failure
             stored = Instant::now();
         }
         let seconds = (begin.elapsed() - own).as_secs_f64();
-        load.lines_per_second.push(streams as f64 / seconds);
+        load.lines_per_second.push(number(streams) / seconds);
     }
     Ok(load)
 }
@@ -264,7 +266,7 @@ fn ask(
         door: question.door,
         question: question.text.clone(),
         ms,
-        resident_mib: server.used()?.resident_bytes as f64 / MIB,
+        resident_mib: mib(server.used()?.resident_bytes),
     });
     Ok(Some(ms))
 }
@@ -276,35 +278,19 @@ fn start(dir: &Path, binary: Option<&Path>) -> Result<Server, Failure> {
     }
 }
 
-pub(super) fn measure(
-    bench: &Bench,
-    arguments: &Arguments,
-    targets: &mut Targets,
-) -> Result<Figures, Failure> {
-    let (streams, passes) = (arguments.streams, arguments.passes.max(1));
-    let binary = arguments.binary.as_deref();
-    let dir = bench.path("streams");
-    let server = start(&dir, binary)?;
-    let loaded = load(server.addr, streams, passes)?;
-    let used = server.used()?;
-    let written = metric(server.addr, "headwater_write_amplification_bytes_ratio")?;
-    server.stop()?;
-    let lines = (streams * passes) as f64;
-    let mut figures = Figures {
-        streams,
-        passes,
-        lines_per_second: loaded.lines_per_second,
-        longest_stall_seconds: loaded.longest_stall.as_secs_f64(),
-        refused_requests: loaded.refused,
-        cpu_seconds_per_million_lines: used.cpu_seconds / lines * 1e6,
-        loading_mib: used.peak_bytes as f64 / MIB,
-        bytes_written_per_byte: written,
-        bytes_per_line: folder_bytes(&dir)? as f64 / lines,
-        asked: Vec::new(),
-        resident_mib: 0.0,
-    };
+fn number(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::INFINITY, f64::from)
+}
+
+fn mib(bytes: u64) -> f64 {
+    u32::try_from(bytes >> 10).map_or(f64::INFINITY, f64::from) / 1024.0
+}
+
+fn print_loading(figures: &Figures) {
     println!(
-        "{streams} streams, {passes} passes of two fields, {LINES} lines a request, one writer: {}",
+        "{} streams, {} passes of two fields, {LINES} lines a request, one writer: {}",
+        figures.streams,
+        figures.passes,
         figures
             .lines_per_second
             .iter()
@@ -315,13 +301,17 @@ pub(super) fn measure(
     );
     println!(
         "longest without a stored batch {:.2} s, {} answers 503, {:.2} CPU s a million lines, \
-         {:.0} MiB at most, {written:.2} bytes written a byte accepted, {:.0} bytes a line on disk\n",
+         {:.0} MiB at most, {:.2} bytes written a byte accepted, {:.0} bytes a line on disk\n",
         figures.longest_stall_seconds,
         figures.refused_requests,
         figures.cpu_seconds_per_million_lines,
         figures.loading_mib,
+        figures.bytes_written_per_byte,
         figures.bytes_per_line,
     );
+}
+
+fn loading_targets(figures: &Figures, targets: &mut Targets) {
     let slowest = figures
         .lines_per_second
         .iter()
@@ -350,8 +340,39 @@ pub(super) fn measure(
         "bytes written a byte accepted",
         Bound::AtMost(4.0),
         " B",
-        written,
+        figures.bytes_written_per_byte,
     );
+}
+
+pub(super) fn measure(
+    bench: &Bench,
+    arguments: &Arguments,
+    targets: &mut Targets,
+) -> Result<Figures, Failure> {
+    let (streams, passes) = (arguments.streams, arguments.passes.max(1));
+    let binary = arguments.binary.as_deref();
+    let dir = bench.path("streams");
+    let server = start(&dir, binary)?;
+    let loaded = load(server.addr, streams, passes)?;
+    let used = server.used()?;
+    let written = metric(server.addr, "headwater_write_amplification_bytes_ratio")?;
+    server.stop()?;
+    let lines = number(streams * passes);
+    let mut figures = Figures {
+        streams,
+        passes,
+        lines_per_second: loaded.lines_per_second,
+        longest_stall_seconds: loaded.longest_stall.as_secs_f64(),
+        refused_requests: loaded.refused,
+        cpu_seconds_per_million_lines: used.cpu_seconds / lines * 1e6,
+        loading_mib: mib(used.peak_bytes),
+        bytes_written_per_byte: written,
+        bytes_per_line: mib(folder_bytes(&dir)?) * MIB / lines,
+        asked: Vec::new(),
+        resident_mib: 0.0,
+    };
+    print_loading(&figures);
+    loading_targets(&figures, targets);
     let server = start(&dir, binary)?;
     for (question, wanted) in first_questions(streams, passes) {
         if let Some(ms) = ask(&server, &question, binary.is_some(), &mut figures.asked)? {
@@ -361,7 +382,7 @@ pub(super) fn measure(
     for question in more_questions(streams) {
         ask(&server, &question, binary.is_some(), &mut figures.asked)?;
     }
-    figures.resident_mib = server.used()?.resident_bytes as f64 / MIB;
+    figures.resident_mib = mib(server.used()?.resident_bytes);
     server.stop()?;
     let resident = figures.resident_mib;
     targets.add(
