@@ -29,9 +29,8 @@ pub(super) fn extent(array: &dyn Array, from: usize, to: usize) -> usize {
     let between = |(begin, end): (usize, usize)| end.saturating_sub(begin);
     let lists = |values: &ArrayRef, (begin, end): (usize, usize)| {
         let places = between((begin, end)).saturating_mul(place_bytes(values));
-        extent(values, begin, end)
-            .saturating_add(places)
-            .saturating_add(rows.saturating_mul(4))
+        let places = places.saturating_add(rows.saturating_mul(4));
+        extent(values, begin, end).saturating_add(places)
     };
     match array.data_type() {
         DataType::Utf8 => between(within(array.as_string::<i32>().offsets())),
