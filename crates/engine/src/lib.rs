@@ -32,6 +32,7 @@ mod log;
 mod maintain;
 mod memory;
 mod meta;
+mod notes;
 mod options;
 mod owner;
 mod partitions;

@@ -10,6 +10,7 @@
 mod backend;
 pub(crate) mod copy;
 mod log;
+mod notes;
 mod records;
 mod streams;
 

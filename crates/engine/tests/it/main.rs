@@ -26,6 +26,7 @@ mod limits;
 mod log_files;
 mod media;
 mod model;
+mod notes;
 mod overwritten;
 mod owners;
 mod papers;

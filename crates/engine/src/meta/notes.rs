@@ -1,0 +1,44 @@
+//! Notes: small values that the program around a database keeps with it.
+//!
+//! Invariant: the engine never looks into them.
+
+use super::Meta;
+use crate::{Error, Result};
+use redb::{ReadableDatabase, ReadableTableMetadata, TableDefinition};
+
+const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
+
+impl Meta {
+    /// The note of this name.
+    pub(crate) fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let notes = match transaction.open_table(NOTES) {
+            Ok(notes) => notes,
+            // There never was one.
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let note = notes.get(name).map_err(Error::meta)?;
+        Ok(note.map(|note| note.value().to_vec()))
+    }
+
+    /// Puts a note in the place of the one of its name, or takes that away; durable when it
+    /// returns. False, and nothing is changed, when there would be more than `max` notes then.
+    pub(crate) fn put_note(&self, name: &str, note: Option<&[u8]>, max: u64) -> Result<bool> {
+        let transaction = self.begin_write()?;
+        {
+            let mut notes = transaction.open_table(NOTES).map_err(Error::meta)?;
+            match note {
+                None => drop(notes.remove(name).map_err(Error::meta)?),
+                Some(note) => drop(notes.insert(name, note).map_err(Error::meta)?),
+            }
+            if note.is_some() && notes.len().map_err(Error::meta)? > max {
+                drop(notes);
+                transaction.abort().map_err(Error::meta)?;
+                return Ok(false);
+            }
+        }
+        transaction.commit().map_err(Error::meta)?;
+        Ok(true)
+    }
+}
