@@ -4,6 +4,7 @@
 use crate::harness::Failure;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::time::Duration;
 
 /// A question as bytes, to be made once and sent often.
@@ -42,42 +43,71 @@ impl Connection {
         self.stream.write_all(request)?;
         self.filled = 0;
         let head = loop {
-            if let Some(head) = find(
-                self.buffer.get(..self.filled).unwrap_or_default(),
-                b"\r\n\r\n",
-            ) {
+            if let Some(head) = find(self.bytes(0..self.filled), b"\r\n\r\n") {
                 break head + 4;
             }
             self.fill()?;
         };
-        let text = std::str::from_utf8(self.buffer.get(..head).unwrap_or_default())?;
+        let text = std::str::from_utf8(self.bytes(0..head))?;
         let status = text
             .get(9..12)
             .and_then(|s| s.parse().ok())
             .ok_or("not an answer")?;
-        let length = text.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            let is_it = name.eq_ignore_ascii_case("content-length");
-            is_it.then(|| value.trim().parse::<usize>().ok())?
-        });
-        let length = match (length, status) {
-            (Some(length), _) => length,
-            (None, 204 | 304) => 0,
+        let value_of = |wanted: &str| {
+            text.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                let is_it = name.eq_ignore_ascii_case(wanted);
+                is_it.then(|| value.trim().to_owned())
+            })
+        };
+        let length = value_of("content-length").and_then(|value| value.parse::<usize>().ok());
+        let is_in_parts = value_of("transfer-encoding").is_some_and(|value| value == "chunked");
+        let end = match (length, status) {
+            (Some(length), _) => head + length,
+            (None, 204 | 304) => head,
+            (None, _) if is_in_parts => self.parts(head)?,
             (None, _) => return Err("an answer without a length".into()),
         };
-        while self.filled < head + length {
+        while self.filled < end {
             self.fill()?;
         }
         Ok(Answer {
             status,
-            body: (head, head + length),
+            body: (head, end),
         })
     }
 
+    /// Reads a body in parts, and puts them together where the first begins. Gives their end.
+    fn parts(&mut self, head: usize) -> Result<usize, Failure> {
+        let (mut from, mut end) = (head, head);
+        loop {
+            let line = loop {
+                if let Some(line) = find(self.bytes(from..self.filled), b"\r\n") {
+                    break from + line;
+                }
+                self.fill()?;
+            };
+            let size = std::str::from_utf8(self.bytes(from..line))?;
+            let size = usize::from_str_radix(size.trim(), 16)?;
+            let part = line + 2;
+            while self.filled < part + size + 2 {
+                self.fill()?;
+            }
+            if size == 0 {
+                return Ok(end);
+            }
+            self.buffer.copy_within(part..part + size, end);
+            (from, end) = (part + size + 2, end + size);
+        }
+    }
+
     pub(crate) fn body(&self, answer: &Answer) -> &[u8] {
-        self.buffer
-            .get(answer.body.0..answer.body.1)
-            .unwrap_or_default()
+        self.bytes(answer.body.0..answer.body.1)
+    }
+
+    /// What was read into a part of the buffer.
+    fn bytes(&self, part: Range<usize>) -> &[u8] {
+        self.buffer.get(part).unwrap_or_default()
     }
 
     fn fill(&mut self) -> Result<(), Failure> {
