@@ -33,12 +33,17 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
 /// What statements take is counted where it is taken: memory that is denied would end the process.
 #[cfg(feature = "sql")]
 #[global_allocator]
-static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
+static ALLOCATOR: headwater_query::Counting<Jemalloc> = headwater_query::Counting(Jemalloc);
+
+#[cfg(not(feature = "sql"))]
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Time-series and event database: loses nothing it has acknowledged, shows any span of time at
 /// once

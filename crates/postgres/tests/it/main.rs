@@ -9,7 +9,8 @@
 
 /// As the server has it.
 #[global_allocator]
-static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
+static ALLOCATOR: headwater_query::Counting<std::alloc::System> =
+    headwater_query::Counting(std::alloc::System);
 
 mod functions;
 

@@ -5,11 +5,11 @@
 //! machine's memory does.
 //!
 //! Invariants: the counter of a thread is changed by that thread alone, and no count changes what
-//! the system's allocator does.
+//! the allocator within does.
 //! Concurrency: no lock, no shared counter; a thread that gives back what another has taken counts
 //! below zero.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 
 thread_local! {
@@ -17,19 +17,21 @@ thread_local! {
     static TAKEN: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The system's allocator with a counter for each thread. A program that serves SQL makes it its
-/// own:
+/// An allocator, the system's for example, with a counter for each thread. A program that serves
+/// SQL makes it its own:
 ///
 /// ```
+/// use headwater_query::Counting;
+/// use std::alloc::System;
 /// #[global_allocator]
-/// static ALLOCATOR: headwater_query::Counting = headwater_query::Counting;
+/// static ALLOCATOR: Counting<System> = Counting(System);
 /// # fn main() {}
 /// ```
 ///
 /// Without it the memory of a statement is what its operators reserve and what its functions
 /// return.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counting;
+pub struct Counting<A>(pub A);
 
 fn count(bytes: usize, sign: i64) {
     // No allocation is larger than `isize::MAX`.
@@ -38,13 +40,13 @@ fn count(bytes: usize, sign: i64) {
     let _ = TAKEN.try_with(|taken| taken.set(taken.get().wrapping_add(bytes.wrapping_mul(sign))));
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments that came, and its answer is
+// SAFETY: every call goes to the allocator within with the arguments that came, and its answer is
 // given back as it is; counting takes no memory and cannot panic.
 #[expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps to what the system's allocator asks for.
-        let at = unsafe { System.alloc(layout) };
+        // SAFETY: the caller keeps to what an allocator asks for.
+        let at = unsafe { self.0.alloc(layout) };
         if !at.is_null() {
             count(layout.size(), 1);
         }
@@ -53,7 +55,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        let at = unsafe { System.alloc_zeroed(layout) };
+        let at = unsafe { self.0.alloc_zeroed(layout) };
         if !at.is_null() {
             count(layout.size(), 1);
         }
@@ -62,13 +64,13 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) };
+        unsafe { self.0.dealloc(at, layout) };
         count(layout.size(), -1);
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        let moved = unsafe { System.realloc(at, layout, size) };
+        let moved = unsafe { self.0.realloc(at, layout, size) };
         if !moved.is_null() {
             count(layout.size(), -1);
             count(size, 1);
