@@ -283,6 +283,17 @@ impl Writer {
         self.finish(out)
     }
 
+    /// Ends an answer that failed on the way, where the form has room to say so: in JSON behind
+    /// the rows, as `"error":` and then `error`, which is JSON. The other forms end where they are.
+    pub fn fail(self, error: &str, out: &mut Vec<u8>) {
+        if let Kind::Json { mut head, .. } = self.kind {
+            out.append(&mut head);
+            out.extend_from_slice(b"],\"error\":");
+            out.extend_from_slice(error.as_bytes());
+            out.extend_from_slice(b"}\n");
+        }
+    }
+
     /// Appends what is held back and the end of the form.
     ///
     /// # Errors

@@ -52,13 +52,22 @@ impl ErrorAnswer {
     }
 }
 
-impl IntoResponse for ErrorAnswer {
-    fn into_response(self) -> Response {
+impl ErrorAnswer {
+    /// What the body of the answer says, as JSON.
+    #[must_use]
+    pub fn into_body(self) -> Value {
         let mut body = self.details;
         body.insert("code".to_owned(), json!(self.code));
         body.insert("message".to_owned(), json!(self.message));
-        let mut response = (self.status, Json(Value::Object(body))).into_response();
-        if let Some(seconds) = self.retry_after {
+        Value::Object(body)
+    }
+}
+
+impl IntoResponse for ErrorAnswer {
+    fn into_response(self) -> Response {
+        let (status, retry_after) = (self.status, self.retry_after);
+        let mut response = (status, Json(self.into_body())).into_response();
+        if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         response

@@ -7,6 +7,7 @@ use headwater_columnar::{Format, OutputError, TimeText, Writer};
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
 use headwater_query::{Answer, Place, done_row};
+use headwater_shell::ErrorAnswer;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -22,6 +23,8 @@ pub(super) struct Rows {
     writer: Option<Writer>,
     /// Rows that may still be written.
     left: Option<u64>,
+    /// The answer failed, and its transfer is to break off.
+    has_failed: bool,
     place: Place,
 }
 
@@ -54,6 +57,7 @@ impl Rows {
             first,
             writer: Some(writer),
             left: rows_max,
+            has_failed: false,
             place,
         })
     }
@@ -90,26 +94,29 @@ impl Rows {
         }
     }
 
-    /// The next bytes of the answer; an error cuts it off.
+    /// The next bytes of the answer; an error cuts it off, behind what the form lets be said of it.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut out = Vec::new();
         while out.is_empty() {
-            self.writer.as_ref()?;
-            if let Err(error) = self.more(&mut out).await {
-                self.writer = None;
-                tracing::warn!(%error, "an answer to SQL broke off");
+            if std::mem::take(&mut self.has_failed) {
                 let broken = io::Error::other("the statement failed; the server's log says more");
                 return Some(Err(broken));
+            }
+            self.writer.as_ref()?;
+            if let Err(error) = self.more(&mut out).await {
+                tracing::warn!(error = error.message, "an answer to SQL broke off");
+                self.has_failed = true;
+                if let Some(writer) = self.writer.take() {
+                    let error = ErrorAnswer::from(error).into_body();
+                    writer.fail(&error.to_string(), &mut out);
+                }
             }
         }
         Some(Ok(out.into()))
     }
 
     /// Writes the next batch or the end.
-    async fn more(
-        &mut self,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn more(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let next = match self.first.take() {
             Some(batch) => Some(batch),
             None => self
@@ -121,7 +128,7 @@ impl Rows {
         };
         let Some(batch) = next else {
             if let Some(writer) = self.writer.take() {
-                writer.finish(out)?;
+                writer.finish(out).map_err(not_this_form)?;
             }
             return Ok(());
         };
@@ -131,13 +138,14 @@ impl Rows {
         let rows = batch.num_rows() as u64;
         match self.left {
             Some(left) if rows > left => {
-                writer.write(&batch.slice(0, left as usize), out)?;
+                let part = batch.slice(0, left as usize);
+                writer.write(&part, out).map_err(not_this_form)?;
                 if let Some(writer) = self.writer.take() {
-                    writer.finish_early(out)?;
+                    writer.finish_early(out).map_err(not_this_form)?;
                 }
             }
             left => {
-                writer.write(&batch, out)?;
+                writer.write(&batch, out).map_err(not_this_form)?;
                 self.left = left.map(|left| left - rows);
             }
         }
@@ -165,6 +173,10 @@ impl Sent {
             Some(Err(io::Error::other(why)))
         });
         self.ended = !matches!(next, Some(Ok(_)));
+        if matches!(next, Some(Err(_))) {
+            // The connection is about to be given up: what was said before is sent on first.
+            tokio::task::yield_now().await;
+        }
         next
     }
 }
