@@ -67,6 +67,11 @@ pub trait Access: Send + Sync {
         true
     }
 
+    /// May it write anything at all?
+    fn stores(&self) -> bool {
+        true
+    }
+
     /// Askers with the same key may do the same; what was prepared for one is used for the others
     /// then. `None` shares nothing.
     fn key(&self) -> Option<String> {

@@ -38,6 +38,7 @@
 
 mod access;
 mod budget;
+mod databases;
 mod error;
 mod fold;
 pub mod influxql;
@@ -48,6 +49,7 @@ mod windows;
 
 pub use access::{Access, Unrestricted};
 pub use budget::{Budget, CancelGuard, CancelToken, Deadline, STREAMS_MAX, VALUES_MAX};
+pub use databases::{DATABASE_BYTES_MAX, DATABASES_MAX, Databases, Names, Space};
 pub use error::{Error, Kind, Result};
 pub use fold::{Bucket, Buckets, End, EndOf, EndValue, Fold, Meter};
 pub use windows::Windows;

@@ -1,5 +1,6 @@
 //! The tables of a statement's view as a catalog of the SQL planner: catalog `headwater`, schema
-//! `public`.
+//! `public`; and a schema for each text before a dot in the names of tables, so that the table
+//! `yard.cpu` needs no quotes.
 
 use crate::table::Table;
 use crate::view::View;
@@ -13,6 +14,11 @@ use std::sync::Arc;
 pub const CATALOG: &str = "headwater";
 /// The schema that holds the tables.
 pub const SCHEMA: &str = "public";
+
+fn provider(view: &View, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let table = view.table(name)?;
+    Ok(table.map(|t| Arc::new(Table::new(t)) as Arc<dyn TableProvider>))
+}
 
 /// The schema `public` of a statement.
 #[derive(Debug)]
@@ -32,8 +38,7 @@ impl SchemaProvider for Public {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let table = self.view.table(name)?;
-        Ok(table.map(|t| Arc::new(Table::new(t)) as Arc<dyn TableProvider>))
+        provider(&self.view, name)
     }
 
     fn table_exist(&self, name: &str) -> bool {
@@ -41,9 +46,39 @@ impl SchemaProvider for Public {
     }
 }
 
+/// The tables whose names begin with a text and a dot.
+#[derive(Debug)]
+struct Dotted {
+    view: Arc<View>,
+    before: String,
+}
+
+impl Dotted {
+    fn whole(&self, name: &str) -> String {
+        format!("{}.{name}", self.before)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Dotted {
+    fn table_names(&self) -> Vec<String> {
+        // They are listed where all tables are.
+        Vec::new()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        provider(&self.view, &self.whole(name))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        matches!(self.view.table(&self.whole(name)), Ok(Some(_)))
+    }
+}
+
 /// All that a statement can name.
 #[derive(Debug)]
 pub(crate) struct Catalog {
+    view: Arc<View>,
     schemas: BTreeMap<String, Arc<dyn SchemaProvider>>,
 }
 
@@ -53,8 +88,13 @@ impl Catalog {
         more: impl IntoIterator<Item = (String, Arc<dyn SchemaProvider>)>,
     ) -> Catalog {
         let mut schemas: BTreeMap<String, Arc<dyn SchemaProvider>> = more.into_iter().collect();
-        schemas.insert(SCHEMA.to_owned(), Arc::new(Public { view }));
-        Catalog { schemas }
+        schemas.insert(
+            SCHEMA.to_owned(),
+            Arc::new(Public {
+                view: Arc::clone(&view),
+            }),
+        );
+        Catalog { view, schemas }
     }
 }
 
@@ -64,7 +104,13 @@ impl CatalogProvider for Catalog {
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        self.schemas.get(name).cloned()
+        let known = self.schemas.get(name).cloned();
+        known.or_else(|| {
+            Some(Arc::new(Dotted {
+                view: Arc::clone(&self.view),
+                before: name.to_owned(),
+            }))
+        })
     }
 }
 

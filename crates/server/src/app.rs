@@ -1,5 +1,6 @@
 //! What all requests to the database share.
 
+use crate::databases::KeptNames;
 use crate::error::ApiError;
 use crate::ingest::Ingest;
 use crate::live::Hub;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) db: Database,
+    /// What names of databases mean.
+    pub(crate) databases: KeptNames,
     pub(crate) settings: Settings,
     /// What all servers have: access, limits, clocks, the stop.
     pub(crate) shell: Arc<Shell>,

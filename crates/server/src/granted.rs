@@ -67,6 +67,10 @@ impl headwater_ask::Access for Granted {
         self.0.any(Action::Read)
     }
 
+    fn stores(&self) -> bool {
+        self.0.any(Action::Write)
+    }
+
     /// Who has the same rules sees the same.
     fn key(&self) -> Option<String> {
         let mut key = String::new();

@@ -19,6 +19,7 @@
 )]
 
 mod app;
+mod databases;
 mod error;
 mod granted;
 mod ingest;

@@ -6,6 +6,7 @@
 
 use crate::access::tokens::{Guard, TokenFile};
 use crate::app::App;
+use crate::databases::KeptNames;
 use crate::ingest::{Ingest, Limits};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -115,6 +116,7 @@ impl Server {
             query,
             #[cfg(feature = "sql")]
             places: headwater_query::Places::new(settings.sql_statements_max),
+            databases: KeptNames::open(db.clone(), &settings)?,
             db,
             shell: Arc::clone(bound.shell()),
             metrics,

@@ -18,6 +18,12 @@ pub enum StartError {
         /// What the engine says.
         source: headwater::Error,
     },
+    /// The names of databases cannot be read or kept.
+    #[error("the names of databases, which InfluxDB's clients use: {source}")]
+    Names {
+        /// What keeps them from that.
+        source: headwater_ask::Error,
+    },
     /// The address for clients of PostgreSQL cannot be listened on.
     #[cfg(feature = "sql")]
     #[error(

@@ -55,6 +55,20 @@ impl StreamName {
         }))
     }
 
+    /// The stream with the same tags in another table.
+    ///
+    /// ```
+    /// let name = headwater_types::StreamName::new("weather", [("station", "EWR")]);
+    /// assert_eq!(name.in_table("sky").to_string(), "sky,station=EWR");
+    /// ```
+    #[must_use]
+    pub fn in_table(&self, table: impl Into<String>) -> StreamName {
+        StreamName(Arc::new(Parts {
+            table: table.into(),
+            tags: self.0.tags.clone(),
+        }))
+    }
+
     /// The table.
     #[must_use]
     pub fn table(&self) -> &str {

@@ -9,6 +9,7 @@
 use super::condition::{Compiler, Condition};
 use super::predicate::Predicate;
 use super::{Answer, Asker, invalid};
+use crate::databases::Names;
 use crate::error::{Error, Kind, found};
 use headwater::{ClosedRange, Database, StreamName};
 use headwater_wire::influxql::{MeasurementName, Policy, Removal, Source};
@@ -52,9 +53,11 @@ impl Asker<'_> {
 
     /// `DROP MEASUREMENT`: the table, if the asker may manage it, or all its series.
     pub(super) fn drop_measurement(&self, name: &str) -> Result<Answer, Error> {
+        let space = self.space(self.database)?;
         let db = self.database_to_change()?;
-        if self.access.all() || self.access.manages(name) {
-            found(db.drop_table(name))?;
+        let table = Names::table(&space, name);
+        if self.access.all() || self.access.manages(&table) {
+            found(db.drop_table(&table))?;
             return Ok(Answer::default());
         }
         let source = Source {
@@ -64,6 +67,58 @@ impl Asker<'_> {
         };
         let condition = Condition::new(None, self.now, None)?;
         self.remove(&[source], &condition, Fate::Dropped)
+    }
+
+    /// `DROP DATABASE`: its tables, and its name. One that is not there is gone already, as in
+    /// InfluxDB.
+    pub(super) fn drop_database(&self, name: &str) -> Result<Answer, Error> {
+        let Some(databases) = self.databases.filter(|_| self.names.is_apart()) else {
+            self.space(Some(name))?;
+            return Err(Error::new(
+                Kind::Unsupported,
+                "the one database of this server is not dropped by a request: DROP MEASUREMENT takes away what is stored",
+            ));
+        };
+        if self.names.is_new(name) {
+            return Ok(Answer::default());
+        }
+        let Ok(space) = self.space(Some(name)) else {
+            return Ok(Answer::default());
+        };
+        let db = self.database_to_change()?;
+        let may_all = self.access.all();
+        let (mut doomed, mut is_whole) = (Vec::new(), true);
+        let mut tables = self.snapshot.table_names();
+        tables.retain(|table| self.names.measurement(&space, table).is_some());
+        for table in tables {
+            if may_all || self.access.manages(&table) {
+                doomed.push(table);
+            } else if self.access.reads_some_of(&table) {
+                return Err(Error::new(
+                    Kind::Access,
+                    format!("this token may not drop table `{table}`"),
+                ));
+            } else {
+                is_whole = false;
+            }
+        }
+        if !may_all && doomed.is_empty() && !self.access.stores() {
+            return Err(Error::new(
+                Kind::Access,
+                "no rule of this token allows to take a database away",
+            ));
+        }
+        for table in doomed {
+            self.budget.check()?;
+            found(db.drop_table(&table))?;
+        }
+        if is_whole {
+            databases.change(&mut |names| {
+                names.remove(name);
+                Ok(())
+            })?;
+        }
+        Ok(Answer::default())
     }
 
     /// What is said to who makes or changes a retention policy.

@@ -5,6 +5,7 @@ use super::field::ReadField;
 use super::held::HeldRows;
 use super::predicate::Predicate;
 use super::{Asker, invalid};
+use crate::databases::Space;
 use crate::error::Error;
 use crate::streams;
 use headwater::{ClosedRange, FieldType, StreamName};
@@ -38,6 +39,7 @@ impl Member {
 /// A measurement with what of it is asked for.
 #[derive(Debug, Default)]
 pub(super) struct Measurement {
+    /// What clients call it.
     pub(super) name: String,
     pub(super) fields: Vec<(String, FieldType)>,
     pub(super) tag_keys: BTreeSet<String>,
@@ -81,12 +83,13 @@ impl GroupKeys {
 }
 
 enum Wanted {
+    All,
     Exact(String),
     Matching(Regex),
 }
 
 impl Asker<'_> {
-    /// The names of the measurements that are meant, in order; without sources all.
+    /// The names of the tables that are meant, in order; without sources those of the database.
     pub(super) fn measurement_names<'s>(
         &self,
         sources: impl IntoIterator<Item = &'s Source>,
@@ -100,21 +103,28 @@ impl Asker<'_> {
         mut names: Vec<String>,
         sources: impl IntoIterator<Item = &'s Source>,
     ) -> Result<Vec<String>, Error> {
-        let wanted = sources
+        let mut wanted = sources
             .into_iter()
             .map(|source| {
-                Ok(match &source.name {
+                let name = match &source.name {
                     MeasurementName::Exact(name) => Wanted::Exact(name.clone()),
                     MeasurementName::Matching(pattern) => Wanted::Matching(compile_regex(pattern)?),
-                })
+                };
+                Ok((self.space_of(source)?, name))
             })
-            .collect::<Result<Vec<_>, Error>>()?;
-        names.retain(|name| {
-            wanted.is_empty()
-                || wanted.iter().any(|w| match w {
+            .collect::<Result<Vec<(Space, Wanted)>, Error>>()?;
+        if wanted.is_empty() {
+            wanted.push((self.space(self.database)?, Wanted::All));
+        }
+        names.retain(|table| {
+            wanted.iter().any(|(space, wanted)| {
+                let name = self.names.measurement(space, table);
+                name.is_some_and(|name| match wanted {
+                    Wanted::All => true,
                     Wanted::Exact(exact) => exact == name,
                     Wanted::Matching(regex) => regex.is_match(name),
                 })
+            })
         });
         Ok(names)
     }
@@ -179,7 +189,7 @@ impl Asker<'_> {
         // In the order of their tags, which is not that of the catalog.
         members.sort_by(|a, b| a.stream.tags().cmp(b.stream.tags()));
         Ok(is_seen.then(|| Measurement {
-            name: name.to_owned(),
+            name: self.names.shown(name).to_owned(),
             fields,
             tag_keys,
             members,

@@ -39,12 +39,12 @@ pub use write::{Epoch, Form, csv, json, pretty};
 
 use crate::access::Access;
 use crate::budget::Budget;
+use crate::databases::{Databases, Names, Space, not_found};
 use crate::error::{Error, Kind};
 use headwater::{Database, Snapshot, Timestamp, Value};
-use headwater_wire::influxql::{
-    CreateDatabase, Parameters, Select, ShowWhat, Source, Statement, parse,
-};
+use headwater_wire::influxql::{CreateDatabase, Parameters, Select, Source, Statement, parse};
 use jiff::tz::TimeZone;
+use std::sync::Arc;
 
 /// The policy that stands for the one way in which data are kept.
 const POLICY: &str = "autogen";
@@ -100,12 +100,17 @@ pub struct Answer {
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Who asks, and of what.
+#[derive(Clone)]
 pub struct Asker<'a> {
     snapshot: &'a Snapshot,
     access: &'a dyn Access,
     budget: &'a Budget,
     now: Timestamp,
-    /// The one name a database may have, if one is set.
+    /// What names of databases mean.
+    names: Arc<Names>,
+    /// Where they are kept, if statements may make and end databases.
+    databases: Option<&'a dyn Databases>,
+    /// The database of what names none.
     database: Option<&'a str>,
     /// The database that statements change, if they may.
     changes: Option<&'a Database>,
@@ -131,6 +136,8 @@ impl<'a> Asker<'a> {
             access,
             budget,
             now,
+            names: Arc::default(),
+            databases: None,
             database: None,
             changes: None,
             is_read_only: false,
@@ -144,10 +151,10 @@ impl<'a> Asker<'a> {
         self
     }
 
-    /// The database has this name, and is not found under another one.
+    /// Names of databases mean what is said there; without it they mean nothing.
     #[must_use]
-    pub fn with_database(mut self, name: Option<&'a str>) -> Asker<'a> {
-        self.database = name;
+    pub fn with_databases(mut self, databases: &'a dyn Databases) -> Asker<'a> {
+        self.databases = Some(databases);
         self
     }
 
@@ -189,8 +196,8 @@ impl Asker<'_> {
         for statement in statements {
             // Nobody would read the rest, or there is no time for it.
             self.budget.check()?;
-            let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot));
-            match asker.answer(statement, database) {
+            let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot), database);
+            match asker.answer(statement) {
                 Err(error) if error.kind().is_of_server() => return Err(error),
                 answer => {
                     let failed = answer.is_err();
@@ -207,16 +214,24 @@ impl Asker<'_> {
         Ok(answers)
     }
 
-    /// The same on another snapshot.
-    fn on<'s>(&'s self, snapshot: &'s Snapshot) -> Asker<'s> {
-        Asker { snapshot, ..*self }
+    /// The same on another snapshot, with the names of now; `database` is what the request says.
+    fn on<'s>(&'s self, snapshot: &'s Snapshot, database: Option<&'s str>) -> Asker<'s> {
+        Asker {
+            snapshot,
+            database,
+            names: self.databases.map(|d| d.names()).unwrap_or_default(),
+            ..self.clone()
+        }
     }
 
     /// What statements behind one that changes something see.
     fn after(&self, statement: &Statement) -> Result<Option<Snapshot>, Error> {
         let changes = matches!(
             statement,
-            Statement::Delete(_) | Statement::DropSeries(_) | Statement::DropMeasurement(_)
+            Statement::Delete(_)
+                | Statement::DropSeries(_)
+                | Statement::DropMeasurement(_)
+                | Statement::DropDatabase(_)
         );
         match self.changes.filter(|_| changes) {
             Some(db) => Ok(Some(db.snapshot()?)),
@@ -225,40 +240,34 @@ impl Asker<'_> {
     }
 
     /// Carries one statement out.
-    fn answer(&self, statement: &Statement, database: Option<&str>) -> Result<Answer, Error> {
+    fn answer(&self, statement: &Statement) -> Result<Answer, Error> {
         match statement {
-            Statement::CreateDatabase(create) => Ok(self.create(create)),
+            Statement::CreateDatabase(create) => self.create(create),
             Statement::DropDatabase(name) => {
-                self.check_database(Some(name))?;
-                Err(Error::new(
-                    Kind::Unsupported,
-                    "the one database of this server is not dropped by a request: DROP MEASUREMENT takes away what is stored",
-                ))
+                let done = self.drop_database(name)?;
+                Ok(self.warned("DROP DATABASE", done))
             }
             Statement::CreatePolicy(policy) | Statement::AlterPolicy(policy) => {
-                self.check_database(Some(&policy.database))?;
+                self.space(Some(&policy.database))?;
                 Ok(Self::policy(policy))
             }
             Statement::DropPolicy { database, .. } => {
-                self.check_database(Some(database))?;
+                self.space(Some(database))?;
                 Ok(Answer::default())
             }
             Statement::Delete(removal) => {
-                self.check_sources(database, &removal.sources)?;
                 self.delete(removal).map(|done| self.warned("DELETE", done))
             }
             Statement::DropSeries(removal) => {
-                self.check_sources(database, &removal.sources)?;
                 let done = self.drop_series(removal)?;
                 Ok(self.warned("DROP SERIES", done))
             }
             Statement::DropMeasurement(name) => {
-                self.check_database(database)?;
                 let done = self.drop_measurement(name)?;
                 Ok(self.warned("DROP MEASUREMENT", done))
             }
             Statement::Select(select) => {
-                let (mut answer, series) = self.selected(select, database, |_| {
+                let (mut answer, series) = self.selected(select, |_| {
                     let mut series = Vec::new();
                     self.select(select, None, &mut series)?;
                     Ok(series)
@@ -267,11 +276,12 @@ impl Asker<'_> {
                 Ok(answer)
             }
             Statement::Show(show) => {
-                if show.what != ShowWhat::Databases {
-                    self.check_sources(show.database.as_deref().or(database), &show.sources)?;
-                }
+                let asker = Asker {
+                    database: show.database.as_deref().or(self.database),
+                    ..self.clone()
+                };
                 Ok(Answer {
-                    series: Some(self.show(show)?),
+                    series: Some(asker.show(show)?),
                     ..Answer::default()
                 })
             }
@@ -283,11 +293,10 @@ impl Asker<'_> {
     fn selected<T>(
         &self,
         select: &Select,
-        database: Option<&str>,
         take: impl FnOnce(&Option<TimeZone>) -> Result<T, Error>,
     ) -> Result<(Answer, T), Error> {
         self.must_read()?;
-        self.check_sources(database, &within::all_sources(select))?;
+        self.check_sources(&within::all_sources(select))?;
         let zone = select::written_in(select);
         let taken = take(&zone)?;
         let answer = Answer {
@@ -307,21 +316,30 @@ impl Asker<'_> {
         }
     }
 
-    /// There is one database, and it is there already.
-    fn create(&self, create: &CreateDatabase) -> Answer {
+    /// `CREATE DATABASE`. One that is there stays as it is.
+    fn create(&self, create: &CreateDatabase) -> Result<Answer, Error> {
         let name = &create.name;
+        if let Some(databases) = self.databases.filter(|_| self.names.is_new(name)) {
+            if !self.access.stores() {
+                return Err(Error::new(
+                    Kind::Access,
+                    "no rule of this token allows to write anything, nor to make a database for it",
+                ));
+            }
+            databases.change(&mut |names| names.add(name))?;
+        }
         let warning = if create.duration_ns.is_some_and(|ns| ns > 0) {
             Some(format!(
-                "this server has one database; \"{name}\" is one more name of it, and its duration is not taken over: how long data are kept is set for each table"
+                "the duration of \"{name}\" is not taken over: how long data are kept is set for each table"
             ))
         } else {
             let said = || deprecated(&format!("CREATE DATABASE {name}"));
             self.is_read_only.then(said)
         };
-        Answer {
+        Ok(Answer {
             warning,
             ..Answer::default()
-        }
+        })
     }
 
     fn must_read(&self) -> Result<(), Error> {
@@ -334,27 +352,39 @@ impl Asker<'_> {
         ))
     }
 
-    fn check_database(&self, asked: Option<&str>) -> Result<(), Error> {
-        match (self.database, asked.filter(|name| !name.is_empty())) {
-            (Some(set), Some(asked)) if asked != set => Err(Error::new(
-                Kind::NotFound,
-                format!(
-                    "database not found: {asked}: this server's is {set:?} (setting write.database)"
-                ),
-            )),
-            _ => Ok(()),
+    /// What a name stands for, or the name of the request without one. Who may read and manage
+    /// nothing in a database is told the same as if there were none.
+    fn space(&self, asked: Option<&str>) -> Result<Space, Error> {
+        let space = self.names.space(asked)?;
+        match &space {
+            Space::Other(name) if !self.knows(name) => Err(not_found(name, "")),
+            _ => Ok(space),
         }
     }
 
-    /// A source names its own database, or the one of the request counts.
-    fn check_sources(&self, database: Option<&str>, sources: &[Source]) -> Result<(), Error> {
-        if sources.iter().all(|s| s.database.is_none()) {
-            self.check_database(database)?;
+    /// True when the asker may know of a database beside the main one.
+    fn knows(&self, name: &str) -> bool {
+        if self.access.all() {
+            return true;
         }
-        for source in sources {
-            self.check_database(source.database.as_deref())?;
+        let space = Space::Other(name.to_owned());
+        let may = |table: &String| self.access.reads_some_of(table) || self.access.manages(table);
+        let mut tables = self.snapshot.table_names().into_iter().filter(may);
+        tables.any(|table| self.names.measurement(&space, &table).is_some())
+    }
+
+    /// The database of a source: its own, or that of the request.
+    fn space_of(&self, source: &Source) -> Result<Space, Error> {
+        let own = source.database.as_deref().filter(|name| !name.is_empty());
+        self.space(own.or(self.database))
+    }
+
+    /// Every source must be in a database that there is.
+    fn check_sources(&self, sources: &[Source]) -> Result<(), Error> {
+        if sources.is_empty() {
+            self.space(self.database)?;
         }
-        Ok(())
+        sources.iter().try_for_each(|s| self.space_of(s).map(drop))
     }
 }
 

@@ -45,10 +45,10 @@ impl Asker<'_> {
         };
         let mut fresh: Option<Snapshot> = None;
         for (number, statement) in statements.iter().enumerate() {
-            let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot));
+            let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot), database);
             writer.number = number;
             writer.wrote = false;
-            let answer = asker.answer_into(statement, database, &mut writer);
+            let answer = asker.answer_into(statement, &mut writer);
             let failed = answer.is_err();
             match answer {
                 Err(error) if error.kind().is_of_server() && !writer.has_begun => {
@@ -66,21 +66,16 @@ impl Asker<'_> {
         Ok(())
     }
 
-    fn answer_into(
-        &self,
-        statement: &Statement,
-        database: Option<&str>,
-        writer: &mut Writer<'_>,
-    ) -> Result<Answer> {
+    fn answer_into(&self, statement: &Statement, writer: &mut Writer<'_>) -> Result<Answer> {
         self.budget.check()?;
         let Statement::Select(select) = statement else {
-            let mut answer = self.answer(statement, database)?;
+            let mut answer = self.answer(statement)?;
             for series in answer.series.iter_mut().flat_map(|series| series.drain(..)) {
                 writer.take(series, false)?;
             }
             return Ok(answer);
         };
-        let (answer, ()) = self.selected(select, database, |zone| {
+        let (answer, ()) = self.selected(select, |zone| {
             writer.zone.clone_from(zone);
             self.select(select, None, writer)
         })?;

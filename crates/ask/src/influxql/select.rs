@@ -112,7 +112,7 @@ impl Asker<'_> {
             };
             for (values, members) in groups(&measurement, &keys, descending) {
                 let head = Head {
-                    name: &name,
+                    name: &measurement.name,
                     keys: &keys,
                     values,
                     limits: rows,

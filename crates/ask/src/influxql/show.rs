@@ -4,7 +4,7 @@
 //! only if the asker is told of it ([`crate::Access::typed_fields`]).
 
 use super::condition::{Condition, compile_regex};
-use super::measurements::{Measurement, count};
+use super::measurements::{Measurement, Member, count};
 use super::{Asker, Cell, POLICY, Series, invalid};
 use crate::error::Error;
 use crate::streams;
@@ -55,16 +55,15 @@ fn table(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String
 
 impl Asker<'_> {
     pub(super) fn show(&self, show: &Show) -> Result<Vec<Series>, Error> {
-        let database = self.database.unwrap_or("headwater");
+        if show.what == ShowWhat::Databases {
+            return Ok(vec![self.databases_shown()]);
+        }
+        self.check_sources(&show.sources)?;
+        let database = self.database.unwrap_or(self.names.main());
         match show.what {
-            ShowWhat::Databases => {
-                let names = [vec![database.to_owned()]];
-                return Ok(vec![table("databases", &["name"], names)]);
-            }
             ShowWhat::RetentionPolicies => return Ok(vec![policies()]),
             ShowWhat::ContinuousQueries => {
-                let name = show.database.as_deref().unwrap_or(database);
-                return Ok(vec![table(name, &["name", "query"], [])]);
+                return Ok(vec![table(database, &["name", "query"], [])]);
             }
             ShowWhat::Users => return Ok(vec![table("", &["user", "admin"], [])]),
             ShowWhat::Queries => {
@@ -120,7 +119,8 @@ impl Asker<'_> {
                 self.each(&names, &condition, &mut |measurement| {
                     self.budget.take_values(measurement.members.len())?;
                     let members = measurement.members.iter();
-                    let mut keys: Vec<String> = members.map(|m| m.stream.to_string()).collect();
+                    let key = |m: &Member| m.stream.in_table(&measurement.name).to_string();
+                    let mut keys: Vec<String> = members.map(key).collect();
                     keys.sort_unstable();
                     rows.extend(keys.into_iter().map(|key| vec![key]));
                     Ok(())
@@ -141,6 +141,14 @@ impl Asker<'_> {
             out.truncate(limit);
         }
         Ok(out)
+    }
+
+    /// The databases of which the asker may know.
+    fn databases_shown(&self) -> Series {
+        let others = self.names.others().filter(|name| self.knows(name));
+        let names = std::iter::once(self.names.main()).chain(others);
+        let rows = names.map(|name| vec![name.to_owned()]);
+        table("databases", &["name"], rows)
     }
 
     /// What there is, as far as the asker may read it.
@@ -224,7 +232,7 @@ impl Asker<'_> {
                 measurement.is_some_and(|m| !m.members.is_empty())
             };
             if is_there {
-                rows.push(vec![name.clone()]);
+                rows.push(vec![self.names.shown(name).to_owned()]);
             }
         }
         Ok(rows)

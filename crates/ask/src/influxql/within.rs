@@ -95,7 +95,7 @@ impl Asker<'_> {
             return Ok(out);
         }
         let measurement = out.get_or_insert_with(|| Measurement {
-            name: name.to_owned(),
+            name: self.names.shown(name).to_owned(),
             fields,
             ..Measurement::default()
         });

@@ -6,6 +6,7 @@ use crate::error::ApiError;
 use crate::live::News;
 use axum::http::StatusCode;
 use headwater::{Batch, Error, ErrorKind, Refused, Ticket};
+use headwater_ask::{Names, Space};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, Precision};
 
@@ -72,7 +73,7 @@ pub(super) fn apply(
     while !rest.is_empty() {
         let part = rest.get(..part_bytes).unwrap_or(rest);
         let is_last = part.len() == rest.len();
-        let (parsed, taken) = parser.parse_part(part, next_line, is_last);
+        let (mut parsed, taken) = parser.parse_part(part, next_line, is_last);
         if taken == 0 {
             // A line longer than the part.
             part_bytes = part_bytes.saturating_mul(2);
@@ -82,6 +83,9 @@ pub(super) fn apply(
         rest = rest.get(taken..).unwrap_or_default();
         let times = parsed.batch.entries().iter().flat_map(|e| &e.times);
         newest = times.fold(newest, |newest, time| newest.max(*time));
+        if request.space != Space::Main {
+            parsed.batch = placed(parsed.batch, &request.space);
+        }
         if let Err(failed) = hand_in(door, request.terms(), parsed, &mut outcome) {
             error = Some(write_error(failed));
             break;
@@ -93,6 +97,16 @@ pub(super) fn apply(
     }
     outcome.warning = implausible(request.precision, newest);
     Ok(outcome)
+}
+
+/// The rows in the tables of a database that is not the main one.
+fn placed(batch: Batch, space: &Space) -> Batch {
+    let mut placed = Batch::new();
+    for mut rows in batch.into_entries() {
+        rows.name = rows.name.in_table(Names::table(space, rows.name.table()));
+        placed.push(rows);
+    }
+    placed
 }
 
 /// Hands one part in. What is refused is in the outcome, and what must be awaited.

@@ -30,6 +30,7 @@ use crate::settings::Settings;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use headwater::Database;
+use headwater_ask::Space;
 use headwater_io::{Clock, Env, Joiner};
 use headwater_wire::lineprotocol::{LineParser, ParserOptions, Precision};
 use parking_lot::{Condvar, Mutex};
@@ -82,6 +83,8 @@ pub(crate) struct WriteRequest {
     pub(crate) producer: Option<(String, u64)>,
     /// Which streams may be written.
     pub(crate) access: Access,
+    /// Which tables the measurements are.
+    pub(crate) space: Space,
 }
 
 impl WriteRequest {

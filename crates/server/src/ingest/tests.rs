@@ -56,6 +56,7 @@ impl World {
             accept_partial,
             producer: None,
             access: self.access.clone(),
+            space: Space::Main,
         };
         self.runtime.block_on(async {
             let mut outcome = self.ingest.take(request, None).await?;

@@ -137,7 +137,10 @@ fn is_of_another_page(headers: &HeaderMap) -> bool {
 fn removes(statement: &Statement) -> bool {
     matches!(
         statement,
-        Statement::Delete(_) | Statement::DropSeries(_) | Statement::DropMeasurement(_)
+        Statement::Delete(_)
+            | Statement::DropSeries(_)
+            | Statement::DropMeasurement(_)
+            | Statement::DropDatabase(_)
     )
 }
 
@@ -145,9 +148,11 @@ fn reads(statement: &Statement) -> bool {
     match statement {
         Statement::Select(_) => true,
         Statement::Show(show) => show.what != ShowWhat::Databases,
-        Statement::Delete(_) | Statement::DropSeries(_) | Statement::DropMeasurement(_) => true,
+        Statement::Delete(_)
+        | Statement::DropSeries(_)
+        | Statement::DropMeasurement(_)
+        | Statement::DropDatabase(_) => true,
         Statement::CreateDatabase(_)
-        | Statement::DropDatabase(_)
         | Statement::CreatePolicy(_)
         | Statement::AlterPolicy(_)
         | Statement::DropPolicy { .. } => false,
@@ -253,7 +258,7 @@ impl Asking {
         let budget = Budget::new(deadline, self.cancel.clone());
         let snapshot = app.db.snapshot()?;
         let asker = Asker::new(&snapshot, &self.access, &budget, now())
-            .with_database(app.settings.write_database.as_deref())
+            .with_databases(&app.databases)
             .with_changes(&app.db)
             .with_read_only(self.by_get);
         Ok(ask(&asker, &budget)?)

@@ -5,6 +5,7 @@
 //! only. What each answer means: docs/http/writing.md.
 
 use super::{Needs, Route};
+use crate::access::rules::Action;
 use crate::access::{Access, PRODUCER_BYTES_MAX};
 use crate::app::App;
 use crate::error::ApiError;
@@ -15,6 +16,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
+use headwater_ask::{Databases, Space};
 use headwater_wire::lineprotocol::Precision;
 use http_body_util::BodyExt;
 use serde::Deserialize;
@@ -63,7 +65,6 @@ async fn write(
     let Query(parameters) = parameters
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "E_INVALID", error.body_text()))?;
     let (head, body) = request.into_parts();
-    check_database(app.settings.write_database.as_deref(), &parameters)?;
     let precision = precision(parameters.precision.as_deref())?;
     let accept_partial = accept_partial(parameters.accept_partial.as_deref())?;
     let producer = producer(&head.headers)?;
@@ -71,6 +72,7 @@ async fn write(
     let encoding = head.headers.get(header::CONTENT_ENCODING);
     let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
     let (body, room) = read_body(&app, &head.headers, body).await?;
+    let space = space(&app, &parameters, &access).await?;
     let request = WriteRequest {
         body,
         encoding,
@@ -78,6 +80,7 @@ async fn write(
         accept_partial,
         producer,
         access,
+        space,
     };
     let mut outcome = app.ingest.take(request, room).await?;
     let repeated = acknowledged_all(&app, &mut outcome).await?;
@@ -117,25 +120,24 @@ async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiErr
     Ok(repeated)
 }
 
-/// One server holds one database, so a name is only compared with the one that is set.
-fn check_database(set: Option<&str>, parameters: &Parameters) -> Result<(), ApiError> {
-    let Some(set) = set else {
-        return Ok(());
-    };
+/// The database that a write names. Clients of version 2 that speak to version 1 send
+/// `database/retention policy`.
+async fn space(
+    app: &Arc<App>,
+    parameters: &Parameters,
+    access: &Access,
+) -> Result<Space, ApiError> {
     let asked = parameters.db.as_deref().or(parameters.bucket.as_deref());
-    // Clients of version 2 that speak to version 1 send `database/retention policy`.
-    let asked = asked.map(|name| name.split('/').next().unwrap_or_default());
-    if asked.is_none_or(|asked| asked == set) {
-        return Ok(());
+    let asked = asked.and_then(|name| name.split('/').next());
+    let may_store = access.any(Action::Write);
+    match asked.filter(|name| may_store && app.databases.names().is_new(name)) {
+        None => app.databases.to_write(asked, may_store),
+        Some(new) => {
+            let new = new.to_owned();
+            app.blocking(move |app| app.databases.to_write(Some(&new), true))
+                .await
+        }
     }
-    Err(ApiError::new(
-        StatusCode::NOT_FOUND,
-        "E_NOT_FOUND",
-        format!(
-            "database not found: {:?}: this server's is {set:?} (setting write.database)",
-            asked.unwrap_or_default()
-        ),
-    ))
 }
 
 fn precision(name: Option<&str>) -> Result<Precision, ApiError> {

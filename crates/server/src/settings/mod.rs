@@ -38,6 +38,35 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Whether names of databases, which InfluxDB's clients use, stand for measurements of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Apart {
+    /// They do where the database was begun since names are kept.
+    Auto,
+    /// They do.
+    Apart,
+    /// All names mean the same tables.
+    Together,
+}
+
+impl Apart {
+    const ALL: [Apart; 3] = [Apart::Auto, Apart::Apart, Apart::Together];
+
+    /// As it is set.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Apart::Auto => "auto",
+            Apart::Apart => "apart",
+            Apart::Together => "together",
+        }
+    }
+
+    fn named(name: &str) -> Option<Apart> {
+        Apart::ALL.into_iter().find(|way| way.name() == name)
+    }
+}
+
 /// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -74,6 +103,8 @@ pub struct Settings {
     /// The one name of a database or bucket that writes may give; `None` = any, and it means
     /// nothing.
     pub write_database: Option<String>,
+    /// Whether names of databases stand for measurements of their own.
+    pub write_databases: Apart,
     /// Most writes that wait for a thread.
     pub write_queue_max: usize,
     /// Most bytes of bodies of writes held at once.
@@ -136,6 +167,7 @@ impl Settings {
             write_line_max: 1 << 20,
             tile_cache: 16 << 20,
             write_database: None,
+            write_databases: Apart::Auto,
             write_queue_max: 1024,
             write_bytes_max: 128 << 20,
             write_threads: 0,

@@ -1,5 +1,6 @@
 //! The table of settings: one entry for each, with everything that is said about it anywhere.
 
+use super::Apart;
 use super::setting::{How, SWITCH, Setting, duration_within, size_within, within};
 use super::values::{parse_count, parse_switch, show_duration, show_size};
 use super::{LogFormat, LogRequests, engine, mqtt};
@@ -264,13 +265,27 @@ static SERVER: &[Setting] = &[
         key: "write.database",
         kind: "NAME",
         allowed: "a name, or nothing",
-        about: "The one name of a database or bucket that writes may give; others are answered 404. Without it any name is taken, and means nothing.",
+        about: "The one name of a database or bucket that writes may give; others are answered 404. Without it there may be [several](../http/influxql.md#databases).",
         how: How::Own {
             set: |s, text| {
                 s.write_database = (!text.is_empty()).then(|| text.to_owned());
                 Ok(())
             },
             show: |s| s.write_database.clone().unwrap_or_default(),
+        },
+    },
+    Setting {
+        key: "write.databases",
+        kind: "WAY",
+        allowed: "auto, apart or together",
+        about: "`apart`: each name of a database or bucket stands for measurements of its own; `together`: all names mean the same tables. `auto` is `apart` for databases begun since there is this setting, and `together` for older ones.",
+        how: How::Own {
+            set: |s, text| {
+                s.write_databases =
+                    Apart::named(text).ok_or_else(|| "not one of the three".to_owned())?;
+                Ok(())
+            },
+            show: |s| s.write_databases.name().to_owned(),
         },
     },
     Setting {

@@ -16,7 +16,7 @@ def version_1() -> None:
     client = influxdb.InfluxDBClient("127.0.0.1", PORT, database="plant")
     assert client.ping().startswith("headwater-"), client.ping()
     client.create_database("plant")
-    assert client.get_list_database() == [{"name": "headwater"}]
+    assert client.get_list_database() == [{"name": "plant"}]
     fields = {"v": 0.5, "n": 7, "ok": True, "text": 'a "b"'}
     point = {"measurement": "t", "tags": {"d": "one-points"}, "time": S * 10**9, "fields": fields}
     assert client.write_points([point])
@@ -70,9 +70,9 @@ def version_2() -> None:
         assert client.ping()
         api = client.write_api(write_options=SYNCHRONOUS)
         point = influxdb_client.Point("t").tag("d", "two-point").field("v", 3.5).time(S * 10**9 + 1)
-        api.write(bucket="b", record=point)
+        api.write(bucket="plant", record=point)
         try:
-            api.write(bucket="b", record=[f"t,d=two-partial v=1 {S * 10**9}", "t,d=two-partial v="])
+            api.write(bucket="plant", record=[f"t,d=two-partial v=1 {S * 10**9}", "t,d=two-partial v="])
         except ApiException as error:
             assert error.status == 400 and "partial write: 1 lines refused, 1 stored" in error.body, error
             assert error.message.startswith("partial write: "), error.message
@@ -81,18 +81,33 @@ def version_2() -> None:
     with influxdb_client.InfluxDBClient(url=url, token="any", org="o", enable_gzip=True) as client:
         api = client.write_api(write_options=SYNCHRONOUS)
         record = f"t,d=two-gzip v=4.5 {S * 1000 + 6}"
-        api.write(bucket="b", record=record, write_precision=influxdb_client.WritePrecision.MS)
+        api.write(bucket="plant", record=record, write_precision=influxdb_client.WritePrecision.MS)
     failures = []
     with influxdb_client.InfluxDBClient(url=url, token="any", org="o") as client:
         options = WriteOptions(batch_size=300, flush_interval=200)
         with client.write_api(write_options=options, error_callback=lambda *why: failures.append(why)) as api:
             for number in range(1000):
                 record = f"t,d=two-batched v={number} {S + number}"
-                api.write(bucket="b", record=record, write_precision=influxdb_client.WritePrecision.S)
+                api.write(bucket="plant", record=record, write_precision=influxdb_client.WritePrecision.S)
     assert not failures, failures
+
+
+def two_databases() -> None:
+    clients = [influxdb.InfluxDBClient("127.0.0.1", PORT, database=name) for name in ("plant", "yard")]
+    for number, client in enumerate(clients):
+        client.create_database(("plant", "yard")[number])
+        point = {"measurement": "shared", "tags": {"d": "x"}, "time": S * 10**9, "fields": {"v": float(number)}}
+        assert client.write_points([point])
+    found = [list(client.query("SELECT v FROM shared", epoch="s").get_points()) for client in clients]
+    assert found == [[{"time": S, "v": number}] for number in range(2)], found
+    assert clients[0].get_list_database() == [{"name": "plant"}, {"name": "yard"}]
+    clients[1].drop_database("yard")
+    assert clients[0].get_list_database() == [{"name": "plant"}]
+    assert len(list(clients[0].query("SELECT v FROM shared").get_points())) == 1
 
 
 version_1()
 version_1_asks()
 version_2()
+two_databases()
 print("done")

@@ -1,6 +1,7 @@
 //! InfluxQL over `/query`: what statements answer, byte for byte, and what is said to bad ones.
 
 mod access;
+mod databases;
 mod forms;
 mod show;
 mod statements;

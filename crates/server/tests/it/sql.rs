@@ -7,7 +7,7 @@ use crate::wait::until;
 use headwater::{Batch, Database, StreamName, Values};
 use headwater_server::Settings;
 use serde_json::{Value, json as value};
-use std::io::Read;
+use std::io::{Read, Write};
 
 pub(super) const START: i64 = 1_700_000_000_000_000_000;
 const SECOND: i64 = 1_000_000_000;
@@ -373,6 +373,36 @@ fn a_statement_keeps_to_its_memory() {
 }
 
 #[test]
+fn an_answer_that_fails_on_its_way_breaks_off_and_says_why_in_json() {
+    let server = serve(3, |_| {});
+    let sql = "SELECT 1 / (50000 - value) FROM generate_series(1, 60000)";
+    for (format, says_why) in [("json", true), ("csv", false)] {
+        let mut connection = std::net::TcpStream::connect(server.addr).unwrap();
+        let request = format!(
+            "POST /api/v1/sql?format={format} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{sql}",
+            sql.len()
+        );
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut told = Vec::new();
+        // However the connection ends, it ends.
+        let _ = connection.read_to_end(&mut told);
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.starts_with("HTTP/1.1 200"), "{format}: {told:.300}");
+        assert!(
+            !told.ends_with("\r\n0\r\n\r\n"),
+            "{format}: the transfer looks whole"
+        );
+        let why = "],\"error\":{\"code\":\"division_by_zero\"";
+        assert_eq!(
+            told.contains(why),
+            says_why,
+            "{format}: …{}",
+            &told[told.len() - 400..]
+        );
+    }
+}
+
+#[test]
 fn a_statement_ends_when_its_asker_goes() {
     let server = serve(3_000, |s| s.sql_statements_max = 1);
     // One that streams, and one that computes before its first row.
@@ -386,7 +416,7 @@ fn a_statement_ends_when_its_asker_goes() {
             server.addr,
             sql.len()
         );
-        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
         if reads {
             let mut first = [0; 1000];
             stream.read_exact(&mut first).unwrap();
@@ -422,7 +452,7 @@ fn other_requests_do_not_wait_for_statements() {
             server.addr,
             ENDLESS.len()
         );
-        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
         stream
     };
     let mut askers: Vec<std::net::TcpStream> = (0..4).map(|_| asker()).collect();

@@ -27,7 +27,17 @@ impl Running {
 
     /// Starts one over an empty database, with some settings changed.
     pub(crate) fn start_with(change: impl FnOnce(&mut Settings)) -> Running {
-        let dir = tempfile::tempdir().unwrap();
+        Running::start_in(tempfile::tempdir().unwrap(), change)
+    }
+
+    /// Stops it in order, and starts one over the same database.
+    pub(crate) fn restarted(mut self, change: impl FnOnce(&mut Settings)) -> Running {
+        self.stop();
+        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
+        Running::start_in(dir, change)
+    }
+
+    fn start_in(dir: TempDir, change: impl FnOnce(&mut Settings)) -> Running {
         let mut settings = Settings::new(dir.path().join("db"));
         settings.http_addr.set_port(0);
         change(&mut settings);

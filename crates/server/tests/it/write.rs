@@ -75,11 +75,11 @@ fn every_route_and_encoding_and_precision_stores_the_same() {
         ("/write?db=x&precision=n&consistency=any", NS),
         ("/write?precision=u", NS / 1_000),
         (
-            "/api/v2/write?org=o&bucket=b/autogen&precision=us",
+            "/api/v2/write?org=o&bucket=x/autogen&precision=us",
             NS / 1_000,
         ),
         (
-            "/api/v2/write?orgID=5&bucket=b&precision=ms",
+            "/api/v2/write?orgID=5&bucket=x&precision=ms",
             NS / 1_000_000,
         ),
         (
@@ -506,7 +506,7 @@ fn telegraf_can_write() {
     let shown = post(&server, "/query?q=SHOW%20DATABASES", &[agent], b"");
     assert_eq!(
         shown.body["results"][0]["series"][0]["values"][0][0],
-        "headwater"
+        "telegraf"
     );
     let line = format!("t,d=1 v=42.5 {NS}\n");
     let packed = gzip(line.as_bytes());
@@ -522,7 +522,7 @@ fn telegraf_can_write() {
     let packed = gzip(line.replace("d=1", "d=2").as_bytes());
     let answer = post(
         &server,
-        "/api/v2/write?bucket=b&org=o&precision=ns",
+        "/api/v2/write?bucket=telegraf&org=o&precision=ns",
         &headers,
         &packed,
     );

@@ -125,5 +125,8 @@ fn a_database_is_made_by_post_and_with_a_warning_by_get() {
         .send(form)
         .unwrap();
     let body = answer.body_mut().read_to_string().unwrap();
-    assert!(body.contains("its duration is not taken over"), "{body}");
+    assert!(
+        body.contains("is not taken over: how long data are kept"),
+        "{body}"
+    );
 }

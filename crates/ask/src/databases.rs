@@ -1,0 +1,411 @@
+//! What clients of InfluxDB call databases: names, each for some of the tables.
+//!
+//! One Headwater database holds the measurements of all of them. Those of one, the *main* one, are
+//! the tables of the same names; measurement M of another one, N, is the table `N.M`. Where names
+//! mean nothing, all of them stand for all tables.
+//!
+//! Invariants: a table is a measurement of exactly one database; a database that gets its name
+//! keeps its tables.
+//! Concurrency: names are plain data; who keeps them says in which order they change.
+
+use crate::error::{Error, Kind, Result};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Between the name of a database and that of a measurement.
+const DOT: char = '.';
+/// Most databases, so that no client makes names without end.
+pub const DATABASES_MAX: usize = 1_000;
+/// Longest name of a database in bytes: a table's name has to hold it too.
+pub const DATABASE_BYTES_MAX: usize = 128;
+/// What the main database is called until it has a name, and may be called then too.
+const UNNAMED: &str = "headwater";
+/// What stands before the version of the text.
+const MAGIC: &str = "headwater-databases ";
+
+/// Names of databases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The one name there may be.
+    only: Option<String>,
+    /// Every name means all tables.
+    is_together: bool,
+    main: Option<String>,
+    others: BTreeSet<String>,
+}
+
+/// Which measurements a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// The tables without the name of another database before theirs.
+    Main,
+    /// The tables with this name before theirs.
+    Other(String),
+}
+
+/// Where names are kept while statements that make and end databases are carried out.
+pub trait Databases: Send + Sync {
+    /// The names as they are now.
+    fn names(&self) -> Arc<Names>;
+
+    /// Changes them. Nothing is changed when `change` fails.
+    ///
+    /// # Errors
+    /// What `change` says, and what keeps the names from being stored.
+    fn change(&self, change: &mut dyn FnMut(&mut Names) -> Result<()>) -> Result<()>;
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::together()
+    }
+}
+
+impl Names {
+    /// Names that mean nothing: each stands for all tables.
+    #[must_use]
+    pub fn together() -> Names {
+        Names {
+            only: None,
+            is_together: true,
+            main: None,
+            others: BTreeSet::new(),
+        }
+    }
+
+    /// Each name stands for measurements of its own; there are none yet.
+    #[must_use]
+    pub fn apart() -> Names {
+        Names {
+            is_together: false,
+            ..Names::together()
+        }
+    }
+
+    /// There is one name, and no other one is found.
+    #[must_use]
+    pub fn only(name: &str) -> Names {
+        Names {
+            only: Some(name.to_owned()),
+            ..Names::together()
+        }
+    }
+
+    /// True when a new name would stand for measurements of its own.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        !self.is_together
+    }
+
+    /// What a name stands for that a question uses; without one, the main database.
+    ///
+    /// # Errors
+    /// `not_found` when there is no database of this name.
+    pub fn space(&self, asked: Option<&str>) -> Result<Space> {
+        let Some(asked) = asked.filter(|name| !name.is_empty()) else {
+            return Ok(Space::Main);
+        };
+        if let Some(only) = &self.only {
+            return match asked == only {
+                true => Ok(Space::Main),
+                false => Err(not_found(
+                    asked,
+                    &format!(": this server's is {only:?} (setting write.database)"),
+                )),
+            };
+        }
+        if self.is_together || asked == UNNAMED {
+            return Ok(Space::Main);
+        }
+        if self.others.contains(asked) {
+            return Ok(Space::Other(asked.to_owned()));
+        }
+        match self.main.as_deref().is_none_or(|main| main == asked) {
+            true => Ok(Space::Main),
+            false => Err(not_found(asked, "")),
+        }
+    }
+
+    /// True when a write under this name needs it to be [added](Names::add) first.
+    #[must_use]
+    pub fn is_new(&self, name: &str) -> bool {
+        self.only.is_none()
+            && !self.is_together
+            && !name.is_empty()
+            && self.main.as_deref() != Some(name)
+            && (self.main.is_none() || name != UNNAMED)
+            && !self.others.contains(name)
+    }
+
+    /// Adds a database. The first one is the main one.
+    ///
+    /// # Errors
+    /// `invalid` for a name that cannot be one, `limit` when there are too many, `not_found` when
+    /// there may be one other only.
+    pub fn add(&mut self, name: &str) -> Result<()> {
+        if !self.is_new(name) {
+            return self.space(Some(name)).map(drop);
+        }
+        let is_name =
+            (1..=DATABASE_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
+        if !is_name {
+            return Err(Error::new(
+                Kind::Invalid,
+                format!(
+                    "{name:?} cannot be the name of a database: expected 1 to {DATABASE_BYTES_MAX} bytes without control characters"
+                ),
+            ));
+        }
+        if self.main.is_none() {
+            self.main = Some(name.to_owned());
+            return Ok(());
+        }
+        if name.contains(DOT) {
+            return Err(Error::new(
+                Kind::Invalid,
+                format!(
+                    "{name:?} cannot be the name of one more database, since a dot parts it from its measurements' names: take a name without one, or set write.databases = together"
+                ),
+            ));
+        }
+        if self.others.len() + 1 >= DATABASES_MAX {
+            return Err(Error::limit(format!(
+                "there are {DATABASES_MAX} databases, which is the most: drop some, or set write.databases = together"
+            )));
+        }
+        self.others.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Takes a name away; without it the main database waits for a new one.
+    pub fn remove(&mut self, name: &str) {
+        self.others.remove(name);
+        if self.main.as_deref() == Some(name) {
+            self.main = None;
+        }
+    }
+
+    /// The table of a measurement.
+    #[must_use]
+    pub fn table(space: &Space, measurement: &str) -> String {
+        match space {
+            Space::Main => measurement.to_owned(),
+            Space::Other(name) => format!("{name}{DOT}{measurement}"),
+        }
+    }
+
+    /// The measurement that a table is in a database, if it is one of its.
+    #[must_use]
+    pub fn measurement<'t>(&self, space: &Space, table: &'t str) -> Option<&'t str> {
+        let named = table
+            .split_once(DOT)
+            .filter(|(name, rest)| !rest.is_empty() && self.others.contains(*name));
+        match (space, named) {
+            (Space::Main, None) => Some(table),
+            (Space::Other(name), Some((of, measurement))) if of == name => Some(measurement),
+            _ => None,
+        }
+    }
+
+    /// What clients see a table called, whatever its database.
+    #[must_use]
+    pub fn shown<'t>(&self, table: &'t str) -> &'t str {
+        match table.split_once(DOT) {
+            Some((name, rest)) if !rest.is_empty() && self.others.contains(name) => rest,
+            _ => table,
+        }
+    }
+
+    /// What the main database is called.
+    #[must_use]
+    pub fn main(&self) -> &str {
+        let named = self.only.as_deref().or(self.main.as_deref());
+        named.unwrap_or(UNNAMED)
+    }
+
+    /// The other databases, in order.
+    pub fn others(&self) -> impl Iterator<Item = &str> {
+        self.others.iter().map(String::as_str)
+    }
+
+    /// The names as a text to keep (docs/format/meta.md); [`Names::parse`] reads it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{MAGIC}1\n");
+        if self.is_together {
+            text.push_str("together\n");
+            return text;
+        }
+        text.push_str("apart\n");
+        if let Some(main) = &self.main {
+            text.push_str(&format!("main {main}\n"));
+        }
+        for other in &self.others {
+            text.push_str(&format!("other {other}\n"));
+        }
+        text
+    }
+
+    /// Reads what [`Names::text`] wrote.
+    ///
+    /// # Errors
+    /// What was expected instead.
+    pub fn parse(text: &str) -> std::result::Result<Names, String> {
+        let mut lines = text.lines();
+        let head = lines.next().and_then(|line| line.strip_prefix(MAGIC));
+        match head {
+            Some("1") => {}
+            Some(version) => {
+                return Err(format!(
+                    "names of databases of version {version}: this build reads version 1; use the Headwater version that wrote them"
+                ));
+            }
+            None => return Err(format!("expected `{MAGIC}1` first")),
+        }
+        let mut names = match lines.next() {
+            Some("together") => Names::together(),
+            Some("apart") => Names::apart(),
+            other => return Err(format!("expected `together` or `apart`, found {other:?}")),
+        };
+        for line in lines {
+            let (kind, name) = line.split_once(' ').unwrap_or((line, ""));
+            let added = match kind {
+                "main" if names.main.is_none() && names.others.is_empty() => names.add(name),
+                // There may be others without a main one, whose name was taken away.
+                "other" if !name.is_empty() && !name.contains(DOT) => {
+                    names.others.insert(name.to_owned());
+                    Ok(())
+                }
+                _ => {
+                    return Err(format!(
+                        "expected `main NAME` or `other NAME`, found {line:?}"
+                    ));
+                }
+            };
+            added.map_err(|error| error.to_string())?;
+        }
+        Ok(names)
+    }
+}
+
+/// There is no database of this name, or the asker may not know of it.
+pub(crate) fn not_found(asked: &str, why: &str) -> Error {
+    Error::new(Kind::NotFound, format!("database not found: {asked}{why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn of(names: &[&str]) -> Names {
+        let mut out = Names::apart();
+        for name in names {
+            out.add(name).unwrap();
+        }
+        out
+    }
+
+    #[test]
+    fn the_first_database_is_the_main_one_and_others_have_tables_of_their_own() {
+        let names = of(&["plant", "yard"]);
+        assert_eq!(names.space(Some("plant")).unwrap(), Space::Main);
+        assert_eq!(names.space(None).unwrap(), Space::Main);
+        let yard = names.space(Some("yard")).unwrap();
+        assert_eq!(Names::table(&yard, "cpu"), "yard.cpu");
+        assert_eq!(names.measurement(&yard, "yard.cpu"), Some("cpu"));
+        assert_eq!(names.measurement(&yard, "cpu"), None);
+        assert_eq!(names.measurement(&Space::Main, "cpu"), Some("cpu"));
+        assert_eq!(names.measurement(&Space::Main, "yard.cpu"), None);
+        // A dot in a name means nothing where no database is called so.
+        assert_eq!(names.measurement(&Space::Main, "a.b"), Some("a.b"));
+        assert_eq!(names.measurement(&Space::Main, "yard."), Some("yard."));
+        assert_eq!(names.shown("yard.a.b"), "a.b");
+        let error = names.space(Some("other")).unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound);
+        assert!(error.to_string().contains("database not found: other"));
+    }
+
+    #[test]
+    fn until_there_is_a_name_every_name_is_read_as_the_main_one() {
+        let mut names = Names::apart();
+        assert_eq!(names.space(Some("any")).unwrap(), Space::Main);
+        assert_eq!(names.main(), "headwater");
+        assert!(names.is_new("any"));
+        // The first may have any name, the others none that could be a table's beginning.
+        names.add("a.b").unwrap();
+        assert_eq!(names.main(), "a.b");
+        assert!(names.add("c.d").unwrap_err().to_string().contains("dot"));
+        assert!(names.add("").is_ok(), "no name is the main database");
+        assert!(names.add("a\nb").is_err());
+        names.add("yard").unwrap();
+        names.remove("a.b");
+        let yard = Space::Other("yard".to_owned());
+        assert_eq!(
+            names.space(Some("yard")).unwrap(),
+            yard,
+            "also without a main one"
+        );
+        names.remove("yard");
+        assert_eq!(names, Names::apart());
+    }
+
+    #[test]
+    fn the_main_database_may_always_be_called_as_before_it_had_a_name() {
+        let mut names = of(&["plant"]);
+        assert_eq!(names.space(Some("headwater")).unwrap(), Space::Main);
+        names.add("headwater").unwrap();
+        assert_eq!(names, of(&["plant"]));
+        assert_eq!(of(&["headwater"]).main(), "headwater");
+    }
+
+    #[test]
+    fn names_that_mean_nothing_and_an_only_name_are_never_added_to() {
+        let mut together = Names::together();
+        assert!(!together.is_new("a"));
+        together.add("a").unwrap();
+        assert_eq!(together, Names::together());
+        let mut only = Names::only("plant");
+        only.add("plant").unwrap();
+        let error = only.add("other").unwrap_err();
+        assert!(error.to_string().contains("setting write.database"));
+    }
+
+    #[test]
+    fn there_is_a_most_of_databases() {
+        let mut names = Names::apart();
+        for number in 0..DATABASES_MAX {
+            names.add(&format!("db{number}")).unwrap();
+        }
+        assert_eq!(names.add("one more").unwrap_err().kind(), Kind::Limit);
+        names.add("db7").unwrap();
+    }
+
+    #[test]
+    fn names_come_back_from_their_text() {
+        let mut unnamed = of(&["plant", "yard"]);
+        unnamed.remove("plant");
+        for names in [
+            Names::together(),
+            Names::apart(),
+            of(&["a.b", "c d", "é"]),
+            unnamed,
+        ] {
+            assert_eq!(Names::parse(&names.text()).unwrap(), names);
+        }
+        assert_eq!(
+            of(&["plant", "yard"]).text(),
+            "headwater-databases 1\napart\nmain plant\nother yard\n"
+        );
+        for wrong in [
+            "",
+            "headwater-databases 2\napart\n",
+            "headwater-databases 1\n",
+            "headwater-databases 1\napart\nmain a\nmain b\n",
+            "headwater-databases 1\napart\nother a.b\n",
+            "headwater-databases 1\napart\nsomething\n",
+        ] {
+            assert!(Names::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
