@@ -14,6 +14,7 @@ use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::meta::copy::MetaCopy;
 use crate::meta::{Meta, MetaChange, PartitionRecord};
 use crate::segment::{LeafEntry, SegmentHeader, Store};
+use crate::tiers::log_begun;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_io::{Env, File};
 use std::collections::{BTreeMap, BTreeSet};
@@ -545,7 +546,8 @@ impl Planning<'_> {
         begun: (u64, u64),
         covers: &Covers,
     ) -> Result<()> {
-        let scan = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
+        let mut scan = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
+        scan.give_no_generation_again(log_begun(self.env)?);
         let saved = {
             let meta = self.open_meta()?;
             save(&scan, &meta, (floor, step_sequence), covers)?
@@ -588,6 +590,7 @@ impl Planning<'_> {
                 "what can be read of the log is put into a new file; the files go to quarantine",
             );
             let needed = self.open_meta()?.log_needed()?;
+            let needed = needed.begun_up_to(log_begun(self.env)?);
             let begun = (needed.first_generation, needed.newest_generation);
             self.save_log(Sequence(0), needed.sequence, begun, &Covers::new())?;
             report = check(self.overlay(), self.options.clone())?;
