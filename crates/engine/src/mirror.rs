@@ -1,13 +1,13 @@
-//! The log of a fast tier, copied to bulk now and then: should the tier be lost, what is in the copy
+//! The log of a fast tier, copied to bulk now and then: should the tier be lost, what the copy has
 //! is not.
 //!
 //! The copy lies where the log would lie without the tier, and is a log: each file has the same
 //! generation and the same records as one in the tier, and is named by its generation. So who goes
 //! on without the tier finds a log there that ends a little earlier.
 //!
-//! Invariants: a file is in the copy only after all of those before it; of each file a front part is
-//! there that was synced before more is written. Files that are not needed any more are removed, and
-//! those that a tier left before are not taken for the copy.
+//! Invariants: a file is in the copy only after all of those before it; of each file a front part
+//! is there that was synced before more is written. Files that are not needed any more are removed,
+//! and those that a tier left before are not taken for the copy.
 //! Concurrency: one lock, held while files are copied; nobody but rounds takes it. With it the log
 //! is asked where its files end, which goes on meanwhile: a file that was begun anew while it was
 //! read is left alone.

@@ -190,26 +190,31 @@ impl Stats {
         stats.memory_bytes = core.memory.bytes() as u64;
         stats.pinned_bytes = core.shards.pinned_bytes().all as u64;
         stats.pinned_file_bytes = core.pin_files.lock().bytes();
-        if let Some(owned) = &core.tier {
-            stats.fast_written_bytes = owned.written.load(Ordering::Relaxed);
-            stats.fast_bytes_max = core.options.fast_bytes.unwrap_or(0);
-        }
-        stats.bulk_written_bytes = core.guard.bulk_written().load(Ordering::Relaxed);
-        stats.log_mirror_behind_bytes = core.mirror.as_ref().map_or(0, |mirror| {
-            mirror.bytes_behind(&core.log, core.commits.log_generation())
-        });
         stats.disk_bytes = stats.segment_bytes
             + stats.log_bytes
             + stats.pinned_file_bytes
             + core.meta.file_bytes();
+        stats.tell_tiers(core);
+        Ok(stats)
+    }
+
+    /// What lies in the fast tier, and how much either medium was written to.
+    fn tell_tiers(&mut self, core: &Core) {
         let media = &core.env.media;
         let fast = [
-            (&media.log_root, stats.log_bytes),
-            (&media.buffers_root, stats.pinned_file_bytes),
+            (&media.log_root, self.log_bytes),
+            (&media.buffers_root, self.pinned_file_bytes),
         ];
         let fast = fast.into_iter().filter(|(root, _)| root.is_some());
-        stats.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
-        Ok(stats)
+        self.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
+        if let Some(owned) = &core.tier {
+            self.fast_written_bytes = owned.written.load(Ordering::Relaxed);
+            self.fast_bytes_max = core.options.fast_bytes.unwrap_or(0);
+        }
+        self.bulk_written_bytes = core.guard.bulk_written().load(Ordering::Relaxed);
+        self.log_mirror_behind_bytes = core.mirror.as_ref().map_or(0, |mirror| {
+            mirror.bytes_behind(&core.log, core.commits.log_generation())
+        });
     }
 }
 

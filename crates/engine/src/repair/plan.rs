@@ -11,6 +11,7 @@ use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::layout::{log_dir, meta_path, segment_dir};
+use crate::log::Needed;
 use crate::meta::copy::MetaCopy;
 use crate::meta::{Meta, MetaChange, PartitionRecord};
 use crate::segment::{LeafEntry, SegmentHeader, Store};
@@ -562,6 +563,12 @@ impl Planning<'_> {
         })
     }
 
+    /// What the log has to hold, as the metadata and the fast tier say it.
+    fn log_needed(&self) -> Result<Needed> {
+        let needed = self.open_meta()?.log_needed()?;
+        Ok(needed.begun_up_to(log_begun(self.env)?))
+    }
+
     fn overlay(&self) -> Env {
         self.env.map_files(|files| {
             Arc::new(Overlay {
@@ -589,8 +596,7 @@ impl Planning<'_> {
                 found,
                 "what can be read of the log is put into a new file; the files go to quarantine",
             );
-            let needed = self.open_meta()?.log_needed()?;
-            let needed = needed.begun_up_to(log_begun(self.env)?);
+            let needed = self.log_needed()?;
             let begun = (needed.first_generation, needed.newest_generation);
             self.save_log(Sequence(0), needed.sequence, begun, &Covers::new())?;
             report = check(self.overlay(), self.options.clone())?;

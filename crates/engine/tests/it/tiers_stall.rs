@@ -1,5 +1,5 @@
-//! The large medium stalls while the log lies in a fast tier: writes go on as long as there is room,
-//! and then say `busy`; what lies in memory is read; whoever needs what only the large medium holds
+//! The large medium stalls while the log lies in a fast tier: writes go on while there is room, and
+//! then say `busy`; what lies in memory is read; whoever needs what only the large medium holds
 //! stands in nobody's way; and all that was acknowledged meanwhile is found after a power cut.
 
 use crate::support::small_options;

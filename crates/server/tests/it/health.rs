@@ -98,7 +98,10 @@ fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear()
     assert_eq!(tiers["fast_bytes_max"], 64 << 20);
     for medium in ["fast", "bulk"] {
         let figure = |name: &str| tiers[format!("{medium}_{name}")].as_u64().unwrap();
-        assert!(figure("bytes") > 0 && figure("written_bytes") > 0, "{tiers}");
+        assert!(
+            figure("bytes") > 0 && figure("written_bytes") > 0,
+            "{tiers}"
+        );
     }
     let mut answer = client.get(server.url("/metrics")).call().unwrap();
     let metrics = answer.body_mut().read_to_string().unwrap();
