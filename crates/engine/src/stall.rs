@@ -50,7 +50,8 @@ impl Watch {
 
     fn now(&self) -> u64 {
         let now = self.clock.monotonic().as_nanos();
-        u64::try_from(now).unwrap_or(u64::MAX).max(1)
+        // Never 0, which is a free place.
+        u64::try_from(now).unwrap_or(u64::MAX).saturating_add(1)
     }
 
     fn begin(&self) -> Looking<'_> {
