@@ -26,6 +26,13 @@ type Stats struct {
 	LogBytes     uint64 `json:"log_bytes"`
 	// FastBytes of them all lie in the fast tier.
 	FastBytes uint64 `json:"fast_bytes"`
+	// FastBytesMax is what the log may take there; 0 without a limit.
+	FastBytesMax uint64 `json:"fast_bytes_max"`
+	// FastWrittenBytes and BulkWrittenBytes were written to the fast tier, and to everything else, since opening.
+	FastWrittenBytes uint64 `json:"fast_written_bytes"`
+	BulkWrittenBytes uint64 `json:"bulk_written_bytes"`
+	// LogMirrorBehindBytes of the log in the fast tier are not copied to bulk yet, where that is asked for.
+	LogMirrorBehindBytes uint64 `json:"log_mirror_behind_bytes"`
 	// DeadBytes of segments are referred to by nothing any more.
 	DeadBytes uint64 `json:"dead_bytes"`
 	// MemoryBytes that events occupy.

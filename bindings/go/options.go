@@ -130,6 +130,12 @@ func FastTierBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.fast_bytes = C.uint64_t(max(bytes, 0)) })
 }
 
+// LogMirror copies the log in a fast tier to the large medium this often, at least every 10 ms, which bounds what is lost with the
+// tier; below 0, the default, never.
+func LogMirror(interval time.Duration) Option {
+	return option(func(o *C.hw_options) { o.log_mirror_ns = C.int64_t(interval) })
+}
+
 // LateRunsMax sets how many late runs a stream may have in a partition before they are folded, 0 to 1,024. Default 16.
 func LateRunsMax(n int) Option {
 	return option(func(o *C.hw_options) { o.late_runs_max = C.size_t(max(n, 0)) })

@@ -657,7 +657,12 @@ impl Inner {
         // Records that came meanwhile, and that only a task waits for, have nobody else to write
         // them now.
         let written = core.log.wait_published(core.log.newest());
-        stored.and(written).and_then(|()| flush::leave_log(core))
+        stored.and(written).and_then(|()| flush::leave_log(core))?;
+        // Of what is not needed any more no copy is kept.
+        if let Some(mirror) = &core.mirror {
+            maintain::mirror_log(core, mirror);
+        }
+        Ok(())
     }
 }
 

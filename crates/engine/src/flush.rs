@@ -155,7 +155,12 @@ pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
 pub(crate) fn leave_log(core: &Core) -> Result<()> {
     settle_analyzers(core);
     core.log.leave_file()?;
-    step::commit_log_cut(core)
+    step::commit_log_cut(core)?;
+    match &core.tier {
+        // Should the tier be lost now, nothing is lost with it.
+        Some(tier) if core.log.live_bytes() == 0 => tier.note_settled(&*core.env.files),
+        _ => Ok(()),
+    }
 }
 
 /// Steps until nothing is left in memory of what was there at the beginning. Writers may go on.

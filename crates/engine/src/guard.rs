@@ -10,8 +10,8 @@
 //!
 //! Invariants: in a forked child no file of the database is changed; after a failed sync no sync
 //! succeeds.
-//! Concurrency: syncs of folders come one after the other, so that none says `Ok` beside one that
-//! fails; nothing else waits.
+//! Concurrency: syncs of folders of one medium come one after the other, so that none says `Ok`
+//! beside one that fails; nothing else waits, and no medium waits for another.
 //! Failure: kind `forked`; after a failed sync an I/O error that names it.
 
 use crate::reserve::is_full;
@@ -20,6 +20,7 @@ use headwater_io::{File, Files, OpenMode, Threads};
 use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The guard of an open database.
@@ -30,8 +31,8 @@ pub(crate) struct Guard {
     process: u32,
     /// What the first failed sync was of.
     failed: OnceLock<PathBuf>,
-    /// Held while a folder is synced.
-    folders: Mutex<()>,
+    /// Bytes written to media of the database, its fast tier left out.
+    bulk_written: Arc<AtomicU64>,
 }
 
 impl Guard {
@@ -40,8 +41,13 @@ impl Guard {
             process: threads.process(),
             threads: Arc::clone(threads),
             failed: OnceLock::new(),
-            folders: Mutex::new(()),
+            bulk_written: Arc::default(),
         })
+    }
+
+    /// Bytes written since opening to all media but the fast tier.
+    pub(crate) fn bulk_written(&self) -> &Arc<AtomicU64> {
+        &self.bulk_written
     }
 
     /// True in a child that the process which opened the database has forked.
@@ -84,11 +90,30 @@ impl Guard {
     }
 }
 
-/// The files of an owner.
+/// The files of an owner on one medium.
 #[derive(Debug)]
 pub(crate) struct GuardedFiles {
-    pub(crate) files: Arc<dyn Files>,
-    pub(crate) guard: Arc<Guard>,
+    files: Arc<dyn Files>,
+    guard: Arc<Guard>,
+    written: Arc<AtomicU64>,
+    /// Held while a folder is synced.
+    folders: Mutex<()>,
+}
+
+impl GuardedFiles {
+    /// Adds to `written` what is written.
+    pub(crate) fn new(
+        files: &Arc<dyn Files>,
+        guard: &Arc<Guard>,
+        written: &Arc<AtomicU64>,
+    ) -> GuardedFiles {
+        GuardedFiles {
+            files: Arc::clone(files),
+            guard: Arc::clone(guard),
+            written: Arc::clone(written),
+            folders: Mutex::new(()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -96,6 +121,7 @@ struct GuardedFile {
     file: Arc<dyn File>,
     path: PathBuf,
     guard: Arc<Guard>,
+    written: Arc<AtomicU64>,
 }
 
 impl File for GuardedFile {
@@ -105,6 +131,8 @@ impl File for GuardedFile {
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.guard.check_change()?;
+        let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        self.written.fetch_add(bytes, Ordering::Relaxed);
         self.file.write_all_at(offset, data)
     }
 
@@ -141,6 +169,7 @@ impl Files for GuardedFiles {
             file: self.files.open(path, mode)?,
             path: path.to_owned(),
             guard: Arc::clone(&self.guard),
+            written: Arc::clone(&self.written),
         }))
     }
 
@@ -156,7 +185,7 @@ impl Files for GuardedFiles {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let _alone = self.guard.folders.lock();
+        let _alone = self.folders.lock();
         self.guard.check_change()?;
         self.files
             .sync_dir(dir)

@@ -16,6 +16,11 @@ pub(crate) fn log_dir(env: &Env, dir: &Path) -> PathBuf {
     env.media.log_root(dir).join("log")
 }
 
+/// The folder of the commit log of a database without a fast tier; with one, of its copy.
+pub(crate) fn bulk_log_dir(dir: &Path) -> PathBuf {
+    dir.join("log")
+}
+
 /// The folder of segments, on [`Env::segment_files`].
 pub(crate) fn segment_dir(dir: &Path) -> PathBuf {
     dir.join("segment")

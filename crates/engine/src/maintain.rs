@@ -1,8 +1,9 @@
 //! What workers do, or writers where there are no threads: flush, end what is due to end, compact.
 //!
-//! Concurrency: one worker per shard flushes; one more compacts. Without threads [`maintain`] does
-//! it all on the caller. Every loop here ends: one that rewrites goes on while there are partitions
-//! with a reason ([`step::compaction_wanted`]), which a rewriting takes away.
+//! Concurrency: one worker per shard flushes; one more compacts; one copies the log of a fast tier,
+//! where that is wanted. Without threads [`maintain`] does it all on the caller. Every loop here
+//! ends: one that rewrites goes on while there are partitions with a reason
+//! ([`step::compaction_wanted`]), which a rewriting takes away.
 //! Failure: a step that failed for want of space is tried again when asked, a rewriting after a
 //! while; other failures have latched the database.
 
@@ -10,6 +11,7 @@ use crate::core::Core;
 use crate::flush::{flush_if_due, log_bytes_max, rest_if_due, sweep_all};
 use crate::ids::{SegmentId, ShardIndex};
 use crate::late_policy::late_work_is_due;
+use crate::mirror::Mirror;
 use crate::retention::move_horizons;
 use crate::step;
 use crate::{ErrorKind, Result};
@@ -25,6 +27,7 @@ const WRITERS_FIRST: Duration = Duration::from_secs(30);
 /// Does what is due, on the caller.
 pub(crate) fn maintain(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
+    mirror_if_due(core);
     move_horizons(core)?;
     loop {
         let mut progress = false;
@@ -48,12 +51,32 @@ pub(crate) fn maintain_after_write(core: &Core) {
     if core.signals.has_threads() {
         return;
     }
+    mirror_if_due(core);
     let due = core.regime.is_exact()
         || late_work_is_due(core)
         || core.memory.is_flush_due()
         || core.log.live_bytes() > log_bytes_max(core);
     if due && let Err(error) = maintain(core) {
         tracing::warn!(%error, "storing events in segments failed; the log has them");
+    }
+}
+
+/// Copies what was written to the log in a fast tier, when it is time.
+fn mirror_if_due(core: &Core) {
+    let now = core.env.clock.monotonic();
+    if let Some(mirror) = &core.mirror
+        && core.log.check_failure().is_ok()
+        && mirror.is_due(now)
+    {
+        mirror_log(core, mirror);
+    }
+}
+
+/// Copies what was written to the log in a fast tier.
+pub(crate) fn mirror_log(core: &Core, mirror: &Mirror) {
+    let now = core.env.clock.monotonic();
+    if let Err(error) = mirror.round(&core.log, core.commits.log_generation(), now) {
+        tracing::warn!(%error, "the log in the fast tier could not be copied to bulk; it will be tried again, and is lost with the tier until then");
     }
 }
 
@@ -187,6 +210,18 @@ pub(crate) fn compaction_worker(core: &Core) {
             }
             _ => core.signals.wait_for_work(),
         }
+    }
+}
+
+/// The life of the thread that copies the log of a fast tier to bulk.
+pub(crate) fn mirror_worker(core: &Core, mirror: &Mirror) {
+    while !core.signals.is_stopped() {
+        core.signals.pause(&*core.env.clock, mirror.interval);
+        if core.log.check_failure().is_err() {
+            // Latched: the next writer is told.
+            return;
+        }
+        mirror_log(core, mirror);
     }
 }
 

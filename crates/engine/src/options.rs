@@ -79,6 +79,9 @@ pub struct Options {
     /// What the log may take in the fast tier, in bytes; `None` = as in bulk, four times the memory
     /// budget. Default none.
     pub fast_bytes: Option<u64>,
+    /// The log in a fast tier is copied to bulk this often, so that a tier that is lost costs
+    /// little; `None` = never. Default none.
+    pub log_mirror: Option<Duration>,
     /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
     pub log_file_bytes: u64,
     /// Longest wait for memory before a write says busy. Default 5 s.
@@ -134,6 +137,7 @@ impl Options {
                 buffers: true,
             },
             fast_bytes: None,
+            log_mirror: None,
             log_file_bytes: 0,
             busy_timeout: Duration::from_secs(5),
             batch_bytes_max: 16 << 20,
@@ -192,6 +196,11 @@ impl Options {
             self.idle_after
                 .is_none_or(|after| after >= Duration::from_secs(1)),
             "idle_after must be at least 1 second, or none",
+        )?;
+        check(
+            self.log_mirror
+                .is_none_or(|interval| interval >= Duration::from_millis(10)),
+            "log_mirror must be at least 10 ms, or none",
         )?;
         check(
             self.late_runs_max <= 1024,

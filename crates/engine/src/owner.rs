@@ -28,12 +28,8 @@ impl Owner {
         let lock = take_lock(env, dir)?;
         let meta_lock = lock_meta(env, dir)?;
         let guard = Guard::new(&env.threads);
-        *env = env.map_files(|files| {
-            Arc::new(GuardedFiles {
-                files: Arc::clone(files),
-                guard: Arc::clone(&guard),
-            })
-        });
+        let written = guard.bulk_written();
+        *env = env.map_files(|files| Arc::new(GuardedFiles::new(files, &guard, written)));
         Ok(Owner {
             guard,
             meta_lock,

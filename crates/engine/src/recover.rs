@@ -12,6 +12,7 @@
 //! database that does not open keeps all that it might be repaired from.
 
 mod files;
+mod media;
 
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
@@ -24,18 +25,20 @@ use crate::error::Damage;
 use crate::guard::Guard;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late_policy::{first_analyzer, kept_analyzer};
-use crate::layout::{durable_roots, folders, log_dir, meta_path, segment_dir};
-use crate::log::{Access, Log, RecordKind, Replayed, replay};
+use crate::layout::{folders, log_dir, meta_path, segment_dir};
+use crate::log::{Access, Log, RecordKind, replay};
 use crate::meta::{Meta, PartitionRecord};
+use crate::mirror::Mirror;
 use crate::owner::{Owner, lock_meta};
 use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
-use crate::reserve::{Reserve, ReservedFiles};
+use crate::reserve::Reserve;
 use crate::segment::{Cover, Covers, Partition, Store};
 use crate::shard::{Shard, held_max};
-use crate::tiers::{self, OwnedTier};
+use crate::stall::Watch;
+use crate::tiers::{self, OwnedTier, log_begun};
 use crate::tombstone::DeleteRecord;
 use crate::unreadable::tell_unreadable;
 use crate::{Error, ErrorKind, Options, Result};
@@ -43,6 +46,7 @@ use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
+use media::{announcer, reserve_space, watch_bulk};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::Path;
@@ -99,40 +103,16 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     // What snapshots keep must not take the space that is reserved for what was acknowledged.
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
     let reserves = reserve_space(&mut env, &options)?;
+    let bulk = watch_bulk(&mut env, tier.as_ref());
     let (meta, owner) = open_meta(&env, &options, owner)?;
     let opened_by = OpenedBy::Owner(Ownership {
         owner,
-        tier,
+        tier: tier.map(Arc::new),
+        bulk,
         reserves,
         pin_files,
     });
     load(env, options, meta, opened_by)
-}
-
-/// Keeps space for a full disk on every medium of the log, the metadata or segments.
-fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<Reserve>>> {
-    if options.reserve_bytes == 0 {
-        return Ok(Vec::new());
-    }
-    let mut reserved: Vec<(Arc<dyn Files>, Arc<Reserve>)> = Vec::new();
-    let parts = [env.log_files(), env.index_files(), env.segment_files()];
-    let is_used = |files: &Arc<dyn Files>| parts.iter().any(|part| Arc::ptr_eq(part, files));
-    let roots = durable_roots(env, &options.dir).into_iter();
-    for (files, root) in roots.filter(|(files, _)| is_used(files)) {
-        let reserve = Reserve::open(files, &env.clock, &root, options.reserve_bytes)?;
-        reserved.push((Arc::clone(files), reserve));
-    }
-    *env = env.map_files(|files| {
-        let reserve = reserved.iter().find(|(known, _)| Arc::ptr_eq(known, files));
-        match reserve {
-            Some((files, reserve)) => Arc::new(ReservedFiles {
-                files: Arc::clone(files),
-                reserve: Arc::clone(reserve),
-            }),
-            None => Arc::clone(files),
-        }
-    });
-    Ok(reserved.into_iter().map(|(_, reserve)| reserve).collect())
 }
 
 /// Who opens a database.
@@ -146,7 +126,8 @@ pub(crate) enum OpenedBy<'a> {
 /// What an owner has.
 pub(crate) struct Ownership {
     owner: Owner,
-    tier: Option<OwnedTier>,
+    tier: Option<Arc<OwnedTier>>,
+    bulk: Option<Arc<Watch>>,
     reserves: Vec<Arc<Reserve>>,
     pin_files: PinFiles,
 }
@@ -161,10 +142,11 @@ pub(crate) fn load(
     let dir = options.dir.clone();
     let meta_path = meta_path(&dir);
     let (log_dir, segment_dir) = (log_dir(&env, &dir), segment_dir(&dir));
-    let (owner, tier, reserves, pin_files, access) = match opened_by {
+    let (owner, tier, bulk, reserves, pin_files, access) = match opened_by {
         OpenedBy::Owner(owned) => (
             Some(owned.owner),
             owned.tier,
+            owned.bulk,
             owned.reserves,
             owned.pin_files,
             Access::Owner,
@@ -173,6 +155,7 @@ pub(crate) fn load(
             let root = env.media.buffers_root(&dir);
             let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), root);
             (
+                None,
                 None,
                 None,
                 Vec::new(),
@@ -243,7 +226,7 @@ pub(crate) fn load(
             Shard::new(set, analyzer)
         })
         .collect();
-    let needed = meta.log_needed()?;
+    let needed = meta.log_needed()?.begun_up_to(log_begun(&env)?);
     let (first_generation, step_sequence) = (needed.first_generation, needed.sequence);
     let producers = Producers::default();
     producers.load(meta.producers()?);
@@ -279,16 +262,15 @@ pub(crate) fn load(
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
-    report(&dir, &replayed, &mut recovery);
+    files::report(&dir, &replayed, &mut recovery);
     let after = replayed.last.max(step_sequence);
     let first_new_stream = catalog.next_stream();
     let memory = memory + catalog.pending_bytes();
-    let known = Arc::clone(&meta);
     let log = Log::new(
         replayed,
         after,
         options.durability,
-        Box::new(move |generation| known.log_begun(generation)),
+        announcer(&env, &meta, tier.as_ref()),
         Arc::clone(&env.clock),
     );
     if is_owner {
@@ -329,7 +311,9 @@ pub(crate) fn load(
         pin_files: Mutex::new(pin_files),
         guard,
         unreadable: UnreadablePartitions::new(!unreadable.is_empty()),
+        mirror: Mirror::of(tier.as_deref(), &env, &options)?,
         tier,
+        bulk,
         _lock: owner.map(|owner| owner.lock),
         env,
         options,
@@ -415,21 +399,6 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
     files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
     Ok((meta.owned(lock), owner))
-}
-
-fn report(dir: &Path, replayed: &Replayed, recovery: &mut Recovery) {
-    if let Some((path, offset)) = &replayed.torn {
-        recovery.torn_tail = true;
-        tracing::info!(path = %path.display(), offset, "ignored a torn log tail: nothing behind it was acknowledged as synced");
-    }
-    if recovery.log_records > 0 {
-        tracing::info!(
-            dir = %dir.display(),
-            records = recovery.log_records,
-            events = recovery.events_replayed,
-            "replayed the log"
-        );
-    }
 }
 
 struct Replayer<'a> {

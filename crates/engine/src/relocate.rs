@@ -11,8 +11,8 @@ use crate::layout::{log_dir, meta_path};
 use crate::log::{Access, replay};
 use crate::meta::copy::look;
 use crate::tiers::{
-    FastTier, TierParts, TierRecord, absolute, lock_fast, of_another, path_in, place, same_set,
-    same_time,
+    FastTier, TierParts, TierRecord, absolute, lock_fast, log_begun, of_another, path_in, place,
+    same_set, same_time,
 };
 use crate::{Error, ErrorKind, Options, Result, owner, recover};
 use headwater_io::{Env, Files, NoThreads};
@@ -166,6 +166,10 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     if log_moves && exists {
         require_nothing_needed(&placed, options)?;
     }
+    if log_moves && is.parts.log {
+        // A mirror of what is not needed any more must not be where the log is to lie.
+        remove_all(&**env.log_files(), &log_dir(env, dir))?;
+    }
     if !wanted.parts.is_empty() {
         begin(env, dir, before.as_ref(), wanted)?;
     } else if let Some(mut record) = before {
@@ -240,9 +244,12 @@ fn begin(env: &Env, dir: &Path, before: Option<&TierRecord>, wanted: &Wanted) ->
         parts: wanted.parts,
         bulk,
         fast: fast.to_owned(),
+        begun: 0,
+        unsettled: false,
     };
     if is_in_use && let Some(before) = before {
         (record.token, record.next) = (before.token, before.next);
+        record.unsettled = before.unsettled;
     }
     let mut theirs = record.clone();
     theirs.serial = TierRecord::read(&**files, fast)?.map_or(0, |found| found.serial);
@@ -262,7 +269,7 @@ fn require_nothing_needed(env: &Env, options: &Options) -> Result<()> {
             env.log_files(),
             &log_dir,
             options.log_file_size(),
-            meta.log_needed()?,
+            meta.log_needed()?.begun_up_to(log_begun(env)?),
             Access::Reader(&|| Ok(())),
             |_, _, _, _, _| Ok(()),
         )?;

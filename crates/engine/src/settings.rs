@@ -357,6 +357,9 @@ pub static SETTINGS: &[Setting] = settings! {
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
         "Most that the commit log takes in a fast tier; none = four times the memory budget.";
+    "tier.log_mirror" optional_span(log_mirror),
+        within_or_none(Duration::from_millis(10), HOUR), "10ms to 1h, or none",
+        "The commit log in a fast tier is copied to the large medium this often, which bounds what is lost with the tier; none = never.";
     "reserve" number(reserve_bytes), bytes(0, GIB), "0 to 1GiB",
         "Space kept free for a full disk, so that what was taken in can be stored and deletes work.";
     "open_files_max" number(open_files_max), count(8, 1_000_000), "8 to 1000000",

@@ -33,6 +33,15 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Bytes of all files in the fast tier; 0 without one. Part of `disk_bytes`.
     pub fast_bytes: u64,
+    /// What the log may take in the fast tier; 0 without a limit.
+    pub fast_bytes_max: u64,
+    /// Bytes written to the fast tier since opening.
+    pub fast_written_bytes: u64,
+    /// Bytes written to all other media since opening.
+    pub bulk_written_bytes: u64,
+    /// Bytes of records in the log of a fast tier that its copy in bulk does not have; 0 without
+    /// such a copy.
+    pub log_mirror_behind_bytes: u64,
     /// Bytes of segments that nothing refers to any more.
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
@@ -153,15 +162,13 @@ impl Stats {
         }
         stats.events += stats.events_in_memory;
         let log = core.log.stats();
-        let commits = core.commits.begin();
         stats.log_bytes = log.disk_bytes;
         stats.log_syncs = log.syncs;
         stats.log_sync_median = log.sync_median;
         let counters = &core.counters;
-        stats.bytes_log = counters.bytes_log() + commits.uncounted_log_bytes(log.bytes_written);
-        stats.bytes_meta =
-            counters.bytes_meta() + commits.uncounted_meta_bytes(core.meta.written_bytes());
-        drop(commits);
+        (stats.bytes_log, stats.bytes_meta) =
+            core.commits
+                .bytes_ever(counters, log.bytes_written, core.meta.written_bytes());
         stats.bytes_leaf = counters.bytes_leaf();
         stats.bytes_index = counters.bytes_index();
         stats.events_accepted = counters.events_accepted();
@@ -186,29 +193,31 @@ impl Stats {
         stats.disk_bytes = stats.segment_bytes
             + stats.log_bytes
             + stats.pinned_file_bytes
-            + meta_file_bytes(core)?;
+            + core.meta.file_bytes();
+        stats.tell_tiers(core);
+        Ok(stats)
+    }
+
+    /// What lies in the fast tier, and how much either medium was written to.
+    fn tell_tiers(&mut self, core: &Core) {
         let media = &core.env.media;
         let fast = [
-            (&media.log_root, stats.log_bytes),
-            (&media.buffers_root, stats.pinned_file_bytes),
+            (&media.log_root, self.log_bytes),
+            (&media.buffers_root, self.pinned_file_bytes),
         ];
         let fast = fast.into_iter().filter(|(root, _)| root.is_some());
-        stats.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
-        Ok(stats)
+        self.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
+        if let Some(owned) = &core.tier {
+            self.fast_written_bytes = owned.written.load(Ordering::Relaxed);
+            self.fast_bytes_max = core.options.fast_bytes.unwrap_or(0);
+        }
+        self.bulk_written_bytes = core.guard.bulk_written().load(Ordering::Relaxed);
+        self.log_mirror_behind_bytes = core.mirror.as_ref().map_or(0, |mirror| {
+            mirror.bytes_behind(&core.log, core.commits.log_generation())
+        });
     }
 }
 
 fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
-}
-
-fn meta_file_bytes(core: &Core) -> Result<u64> {
-    let path = core.meta.path();
-    let io = |e| crate::Error::io("read", path, e);
-    core.env
-        .index_files()
-        .open(path, headwater_io::OpenMode::Read)
-        .map_err(io)?
-        .len()
-        .map_err(io)
 }

@@ -4,7 +4,7 @@
 //! it are in the list.
 
 use crate::core::Core;
-use crate::maintain::{compaction_worker, flush_worker, log_worker};
+use crate::maintain::{compaction_worker, flush_worker, log_worker, mirror_worker};
 use crate::{Error, Result};
 use headwater_io::Joiner;
 use std::sync::Arc;
@@ -35,6 +35,10 @@ pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>
     }
     spawn("hw-compact".into(), Box::new(compaction_worker))?;
     spawn("hw-log".into(), Box::new(log_worker))?;
+    if core.mirror.is_some() {
+        let body = |core: &Core| core.mirror.iter().for_each(|m| mirror_worker(core, m));
+        spawn("hw-mirror".into(), Box::new(body))?;
+    }
     core.signals.set_threads(!threads.is_empty());
     Ok(())
 }

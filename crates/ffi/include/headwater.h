@@ -304,6 +304,9 @@ typedef struct hw_options {
   struct hw_str fast_parts;
   // Most that the log takes there; 0 (default) = four times the memory budget.
   uint64_t fast_bytes;
+  // The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
+  // tier; below 0 = never (default).
+  int64_t log_mirror_ns;
 } hw_options;
 
 // A database. To end with hw_close.

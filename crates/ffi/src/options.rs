@@ -98,6 +98,9 @@ pub struct hw_options {
     pub fast_parts: hw_str,
     /// Most that the log takes there; 0 (default) = four times the memory budget.
     pub fast_bytes: u64,
+    /// The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
+    /// tier; below 0 = never (default).
+    pub log_mirror_ns: i64,
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -168,6 +171,7 @@ impl hw_options {
             fast_dir: hw_str::EMPTY,
             fast_parts: hw_str::EMPTY,
             fast_bytes: 0,
+            log_mirror_ns: optional_nanos(options.log_mirror),
         }
     }
 
@@ -247,6 +251,7 @@ impl hw_options {
             options.fast_parts = fast_parts.parse()?;
         }
         options.fast_bytes = limit(self.fast_bytes);
+        options.log_mirror = optional_duration(self.log_mirror_ns);
         Ok((options, flag(self.read_only, "read_only")?))
     }
 }

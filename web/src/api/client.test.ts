@@ -125,6 +125,16 @@ test("storage takes what there is", () => {
     ],
   });
   expect(readStorage({ mqtt: null }).broker).toBeUndefined();
+  const tiers = { fast: "/fast", parts: "log", fast_bytes: 7, fast_bytes_max: null, log_mirror_behind_bytes: 0 };
+  expect(readStorage({ tiers }).tiers).toMatchObject({
+    folder: "/fast",
+    parts: "log",
+    fastBytes: 7,
+    fastBytesMax: undefined,
+    bulkWritten: undefined,
+    mirrorBehind: 0,
+  });
+  expect(readStorage({ tiers: null }).tiers).toBeUndefined();
 });
 
 test("server-sent events are divided right, wherever the pieces are cut", () => {

@@ -52,6 +52,19 @@ export interface BrokerUse {
   readonly refused: readonly (readonly [string, number])[];
 }
 
+/** A small fast medium beside the large one; bytes written count since the server started. */
+export interface TierUse {
+  readonly folder: string;
+  readonly parts: string;
+  readonly fastBytes: number | undefined;
+  readonly fastBytesMax: number | undefined;
+  readonly bulkBytes: number | undefined;
+  readonly fastWritten: number | undefined;
+  readonly bulkWritten: number | undefined;
+  /** What the copy of the log does not have; nothing where it is not copied. */
+  readonly mirrorBehind: number | undefined;
+}
+
 export interface StorageUse {
   readonly version: string | undefined;
   readonly uptimeSeconds: number | undefined;
@@ -72,6 +85,7 @@ export interface StorageUse {
   readonly partitionsTotal: number | undefined;
   readonly late: LateUse | undefined;
   readonly broker: BrokerUse | undefined;
+  readonly tiers: TierUse | undefined;
 }
 
 /** @param withLate what is known of late events too, which takes the server longest */
@@ -139,6 +153,22 @@ export function readStorage(body: Json): StorageUse {
     partitionsTotal: number(body["partitions_total"]),
     late: late ? readLate(late) : undefined,
     broker: readBroker(object(body["mqtt"])),
+    tiers: readTiers(object(body["tiers"])),
+  };
+}
+
+function readTiers(json: Json | undefined): TierUse | undefined {
+  const folder = text(json?.["fast"]);
+  if (!json || folder === undefined) return undefined;
+  return {
+    folder,
+    parts: text(json["parts"]) ?? "",
+    fastBytes: number(json["fast_bytes"]),
+    fastBytesMax: number(json["fast_bytes_max"]),
+    bulkBytes: number(json["bulk_bytes"]),
+    fastWritten: number(json["fast_written_bytes"]),
+    bulkWritten: number(json["bulk_written_bytes"]),
+    mirrorBehind: number(json["log_mirror_behind_bytes"]),
   };
 }
 

@@ -9,6 +9,7 @@ import {
   type PartitionUse,
   type StorageUse,
   type TableUse,
+  type TierUse,
 } from "../api/storage";
 import { useEmitter, useShared } from "../context";
 import { formatBytes, formatCount, formatShare, formatValue } from "../lib/format";
@@ -95,6 +96,7 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
         </Card>
         <Late late={use.late} />
       </div>
+      {use.tiers && <Tiers use={use.tiers} />}
       {use.broker && <Broker use={use.broker} />}
       <Card title="Tables">
         {use.tables.length > 0 ? (
@@ -142,6 +144,37 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
         )}
       </Card>
     </>
+  );
+}
+
+function Tiers({ use }: { use: TierUse }): JSX.Element {
+  const size = (value: number | undefined): string => map(value, formatBytes) ?? "not available";
+  return (
+    <Card title="Media">
+      <dl class="pairs">
+        <dt>Fast</dt>
+        <dd>
+          {use.folder} ({use.parts})
+        </dd>
+        <dt>There</dt>
+        <dd>
+          {size(use.fastBytes)}
+          {use.fastBytesMax === undefined ? "" : ` of ${formatBytes(use.fastBytesMax)} for the log`}
+        </dd>
+        <dt>Written there</dt>
+        <dd>{size(use.fastWritten)}</dd>
+        <dt>On the large medium</dt>
+        <dd>{size(use.bulkBytes)}</dd>
+        <dt>Written to it</dt>
+        <dd>{size(use.bulkWritten)}</dd>
+        {use.mirrorBehind !== undefined && (
+          <>
+            <dt>Copy of the log is behind by</dt>
+            <dd>{formatBytes(use.mirrorBehind)}</dd>
+          </>
+        )}
+      </dl>
+    </Card>
   );
 }
 

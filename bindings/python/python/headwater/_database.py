@@ -517,7 +517,7 @@ def open(
         does not need; 30 s, ``None`` = never.
     :param more: ``late_runs_max``, ``partition_target_bytes``, ``partition_bytes_max``, ``leaf_events``, ``bucket_events``,
         ``groups_max``, ``clock_jump_max``, ``clock_settle``, ``compaction_bytes_per_second``, ``compaction_bytes_per_day``, ``log_file_bytes``, ``string_bytes_max``, ``tables_max``,
-        ``fields_max``, ``streams_max``, ``reserve_bytes``, ``open_files_max``, ``fast_bytes``: as in docs/embed/python.md.
+        ``fields_max``, ``streams_max``, ``reserve_bytes``, ``open_files_max``, ``fast_bytes``, ``log_mirror``: as in docs/embed/python.md.
     :raises NotFoundError: there is no database, with ``create=False`` or ``read_only=True``.
     :raises LockedError: another process owns it.
     :raises CorruptError: files are damaged.

@@ -12,7 +12,7 @@ use crate::log::{Access, LogEnd, log_path, replay};
 use crate::meta::copy::look;
 use crate::meta::{Meta, PartitionRecord};
 use crate::segment::Store;
-use crate::tiers::place;
+use crate::tiers::{log_begun, place};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, File, Files, OpenMode};
 use std::path::Path;
@@ -88,7 +88,7 @@ pub fn backup_with(
             env.log_files(),
             &log_dir,
             options.log_file_size(),
-            meta.log_needed()?,
+            meta.log_needed()?.begun_up_to(log_begun(env)?),
             Access::Reader(&nothing_freed),
             |_, _, _, _, _| Ok(()),
         )?;

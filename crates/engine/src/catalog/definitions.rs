@@ -307,15 +307,8 @@ impl Catalog {
         index: &dyn StreamIndex,
         key: &[u8],
     ) -> Result<Option<StreamId>> {
-        let hash = self.hash(key);
-        {
-            let state = self.state.read();
-            if let Some(id) = state.known.get(&hash) {
-                return Ok(Some(*id));
-            }
-            if let Some(id) = state.pending_id(key) {
-                return Ok(Some(id));
-            }
+        if let Some(id) = self.known_stream(key) {
+            return Ok(Some(id));
         }
         let Some(id) = index.find_stream(key)? else {
             return Ok(None);
@@ -325,7 +318,7 @@ impl Catalog {
             // The metadata do not know it yet. A successor would be among those pending.
             return Ok(state.pending_id(key));
         }
-        state.known.insert(hash, id);
+        state.known.insert(self.hash(key), id);
         Ok(Some(id))
     }
 
@@ -426,11 +419,19 @@ impl Catalog {
         }
     }
 
-    /// Defines the streams behind `keys`, none of which was found; one log record for all that are
-    /// really new.
+    /// The stream behind key bytes, if that can be said without asking the metadata.
+    pub(crate) fn known_stream(&self, key: &[u8]) -> Option<StreamId> {
+        let hash = self.hash(key);
+        let state = self.state.read();
+        let known = state.known.get(&hash).copied();
+        known.or_else(|| state.pending_id(key))
+    }
+
+    /// Defines the streams behind `keys`, for each of which [`Catalog::find_stream`] just said that
+    /// there is none; one log record for all that are really new. What was defined since then, by
+    /// anybody, is known here: the metadata need not be asked again.
     pub(crate) fn define_streams(
         &self,
-        index: &dyn StreamIndex,
         table: TableId,
         keys: &[Box<[u8]>],
         streams_max: usize,
@@ -443,10 +444,7 @@ impl Catalog {
         for key in keys {
             let defined = state.known.contains_key(&self.hash(key))
                 || state.pending_keys.contains(&**key)
-                || records.iter().rev().take(4).any(|r| r.key == *key)
-                || index
-                    .find_stream(key)?
-                    .is_some_and(|id| !state.dropped_ids.contains(&id));
+                || records.iter().rev().take(4).any(|r| r.key == *key);
             if defined {
                 continue;
             }

@@ -4,7 +4,7 @@
 //! it, and in the metadata before the log record is recycled; a [`Table`] is immutable, a change
 //! makes a new one. A field's type changes only from i64 to f64.
 //! Concurrency: one lock over the definitions; it is held while a definition is put into the log,
-//! and while the metadata is asked whether a new stream is known; no other I/O.
+//! and over no I/O: the metadata are asked without it.
 
 mod definitions;
 mod describe;

@@ -2,47 +2,54 @@
 //!
 //! Invariants: one commit at a time, so that definitions reach the metadata in the order of the
 //! log; the generation that a commit names as the first needed never falls.
+//! Concurrency: who asks for numbers never waits for a commit.
 
+use crate::counters::Counters;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct Commits {
     /// Held while the metadata are changed.
-    state: Mutex<CommitState>,
+    alone: Mutex<()>,
+    counted: Mutex<CountedBytes>,
+    /// The first log generation needed, as the metadata say it.
+    log_generation: AtomicU64,
     /// The log generation that the next commit may name as the first needed.
     log_cut: AtomicU64,
 }
 
-/// As of the newest commit.
-#[derive(Debug)]
-pub(crate) struct CommitState {
-    log_bytes_counted: u64,
-    meta_bytes_counted: u64,
-    log_generation: u64,
+/// Of the bytes that were written since opening, those that the counters have.
+#[derive(Debug, Default)]
+struct CountedBytes {
+    log: u64,
+    meta: u64,
 }
 
 impl Commits {
     /// `log_generation` is the first one needed, as the metadata say it.
     pub(crate) fn new(log_generation: u64) -> Commits {
         Commits {
-            state: Mutex::new(CommitState {
-                log_bytes_counted: 0,
-                meta_bytes_counted: 0,
-                log_generation,
-            }),
+            alone: Mutex::new(()),
+            counted: Mutex::default(),
+            log_generation: AtomicU64::new(log_generation),
             log_cut: AtomicU64::new(log_generation),
         }
     }
 
     /// Makes this the only commit until the guard is dropped.
-    pub(crate) fn begin(&self) -> MutexGuard<'_, CommitState> {
-        self.state.lock()
+    pub(crate) fn begin(&self) -> MutexGuard<'_, ()> {
+        self.alone.lock()
     }
 
     /// The first log generation needed, as the metadata say it.
     pub(crate) fn log_generation(&self) -> u64 {
-        self.state.lock().log_generation
+        self.log_generation.load(Ordering::Acquire)
+    }
+
+    /// The metadata name this generation as the first needed.
+    pub(crate) fn set_log_generation(&self, generation: u64) {
+        self.log_generation.fetch_max(generation, Ordering::AcqRel);
     }
 
     /// Generations before this one are not needed: the next commit may say so.
@@ -53,35 +60,27 @@ impl Commits {
     pub(crate) fn log_cut(&self) -> u64 {
         self.log_cut.load(Ordering::Relaxed)
     }
-}
 
-impl CommitState {
-    /// Bytes of the log that were not counted before, of all that were written since opening.
-    pub(crate) fn uncounted_log_bytes(&self, all: u64) -> u64 {
-        all - self.log_bytes_counted
+    /// Counts what was written to the log, of all that was written since opening.
+    pub(crate) fn count_log_bytes(&self, counters: &Counters, all: u64) {
+        let mut counted = self.counted.lock();
+        counters.bytes(all.saturating_sub(counted.log), 0, 0, 0);
+        counted.log = counted.log.max(all);
     }
 
-    /// As [`CommitState::uncounted_log_bytes`], and counts them.
-    pub(crate) fn count_log_bytes(&mut self, all: u64) -> u64 {
-        let new = self.uncounted_log_bytes(all);
-        self.log_bytes_counted = all;
-        new
+    /// Counts what was written to the metadata, of all that was written since opening.
+    pub(crate) fn count_meta_bytes(&self, counters: &Counters, all: u64) {
+        let mut counted = self.counted.lock();
+        counters.bytes(0, 0, 0, all.saturating_sub(counted.meta));
+        counted.meta = counted.meta.max(all);
     }
 
-    /// Bytes of the metadata that were not counted before, of all that were written since opening.
-    pub(crate) fn uncounted_meta_bytes(&self, all: u64) -> u64 {
-        all - self.meta_bytes_counted
-    }
-
-    /// As [`CommitState::uncounted_meta_bytes`], and counts them.
-    pub(crate) fn count_meta_bytes(&mut self, all: u64) -> u64 {
-        let new = self.uncounted_meta_bytes(all);
-        self.meta_bytes_counted = all;
-        new
-    }
-
-    /// The metadata name this generation as the first needed.
-    pub(crate) fn set_log_generation(&mut self, generation: u64) {
-        self.log_generation = generation;
+    /// All bytes ever written to the log and to the metadata, of which so many since opening.
+    pub(crate) fn bytes_ever(&self, counters: &Counters, log: u64, meta: u64) -> (u64, u64) {
+        let counted = self.counted.lock();
+        (
+            counters.bytes_log() + log.saturating_sub(counted.log),
+            counters.bytes_meta() + meta.saturating_sub(counted.meta),
+        )
     }
 }

@@ -12,9 +12,8 @@
 //! 7. `producers`;
 //! 8. the log's state.
 //!
-//! The first three are held over I/O, but only steps take them; the catalog's lock is held over
-//! look-ups in the metadata while streams are defined; no other lock is held over I/O. Whatever
-//! other lock a room has is held for no other.
+//! The first three are held over I/O, but only steps take them; no other lock is held over I/O.
+//! Whatever other lock a room has is held for no other.
 
 mod commits;
 mod compaction;
@@ -44,11 +43,13 @@ use crate::ids::{Sequence, StreamId, TableId};
 use crate::late::PolicyChoice;
 use crate::log::{Log, RecordKind};
 use crate::meta::Meta;
+use crate::mirror::Mirror;
 use crate::pins::PinFiles;
 use crate::producers::Producers;
 use crate::regime::Regime;
 use crate::reserve::Reserve;
 use crate::segment::Store;
+use crate::stall::Watch;
 use crate::tiers::OwnedTier;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
@@ -89,7 +90,11 @@ pub(crate) struct Core {
     pub(crate) guard: Arc<Guard>,
     pub(crate) unreadable: UnreadablePartitions,
     /// The fast tier, if there is one.
-    pub(crate) tier: Option<OwnedTier>,
+    pub(crate) tier: Option<Arc<OwnedTier>>,
+    /// The copy in bulk of a log in the fast tier, if there is to be one.
+    pub(crate) mirror: Option<Mirror>,
+    /// Whether bulk stalls, where the log lies in a fast tier.
+    pub(crate) bulk: Option<Arc<Watch>>,
     /// That of the directory; it ends with the database.
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }

@@ -44,7 +44,18 @@ pub(crate) struct FullFile {
     pub(crate) number: u64,
     pub(crate) generation: u64,
     pub(crate) last: Sequence,
+    /// Where its records end.
+    pub(crate) end: u64,
     pub(crate) bytes: u64,
+}
+
+/// A file whose records are needed, up to where they are written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogPart {
+    pub(crate) number: u64,
+    pub(crate) generation: u64,
+    /// Where its records end for now.
+    pub(crate) end: u64,
 }
 
 #[derive(Debug)]
@@ -178,6 +189,7 @@ impl LogFiles {
                 number: old.number,
                 generation: old.generation,
                 last: old.last,
+                end: old.offset,
                 bytes: old.bytes,
             });
         }
@@ -315,6 +327,21 @@ impl LogFiles {
             self.full.pop_front();
         }
         self.sync_dir_if(removed)
+    }
+
+    /// Files from a generation on, oldest first.
+    pub(crate) fn parts_from(&self, generation: u64) -> Vec<LogPart> {
+        let full = self.full.iter().map(|f| (f.number, f.generation, f.end));
+        let current = self.current.iter();
+        let current = current.map(|c| (c.number, c.generation, c.offset));
+        full.chain(current)
+            .filter(|(_, begun, _)| *begun >= generation)
+            .map(|(number, generation, end)| LogPart {
+                number,
+                generation,
+                end,
+            })
+            .collect()
     }
 
     /// Bytes of files that hold records still needed.

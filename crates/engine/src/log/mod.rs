@@ -17,7 +17,7 @@ mod files;
 mod record;
 mod replay;
 
-pub(crate) use files::file_path as log_path;
+pub(crate) use files::{LogPart, file_path as log_path};
 pub(crate) use record::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes,
@@ -72,6 +72,8 @@ pub(crate) struct LogStats {
     pub(crate) syncs: u64,
     pub(crate) sync_median: Duration,
     pub(crate) disk_bytes: u64,
+    /// The newest generation that is known to be begun; 0 = none was since opening.
+    pub(crate) begun: u64,
 }
 
 struct Leader {
@@ -98,6 +100,8 @@ pub(crate) struct Log {
     /// nothing.
     nudged: Condvar,
     leader: Mutex<Leader>,
+    /// Bytes of files that hold records still needed, for those who need not wait for a leader.
+    live: AtomicU64,
 }
 
 /// Latches the log when the thread panics meanwhile: see [`Log::latch_on_panic`].
@@ -151,6 +155,7 @@ impl Log {
             closed: false,
             last_sync: clock.monotonic(),
         };
+        let live = AtomicU64::new(replayed.files.live_bytes());
         let leader = Leader {
             files: replayed.files,
             begun: 0,
@@ -167,6 +172,7 @@ impl Log {
             changed: Condvar::new(),
             nudged: Condvar::new(),
             leader: Mutex::new(leader),
+            live,
         }
     }
 
@@ -453,7 +459,13 @@ impl Log {
             written?;
             rest = later;
         }
+        self.note_live(leader);
         Ok(())
+    }
+
+    fn note_live(&self, leader: &Leader) {
+        self.live
+            .store(leader.files.live_bytes(), Ordering::Relaxed);
     }
 
     /// Leads for writers that do not wait. Returns false once the log is closed or latched.
@@ -571,7 +583,15 @@ impl Log {
 
     /// Frees files the metadata no longer names.
     pub(crate) fn recycle_below(&self, generation: u64) -> Result<()> {
-        self.leader.lock().files.recycle_below(generation)
+        let mut leader = self.leader.lock();
+        let recycled = leader.files.recycle_below(generation);
+        self.note_live(&leader);
+        recycled
+    }
+
+    /// Files from a generation on, oldest first, up to where their records are written.
+    pub(crate) fn parts_from(&self, generation: u64) -> Vec<LogPart> {
+        self.leader.lock().files.parts_from(generation)
     }
 
     /// Replay will read no record up to this one again: the last before the oldest file kept at
@@ -580,8 +600,9 @@ impl Log {
         self.leader.lock().files.sequence_before(generation)
     }
 
+    /// Bytes of files that hold records still needed.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.leader.lock().files.live_bytes()
+        self.live.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stats(&self) -> LogStats {
@@ -593,6 +614,7 @@ impl Log {
             syncs: leader.syncs,
             sync_median: samples.get(samples.len() / 2).copied().unwrap_or_default(),
             disk_bytes: leader.files.disk_bytes(),
+            begun: leader.begun,
         }
     }
 }

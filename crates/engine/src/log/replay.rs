@@ -62,6 +62,16 @@ pub(crate) struct Needed {
     pub(crate) sequence: Sequence,
 }
 
+impl Needed {
+    /// The same, of a log of which files up to this generation are known to be begun besides.
+    pub(crate) fn begun_up_to(self, generation: u64) -> Needed {
+        Needed {
+            newest_generation: self.newest_generation.max(generation),
+            ..self
+        }
+    }
+}
+
 /// Who reads the log.
 #[derive(Clone, Copy)]
 pub(crate) enum Access<'a> {
@@ -178,6 +188,7 @@ pub(crate) fn replay(
             number: candidate.number,
             generation: candidate.header.generation,
             last: progress.last,
+            end: end.offset,
             bytes: candidate.bytes,
         });
     }
@@ -318,16 +329,14 @@ fn lost_file(
             file: file_path(dir, *number),
             offset: 0,
             expected: format!(
-                "the header of a log file of generation {generation}, which the metadata say was begun"
+                "the header of a log file of generation {generation}, which is known to be begun"
             ),
             found: "no header that can be read, here or in another file".into(),
         },
         (None, []) => Damage {
             file: dir.to_owned(),
             offset: 0,
-            expected: format!(
-                "a log file of generation {generation}, which the metadata say was begun"
-            ),
+            expected: format!("a log file of generation {generation}, which is known to be begun"),
             found: "no such file".into(),
         },
     }))

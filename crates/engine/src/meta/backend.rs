@@ -3,22 +3,34 @@
 use headwater_io::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is told of the file while redb has it.
+#[derive(Debug, Default)]
+pub(crate) struct FileFigures {
+    /// Bytes written since it was opened.
+    pub(crate) written: AtomicU64,
+    /// Its length.
+    pub(crate) len: AtomicU64,
+}
 
 #[derive(Debug)]
 pub(crate) struct Backend {
     file: Arc<dyn File>,
-    written: Arc<std::sync::atomic::AtomicU64>,
+    figures: Arc<FileFigures>,
 }
 
 impl Backend {
-    pub(crate) fn new(file: Arc<dyn File>, written: Arc<std::sync::atomic::AtomicU64>) -> Backend {
-        Backend { file, written }
+    pub(crate) fn new(file: Arc<dyn File>, figures: Arc<FileFigures>) -> Backend {
+        Backend { file, figures }
     }
 }
 
 impl redb::StorageBackend for Backend {
     fn len(&self) -> Result<u64, io::Error> {
-        self.file.len()
+        let len = self.file.len()?;
+        self.figures.len.store(len, Ordering::Relaxed);
+        Ok(len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
@@ -26,7 +38,9 @@ impl redb::StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.file.set_len(len)
+        self.file.set_len(len)?;
+        self.figures.len.store(len, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
@@ -34,8 +48,11 @@ impl redb::StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.written
-            .fetch_add(data.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        self.file.write_all_at(offset, data)
+        let len = data.len() as u64;
+        self.figures.written.fetch_add(len, Ordering::Relaxed);
+        self.file.write_all_at(offset, data)?;
+        let end = offset.saturating_add(len);
+        self.figures.len.fetch_max(end, Ordering::Relaxed);
+        Ok(())
     }
 }

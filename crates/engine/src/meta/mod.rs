@@ -19,6 +19,7 @@ pub(crate) use records::PartitionRecord;
 use crate::catalog::{Definition, StreamIndex, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::{Error, ErrorKind, Result};
+use backend::{Backend, FileFigures};
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{File, Lock};
 use log::{LOG_NEWEST, raise};
@@ -29,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 const STATE: TableDefinition<'_, &str, u64> = TableDefinition::new("state");
 const TABLES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("tables");
@@ -58,7 +59,7 @@ const PAGE_BYTES: u64 = 4096;
 pub(crate) struct Meta {
     db: Database,
     path: PathBuf,
-    written: Arc<AtomicU64>,
+    figures: Arc<FileFigures>,
     /// The owner's lock of the file itself. Released after redb has closed it, as the order of the
     /// fields says.
     lock: Option<Box<dyn Lock>>,
@@ -107,15 +108,15 @@ impl Meta {
         shards: u16,
         identity: u64,
     ) -> Result<Meta> {
-        let written = Arc::new(AtomicU64::new(0));
+        let figures = Arc::new(FileFigures::default());
         let db = redb::Builder::new()
             .set_cache_size(CACHE_BYTES)
-            .create_with_backend(backend::Backend::new(file, Arc::clone(&written)))
+            .create_with_backend(Backend::new(file, Arc::clone(&figures)))
             .map_err(Error::meta)?;
         let meta = Meta {
             db,
             path: path.to_owned(),
-            written,
+            figures,
             lock: None,
         };
         let transaction = meta.begin_write()?;
@@ -155,7 +156,7 @@ impl Meta {
             file.set_len(len - len % PAGE_BYTES)
                 .map_err(|e| Error::io("truncate", path, e))?;
         }
-        let written = Arc::new(AtomicU64::new(0));
+        let figures = Arc::new(FileFigures::default());
         // A process that did not close it may have met a failed sync, after which the system shows
         // bytes that it will never write. redb is about to build on what it reads, so it is written
         // again.
@@ -170,7 +171,7 @@ impl Meta {
                     session.abort();
                 }
             });
-        let backend = backend::Backend::new(file, Arc::clone(&written));
+        let backend = Backend::new(file, Arc::clone(&figures));
         // redb takes a file that was closed at its word, and panics on some of what a flipped bit
         // can make of it: so its checksums are verified, and a panic on the way means damage.
         let opening = || -> std::result::Result<Database, redb::DatabaseError> {
@@ -205,7 +206,7 @@ impl Meta {
         let meta = Meta {
             db,
             path: path.to_owned(),
-            written,
+            figures,
             lock: None,
         };
         match meta.state("format_version")? {
@@ -255,7 +256,12 @@ impl Meta {
 
     /// Bytes written to the metadata file since opening.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.written.load(std::sync::atomic::Ordering::Relaxed)
+        self.figures.written.load(Ordering::Relaxed)
+    }
+
+    /// Length of the metadata file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.figures.len.load(Ordering::Relaxed)
     }
 
     fn state(&self, key: &str) -> Result<Option<u64>> {

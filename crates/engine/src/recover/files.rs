@@ -8,13 +8,14 @@
 use super::Recovery;
 use crate::error::Damage;
 use crate::ids::SegmentId;
-use crate::log::Access;
+use crate::log::{Access, Replayed};
 use crate::meta::PartitionRecord;
 use crate::segment::Store;
 use crate::shard::Shard;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::OpenMode;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 /// Partitions as the metadata name them.
 pub(super) type Named = [(SegmentId, PartitionRecord)];
@@ -108,4 +109,20 @@ pub(super) fn settle(
         }
     }
     Ok(())
+}
+
+/// Says what the replay of the log found.
+pub(super) fn report(dir: &Path, replayed: &Replayed, recovery: &mut Recovery) {
+    if let Some((path, offset)) = &replayed.torn {
+        recovery.torn_tail = true;
+        tracing::info!(path = %path.display(), offset, "ignored a torn log tail: nothing behind it was acknowledged as synced");
+    }
+    if recovery.log_records > 0 {
+        tracing::info!(
+            dir = %dir.display(),
+            records = recovery.log_records,
+            events = recovery.events_replayed,
+            "replayed the log"
+        );
+    }
 }

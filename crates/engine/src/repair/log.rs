@@ -52,6 +52,17 @@ pub(super) struct LogScan {
     proven: Sequence,
 }
 
+/// The newest record that can be read in the log of a folder, in files from a generation on; `None`
+/// without any.
+pub(super) fn newest_record(
+    files: &dyn Files,
+    dir: &Path,
+    first_generation: u64,
+) -> Result<Option<Sequence>> {
+    let scan = LogScan::read(files, dir, (first_generation, 0))?;
+    Ok(scan.records.last_key_value().map(|(sequence, _)| *sequence))
+}
+
 struct Raw {
     content: Vec<u8>,
     header: Option<FileHeader>,
@@ -159,6 +170,11 @@ impl LogScan {
             }
         }
         Ok(scan)
+    }
+
+    /// Generations up to this one were given, whether a file of them is found or not.
+    pub(super) fn give_no_generation_again(&mut self, generation: u64) {
+        self.known_generation = self.known_generation.max(generation);
     }
 
     /// Gives the place and the number of the first record.

@@ -23,7 +23,8 @@ use crate::error::Damage;
 use crate::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::Meta;
-use crate::tiers::{fast_tier, forget_fast_tier, lock_fast, place};
+use crate::meta::copy::look;
+use crate::tiers::{fast_tier, forget_fast_tier, is_unsettled, lock_fast, place};
 use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
 use plan::{PlannedMeta, RepairPlan};
@@ -82,7 +83,8 @@ pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairRe
 }
 
 /// As [`repair`], for a database whose fast tier is lost for good: from then on all of it lies in
-/// bulk. The report says what is lost with the tier.
+/// bulk, with the copy of the log that was made there ([`Options::log_mirror`]). The report says
+/// what is lost with the tier.
 ///
 /// # Errors
 /// As [`repair`]; `invalid` when the database has no fast tier, or it is there.
@@ -99,6 +101,7 @@ pub fn repair_without_fast_tier(
             dir.display()
         )));
     };
+    let is_unsettled = is_unsettled(env, dir)?;
     if place(env, dir).is_ok() {
         return Err(Error::invalid(format!(
             "the fast tier {} is there: `headwater tier leave` stops using it without losing anything",
@@ -110,12 +113,22 @@ pub fn repair_without_fast_tier(
         forget_fast_tier(env, dir)?;
         drop(lock);
     }
+    // What else is wrong with the metadata says the repair.
+    let first = look(env, dir, |meta, _| meta.log_first_generation()).unwrap_or(0);
+    let mirrored = log::newest_record(&**env.log_files(), &log_dir(env, dir), first)?;
     let mut report = repair_placed(env, options, mode)?;
-    if tier.parts.log && !report.findings.is_empty() {
+    if tier.parts.log && (is_unsettled || !report.findings.is_empty()) {
+        let since = match mirrored {
+            Some(sequence) => format!(
+                "behind log record {}, with which its copy in bulk ends (tier.log_mirror)",
+                sequence.0
+            ),
+            None => "since the last time they were stored".into(),
+        };
         report.lost.insert(
             0,
             format!(
-                "what was acknowledged and lay only in the log in the fast tier {}: rows, deletes and definitions since the last time they were stored",
+                "what was acknowledged and lay only in the log in the fast tier {}: rows, deletes and definitions {since}",
                 tier.folder.display()
             ),
         );

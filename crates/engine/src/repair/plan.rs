@@ -11,9 +11,11 @@ use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::layout::{log_dir, meta_path, segment_dir};
+use crate::log::Needed;
 use crate::meta::copy::MetaCopy;
 use crate::meta::{Meta, MetaChange, PartitionRecord};
 use crate::segment::{LeafEntry, SegmentHeader, Store};
+use crate::tiers::log_begun;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_io::{Env, File};
 use std::collections::{BTreeMap, BTreeSet};
@@ -545,7 +547,8 @@ impl Planning<'_> {
         begun: (u64, u64),
         covers: &Covers,
     ) -> Result<()> {
-        let scan = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
+        let mut scan = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
+        scan.give_no_generation_again(log_begun(self.env)?);
         let saved = {
             let meta = self.open_meta()?;
             save(&scan, &meta, (floor, step_sequence), covers)?
@@ -558,6 +561,12 @@ impl Planning<'_> {
             log_newest_generation: saved.generation,
             ..MetaChange::default()
         })
+    }
+
+    /// What the log has to hold, as the metadata and the fast tier say it.
+    fn log_needed(&self) -> Result<Needed> {
+        let needed = self.open_meta()?.log_needed()?;
+        Ok(needed.begun_up_to(log_begun(self.env)?))
     }
 
     fn overlay(&self) -> Env {
@@ -587,7 +596,7 @@ impl Planning<'_> {
                 found,
                 "what can be read of the log is put into a new file; the files go to quarantine",
             );
-            let needed = self.open_meta()?.log_needed()?;
+            let needed = self.log_needed()?;
             let begun = (needed.first_generation, needed.newest_generation);
             self.save_log(Sequence(0), needed.sequence, begun, &Covers::new())?;
             report = check(self.overlay(), self.options.clone())?;

@@ -87,15 +87,15 @@ pub(super) fn commit(
     written: &[WrittenGroup],
     removed: &[SegmentId],
 ) -> Result<()> {
-    let mut commit = core.commits.begin();
+    let _alone = core.commits.begin();
     let definitions = core
         .catalog
         .pending_up_to(sequence)
         .inspect_err(|error| core.log.latch(error.clone()))?;
     let next_stream = core.catalog.next_stream();
     let log = core.log.stats();
-    core.counters
-        .bytes(commit.count_log_bytes(log.bytes_written), 0, 0, 0);
+    core.commits
+        .count_log_bytes(&core.counters, log.bytes_written);
     let change = MetaChange {
         step_sequence: sequence,
         definitions,
@@ -107,7 +107,7 @@ pub(super) fn commit(
         removed: removed.to_vec(),
         next_segment: core.segment_ids.next().0,
         log_first_generation: core.commits.log_cut(),
-        log_newest_generation: 0,
+        log_newest_generation: log.begun,
         counters: saved_counters(core, written),
         producers: core.producers.unsaved_up_to(sequence),
         analyzers: unsaved_analyzers(core),
@@ -116,9 +116,9 @@ pub(super) fn commit(
         core.log.latch(error.clone());
         return Err(error);
     }
-    commit.set_log_generation(change.log_first_generation);
-    let meta_bytes = commit.count_meta_bytes(core.meta.written_bytes());
-    core.counters.bytes(0, 0, 0, meta_bytes);
+    core.commits.set_log_generation(change.log_first_generation);
+    core.commits
+        .count_meta_bytes(&core.counters, core.meta.written_bytes());
     let freed = core
         .catalog
         .applied_up_to(sequence)

@@ -13,6 +13,7 @@
 //! Failure: kind `tier` when the fast tier is missing, of another database, or of another time; the
 //! database is not opened then, since acknowledged rows may lie in the tier.
 
+mod owned;
 mod place;
 mod record;
 
@@ -20,7 +21,8 @@ pub use record::TierParts;
 #[cfg(fuzzing)]
 pub(crate) use record::fuzz_record;
 
-pub(crate) use place::{OwnedTier, lock_fast, of_another, place, same_set, same_time, take};
+pub(crate) use owned::{BulkLog, OwnedTier, log_begun};
+pub(crate) use place::{lock_fast, of_another, place, same_set, same_time, take};
 pub(crate) use record::{TierRecord, path_in};
 
 use crate::{Error, Result};
@@ -46,6 +48,13 @@ pub fn fast_tier(env: &Env, dir: &Path) -> Result<Option<FastTier>> {
         folder: r.fast,
         parts: r.parts,
     }))
+}
+
+/// True when the log of a database in the fast tier may hold what bulk does not: it was not closed
+/// since it was opened last, or not with everything stored.
+pub(crate) fn is_unsettled(env: &Env, dir: &Path) -> Result<bool> {
+    let record = TierRecord::read(&*env.files, dir)?;
+    Ok(record.is_some_and(|record| record.parts.log && record.unsettled))
 }
 
 /// Gives a fast tier up that is lost: from now on all of the database lies in bulk. What only the

@@ -1,22 +1,17 @@
 //! Which tier a database is to be opened with, and whether that is the one it was closed with.
 
+use super::owned::{BulkLog, OwnedTier, Records};
 use super::record::{TierRecord, path_in};
 use super::{FastTier, absolute};
 use crate::guard::{Guard, GuardedFiles};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, Files, Lock, LockError};
+use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
 /// A reader looks at two files that an owner may be writing: so often.
 const LOOKS: usize = 5;
-
-/// The fast tier of an open database.
-#[derive(Debug)]
-pub(crate) struct OwnedTier {
-    pub(crate) tier: FastTier,
-    _lock: Box<dyn Lock>,
-}
 
 /// The environment in which the parts of the database in `dir` are found where they lie. For who
 /// changes nothing, or holds the locks.
@@ -51,11 +46,17 @@ pub(crate) fn take(
     same_set(env, dir, &ours, &folder)?;
     let lock = lock_fast(env, &folder)?;
     let mut theirs = its_own(env, dir, &ours)?;
-    let files: Arc<dyn Files> = Arc::new(GuardedFiles {
-        files: Arc::clone(fast_files),
-        guard: Arc::clone(guard),
-    });
+    let written = Arc::default();
+    let files: Arc<dyn Files> = Arc::new(GuardedFiles::new(fast_files, guard, &written));
+    let bulk_log = BulkLog::of(env, dir);
+    assert!(
+        !bulk_log.dir.starts_with(&folder),
+        "{}: what copies the log of a fast tier must not touch the log itself",
+        bulk_log.dir.display()
+    );
     ours.token = theirs.token;
+    // From now on rows may be acknowledged that lie in the tier alone.
+    ours.unsettled |= ours.parts.log;
     ours.next = env.chance.next_u64();
     ours.write(&*env.files, dir)?;
     (theirs.token, theirs.next, theirs.parts) = (ours.next, ours.next, ours.parts);
@@ -63,11 +64,16 @@ pub(crate) fn take(
     ours.token = ours.next;
     ours.write(&*env.files, dir)?;
     *env = with_tier(env, &ours, files);
+    let tier = FastTier {
+        folder,
+        parts: ours.parts,
+    };
     Ok(Some(OwnedTier {
-        tier: FastTier {
-            folder,
-            parts: ours.parts,
-        },
+        tier,
+        bulk_log,
+        written,
+        dir: dir.to_owned(),
+        records: Mutex::new(Records { ours, theirs }),
         _lock: lock,
     }))
 }

@@ -127,6 +127,11 @@ pub(crate) struct TierRecord {
     pub(crate) bulk: PathBuf,
     /// Folder of the fast tier.
     pub(crate) fast: PathBuf,
+    /// Log files up to this generation were begun in the tier; 0 = none. What the tier's own file
+    /// says counts.
+    pub(crate) begun: u64,
+    /// The log in the tier may hold what bulk does not. What the database's file says counts.
+    pub(crate) unsettled: bool,
 }
 
 /// Where a folder has it.
@@ -156,6 +161,8 @@ impl TierRecord {
             })?;
             bytes.put_prefixed(text.as_bytes());
         }
+        bytes.put_u64(self.begun);
+        bytes.put_u8(u8::from(self.unsettled));
         bytes.resize(SLOT_BYTES - 4, 0);
         bytes.put_u32(crc32c(&bytes));
         Ok(bytes)
@@ -176,6 +183,9 @@ impl TierRecord {
         let parts = TierParts::of_bits(cursor.u8("the parts in a tier").ok()?)?;
         let bulk = PathBuf::from(cursor.text("the folder of the database").ok()?);
         let fast = PathBuf::from(cursor.text("the folder of the fast tier").ok()?);
+        // Zero in records of versions that did not write them.
+        let begun = cursor.u64("the newest log file").ok()?;
+        let unsettled = cursor.u8("what the log holds").ok()? & 1 == 1;
         Some(TierRecord {
             serial,
             set,
@@ -184,6 +194,8 @@ impl TierRecord {
             parts,
             bulk,
             fast,
+            begun,
+            unsettled,
         })
     }
 
@@ -286,15 +298,25 @@ mod tests {
             },
             bulk: "/srv/data".into(),
             fast: "/mnt/fast/data".into(),
+            begun: 0,
+            unsettled: false,
         }
     }
 
     #[test]
     fn the_bytes_of_a_record_stay_what_they_are() {
-        let bytes = record().encode().unwrap();
-        assert_eq!(bytes.len(), SLOT_BYTES);
-        crate::golden::check("tier", &bytes);
-        assert_eq!(TierRecord::decode(&bytes), Some(record()));
+        let in_use = TierRecord {
+            begun: 0x0102_0304_0506_0708,
+            unsettled: true,
+            ..record()
+        };
+        // The first is what versions wrote that knew of no log files in it.
+        for (name, record) in [("tier", record()), ("tier_in_use", in_use)] {
+            let bytes = record.encode().unwrap();
+            assert_eq!(bytes.len(), SLOT_BYTES);
+            crate::golden::check(name, &bytes);
+            assert_eq!(TierRecord::decode(&bytes), Some(record));
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use accept::{CheckedEntry, check_entry};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
 use headwater_types::{Batch, ClosedRange, Rows, Timestamp, Values};
-use pressure::{aged_stretches, ensure_watermark, wait_for_memory, wake_workers};
+use pressure::{aged_stretches, ensure_watermark, wait_for_bulk, wait_for_memory, wake_workers};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -224,6 +224,18 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     Ok(())
 }
 
+/// The stream behind key bytes, if it is defined. Who has to ask bulk for it does not begin to
+/// while that stalls.
+fn find_stream(core: &Core, key: &[u8]) -> Result<Option<StreamId>> {
+    if core.bulk.is_some() {
+        if let Some(stream) = core.catalog.known_stream(key) {
+            return Ok(Some(stream));
+        }
+        wait_for_bulk(core)?;
+    }
+    core.catalog.find_stream(&*core.meta, key)
+}
+
 /// Checks every entry and finds or defines its stream.
 fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<PreparedRows>> {
     let mut gathered = PreparedBatch {
@@ -259,7 +271,7 @@ fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<
         if rows.is_empty() {
             continue;
         }
-        match core.catalog.find_stream(&*core.meta, &key)? {
+        match find_stream(core, &key)? {
             Some(stream) => {
                 let stretches = match table.life.aging_went_back() {
                     true => aged_stretches(core, table.id, stream, &rows.times)?,
@@ -363,7 +375,6 @@ fn define_streams(
         keys.sort_unstable();
         keys.dedup();
         let result = core.catalog.define_streams(
-            &*core.meta,
             table,
             &keys,
             core.options.streams_max,

@@ -39,6 +39,33 @@ pub(super) fn wait_for_memory(core: &Core) -> Result<()> {
     Ok(())
 }
 
+/// Waits while bulk stalls, for who is about to look something up there; `busy` after the
+/// configured time. Holds no lock that others wait for. Who finds out that it stalls, because he
+/// is the first to ask, waits for the medium.
+pub(super) fn wait_for_bulk(core: &Core) -> Result<()> {
+    let Some(bulk) = core.bulk.as_ref().filter(|bulk| bulk.is_stalled()) else {
+        return Ok(());
+    };
+    let start = core.env.clock.monotonic();
+    let mut waiting = core.signals.writer_waits();
+    while bulk.is_stalled() {
+        core.log.check()?;
+        let waited = core.env.clock.monotonic().saturating_sub(start);
+        if waited >= core.options.busy_timeout {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "the medium of {} has not answered for a while, and this write needs something that only it holds (streams that \
+                     were not written to since the opening): try again later; what the fast tier has room for is taken in meanwhile",
+                    core.options.dir.display()
+                ),
+            ));
+        }
+        waiting.wait((core.options.busy_timeout - waited).min(LOOK_AGAIN));
+    }
+    Ok(())
+}
+
 fn busy(waited: Duration) -> Error {
     Error::new(
         ErrorKind::Busy,
@@ -76,6 +103,7 @@ pub(super) fn ensure_watermark(
             }
             (state.version, Arc::clone(&state.partitions))
         };
+        wait_for_bulk(core)?;
         let watermark = stored_watermark(&core.store, &partitions, stream, table)?;
         let mut state = shard.state.lock();
         // A step in between may have moved the watermark: look again.
@@ -115,6 +143,7 @@ pub(super) fn aged_stretches(
     if range.is_empty() {
         return Ok(Vec::new());
     }
+    wait_for_bulk(core)?;
     let mut out = Vec::new();
     for shard in &core.shards {
         let partitions = Arc::clone(&shard.state.lock().partitions);

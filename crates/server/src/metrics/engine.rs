@@ -43,7 +43,7 @@ impl EngineFigures {
 /// Names, help, and how to read the figure.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 12] = [
+const COUNTERS: [Figure; 14] = [
     ("events_accepted", "Events accepted", |s| s.events_accepted),
     (
         "accepted_bytes",
@@ -80,6 +80,16 @@ const COUNTERS: [Figure; 12] = [
         |s| s.bytes_read,
     ),
     (
+        "fast_tier_written_bytes",
+        "Bytes written to the fast tier since the start",
+        |s| s.fast_written_bytes,
+    ),
+    (
+        "bulk_written_bytes",
+        "Bytes written to all other media since the start",
+        |s| s.bulk_written_bytes,
+    ),
+    (
         "damaged_parts",
         "Damaged leaves and blocks met since the start",
         |s| s.damaged_parts,
@@ -96,7 +106,7 @@ const COUNTERS: [Figure; 12] = [
     ),
 ];
 
-const GAUGES: [Figure; 16] = [
+const GAUGES: [Figure; 18] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
@@ -124,6 +134,16 @@ const GAUGES: [Figure; 16] = [
         "fast_tier_bytes",
         "Bytes of all files in the fast tier",
         |s| s.fast_bytes,
+    ),
+    (
+        "fast_tier_bytes_max",
+        "What the log may take in the fast tier; 0 without a limit",
+        |s| s.fast_bytes_max,
+    ),
+    (
+        "log_mirror_behind_bytes",
+        "Bytes of the log in the fast tier that its copy in bulk does not have",
+        |s| s.log_mirror_behind_bytes,
     ),
     ("segment_bytes", "Bytes of segments", |s| s.segment_bytes),
     ("log_bytes", "Bytes of log files", |s| s.log_bytes),

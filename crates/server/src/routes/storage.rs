@@ -49,6 +49,8 @@ struct Storage {
     partitions_total: u64,
     partitions: Vec<Partition>,
     memory: Memory,
+    /// The fast tier beside the large medium; nothing without one.
+    tiers: Option<Tiers>,
     /// Nothing where it was not wanted.
     late: Option<Late>,
     /// What comes from a broker; nothing without one.
@@ -95,6 +97,40 @@ struct Partition {
 struct Memory {
     used: u64,
     budget: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Tiers {
+    /// Folder of the fast tier.
+    fast: String,
+    /// What lies there.
+    parts: String,
+    fast_bytes: u64,
+    /// What the log may take there; nothing without a limit.
+    fast_bytes_max: Option<u64>,
+    bulk_bytes: u64,
+    /// Bytes written to each since the start.
+    fast_written_bytes: u64,
+    bulk_written_bytes: u64,
+    /// Bytes of the log that its copy in bulk does not have; nothing where it is not copied.
+    log_mirror_behind_bytes: Option<u64>,
+}
+
+impl Tiers {
+    fn of(app: &App, stats: &Stats) -> Option<Tiers> {
+        let tier = app.db.fast_tier()?;
+        let is_copied = tier.parts.log && app.settings.engine.log_mirror.is_some();
+        Some(Tiers {
+            fast: tier.folder.display().to_string(),
+            parts: tier.parts.to_string(),
+            fast_bytes: stats.fast_bytes,
+            fast_bytes_max: (stats.fast_bytes_max > 0).then_some(stats.fast_bytes_max),
+            bulk_bytes: stats.disk_bytes.saturating_sub(stats.fast_bytes),
+            fast_written_bytes: stats.fast_written_bytes,
+            bulk_written_bytes: stats.bulk_written_bytes,
+            log_mirror_behind_bytes: is_copied.then_some(stats.log_mirror_behind_bytes),
+        })
+    }
 }
 
 /// Sums over everything would tell of streams that may not be seen, so it takes somebody who may
@@ -232,6 +268,7 @@ impl Storage {
                 used: stats.memory_bytes,
                 budget: app.db.memory_budget_bytes() as u64,
             },
+            tiers: Tiers::of(app, stats),
             late: late.map(Late::of),
             #[cfg(feature = "mqtt")]
             mqtt: app.messages.state(&app.settings.mqtt),

@@ -68,3 +68,50 @@ fn a_server_starts_without_a_damaged_partition_and_says_so() {
     let written = client.post(server.url("/write")).send(line).unwrap();
     assert_eq!(written.status(), 204);
 }
+
+#[test]
+fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear() {
+    let client = client();
+    let storage = |server: &Running| -> serde_json::Value {
+        json(&mut client.get(server.url("/api/v1/storage")).call().unwrap())
+    };
+    assert!(storage(&Running::start())["tiers"].is_null());
+    let fast = tempfile::tempdir().unwrap();
+    let folder = fast.path().join("tier");
+    let server = Running::start_with(|settings| {
+        settings.engine.fast_dir = Some(folder.clone());
+        settings.engine.fast_bytes = Some(64 << 20);
+        settings.engine.log_mirror = Some(std::time::Duration::from_millis(10));
+    });
+    let line = "pump,id=1 rpm=3 1500000000000000000\n";
+    let written = client.post(server.url("/write")).send(line).unwrap();
+    assert_eq!(written.status(), 204);
+    let tiers = loop {
+        let tiers = storage(&server)["tiers"].take();
+        if tiers["log_mirror_behind_bytes"] == 0 {
+            break tiers;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert_eq!(tiers["fast"], folder.to_str().unwrap());
+    assert_eq!(tiers["parts"], "log,buffers");
+    assert_eq!(tiers["fast_bytes_max"], 64 << 20);
+    for medium in ["fast", "bulk"] {
+        let figure = |name: &str| tiers[format!("{medium}_{name}")].as_u64().unwrap();
+        assert!(
+            figure("bytes") > 0 && figure("written_bytes") > 0,
+            "{tiers}"
+        );
+    }
+    let mut answer = client.get(server.url("/metrics")).call().unwrap();
+    let metrics = answer.body_mut().read_to_string().unwrap();
+    for name in [
+        "headwater_fast_tier_bytes_max 67108864",
+        "headwater_fast_tier_written_bytes_total ",
+        "headwater_bulk_written_bytes_total ",
+        "headwater_log_mirror_behind_bytes 0",
+    ] {
+        let is_told = metrics.lines().any(|line| line.starts_with(name));
+        assert!(is_told, "{name}: {metrics}");
+    }
+}

@@ -82,7 +82,7 @@ const MOST: [(&str, [(&str, usize); 9]); 19] = [
             (counts::DEFAULTED, 15),
             (counts::SKIPPED, 24),
             (counts::LONG_FUNCTIONS, 29),
-            (counts::MANY_ARGUMENTS, 10),
+            (counts::MANY_ARGUMENTS, 9),
             (counts::WIDE_COMMENTS, 4),
             (counts::FRAGMENTS, 0),
             (counts::BARE_INSTANTS, 26),

@@ -1,0 +1,161 @@
+//! Whether a medium stalls: whether a look into it has not come back for a while.
+//!
+//! Invariants: what is watched goes on as without; every look is given up by itself, also when it
+//! panics. Writes and syncs of steps are not watched: they are large, and nobody but steps waits
+//! for them.
+//! Concurrency: no lock. A look beyond the number of places is not watched: others stall with it.
+//! Failure: none.
+
+use headwater_io::{Clock, File, Files, OpenMode};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A medium that has not answered for so long stalls.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So many looks are watched at once.
+const PLACES: usize = 64;
+
+/// Watches looks into media.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    clock: Arc<dyn Clock>,
+    /// When looks began that have not come back, in ns; 0 = the place is free.
+    begun: [AtomicU64; PLACES],
+    /// Where a free place is looked for first.
+    next: AtomicUsize,
+}
+
+/// A look that has not come back.
+struct Looking<'a>(Option<&'a AtomicU64>);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(clock: &Arc<dyn Clock>) -> Arc<Watch> {
+        Arc::new(Watch {
+            clock: Arc::clone(clock),
+            begun: [const { AtomicU64::new(0) }; PLACES],
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        let now = self.clock.monotonic().as_nanos();
+        // Never 0, which is a free place.
+        u64::try_from(now).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    fn begin(&self) -> Looking<'_> {
+        let now = self.now();
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let free = (0..PLACES)
+            .filter_map(|at| self.begun.get(first.wrapping_add(at) % PLACES))
+            .find(|place| {
+                place
+                    .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            });
+        Looking(free)
+    }
+
+    /// True while a look has not come back for a while.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let patience = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        let latest = self.now().saturating_sub(patience);
+        self.begun.iter().any(|place| {
+            let begun = place.load(Ordering::Relaxed);
+            begun != 0 && begun <= latest
+        })
+    }
+}
+
+/// Files whose looks are watched.
+#[derive(Debug)]
+pub(crate) struct WatchedFiles {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) watch: Arc<Watch>,
+}
+
+#[derive(Debug)]
+struct WatchedFile {
+    file: Arc<dyn File>,
+    watch: Arc<Watch>,
+}
+
+impl File for WatchedFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let _looking = self.watch.begin();
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(offset, data)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let _looking = self.watch.begin();
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        // Whoever looks into the metadata waits while their file grows.
+        let _looking = self.watch.begin();
+        self.file.set_len(len)
+    }
+}
+
+impl Files for WatchedFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let _looking = self.watch.begin();
+        Ok(Arc::new(WatchedFile {
+            file: self.files.open(path, mode)?,
+            watch: Arc::clone(&self.watch),
+        }))
+    }
+
+    headwater_io::pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use headwater_io::{Env, ManualClock};
+
+    #[test]
+    fn a_look_that_does_not_come_back_is_a_stall_and_ends_with_it() {
+        let clock = Arc::new(ManualClock::new(Env::MEMORY_START));
+        let as_clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+        let watch = Watch::new(&as_clock);
+        let slow = watch.begin();
+        assert!(!watch.is_stalled());
+        clock.advance(PATIENCE);
+        let young = watch.begin();
+        assert!(watch.is_stalled());
+        drop(slow);
+        assert!(!watch.is_stalled());
+        clock.advance(PATIENCE);
+        assert!(watch.is_stalled());
+        drop(young);
+        // More looks than places: none waits, and each place becomes free again.
+        let many: Vec<Looking<'_>> = (0..PLACES * 2).map(|_| watch.begin()).collect();
+        clock.advance(PATIENCE);
+        assert!(watch.is_stalled());
+        drop(many);
+        assert!(!watch.is_stalled());
+    }
+}

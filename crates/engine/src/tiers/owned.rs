@@ -1,0 +1,93 @@
+//! The fast tier of an open database, and what its owner says there of the log.
+//!
+//! Invariants: a log file of the tier takes no record before the tier's own file says that it was
+//! begun; no write to bulk is needed for that. `DIR/tier` says that the log may hold what bulk does
+//! not from before the first record until the database was closed with nothing left in the log.
+//! Concurrency: one lock, held while a record of the tier is written, and for no other lock.
+//! Failure: as any write; what a record said before stays.
+
+use super::FastTier;
+use super::record::TierRecord;
+use crate::Result;
+use crate::layout::bulk_log_dir;
+use headwater_io::{Env, Files, Lock};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Where the log would lie without the tier.
+#[derive(Clone, Debug)]
+pub(crate) struct BulkLog {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) dir: PathBuf,
+}
+
+impl BulkLog {
+    /// For the database in `dir`, also where its log is found in the tier already.
+    pub(super) fn of(env: &Env, dir: &Path) -> BulkLog {
+        let is_placed = env.media.log_root.is_some();
+        let files = if is_placed {
+            &env.files
+        } else {
+            env.log_files()
+        };
+        BulkLog {
+            files: Arc::clone(files),
+            dir: bulk_log_dir(dir),
+        }
+    }
+}
+
+/// What `DIR/tier` and the tier's own file say.
+#[derive(Debug)]
+pub(super) struct Records {
+    pub(super) ours: TierRecord,
+    pub(super) theirs: TierRecord,
+}
+
+/// The fast tier of an open database.
+#[derive(Debug)]
+pub(crate) struct OwnedTier {
+    pub(crate) tier: FastTier,
+    pub(crate) bulk_log: BulkLog,
+    /// Bytes written to the tier since opening.
+    pub(crate) written: Arc<AtomicU64>,
+    pub(super) dir: PathBuf,
+    pub(super) records: Mutex<Records>,
+    pub(super) _lock: Box<dyn Lock>,
+}
+
+impl OwnedTier {
+    /// Says in the tier that its log files up to this generation were begun: from now on they must
+    /// be there for as long as they are needed. `files` are those of the tier.
+    pub(crate) fn note_log_begun(&self, files: &dyn Files, generation: u64) -> Result<()> {
+        let mut records = self.records.lock();
+        if generation <= records.theirs.begun {
+            return Ok(());
+        }
+        records.theirs.begun = generation;
+        records.theirs.write(files, &self.tier.folder)
+    }
+
+    /// Says in bulk that the log holds nothing any more that bulk does not hold. `files` are those
+    /// of `DIR`.
+    pub(crate) fn note_settled(&self, files: &dyn Files) -> Result<()> {
+        let mut records = self.records.lock();
+        if !records.ours.unsettled {
+            return Ok(());
+        }
+        records.ours.unsettled = false;
+        records.ours.write(files, &self.dir)
+    }
+}
+
+/// Log files up to this generation were begun in the fast tier, as the tier itself says it; 0
+/// without one. In an environment in which parts are found where they lie.
+pub(crate) fn log_begun(env: &Env) -> Result<u64> {
+    let Some(folder) = &env.media.log_root else {
+        return Ok(0);
+    };
+    let record = TierRecord::read(&**env.log_files(), folder)?;
+    Ok(record.map_or(0, |record| record.begun))
+}

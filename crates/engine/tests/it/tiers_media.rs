@@ -1,0 +1,225 @@
+//! A fast tier on a medium of its own: full, with pages that cannot be read, and one of persistent
+//! memory that dies at any fence.
+
+use crate::cuts::cuts;
+use crate::support::small_options;
+use headwater_engine::{
+    Database, DeleteSpec, Error, ErrorKind, Options, ScanSpec, check, fast_tier,
+};
+use headwater_io::{Env, FaultKind, FaultyFiles, ManualClock, Media, SeededChance};
+use headwater_types::{Batch, ClosedRange, StreamName};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A large medium and a small fast one.
+struct Disks {
+    bulk: FaultyFiles,
+    fast: FaultyFiles,
+    clock: Arc<ManualClock>,
+}
+
+impl Disks {
+    fn new(seed: u64) -> Disks {
+        Disks::of(FaultyFiles::new(seed), FaultyFiles::new(seed + 1))
+    }
+
+    fn of(bulk: FaultyFiles, fast: FaultyFiles) -> Disks {
+        Disks {
+            bulk,
+            fast,
+            clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
+        }
+    }
+
+    fn env(&self) -> Env {
+        Env {
+            files: Arc::new(self.bulk.clone()),
+            media: Media {
+                fast: Some(Arc::new(self.fast.clone())),
+                ..Media::default()
+            },
+            clock: Arc::<ManualClock>::clone(&self.clock),
+            chance: Arc::new(SeededChance::new(
+                self.bulk.operations() + self.fast.operations() + 1,
+            )),
+            ..Env::memory()
+        }
+    }
+
+    fn open(&self, options: Options) -> Result<Database, Error> {
+        Database::open_in(self.env(), options)
+    }
+
+    /// Bytes of all files of the fast medium.
+    fn fast_bytes(&self) -> u64 {
+        self.fast.files().into_iter().map(|(_, len)| len).sum()
+    }
+}
+
+fn tiered() -> Options {
+    Options {
+        fast_dir: Some("/fast".into()),
+        ..small_options()
+    }
+}
+
+fn stream() -> StreamName {
+    StreamName::new("pumps", [("id", "1")])
+}
+
+fn write(db: &Database, times: std::ops::Range<i64>) -> Result<(), Error> {
+    let mut batch = Batch::new();
+    for time in times {
+        let row = [("pressure", (time as f64 / 3.0).into())];
+        batch.stream(&stream()).row(time, row).unwrap();
+    }
+    db.commit(batch).map(drop)
+}
+
+fn times(db: &Database) -> Vec<i64> {
+    let snapshot = db.snapshot().unwrap();
+    match snapshot.scan(&stream(), &ScanSpec::default()) {
+        Ok(scan) => scan.flat_map(|chunk| chunk.unwrap().times).collect(),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+            Vec::new()
+        }
+    }
+}
+
+#[test]
+fn a_full_tier_is_a_full_disk_and_writes_go_on_when_there_is_room_again() {
+    let disks = Disks::new(1);
+    let options = Options {
+        reserve_bytes: 64 << 10,
+        ..tiered()
+    };
+    let db = disks.open(options.clone()).unwrap();
+    write(&db, 0..50).unwrap();
+    disks.fast.capacity(disks.fast_bytes() + 8 * 4096);
+    let mut written = 50;
+    let refused = loop {
+        match write(&db, written..written + 50) {
+            Ok(()) => written += 50,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    // Reads and deletes go on, in the space of the tier's reserve.
+    assert_eq!(times(&db), (0..written).collect::<Vec<i64>>());
+    let first = DeleteSpec {
+        table: "pumps".into(),
+        tags: Vec::new(),
+        range: ClosedRange::nanos(0, 9),
+    };
+    db.delete(&first).unwrap();
+    assert_eq!(times(&db), (10..written).collect::<Vec<i64>>());
+    disks.fast.capacity(u64::MAX);
+    disks.clock.advance(Duration::from_secs(1));
+    write(&db, written..written + 50).unwrap();
+    written += 50;
+    db.close().unwrap();
+    drop(db);
+    let db = disks.open(options).unwrap();
+    assert_eq!(times(&db), (10..written).collect::<Vec<i64>>());
+}
+
+#[test]
+fn a_page_of_the_tier_that_cannot_be_read_is_an_error_and_harms_nothing() {
+    let disks = Disks::new(2);
+    let db = disks.open(tiered()).unwrap();
+    write(&db, 0..400).unwrap();
+    disks.bulk.crash_now();
+    disks.fast.crash_now();
+    drop(db);
+    let disks = Disks::of(disks.bulk.after_crash(1), disks.fast.after_crash(1));
+    let mut refused = 0;
+    for reads in 0.. {
+        disks.fast.fail_next(FaultKind::ReadError, reads);
+        let opened = disks.open(small_options());
+        if disks.fast.heal() > 0 {
+            assert_eq!(times(&opened.unwrap()), (0..400).collect::<Vec<i64>>());
+            break;
+        }
+        let error = opened.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "read {reads}: {error}");
+        assert!(error.to_string().contains("/fast"), "read {reads}: {error}");
+        refused += 1;
+    }
+    assert!(refused > 3, "{refused}");
+    assert!(check(disks.env(), small_options()).unwrap().is_sound());
+}
+
+/// Gives how many rows were acknowledged until the tier died.
+fn life(disks: &Disks) -> (i64, Result<(), Error>) {
+    let mut written = 0;
+    let mut live = || {
+        for _ in 0..3 {
+            let db = disks.open(Options {
+                log_mirror: Some(Duration::from_secs(1)),
+                ..tiered()
+            })?;
+            for round in 0..12 {
+                disks.clock.advance(Duration::from_millis(400));
+                write(&db, written..written + 7)?;
+                written += 7;
+                if round == 7 {
+                    db.flush()?;
+                }
+            }
+            db.close()?;
+        }
+        Ok(())
+    };
+    let ended = live();
+    (written, ended)
+}
+
+fn persistent(seed: u64) -> Disks {
+    let disks = Disks::new(seed);
+    disks.fast.persistent_memory(64);
+    disks
+}
+
+#[test]
+fn a_tier_of_persistent_memory_dies_at_any_fence_and_what_was_acknowledged_is_found() {
+    let disks = persistent(3);
+    let (written, ended) = life(&disks);
+    ended.unwrap();
+    assert_eq!(written, 252);
+    let mut cut_off = 0;
+    for cut in cuts(disks.fast.operations(), 3) {
+        let disks = persistent(3);
+        disks.fast.crash_at(cut);
+        let (written, ended) = life(&disks);
+        cut_off += usize::from(ended.is_err());
+        disks.bulk.crash_now();
+        let states = match disks.fast.unsynced_units() {
+            0..=16 => disks.fast.survivals(),
+            _ => Vec::new(),
+        };
+        let mut fasts: Vec<FaultyFiles> = states
+            .into_iter()
+            .map(|survival| disks.fast.after_crash_with(survival))
+            .collect();
+        fasts.extend((0..3).map(|seed| disks.fast.after_crash(seed)));
+        for (state, fast) in fasts.into_iter().enumerate() {
+            let after = Disks::of(disks.bulk.after_crash(state as u64 % 5), fast);
+            let is_in_use = fast_tier(&after.env(), Path::new("/db")).unwrap().is_some();
+            let opened = after.open(tiered());
+            let db = opened.unwrap_or_else(|error| {
+                panic!("cut {cut}, state {state}, {written} rows, {is_in_use}: {error}")
+            });
+            let found = times(&db);
+            let all: Vec<i64> = (0..found.len() as i64).collect();
+            assert_eq!(found, all, "cut {cut}, state {state}");
+            assert!(
+                (written..=written + 7).contains(&(found.len() as i64)),
+                "cut {cut}, state {state}: {} of {written}",
+                found.len()
+            );
+        }
+    }
+    assert!(cut_off > 20, "{cut_off}");
+}
