@@ -33,7 +33,7 @@ use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
 use crate::reserve::{Reserve, ReservedFiles};
-use crate::segment::{Cover, Covers, Partition, Store};
+use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
 use crate::tiers::{self, OwnedTier};
 use crate::tombstone::DeleteRecord;
@@ -195,7 +195,10 @@ pub(crate) fn load(
         cache_bytes,
         options.open_files_max,
         shards,
-    );
+    )
+    .with_paging(Paging {
+        entries: options.index_page_entries,
+    });
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
     if !is_owner {

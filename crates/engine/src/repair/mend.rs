@@ -9,7 +9,9 @@ use crate::ids::{SegmentId, StreamId};
 use crate::meta::PartitionRecord;
 use crate::ranges::union;
 use crate::segment::pyramid::give_up;
-use crate::segment::{Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState};
+use crate::segment::{
+    CheckpointNote, Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState,
+};
 use crate::{ErrorKind, Result};
 
 /// What a footer takes out.
@@ -73,7 +75,17 @@ pub(super) fn mend(
         };
         deltas.extend(delta);
     }
-    if deltas.is_empty() {
+    let checkpoint = match store.verify_checkpoint(id, (whole.offset, whole.bytes)) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            mended.damages.extend(error.damaged().cloned());
+            CheckpointNote::Revoked
+        }
+        verified => {
+            verified?;
+            CheckpointNote::Nothing
+        }
+    };
+    if deltas.is_empty() && checkpoint == CheckpointNote::Nothing {
         return Ok(mended);
     }
     let newest = whole.footers.iter().map(|f| f.sequence).max();
@@ -82,6 +94,7 @@ pub(super) fn mend(
         group_offset: whole.end(),
         sequence: newest.unwrap_or_default(),
         table: None,
+        checkpoint,
         streams: deltas,
     };
     let bytes = footer.encode();

@@ -222,6 +222,6 @@ impl Fold {
         if let Some(table) = &footer.table {
             self.table = Some(table.clone());
         }
-        self.sums.footer_bytes += footer_bytes;
+        self.sums.footer_bytes += footer_bytes + footer.checkpoint.bytes();
     }
 }
