@@ -16,7 +16,7 @@ use super::scan::{ScanStretch, segments};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::Result;
-use crate::segment::{Held, Partition};
+use crate::segment::{Held, LeafEntry, Partition};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -219,7 +219,7 @@ impl Search<'_> {
     /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for
     /// [`Side::Last`]: rising, inside it.
     fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Result<Vec<Timestamp>> {
-        let (mut main, mut late) = (Cow::default(), &[][..]);
+        let (mut main, mut late) = (Cow::default(), <&[Vec<LeafEntry>]>::default());
         if let Some((_, state)) = held {
             main = state.leaves_in(&self.view.core.store, range)?;
             late = state.late();

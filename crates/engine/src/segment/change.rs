@@ -109,16 +109,36 @@ pub(super) fn next_stream(before: u32, cursor: &mut Cursor<'_>) -> Result<u32, D
     }
 }
 
+/// The difference of two offsets, as it is written.
+pub(super) fn apart(offset: u64, from: u64) -> i64 {
+    offset.cast_signed().wrapping_sub(from.cast_signed())
+}
+
+/// The offset of which [`apart`] gave the difference.
+pub(super) fn behind(from: u64, apart: i64) -> u64 {
+    from.cast_signed().wrapping_add(apart).cast_unsigned()
+}
+
+/// Writes how many things follow.
+pub(super) fn put_count(count: usize, out: &mut Vec<u8>) {
+    out.put_varint(count as u64);
+}
+
+/// How many things follow, of which each takes a byte at least.
+pub(super) fn number_of(cursor: &mut Cursor<'_>, what: &'static str) -> Result<usize, DecodeError> {
+    cursor.varint_up_to(cursor.remaining() as u64, what)
+}
+
 fn put_leaves(leaves: &[LeafEntry], group_offset: u64, out: &mut Vec<u8>) {
-    out.put_varint(leaves.len() as u64);
+    put_count(leaves.len(), out);
     let mut before = 0i64;
     for leaf in leaves {
         let (first, last) = (leaf.first.as_nanos(), leaf.last.as_nanos());
         out.put_signed(first.wrapping_sub(before));
-        out.put_varint(last.wrapping_sub(first) as u64);
+        out.put_varint(last.wrapping_sub(first).cast_unsigned());
         before = last;
         out.put_varint(u64::from(leaf.count));
-        out.put_signed((leaf.offset as i64).wrapping_sub(group_offset as i64));
+        out.put_signed(apart(leaf.offset, group_offset));
         out.put_varint(u64::from(leaf.bytes));
         // Whole leaves are the rule: one byte for them.
         if leaf.row_start == 0 && leaf.leaf_rows == leaf.count {
@@ -132,15 +152,15 @@ fn put_leaves(leaves: &[LeafEntry], group_offset: u64, out: &mut Vec<u8>) {
 }
 
 fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, DecodeError> {
-    let count = cursor.varint_up_to(cursor.remaining() as u64, "leaf count")?;
+    let count = number_of(cursor, "leaf count")?;
     let mut out = Vec::with_capacity(count);
     let mut before = 0i64;
     for _ in 0..count {
         let first = before.wrapping_add(cursor.signed("leaf first time")?);
-        let last = first.wrapping_add(cursor.varint("leaf last time")? as i64);
+        let last = first.wrapping_add(cursor.varint("leaf last time")?.cast_signed());
         before = last;
         let rows = cursor.varint_up_to(1 << 24, "leaf rows")? as u32;
-        let offset = (group_offset as i64).wrapping_add(cursor.signed("leaf offset")?) as u64;
+        let offset = behind(group_offset, cursor.signed("leaf offset")?);
         let bytes = cursor.varint_up_to(u64::from(u32::MAX), "leaf length")? as u32;
         let (row_start, leaf_rows) = match cursor.u8("leaf kind")? {
             0 => (0, rows),
@@ -195,7 +215,7 @@ impl StreamDelta {
             out.put_prefixed(key);
         }
         if !self.removed.is_empty() {
-            out.put_varint(self.removed.len() as u64);
+            put_count(self.removed.len(), out);
             for (offset, row) in &self.removed {
                 out.put_varint(*offset);
                 out.put_varint(u64::from(*row));
@@ -203,35 +223,40 @@ impl StreamDelta {
         }
         put_leaves(&self.added, group_offset, out);
         if !self.late_runs.is_empty() {
-            out.put_varint(self.late_runs.len() as u64);
+            put_count(self.late_runs.len(), out);
             for run in &self.late_runs {
                 put_leaves(run, group_offset, out);
             }
         }
         if let Some(base) = self.base {
             out.put_signed(i64::from(base.get()));
-            out.put_varint(self.removed_blocks.len() as u64);
+            put_count(self.removed_blocks.len(), out);
             for offset in &self.removed_blocks {
                 out.put_varint(*offset);
             }
-            out.put_varint(self.added_blocks.len() as u64);
+            put_count(self.added_blocks.len(), out);
             for block in &self.added_blocks {
                 out.put_signed(i64::from(block.level.get()));
                 out.put_signed(block.first_bucket);
-                out.put_varint(block.last_bucket.wrapping_sub(block.first_bucket) as u64);
+                out.put_varint(
+                    block
+                        .last_bucket
+                        .wrapping_sub(block.first_bucket)
+                        .cast_unsigned(),
+                );
                 out.put_varint(u64::from(block.count));
-                out.put_signed((block.offset as i64).wrapping_sub(group_offset as i64));
+                out.put_signed(apart(block.offset, group_offset));
                 out.put_varint(u64::from(block.bytes));
             }
         }
         if let Some(stale) = &self.stale {
-            out.put_varint(stale.len() as u64);
+            put_count(stale.len(), out);
             for range in stale {
                 out.put_i64(range.first.as_nanos());
                 out.put_i64(range.last.as_nanos());
             }
         }
-        out.put_varint(self.covers.len() as u64);
+        put_count(self.covers.len(), out);
         let (first, last) = self.hull();
         for cover in &self.covers {
             out.put_varint(footer.0.wrapping_sub(cover.sequence.0));
@@ -265,7 +290,7 @@ impl StreamDelta {
             delta.key = (parts == Parts::All).then(|| key.into());
         }
         if flags & HAS_REMOVED != 0 {
-            let count = cursor.varint_up_to(cursor.remaining() as u64, "removed leaves")?;
+            let count = number_of(cursor, "removed leaves")?;
             for _ in 0..count {
                 let offset = cursor.varint("removed leaf")?;
                 delta
@@ -275,25 +300,25 @@ impl StreamDelta {
         }
         delta.added = leaves(group_offset, cursor)?;
         if flags & HAS_LATE != 0 {
-            let count = cursor.varint_up_to(cursor.remaining() as u64, "late runs")?;
+            let count = number_of(cursor, "late runs")?;
             for _ in 0..count {
                 delta.late_runs.push(leaves(group_offset, cursor)?);
             }
         }
         if flags & HAS_PYRAMID != 0 {
             delta.base = Some(level(cursor)?);
-            let count = cursor.varint_up_to(cursor.remaining() as u64, "removed blocks")?;
+            let count = number_of(cursor, "removed blocks")?;
             for _ in 0..count {
                 delta.removed_blocks.push(cursor.varint("removed block")?);
             }
-            let count = cursor.varint_up_to(cursor.remaining() as u64, "added blocks")?;
+            let count = number_of(cursor, "added blocks")?;
             for _ in 0..count {
                 let level = level(cursor)?;
                 let first_bucket = cursor.signed("first bucket")?;
-                let last_bucket = first_bucket.wrapping_add(cursor.varint("last bucket")? as i64);
+                let last_bucket =
+                    first_bucket.wrapping_add(cursor.varint("last bucket")?.cast_signed());
                 let rows = cursor.varint_up_to(64, "buckets of a block")? as u32;
-                let offset =
-                    (group_offset as i64).wrapping_add(cursor.signed("block offset")?) as u64;
+                let offset = behind(group_offset, cursor.signed("block offset")?);
                 let bytes = cursor.varint_up_to(u64::from(u32::MAX), "block length")? as u32;
                 if last_bucket < first_bucket || rows == 0 {
                     return Err(cursor.fail("a block entry whose buckets are in order"));
@@ -388,7 +413,7 @@ pub(super) fn skip_varints(count: usize, cursor: &mut Cursor<'_>) -> Result<(), 
 }
 
 fn skip_leaves(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
-    let count = cursor.varint_up_to(cursor.remaining() as u64, "leaf count")?;
+    let count = number_of(cursor, "leaf count")?;
     for _ in 0..count {
         skip_varints(5, cursor)?;
         match cursor.u8("leaf kind")? {

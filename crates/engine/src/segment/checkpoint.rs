@@ -9,8 +9,9 @@
 //! rise and do not overlap more than their entries do; every page and the root has a checksum.
 //! Failure: what does not fit is refused; whoever reads folds the footers then.
 
-use super::change::{next_stream, skip_varints};
+use super::change::{apart, behind, next_stream, number_of, put_count, skip_varints};
 use super::format::{BlockEntry, CheckpointPlace, Footer, LeafEntry, Parts, StreamDelta};
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::{Sequence, StreamId};
 use headwater_codec::checksum::crc32c;
@@ -32,9 +33,9 @@ pub(super) type List = Option<Level>;
 pub(crate) struct PagePlace {
     pub(super) list: List,
     /// First instant of its first leaf, or first bucket of its first block.
-    pub(super) first: i64,
+    pub(super) low: i64,
     /// Last instant of its last leaf, or last bucket of its last block.
-    pub(super) last: i64,
+    pub(super) high: i64,
     pub(super) entries: u32,
     /// Rows of its leaves, or buckets of its blocks.
     pub(super) rows: u64,
@@ -70,15 +71,6 @@ fn wrong(expected: &'static str) -> DecodeError {
     }
 }
 
-/// The difference of two offsets, as it is written.
-fn apart(offset: u64, from: u64) -> i64 {
-    offset.cast_signed().wrapping_sub(from.cast_signed())
-}
-
-fn behind(from: u64, apart: i64) -> u64 {
-    from.cast_signed().wrapping_add(apart).cast_unsigned()
-}
-
 fn narrow(value: u64, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
     u32::try_from(value).map_err(|_| cursor.fail("a number below 2^32"))
 }
@@ -88,8 +80,8 @@ impl PageEntries {
     fn outline(&self) -> Option<PagePlace> {
         let nowhere = PagePlace {
             list: None,
-            first: 0,
-            last: 0,
+            low: 0,
+            high: 0,
             entries: 0,
             rows: 0,
             origin: 0,
@@ -102,8 +94,8 @@ impl PageEntries {
             PageEntries::Leaves(leaves) => {
                 let (first, last) = (leaves.first()?, leaves.last()?);
                 Some(PagePlace {
-                    first: first.first.as_nanos(),
-                    last: last.last.as_nanos(),
+                    low: first.first.as_nanos(),
+                    high: last.last.as_nanos(),
                     entries: u32::try_from(leaves.len()).ok()?,
                     rows: leaves.iter().map(|l| u64::from(l.count)).sum(),
                     origin: first.offset,
@@ -115,8 +107,8 @@ impl PageEntries {
                 let (first, last) = (blocks.first()?, blocks.last()?);
                 Some(PagePlace {
                     list: Some(first.level),
-                    first: first.first_bucket,
-                    last: last.last_bucket,
+                    low: first.first_bucket,
+                    high: last.last_bucket,
                     entries: u32::try_from(blocks.len()).ok()?,
                     rows: blocks.iter().map(|b| u64::from(b.count)).sum(),
                     origin: first.offset,
@@ -187,8 +179,8 @@ impl PagePlace {
     fn encode(&self, before: i64, group_offset: u64, out: &mut Vec<u8>) {
         let level = self.list.map_or(LEAVES, |level| i64::from(level.get()));
         out.put_signed(level);
-        out.put_signed(self.first.wrapping_sub(before));
-        out.put_varint(self.last.wrapping_sub(self.first).cast_unsigned());
+        out.put_signed(self.low.wrapping_sub(before));
+        out.put_varint(self.high.wrapping_sub(self.low).cast_unsigned());
         out.put_varint(u64::from(self.entries));
         out.put_varint(self.rows);
         out.put_signed(apart(self.origin, group_offset));
@@ -210,13 +202,13 @@ impl PagePlace {
                 None => return Err(cursor.fail("a level in -20 to 40, or 41")),
             },
         };
-        let first = before.wrapping_add(cursor.signed("first of a page")?);
-        let last = first.wrapping_add(cursor.varint("last of a page")?.cast_signed());
+        let low = before.wrapping_add(cursor.signed("first of a page")?);
+        let high = low.wrapping_add(cursor.varint("last of a page")?.cast_signed());
         let entries = cursor.varint("entries of a page")?;
         let place = PagePlace {
             list,
-            first,
-            last,
+            low,
+            high,
             entries: narrow(entries, cursor)?,
             rows: cursor.varint("rows of a page")?,
             origin: behind(group_offset, cursor.signed("origin of a page")?),
@@ -231,7 +223,7 @@ impl PagePlace {
             },
             crc: cursor.u32("checksum of a page")?,
         };
-        if place.last < place.first || place.entries == 0 || place.bytes == 0 {
+        if place.high < place.low || place.entries == 0 || place.bytes == 0 {
             return Err(cursor.fail("a page that is not empty"));
         }
         Ok(place)
@@ -240,11 +232,11 @@ impl PagePlace {
 
 impl StreamHead {
     fn encode(&self, group_offset: u64, out: &mut Vec<u8>) {
-        out.put_varint(self.pages.len() as u64);
+        put_count(self.pages.len(), out);
         let mut before = 0;
         for place in &self.pages {
             place.encode(before, group_offset, out);
-            before = place.last;
+            before = place.high;
         }
         self.rest.encode(group_offset, Sequence::default(), out);
     }
@@ -254,15 +246,14 @@ impl StreamHead {
         group_offset: u64,
         cursor: &mut Cursor<'_>,
     ) -> Result<StreamHead, DecodeError> {
-        let count = cursor.varint_up_to(cursor.remaining() as u64, "pages of a stream")?;
+        let found = number_of(cursor, "pages of a stream")?;
         let mut pages: Vec<PagePlace> = Vec::new();
-        for _ in 0..count {
+        for _ in 0..found {
             let before = pages.last().copied();
-            let last = before.map_or(0, |before| before.last);
+            let last = before.map_or(0, |before| before.high);
             let place = PagePlace::decode(last, group_offset, cursor)?;
             let rises = before.is_none_or(|before| {
-                before.list < place.list
-                    || (before.list == place.list && before.last <= place.first)
+                before.list < place.list || (before.list == place.list && before.high <= place.low)
             });
             if !rises {
                 return Err(cursor.fail("pages that rise"));
@@ -275,8 +266,8 @@ impl StreamHead {
     }
 
     fn skip(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
-        let count = cursor.varint_up_to(cursor.remaining() as u64, "pages of a stream")?;
-        for _ in 0..count {
+        let found = number_of(cursor, "pages of a stream")?;
+        for _ in 0..found {
             skip_varints(PLACE_VARINTS, cursor)?;
             cursor.take(4, "checksum of a page")?;
         }
@@ -309,7 +300,7 @@ pub(super) fn encode_root(front: &RootFront, streams: &[(StreamId, StreamHead)])
         definition.encode(&mut table);
     }
     out.put_prefixed(&table);
-    out.put_varint(streams.len() as u64);
+    put_count(streams.len(), &mut out);
     let mut before = 0u32;
     for (stream, head) in streams {
         out.put_varint(u64::from(stream.0.wrapping_sub(before)));
@@ -388,7 +379,7 @@ impl CheckpointIndex {
     fn between(&self, first: StreamId, last: StreamId) -> &[HeadPlace] {
         let from = self.heads.partition_point(|h| h.stream < first);
         let to = self.heads.partition_point(|h| h.stream <= last);
-        self.heads.get(from..to).unwrap_or_default()
+        part_of(&self.heads, from..to.max(from), "heads of a root")
     }
 
     /// Where the heads of these streams stand in the file; `None` when there are none.
@@ -462,10 +453,10 @@ fn decode_root(bytes: &[u8]) -> Result<(RootFront, Box<[HeadPlace]>), DecodeErro
 
 /// Where the heads of a root's streams stand in it.
 fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadPlace]>, DecodeError> {
-    let count = cursor.varint_up_to(cursor.remaining() as u64, "stream count")?;
+    let found = number_of(&mut cursor, "stream count")?;
     let mut heads: Vec<HeadPlace> = Vec::new();
     let mut before = 0;
-    for _ in 0..count {
+    for _ in 0..found {
         let stream = StreamId(next_stream(before, &mut cursor)?);
         if heads.last().is_some_and(|head| head.stream >= stream) {
             return Err(cursor.fail("streams that rise"));
@@ -478,7 +469,7 @@ fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadPlace]>, Decode
             stream,
             at: narrow(from as u64, &mut cursor)?,
             bytes: narrow((to - from) as u64, &mut cursor)?,
-            crc: crc32c(body.get(from..to).unwrap_or_default()),
+            crc: crc32c(part_of(body, from..to, "a head in its root")),
         });
     }
     cursor.finish()?;
@@ -584,7 +575,7 @@ mod tests {
             assert!(PageEntries::decode(&place, &damaged).is_err(), "{at}");
         }
         let other = PagePlace {
-            last: place.last + 1,
+            high: place.high + 1,
             ..place
         };
         assert!(PageEntries::decode(&other, &bytes).is_err());

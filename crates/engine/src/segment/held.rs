@@ -163,7 +163,7 @@ impl PagedStream {
             return Err(Error::internal("a page of blocks that holds leaves"));
         };
         let stays = |b: &&BlockEntry| !self.removed_blocks.contains(&b.offset);
-        let blocks = with_buckets(blocks, first, last).iter();
+        let blocks = with_buckets(blocks, (first, last)).iter();
         Ok(blocks.filter(stays).copied().collect())
     }
 
@@ -171,7 +171,7 @@ impl PagedStream {
         let mut end = self.added.last().map(|l| l.last);
         for place in self.pages_of(None).iter().rev() {
             let of_page = match self.removed.is_empty() {
-                true => Some(Timestamp::from_nanos(place.last)),
+                true => Some(Timestamp::from_nanos(place.high)),
                 false => {
                     let leaves = self.leaves(from, place, &ClosedRange::ALL)?;
                     leaves.last().map(|l| l.last)
@@ -197,11 +197,11 @@ impl PagedStream {
             let mut added = self.added_blocks.iter().rev();
             let mut end = added.find(|b| b.level == level).map(|b| b.last_bucket);
             for place in self.pages_of(Some(level)).iter().rev() {
-                if end.is_some_and(|end| end >= place.last) {
+                if end.is_some_and(|end| end >= place.high) {
                     break;
                 }
                 let of_page = match self.removed_blocks.is_empty() {
-                    true => Some(place.last),
+                    true => Some(place.high),
                     false => {
                         let blocks = self.blocks(from, place, (i64::MIN, i64::MAX))?;
                         blocks.last().map(|b| b.last_bucket)
@@ -224,16 +224,16 @@ impl PagedStream {
         (first, last): (i64, i64),
     ) -> Result<Vec<BlockEntry>> {
         let pages = self.pages_of(Some(level));
-        let begin = pages.partition_point(|p| p.last < first);
+        let begin = pages.partition_point(|p| p.high < first);
         let pages = part_of(pages, begin.., "pages of a range").iter();
         let mut out = Vec::new();
-        for place in pages.take_while(|p| p.first <= last) {
+        for place in pages.take_while(|p| p.low <= last) {
             out.extend(self.blocks(from, place, (first, last))?);
         }
         let begin = self.added_blocks.partition_point(|b| b.level < level);
         let end = self.added_blocks.partition_point(|b| b.level <= level);
         let added = part_of(&self.added_blocks, begin..end, "blocks of a level");
-        out.extend_from_slice(with_buckets(added, first, last));
+        out.extend_from_slice(with_buckets(added, (first, last)));
         out.sort_by_key(|b| b.first_bucket);
         Ok(out)
     }
@@ -251,9 +251,9 @@ impl PagedStream {
     fn pages_in(&self, range: &ClosedRange) -> impl Iterator<Item = &PagePlace> {
         let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
         let pages = self.pages_of(None);
-        let begin = pages.partition_point(|p| p.last < first);
+        let begin = pages.partition_point(|p| p.high < first);
         let pages = part_of(pages, begin.., "pages of a range").iter();
-        pages.take_while(move |p| p.first <= last)
+        pages.take_while(move |p| p.low <= last)
     }
 
     fn rows_in(
@@ -264,7 +264,7 @@ impl PagedStream {
         let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
         let (mut rows, mut others) = (0, Vec::new());
         for place in self.pages_in(range) {
-            if self.removed.is_empty() && first <= place.first && place.last <= last {
+            if self.removed.is_empty() && first <= place.low && place.high <= last {
                 rows += place.rows;
                 continue;
             }
@@ -313,7 +313,7 @@ fn meeting<'a>(leaves: &'a [LeafEntry], range: &ClosedRange) -> &'a [LeafEntry] 
 }
 
 /// The blocks of a level that have buckets in a range, both ends included.
-fn with_buckets(blocks: &[BlockEntry], first: i64, last: i64) -> &[BlockEntry] {
+fn with_buckets(blocks: &[BlockEntry], (first, last): (i64, i64)) -> &[BlockEntry] {
     let from = blocks.partition_point(|b| b.last_bucket < first);
     let to = blocks.partition_point(|b| b.first_bucket <= last);
     part_of(blocks, from..to.max(from), "blocks of a range")
@@ -397,7 +397,7 @@ impl Held {
             Held::Whole(state) => state.main.first().map(|l| l.first),
             Held::Paged(paged) if paged.removed.is_empty() => {
                 let of_pages = paged.pages_of(None).first();
-                let of_pages = of_pages.map(|place| Timestamp::from_nanos(place.first));
+                let of_pages = of_pages.map(|place| Timestamp::from_nanos(place.low));
                 let added = paged.added.first().map(|l| l.first);
                 of_pages.into_iter().chain(added).min()
             }
@@ -436,13 +436,13 @@ impl Held {
     ) -> Result<Cow<'_, [BlockEntry]>> {
         match self {
             Held::Whole(state) => {
-                let blocks = with_buckets(state.blocks_of(level), first, last);
+                let blocks = with_buckets(state.blocks_of(level), (first, last));
                 Ok(Cow::Borrowed(blocks))
             }
             Held::Paged(paged) => {
                 let found = paged.blocks_in(from, level, (first, last));
                 let fold = |state: &StreamState| {
-                    with_buckets(state.blocks_of(level), first, last).to_vec()
+                    with_buckets(state.blocks_of(level), (first, last)).to_vec()
                 };
                 Held::ask(paged, from, found, fold).map(Cow::Owned)
             }
@@ -486,9 +486,7 @@ impl Held {
         let mut out = Vec::new();
         let mut begin = range.first;
         if let Held::Paged(paged) = self {
-            let starts = paged
-                .pages_in(&range)
-                .map(|p| Timestamp::from_nanos(p.first));
+            let starts = paged.pages_in(&range).map(|p| Timestamp::from_nanos(p.low));
             for start in starts {
                 if let Some(before) = start.previous().filter(|before| *before >= begin) {
                     out.push(ClosedRange::new(begin, before));

@@ -116,7 +116,7 @@ impl CheckpointPages {
             stale,
             last_row,
         } = state;
-        let known = before.map_or(&[][..], |head| &head.pages);
+        let known = before.map(|head| &*head.pages).unwrap_or_default();
         let mut head = StreamHead {
             pages: Vec::new(),
             rest: StreamDelta {

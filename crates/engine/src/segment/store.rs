@@ -232,8 +232,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// `cache_bytes` is shared: nearly half for decoded columns, the rest for raw leaves, blocks and
-    /// states.
+    /// `cache_bytes` is shared: nearly half for decoded columns, the rest for raw leaves, blocks
+    /// and states.
     pub(crate) fn new(
         files: Arc<dyn Files>,
         dir: PathBuf,
@@ -475,8 +475,8 @@ impl Store {
         Ok(state)
     }
 
-    /// The state up to a footer: from the newest checkpoint on that is to be used, or from the first
-    /// group on. Sums are those of the footers alone.
+    /// The state up to a footer: from the newest checkpoint on that is to be used, or from the
+    /// first group on. Sums are those of the footers alone.
     fn fold_back(
         &self,
         id: SegmentId,
