@@ -340,7 +340,119 @@ fn damage_of_footers_that_a_checkpoint_stands_for_hides_no_row() {
         .sum();
     assert_eq!(rows, 4_000);
     close(db);
-    // It is damage all the same.
-    let report = check(env_of(&disk), options).unwrap();
+    // It is damage all the same, and nothing is lost with it.
+    let report = check(env_of(&disk), options.clone()).unwrap();
     assert_eq!(report.damages.len(), 1, "{:#?}", report.damages);
+    let found = repair(&env_of(&disk), &options, RepairMode::Act).unwrap();
+    assert!(found.lost.is_empty(), "{:?}", found.lost);
+    assert!(found.after.is_sound(), "{found:#?}");
+    let db = Database::open_in(env_of(&disk), options.clone()).unwrap();
+    assert_eq!(
+        both_ways(&db, 9).1.iter().map(|(_, n)| n).sum::<u64>(),
+        4_000
+    );
+    write(&db, 4_000..4_500);
+    db.flush().unwrap();
+    close(db);
+    let report = check(env_of(&disk), options).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.damages);
+}
+
+/// Partitions of a few hundred rows, so that one step stores rows in several.
+fn narrow() -> Options {
+    Options {
+        partition_target_bytes: 4 << 10,
+        partition_bytes_max: 1 << 20,
+        ..options(256)
+    }
+}
+
+/// The bins of a level, and the same from rows alone.
+fn both_ways(db: &Database, level: i32) -> (Vec<(i64, u64)>, Vec<(i64, u64)>) {
+    let level = Level::new(level).unwrap();
+    let spec = AggregateSpec {
+        range: ClosedRange::ALL,
+        bins: Bins::Level(level),
+        first_last: false,
+    };
+    let snapshot = db.snapshot().unwrap();
+    let bins = snapshot.aggregate(&channel(), "v", &spec).unwrap();
+    let stored = bins
+        .iter()
+        .map(|b| (level.bucket_of(b.start), b.aggregate.count));
+    let mut counted: std::collections::BTreeMap<i64, u64> = Default::default();
+    for chunk in snapshot.scan(&channel(), &ScanSpec::default()).unwrap() {
+        for time in chunk.unwrap().times {
+            let bucket = level.bucket_of(Timestamp::from_nanos(time));
+            *counted.entry(bucket).or_default() += 1;
+        }
+    }
+    (stored.collect(), counted.into_iter().collect())
+}
+
+#[test]
+fn a_partition_that_is_left_behind_is_seen_by_its_coarsest_blocks() {
+    let disk = FaultyFiles::new(1);
+    let options = narrow();
+    fill(&env_of(&disk), &options, 40_000, 4_000);
+    let db = Database::open_in(env_of(&disk), options.clone()).unwrap();
+    let partitions = db.partitions();
+    assert!(partitions.len() > 4, "{}", partitions.len());
+    let last = partitions.last().unwrap();
+    let level = Level::new(9).unwrap();
+    let spec = AggregateSpec {
+        range: ClosedRange::new(Timestamp::MIN, last.range.first.previous().unwrap()),
+        bins: Bins::Level(level),
+        first_last: false,
+    };
+    let bins = db
+        .snapshot()
+        .unwrap()
+        .aggregate(&channel(), "v", &spec)
+        .unwrap();
+    assert!(bins.len() > 30, "{}", bins.len());
+    // Of each partition a block of one level, or two where it has more than 64 buckets.
+    let read = db.stats().unwrap().blocks_read;
+    let most = 2 * partitions.len() as u64;
+    assert!(
+        read <= most,
+        "{read} blocks of {} partitions",
+        partitions.len()
+    );
+    drop(db);
+    let report = check(env_of(&disk), options).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.damages);
+}
+
+#[test]
+fn what_is_appended_to_a_closed_partition_is_counted_once() {
+    let disk = FaultyFiles::new(1);
+    let options = narrow();
+    fill(&env_of(&disk), &options, 20_000, 4_000);
+    let db = Database::open_in(env_of(&disk), options.clone()).unwrap();
+    let partitions = db.partitions();
+    let middle = &partitions[partitions.len() / 2];
+    // Everything behind the middle of a closed partition goes, and comes again.
+    let from = START + (middle.range.first.as_nanos() - START) / 2;
+    let from = from.max(middle.range.first.as_nanos() + 100 * SECOND);
+    let begin = (from - START) / SECOND + 1;
+    let range = ClosedRange::nanos(START + begin * SECOND, i64::MAX);
+    db.delete(&DeleteSpec {
+        table: "channel".into(),
+        tags: Vec::new(),
+        range,
+    })
+    .unwrap();
+    db.flush().unwrap();
+    for round in 0..6 {
+        write(&db, begin + round * 150..begin + (round + 1) * 150);
+        db.flush().unwrap();
+        for level in 2..16 {
+            let (stored, counted) = both_ways(&db, level);
+            assert_eq!(stored, counted, "round {round} level {level}");
+        }
+    }
+    close(db);
+    let report = check(env_of(&disk), options).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.damages);
 }
