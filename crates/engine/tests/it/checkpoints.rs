@@ -128,7 +128,7 @@ fn answers(db: &Database) -> Vec<String> {
             let visited = snapshot.visit(&name, &spec, |rows| seen.extend_from_slice(rows.times()));
             out.push(format!("{visited:?} {seen:?}"));
         }
-        let tile = START / SECOND >> (level.get() + 9).max(0);
+        let tile = (START / SECOND) >> (level.get() + 9).max(0);
         out.push(format!("{:?}", snapshot.tile(&name, "v", level, tile)));
     }
     for range in [
@@ -367,8 +367,11 @@ fn narrow() -> Options {
     }
 }
 
-/// The bins of a level, and the same from rows alone.
-fn both_ways(db: &Database, level: i32) -> (Vec<(i64, u64)>, Vec<(i64, u64)>) {
+/// Rows by bucket.
+type Counts = Vec<(i64, u64)>;
+
+/// The rows of each bucket of a level as the pyramid says, and from rows alone.
+fn both_ways(db: &Database, level: i32) -> (Counts, Counts) {
     let level = Level::new(level).unwrap();
     let spec = AggregateSpec {
         range: ClosedRange::ALL,

@@ -450,10 +450,9 @@ fn flipped_bits_in_segments() {
     for (path, len) in victim.files("/segment/") {
         let bytes = victim.disk.read_file(&path).unwrap();
         let footers = footers(&bytes);
-        // Of a footer of version 2 a checkpoint stands for those before it.
-        let has_checkpoint = |f: &std::ops::Range<u64>| bytes[f.start as usize] == 2;
-        let stood_for = footers.iter().rposition(has_checkpoint).unwrap_or(0);
-        let stood_for: Vec<_> = footers[..stood_for].to_vec();
+        // A checkpoint, which a footer of version 2 names, stands for the footers before it.
+        let newest = footers.iter().rposition(|f| bytes[f.start as usize] == 2);
+        let stood_for = &footers[..newest.unwrap_or(0)];
         let mut places: Vec<u64> = (0..len / 150).map(|_| dice.below(len)).collect();
         places.push(dice.below(64));
         places.extend(
