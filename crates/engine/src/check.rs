@@ -127,6 +127,10 @@ impl Checker<'_> {
             self.note(unreadable)?;
             return Ok(());
         }
+        let (store, record) = (&self.core.store, &self.partition.record);
+        let newest = (record.footer_offset, record.footer_bytes);
+        let checkpoint = store.verify_checkpoint(self.partition.id(), newest);
+        self.note(checkpoint)?;
         let state = self.core.store.state(self.partition);
         let Some(state) = self.note(state)? else {
             return Ok(());

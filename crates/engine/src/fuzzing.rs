@@ -15,6 +15,16 @@ pub fn footer(bytes: &[u8]) {
     }
 }
 
+/// The root of a checkpoint, and a page; `repair` puts the right checksum behind a root.
+pub fn checkpoint(bytes: &[u8], repair: bool) {
+    let mut bytes = bytes.to_vec();
+    if repair {
+        let crc = headwater_codec::checksum::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+    }
+    crate::segment::checkpoint_decodes_again(&bytes);
+}
+
 /// A segment's header.
 pub fn segment_header(bytes: &[u8]) {
     if let Ok(header) = SegmentHeader::decode(bytes) {

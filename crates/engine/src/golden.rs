@@ -5,7 +5,10 @@ use crate::catalog::{AddedFields, Duplicates, Field, Horizon, Life, StreamRecord
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
-use crate::segment::{BlockEntry, Cover, Footer, LeafEntry, Replaces, SegmentHeader, StreamDelta};
+use crate::segment::{
+    BlockEntry, CheckpointNote, CheckpointPlace, Cover, Footer, LeafEntry, Replaces, SegmentHeader,
+    StreamDelta,
+};
 use crate::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 use headwater_types::{ClosedRange, FieldType, Level, Timestamp};
@@ -131,6 +134,7 @@ fn footer() -> Footer {
         group_offset: 4000,
         sequence: Sequence(100),
         table: Some(table()),
+        checkpoint: CheckpointNote::Nothing,
         streams: vec![full, small],
     }
 }
@@ -315,6 +319,27 @@ fn a_footer() {
             Footer::decode(&damaged).is_err(),
             "a changed byte at {at} goes unnoticed"
         );
+    }
+}
+
+#[test]
+fn footers_that_say_something_of_checkpoints() {
+    let place = CheckpointPlace {
+        pages_bytes: 3000,
+        root_bytes: 700,
+    };
+    for (name, checkpoint) in [
+        ("footer_checkpoint", CheckpointNote::Written(place)),
+        ("footer_revoked", CheckpointNote::Revoked),
+    ] {
+        let footer = Footer {
+            checkpoint,
+            ..footer()
+        };
+        let bytes = footer.encode();
+        check(name, &bytes);
+        assert_eq!(Footer::decode(&bytes).as_ref(), Ok(&footer));
+        assert!(crate::segment::index_agrees(&bytes, &footer));
     }
 }
 

@@ -105,6 +105,9 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// Segment files held open at once. Default 256.
     pub open_files_max: usize,
+    /// Most entries of a page of a segment's index; checkpoints of it are written the oftener the
+    /// smaller it is. 4 to 4,096, default 256; only tests want another.
+    pub index_page_entries: usize,
 }
 
 impl Options {
@@ -148,6 +151,7 @@ impl Options {
             max_future: None,
             reserve_bytes: 8 << 20,
             open_files_max: 256,
+            index_page_entries: 256,
         }
     }
 
@@ -180,6 +184,10 @@ impl Options {
         check(
             (4..=4096).contains(&self.bucket_events),
             "bucket_events must be 4 to 4096",
+        )?;
+        check(
+            (4..=4096).contains(&self.index_page_entries),
+            "index_page_entries must be 4 to 4096",
         )?;
         check(self.groups_max >= 2, "groups_max must be at least 2")?;
         check(

@@ -190,7 +190,7 @@ pub(crate) fn stored_watermark(
 ) -> Result<Option<Timestamp>> {
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition);
-        let held = match segment.and_then(|segment| store.stream(&segment, stream)) {
+        let held = match segment.and_then(|segment| store.held_stream(&segment, stream)) {
             // What cannot be read takes no events before it has been repaired; then the watermark
             // is looked up anew.
             Err(error) if error.kind() == ErrorKind::Corrupt => continue,

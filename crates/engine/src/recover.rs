@@ -35,7 +35,7 @@ use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
 use crate::reserve::Reserve;
-use crate::segment::{Cover, Covers, Partition, Store};
+use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
 use crate::stall::Watch;
 use crate::tiers::{self, OwnedTier, log_begun};
@@ -178,7 +178,10 @@ pub(crate) fn load(
         cache_bytes,
         options.open_files_max,
         shards,
-    );
+    )
+    .with_paging(Paging {
+        entries: options.index_page_entries,
+    });
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
     if !is_owner {

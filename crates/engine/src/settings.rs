@@ -392,8 +392,15 @@ mod tests {
     use super::*;
 
     /// Fields of [`Options`] that are not set by name: where the database is, whether it may be
-    /// made, what lies in a fast tier, and what only experiments change.
-    const OTHERS: [&str; 5] = ["dir", "must_exist", "fast_dir", "fast_parts", "flush_rule"];
+    /// made, what lies in a fast tier, and what only experiments and tests change.
+    const OTHERS: [&str; 6] = [
+        "dir",
+        "must_exist",
+        "fast_dir",
+        "fast_parts",
+        "flush_rule",
+        "index_page_entries",
+    ];
 
     #[test]
     fn every_field_of_the_options_is_described_or_named_here() {

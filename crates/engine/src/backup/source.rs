@@ -59,13 +59,15 @@ impl SegmentSource<'_> {
         damage_of(covers.map(drop))
     }
 
-    /// Whether all of it can be read: footers, leaves, blocks.
+    /// Whether all of it can be read: footers, checkpoints, leaves, blocks.
     pub(super) fn damage_anywhere(&self) -> Result<Option<Damage>> {
         damage_of(self.read_all())
     }
 
     fn read_all(&self) -> Result<()> {
         let partition = Partition::new(self.record.clone(), self.store.segment_file(self.id));
+        let footer = (self.record.footer_offset, self.record.footer_bytes);
+        self.store.verify_checkpoint(self.id, footer)?;
         let state = self.store.state(&partition)?;
         for number in state.pages() {
             for (_, stream) in self.store.page(&state, number)?.iter() {

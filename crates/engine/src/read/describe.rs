@@ -279,15 +279,28 @@ fn info(view: &StreamView) -> Result<StreamInfo> {
             continue;
         };
         let hidden = view.hidden(&partition);
-        if let (true, Some(base)) = (state.is_aged(), state.base) {
-            for block in state.blocks_of(base) {
+        let store = &view.core.store;
+        if let (true, Some(base)) = (state.is_aged(), state.base()) {
+            for block in state.blocks_in(store, base, (i64::MIN, i64::MAX))?.iter() {
                 let span = base.span(block.first_bucket, block.last_bucket);
                 if !hidden.swallows(&span) {
                     extent.add(span.intersect(&partition.record.span()), 0);
                 }
             }
         }
-        for leaf in state.main.iter().chain(state.late.iter().flatten()) {
+        let late = state.late().iter().flatten();
+        if hidden.0.is_empty()
+            && let Some(span) = state.main_span()
+        {
+            extent.add(span, state.rows_in(store, &ClosedRange::ALL)?.0);
+            late.for_each(|leaf| extent.add(leaf.range(), u64::from(leaf.count)));
+            continue;
+        }
+        for leaf in state
+            .leaves_in(store, &ClosedRange::ALL)?
+            .iter()
+            .chain(late)
+        {
             if !hidden.swallows(&leaf.range()) {
                 extent.add(leaf.range(), u64::from(leaf.count));
             }

@@ -16,8 +16,9 @@ use super::scan::{ScanStretch, segments};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::Result;
-use crate::segment::{Partition, StreamState};
+use crate::segment::{Held, LeafEntry, Partition};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Leaves and chunks that are read before the pyramid is asked what to pass over.
@@ -140,7 +141,7 @@ struct Search<'a> {
 }
 
 /// A partition and what it holds of the stream.
-type InPartition<'a> = Option<(&'a Arc<Partition>, &'a StreamState)>;
+type InPartition<'a> = Option<(&'a Arc<Partition>, &'a Held)>;
 
 impl Search<'_> {
     fn run(&mut self, range: &ClosedRange, target: &mut impl Target) -> Result<()> {
@@ -158,8 +159,20 @@ impl Search<'_> {
                 Some(ScanStretch::Between(range)) => self.segment(None, range, target)?,
                 Some(ScanStretch::Partition(partition, range)) => {
                     let state = self.view.state(&partition)?;
-                    let held = state.as_deref().map(|state| (&partition, state));
-                    self.segment(held, range, target)?;
+                    let held = state.as_ref().map(|state| (&partition, state));
+                    // So that of a long main run only the leaves at this end are looked for.
+                    let mut parts = state
+                        .as_ref()
+                        .map_or_else(|| vec![range], |state| state.stretches(range));
+                    if self.side == Side::Last {
+                        parts.reverse();
+                    }
+                    for part in parts {
+                        if target.is_done() {
+                            break;
+                        }
+                        self.segment(held, part, target)?;
+                    }
                 }
             }
         }
@@ -173,7 +186,7 @@ impl Search<'_> {
         range: ClosedRange,
         target: &mut impl Target,
     ) -> Result<()> {
-        let cuts = self.cuts(held, &range);
+        let cuts = self.cuts(held, &range)?;
         let mut cuts = cuts.as_slice();
         let mut rest = Some(range);
         while let Some(open) = rest
@@ -205,11 +218,14 @@ impl Search<'_> {
 
     /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for
     /// [`Side::Last`]: rising, inside it.
-    fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Vec<Timestamp> {
-        let leaves = held.into_iter().flat_map(|(_, state)| {
-            let leaves = state.main.iter().chain(state.late.iter().flatten());
-            leaves.map(|leaf| leaf.range())
-        });
+    fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Result<Vec<Timestamp>> {
+        let (mut main, mut late) = (Cow::default(), <&[Vec<LeafEntry>]>::default());
+        if let Some((_, state)) = held {
+            main = state.leaves_in(&self.view.core.store, range)?;
+            late = state.late();
+        }
+        let leaves = main.iter().chain(late.iter().flatten());
+        let leaves = leaves.map(|leaf| leaf.range());
         let chunks = self.view.chunks.iter();
         let spans = leaves.chain(chunks.map(|c| c.span));
         let cut = |span: ClosedRange| match self.side {
@@ -220,7 +236,7 @@ impl Search<'_> {
         let mut cuts: Vec<Timestamp> = spans.map(cut).filter(inside).collect();
         cuts.sort_unstable();
         cuts.dedup();
-        cuts
+        Ok(cuts)
     }
 
     fn stretch(
@@ -255,7 +271,7 @@ impl Search<'_> {
         &self,
         fields: &[FieldId],
         partition: &Partition,
-        state: &StreamState,
+        state: &Held,
         range: ClosedRange,
         memory: &[i64],
     ) -> Result<Vec<ClosedRange>> {
@@ -279,7 +295,7 @@ impl Search<'_> {
         target: &mut impl Target,
     ) -> Result<()> {
         let mut sources = match held {
-            Some((partition, state)) => run_sources(self.view, partition, state, &range),
+            Some((partition, state)) => run_sources(self.view, partition, state, &range)?,
             None => Vec::new(),
         };
         let from = memory

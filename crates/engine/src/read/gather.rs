@@ -92,7 +92,7 @@ pub(super) fn rows(
         let span = partition.record.span().intersect(range);
         outside.memory_before(&memory, Some(&span), &mut |rows| each(&view.settled(rows)));
         let sources = match view.state(&partition)? {
-            Some(state) => run_sources(view, &partition, &state, &span),
+            Some(state) => run_sources(view, &partition, &state, &span)?,
             None => Vec::new(),
         };
         merged(
@@ -141,7 +141,7 @@ pub(super) fn buckets_and_rows(
                 .run(&mut |seen| sink.visit(seen))?,
         };
         for part in to_read {
-            let sources = run_sources(view, &partition, &state, &part);
+            let sources = run_sources(view, &partition, &state, &part)?;
             // Mostly buckets that a bin cuts: some rows of a leaf.
             let sources = (sources, LeafCaching::UnlessSmall);
             merged(view, read, part, sources, &memory, &mut |rows| {

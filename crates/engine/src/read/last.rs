@@ -6,10 +6,10 @@ use super::view::StreamView;
 use super::walk::{Visit, Walk};
 use crate::Result;
 use crate::catalog::Field;
-use crate::segment::{LeafEntry, Partition, StreamState};
+use crate::segment::{Held, LeafEntry, Partition};
 use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
-use headwater_types::{ClosedRange, Column, FieldId, Level, Rows, Timestamp, Value};
+use headwater_types::{ClosedRange, Column, FieldId, Rows, Timestamp, Value};
 use std::sync::Arc;
 
 /// The newest value of a field.
@@ -181,32 +181,27 @@ fn in_table_type(view: &StreamView, field: FieldId, value: Value) -> Value {
 fn in_partition(
     view: &StreamView,
     partition: &Arc<Partition>,
-    state: &Arc<StreamState>,
+    state: &Held,
     newest: Option<&Rows>,
     field: FieldId,
 ) -> Result<Best> {
     let mut best = Best::default();
     main_run(view, partition, state, newest, field, &mut best)?;
-    for run in &state.late {
+    for run in state.late() {
         backwards(view, partition, run, field, &mut best)?;
     }
     Ok(best)
 }
 
 /// The newest row of the main run, if it is kept apart and still there.
-fn newest_row(
-    view: &StreamView,
-    partition: &Partition,
-    state: &StreamState,
-) -> Result<Option<Rows>> {
-    let Some(bytes) = &state.last_row else {
+fn newest_row(view: &StreamView, partition: &Partition, state: &Held) -> Result<Option<Rows>> {
+    let Some(bytes) = state.last_row() else {
         return Ok(None);
     };
     let hidden = view.hidden(partition);
     if state
-        .main
-        .last()
-        .is_some_and(|l| hidden.touches(&ClosedRange::new(l.last, l.last)))
+        .main_end()
+        .is_some_and(|end| hidden.touches(&ClosedRange::new(end, end)))
     {
         return Ok(None);
     }
@@ -226,7 +221,7 @@ fn newest_row(
 fn main_run(
     view: &StreamView,
     partition: &Partition,
-    state: &StreamState,
+    state: &Held,
     newest: Option<&Rows>,
     field: FieldId,
     best: &mut Best,
@@ -234,15 +229,8 @@ fn main_run(
     if newest.is_some_and(|rows| best.offer_rows(rows, field)) {
         return Ok(());
     }
-    if state.base.is_none_or(|base| base == Level::MAX) {
-        return backwards(view, partition, &state.main, field, best).map(drop);
-    }
     // The newest bucket in which the field has a value says where to look.
-    let only_main = StreamState {
-        late: Vec::new(),
-        ..state.clone()
-    };
-    if let Some(walk) = Walk::new(view, partition, &only_main, ClosedRange::ALL, &[])? {
+    if let Some(walk) = Walk::of_main_run(view, partition, state, ClosedRange::ALL) {
         let mut newest: Option<ClosedRange> = None;
         let fields = [field];
         let to_read = walk.only(&fields).run(&mut |seen| {
@@ -254,19 +242,20 @@ fn main_run(
         let mut spans: Vec<ClosedRange> = to_read.into_iter().chain(newest).collect();
         spans.sort_by_key(|s| std::cmp::Reverse(s.first));
         for span in spans {
-            let inside: Vec<LeafEntry> = state
-                .main
-                .iter()
-                .filter(|l| l.range().overlaps(&span))
-                .copied()
-                .collect();
+            let inside = state.leaves_in(&view.core.store, &span)?;
             if backwards(view, partition, &inside, field, best)? {
                 return Ok(());
             }
         }
         return Ok(());
     }
-    backwards(view, partition, &state.main, field, best).map(drop)
+    for stretch in state.stretches(ClosedRange::ALL).iter().rev() {
+        let leaves = state.leaves_in(&view.core.store, stretch)?;
+        if backwards(view, partition, &leaves, field, best)? {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// Looks through leaves from the newest to the oldest; true when a value was found.

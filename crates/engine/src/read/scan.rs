@@ -6,7 +6,7 @@ use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::assured::part_of;
 use crate::catalog::{Field, Table};
-use crate::segment::{Partition, StreamState};
+use crate::segment::{Held, Partition};
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ pub struct Scan {
     memory: Rows,
     segments: VecDeque<ScanStretch>,
     spans: VecDeque<ClosedRange>,
-    partition: Option<(Arc<Partition>, Arc<StreamState>)>,
+    partition: Option<(Arc<Partition>, Held)>,
     current: Option<(Vec<Source>, ClosedRange)>,
     /// Rows that are all there is, when no partition meets the range.
     ready: Option<Rows>,
@@ -150,7 +150,7 @@ impl Scan {
         loop {
             if let Some(span) = self.spans.pop_front() {
                 let mut sources = match &self.partition {
-                    Some((partition, state)) => run_sources(&self.view, partition, state, &span),
+                    Some((partition, state)) => run_sources(&self.view, partition, state, &span)?,
                     None => Vec::new(),
                 };
                 let is_last = self.spans.is_empty() && self.segments.is_empty();
@@ -182,7 +182,7 @@ impl Scan {
     fn spans_to_read(
         &self,
         partition: &Partition,
-        state: &StreamState,
+        state: &Held,
         range: ClosedRange,
     ) -> Result<VecDeque<ClosedRange>> {
         if self.conditions.is_empty() || state.is_aged() {

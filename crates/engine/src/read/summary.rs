@@ -172,17 +172,19 @@ fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
             .is_some_and(|t| *t <= stored_to.as_nanos());
         if state.is_aged()
             || view.hidden(&partition).touches(&span)
-            || (!keeps && (replaces || !state.late.is_empty()))
+            || (!keeps && (replaces || !state.late().is_empty()))
         {
             return Ok(None);
         }
-        for leaf in state.main.iter().chain(state.late.iter().flatten()) {
-            let inside = leaf.range().intersect(range);
-            if inside == leaf.range() {
+        let store = &view.core.store;
+        let (whole, cut) = state.rows_in(store, range)?;
+        rows += whole;
+        let late = state.late().iter().flatten();
+        for leaf in cut.iter().chain(late) {
+            if leaf.range().intersect(range) == leaf.range() {
                 rows += u64::from(leaf.count);
-            } else if !inside.is_empty() {
+            } else if leaf.range().overlaps(range) {
                 let source = Source::leaves(partition.id(), [*leaf]);
-                let store = &view.core.store;
                 let mut merge = Merge::new(store, &view.table, *range, Some(&[]), vec![source]);
                 while let Some(part) = merge.next_rows()? {
                     rows += part.len() as u64;

@@ -1,7 +1,6 @@
 //! One stream as one snapshot sees it.
 
 use crate::Result;
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -11,7 +10,7 @@ use crate::memory::sorted_rows;
 use crate::partitions::PartitionSet;
 use crate::ranges::union;
 use crate::read::merge::{Hidden, Source};
-use crate::segment::{Partition, StreamState};
+use crate::segment::{Held, Partition};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -94,9 +93,9 @@ impl StreamView {
     }
 
     /// What a partition holds of the stream.
-    pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Arc<StreamState>>> {
+    pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Held>> {
         let store = &self.core.store;
-        store.stream(&*store.state(partition)?, self.stream)
+        store.held_stream(&*store.state(partition)?, self.stream)
     }
 }
 
@@ -105,16 +104,27 @@ impl StreamView {
 pub(crate) fn run_sources(
     view: &StreamView,
     partition: &Partition,
-    state: &StreamState,
+    state: &Held,
+    range: &ClosedRange,
+) -> Result<Vec<Source>> {
+    let main = state.leaves_in(&view.core.store, range)?;
+    let main = Source::leaves(partition.id(), main.iter().copied());
+    let mut sources = vec![main.without(view.hidden(partition))];
+    sources.extend(late_sources(view, partition, state, range));
+    Ok(sources)
+}
+
+/// As [`run_sources`], the late runs alone.
+pub(crate) fn late_sources(
+    view: &StreamView,
+    partition: &Partition,
+    state: &Held,
     range: &ClosedRange,
 ) -> Vec<Source> {
     let id = partition.id();
     let hidden = view.hidden(partition);
-    let from = state.main.partition_point(|l| l.last < range.first);
-    let to = state.main.partition_point(|l| l.first <= range.last);
-    let main = part_of(&state.main, from..to.max(from), "leaves of a range");
-    let mut sources = vec![Source::leaves(id, main.iter().copied()).without(hidden.clone())];
-    for run in &state.late {
+    let mut sources = Vec::new();
+    for run in state.late() {
         let inside: Vec<_> = run
             .iter()
             .filter(|l| l.range().overlaps(range))

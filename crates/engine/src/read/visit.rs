@@ -14,7 +14,6 @@
 use super::scan::{ScanSpec, wanted_field, wanted_fields};
 use super::snapshot::{ResolvedStream, Snapshot};
 use crate::Result;
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::ids::SegmentId;
@@ -261,17 +260,15 @@ impl RowsInPlace {
         let mut leaves = Vec::new();
         for partition in seen.partitions.overlapping(table.id, range) {
             let store = &snapshot.core().store;
-            let Some(state) = store.stream(&*store.state(partition)?, found.stream)? else {
+            let Some(state) = store.held_stream(&*store.state(partition)?, found.stream)? else {
                 continue;
             };
-            let late = state.late.iter().flatten();
+            let late = state.late().iter().flatten();
             if late.into_iter().any(|leaf| leaf.range().overlaps(range)) {
                 return Ok(None);
             }
-            let from = state.main.partition_point(|leaf| leaf.last < range.first);
-            let inside = part_of(&state.main, from.., "leaves from an instant on").iter();
-            let inside = inside.take_while(|leaf| leaf.first <= range.last);
-            leaves.extend(inside.map(|leaf| (partition.id(), *leaf)));
+            let inside = state.leaves_in(store, range)?;
+            leaves.extend(inside.iter().map(|leaf| (partition.id(), *leaf)));
         }
         let mut chunks = snapshot.chunks_to_read(found, range)?;
         if !lie_in_order(&mut chunks, snapshot.at(), table, fields) {

@@ -10,18 +10,18 @@
 
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
-use super::view::{StreamView, run_sources};
+use super::view::{StreamView, late_sources};
 use crate::assured::part_of;
 use crate::expiry::{expiry_of, first_expiry};
 use crate::segment::pyramid::in_table_type;
-use crate::segment::{BlockEntry, BlockPart, Partition, StreamState};
+use crate::segment::{BlockEntry, BlockPart, Held, Partition};
 use crate::touched;
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Blocks that are looked for at a time: a tile at a stored level has 8 or 9.
 const BLOCKS_AHEAD: usize = 16;
@@ -110,7 +110,17 @@ struct DecodedBlock {
     level: Level,
     offset: u64,
     /// `None` = only a part was.
-    whole: Option<Rc<BucketBlock>>,
+    whole: Option<Arc<BucketBlock>>,
+}
+
+/// Levels above the base from which on blocks are kept decoded: one of them stands for a few
+/// hundred base blocks.
+const COARSE: i32 = 8;
+
+/// A block, or the part of it that is wanted.
+struct FoundBlock {
+    block: Arc<BucketBlock>,
+    is_whole: bool,
 }
 
 /// A block of which no more than one in so many buckets is wanted is decoded in part, unless it is
@@ -120,7 +130,7 @@ const PART: u64 = 4;
 pub(crate) struct Walk<'a> {
     view: &'a StreamView,
     partition: &'a Partition,
-    state: &'a StreamState,
+    state: &'a Held,
     base: Level,
     aged: bool,
     /// Where it begins.
@@ -146,34 +156,44 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         view: &'a StreamView,
         partition: &'a Partition,
-        state: &'a StreamState,
+        state: &'a Held,
         range: ClosedRange,
         memory_times: &[i64],
     ) -> Result<Option<Walk<'a>>> {
-        let Some(base) = state.base.filter(|b| *b != Level::MAX) else {
+        let Some(mut walk) = Walk::of_main_run(view, partition, state, range) else {
             return Ok(None);
         };
-        let range = range.intersect(&partition.record.span());
-        let mut dirty = BTreeSet::new();
-        mark(&mut dirty, base, memory_times, &range);
+        let (base, range) = (walk.base, walk.range);
+        mark(&mut walk.dirty, base, memory_times, &range);
         for times in late_times(view, partition, state, &range)? {
-            mark(&mut dirty, base, &times, &range);
+            mark(&mut walk.dirty, base, &times, &range);
         }
-        Ok(Some(Walk {
+        Ok(Some(walk))
+    }
+
+    /// As [`Walk::new`], as if there were neither late runs nor anything in memory.
+    pub(crate) fn of_main_run(
+        view: &'a StreamView,
+        partition: &'a Partition,
+        state: &'a Held,
+        range: ClosedRange,
+    ) -> Option<Walk<'a>> {
+        let base = state.base().filter(|b| *b != Level::MAX)?;
+        Some(Walk {
             view,
             partition,
             state,
             base,
             aged: state.is_aged(),
-            top: state.blocks.last().map_or(base, |b| b.level),
+            top: state.top().unwrap_or(base),
             fields: None,
-            range,
-            dirty,
+            range: range.intersect(&partition.record.span()),
+            dirty: BTreeSet::new(),
             hidden: view.hidden(partition),
             to_read: BTreeSet::new(),
             damaged: Vec::new(),
             decoded: Vec::new(),
-        }))
+        })
     }
 
     pub(crate) fn base(&self) -> Level {
@@ -243,12 +263,10 @@ impl<'a> Walk<'a> {
         let first = level.bucket_of(range.first);
         let last = level.bucket_of(range.last);
         let state = self.state;
-        let blocks = state.blocks_of(level);
-        let from = blocks.partition_point(|b| b.last_bucket < first);
-        let to = blocks.partition_point(|b| b.first_bucket <= last);
         let stale = self.stale_buckets(level, first, last);
-        let (store, id) = (&self.view.core.store, self.partition.id());
-        let mut blocks_here = part_of(blocks, from..to.max(from), "blocks of a range");
+        let store = &self.view.core.store;
+        let blocks = state.blocks_in(store, level, (first, last))?;
+        let mut blocks_here = &*blocks;
         if let Some((entry, others)) = blocks_here.split_first()
             && let Some(block) = self.decoded_last(level, entry)
         {
@@ -256,16 +274,11 @@ impl<'a> Walk<'a> {
             blocks_here = others;
         }
         for entries in blocks_here.chunks(BLOCKS_AHEAD) {
-            for (entry, raw) in entries.iter().zip(store.raw_blocks(id, entries)) {
-                let (buckets, is_whole) = self.part(level, entry, first, last);
-                let part = BlockPart {
-                    fields: self.fields,
-                    buckets,
-                };
-                match store.decode_block(id, entry, raw, &part) {
-                    Ok(block) => {
-                        let block = Rc::new(block);
-                        self.remember(level, entry, is_whole.then(|| Rc::clone(&block)));
+            let found = self.blocks(level, entries, (first, last));
+            for (entry, found) in entries.iter().zip(found) {
+                match found {
+                    Ok(FoundBlock { block, is_whole }) => {
+                        self.remember(level, entry, is_whole.then(|| Arc::clone(&block)));
                         self.block(level, &block, &range, &stale, visit)?;
                     }
                     // Where the rows have gone nothing else says what this block did.
@@ -281,10 +294,10 @@ impl<'a> Walk<'a> {
         }
         if level > self.base {
             // Behind the newest closed bucket of this level only the levels below know more.
-            let rest = match blocks.last() {
+            let rest = match state.last_bucket(level) {
                 None => range,
-                Some(entry) => {
-                    let closed = level.bucket_span(entry.last_bucket).last;
+                Some(last_bucket) => {
+                    let closed = level.bucket_span(last_bucket).last;
                     // Where this level is stale it may lack buckets too, so the level below is
                     // asked for the whole stretch.
                     for (from, to) in &stale {
@@ -304,7 +317,40 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn decoded_last(&self, level: Level, entry: &BlockEntry) -> Option<Rc<BucketBlock>> {
+    /// Blocks of a level, as far as they are wanted.
+    fn blocks(
+        &self,
+        level: Level,
+        entries: &[BlockEntry],
+        (first, last): (i64, i64),
+    ) -> Vec<Result<FoundBlock>> {
+        let (store, id) = (&self.view.core.store, self.partition.id());
+        if let Some([field]) = self.fields
+            && level.get() >= self.base.get() + COARSE
+        {
+            let whole = |block| FoundBlock {
+                block,
+                is_whole: true,
+            };
+            let found = entries.iter();
+            return found
+                .map(|entry| store.coarse_block(id, entry, *field).map(whole))
+                .collect();
+        }
+        let raw = store.raw_blocks(id, entries);
+        let found = entries.iter().zip(raw).map(|(entry, raw)| {
+            let (buckets, is_whole) = self.part(level, entry, first, last);
+            let part = BlockPart {
+                fields: self.fields,
+                buckets,
+            };
+            let block = Arc::new(store.decode_block(id, entry, raw, &part)?);
+            Ok(FoundBlock { block, is_whole })
+        });
+        found.collect()
+    }
+
+    fn decoded_last(&self, level: Level, entry: &BlockEntry) -> Option<Arc<BucketBlock>> {
         let known = self.decoded.iter().find(|d| d.level == level)?;
         known.whole.clone().filter(|_| known.offset == entry.offset)
     }
@@ -329,7 +375,7 @@ impl<'a> Walk<'a> {
         (wanted, false)
     }
 
-    fn remember(&mut self, level: Level, entry: &BlockEntry, whole: Option<Rc<BucketBlock>>) {
+    fn remember(&mut self, level: Level, entry: &BlockEntry, whole: Option<Arc<BucketBlock>>) {
         let newest = DecodedBlock {
             level,
             offset: entry.offset,
@@ -435,7 +481,7 @@ impl<'a> Walk<'a> {
         if level == self.base {
             return out;
         }
-        for range in &self.state.stale {
+        for range in self.state.stale() {
             let from = level.bucket_of(range.first).max(first);
             let to = level.bucket_of(range.last).min(last);
             match out.last_mut() {
@@ -462,14 +508,14 @@ fn mark(dirty: &mut BTreeSet<i64>, level: Level, times: &[i64], range: &ClosedRa
 fn late_times(
     view: &StreamView,
     partition: &Partition,
-    state: &StreamState,
+    state: &Held,
     range: &ClosedRange,
 ) -> Result<Vec<Vec<i64>>> {
-    if state.late.is_empty() {
-        return Ok(Vec::new());
-    }
     let mut out = Vec::new();
-    let sources = run_sources(view, partition, state, range).split_off(1);
+    let sources = late_sources(view, partition, state, range);
+    if sources.is_empty() {
+        return Ok(out);
+    }
     let mut merge = Merge::new(&view.core.store, &view.table, *range, Some(&[]), sources);
     while let Some(rows) = merge.next_rows()? {
         out.push(rows.times);

@@ -3,13 +3,15 @@
 //! Nothing is rewritten: one more footer takes damaged leaves and blocks out, the same way as a
 //! step would.
 
-use super::scan::Whole;
+use super::scan::{Rescue, Whole};
 use crate::catalog::Table;
 use crate::ids::{SegmentId, StreamId};
 use crate::meta::PartitionRecord;
 use crate::ranges::union;
 use crate::segment::pyramid::give_up;
-use crate::segment::{Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState};
+use crate::segment::{
+    CheckpointNote, Fold, Footer, LeafEntry, SegmentHeader, Store, StreamDelta, StreamState,
+};
 use crate::{ErrorKind, Result};
 
 /// What a footer takes out.
@@ -73,7 +75,20 @@ pub(super) fn mend(
         };
         deltas.extend(delta);
     }
-    if deltas.is_empty() {
+    if let Some(rescue) = &whole.rescue {
+        return said_anew(header, whole, rescue, deltas, table, mended);
+    }
+    let checkpoint = match store.verify_checkpoint(id, (whole.offset, whole.bytes)) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            mended.damages.extend(error.damaged().cloned());
+            CheckpointNote::Revoked
+        }
+        verified => {
+            verified?;
+            CheckpointNote::Nothing
+        }
+    };
+    if deltas.is_empty() && checkpoint == CheckpointNote::Nothing {
         return Ok(mended);
     }
     let newest = whole.footers.iter().map(|f| f.sequence).max();
@@ -82,6 +97,7 @@ pub(super) fn mend(
         group_offset: whole.end(),
         sequence: newest.unwrap_or_default(),
         table: None,
+        checkpoint,
         streams: deltas,
     };
     let bytes = footer.encode();
@@ -96,6 +112,44 @@ pub(super) fn mend(
         bytes: len,
         footers,
         state,
+        rescue: None,
+    };
+    mended.record = Some(after.record(header));
+    mended.footer = Some(bytes);
+    Ok(mended)
+}
+
+/// One footer says all that is left, in place of those that cannot all be read.
+fn said_anew(
+    header: &SegmentHeader,
+    whole: &Whole,
+    rescue: &Rescue,
+    changes: Vec<StreamDelta>,
+    table: &Table,
+    mut mended: Mended,
+) -> Result<Mended> {
+    let mut footer = Footer {
+        previous: None,
+        group_offset: whole.end(),
+        sequence: whole.newest().map(|f| f.sequence).unwrap_or_default(),
+        table: Some(table.clone()),
+        checkpoint: CheckpointNote::Nothing,
+        streams: changes,
+    };
+    let mut left = whole.state.clone();
+    left.apply(&footer, 0);
+    footer.streams = rescue.all_of(&left);
+    let bytes = footer.encode();
+    let len = u32::try_from(bytes.len())
+        .map_err(|_| crate::Error::internal("repair: a footer of 4 GiB"))?;
+    let mut state = Fold::default();
+    state.apply(&footer, u64::from(len));
+    let after = Whole {
+        offset: whole.end(),
+        bytes: len,
+        footers: vec![footer],
+        state,
+        rescue: None,
     };
     mended.record = Some(after.record(header));
     mended.footer = Some(bytes);

@@ -4,7 +4,7 @@ use super::log::{Covers, LogScan, save};
 use super::mend::{Mended, mend, newest_is_readable};
 use super::overlay::{Overlay, Patch};
 use super::rebuild::{Rebuilt, rebuild};
-use super::scan::ScannedSegment;
+use super::scan::{ScannedSegment, Whole, through_checkpoint};
 use super::{RepairFinding, RepairReport};
 use crate::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
 use crate::check::{CheckReport, check};
@@ -245,6 +245,10 @@ impl Planning<'_> {
             change.removed.push(id);
             return Ok(());
         };
+        let is_cut = |whole: &Whole| whole.end() != record.committed_bytes;
+        if segment.header.is_some() && segment.whole.as_ref().is_none_or(is_cut) {
+            segment.whole = self.rescued(store, id, record)?.or(segment.whole);
+        }
         let Some(whole) = segment.whole.take() else {
             self.find(
                 damage(
@@ -334,6 +338,34 @@ impl Planning<'_> {
             mend(store, id, &header, &whole, table, false, &known)?
         };
         self.apply(&path, named, whole.end(), mended, table, change)
+    }
+
+    /// What a segment holds whose footers cannot all be read, as far as a checkpoint says it.
+    fn rescued(
+        &mut self,
+        store: &Store,
+        id: SegmentId,
+        record: &PartitionRecord,
+    ) -> Result<Option<Whole>> {
+        let meta = self.open_meta()?;
+        let needed = meta.log_needed()?;
+        let begun = (needed.first_generation, needed.newest_generation);
+        let log = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
+        let first = log.records.keys().next().copied();
+        let after = first.map_or(record.sequence, |s| Sequence(s.0.saturating_sub(1)));
+        let found = through_checkpoint(store, id, record, after, &meta)?;
+        if found.is_some() {
+            self.find(
+                damage(
+                    &store.path(id),
+                    record.footer_offset,
+                    "footers that can all be read",
+                    "a damaged one before a checkpoint",
+                ),
+                "one footer says what the checkpoint and those behind it say; the file as it is goes to quarantine",
+            );
+        }
+        Ok(found)
     }
 
     /// Takes what a segment's damage means into the plan.

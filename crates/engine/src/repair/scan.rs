@@ -1,13 +1,17 @@
 //! Finds what of a segment file is whole: footers, from the end of the file, without the metadata.
 
-use crate::ids::SegmentId;
-use crate::meta::PartitionRecord;
+use crate::catalog::StreamIndex;
+use crate::ids::{SegmentId, Sequence, StreamId};
+use crate::meta::{Meta, PartitionRecord};
 use crate::segment::{
-    FOOTER_MAGIC, FinishedGroup, Fold, Footer, GROUP_STREAMS, HEADER_BYTES, SegmentHeader,
+    CheckpointNote, Cover, FOOTER_MAGIC, FinishedGroup, Fold, Footer, GROUP_STREAMS, HEADER_BYTES,
+    Partition, SegmentHeader, Store, StreamDelta, Sums,
 };
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use headwater_io::{File, Files, OpenMode};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const WINDOW_BYTES: u64 = 1 << 20;
 
@@ -30,6 +34,89 @@ pub(super) struct Whole {
     pub(super) bytes: u32,
     pub(super) footers: Vec<Footer>,
     pub(super) state: Fold,
+    /// Set where a footer before the newest checkpoint is damaged.
+    pub(super) rescue: Option<Rescue>,
+}
+
+/// What a footer needs that is to stand for all before it, beside what the segment holds.
+pub(super) struct Rescue {
+    pub(super) keys: BTreeMap<StreamId, Box<[u8]>>,
+    /// Those that replay may need.
+    pub(super) covers: Vec<(StreamId, Cover)>,
+}
+
+/// What a reader finds in a segment through its newest checkpoint, though a footer before that is
+/// damaged; `None` when there is no such checkpoint. `after` = replay needs no cover up to it.
+pub(super) fn through_checkpoint(
+    store: &Store,
+    id: SegmentId,
+    record: &PartitionRecord,
+    after: Sequence,
+    meta: &Meta,
+) -> Result<Option<Whole>> {
+    let read = || -> Result<(Fold, Vec<(StreamId, Cover)>)> {
+        let covers = store.covers(id, record, after)?;
+        let partition = Partition::new(record.clone(), store.segment_file(id));
+        let state = store.state(&partition)?;
+        let mut fold = Fold::default();
+        for number in state.pages() {
+            for (stream, held) in store.page(&state, number)?.iter() {
+                fold.sums.replace(Sums::default(), Sums::of(&held));
+                fold.streams.insert(stream, Arc::unwrap_or_clone(held));
+            }
+        }
+        fold.table = state.table.as_deref().cloned();
+        Ok((fold, covers))
+    };
+    let (state, covers) = match read() {
+        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+        found => found?,
+    };
+    // Of more streams one group would not be a whole rewriting.
+    if state.streams.len() >= GROUP_STREAMS {
+        return Ok(None);
+    }
+    let ids: Vec<StreamId> = state.streams.keys().copied().collect();
+    let known = meta.streams(&ids)?.into_iter();
+    Ok(Some(Whole {
+        offset: record.footer_offset,
+        bytes: record.footer_bytes,
+        footers: vec![Footer {
+            previous: None,
+            group_offset: record.footer_offset,
+            sequence: record.sequence,
+            table: state.table.clone(),
+            checkpoint: CheckpointNote::Nothing,
+            streams: Vec::new(),
+        }],
+        state,
+        rescue: Some(Rescue {
+            keys: known.map(|stream| (stream.id, stream.key)).collect(),
+            covers,
+        }),
+    }))
+}
+
+impl Rescue {
+    /// Changes that add all that a segment holds.
+    pub(super) fn all_of(&self, state: &Fold) -> Vec<StreamDelta> {
+        let streams = state.streams.iter().map(|(stream, held)| StreamDelta {
+            stream: *stream,
+            key: self.keys.get(stream).cloned(),
+            added: held.main.clone(),
+            late_runs: held.late.clone(),
+            base: held.base,
+            added_blocks: held.blocks.clone(),
+            stale: (!held.stale.is_empty()).then(|| held.stale.clone()),
+            covers: {
+                let own = self.covers.iter().filter(|(s, _)| s == stream);
+                own.map(|(_, cover)| *cover).collect()
+            },
+            last_row: held.last_row.clone(),
+            ..StreamDelta::default()
+        });
+        streams.collect()
+    }
 }
 
 impl Whole {
@@ -117,6 +204,7 @@ pub(super) fn chain(
         bytes,
         footers: footers.into_iter().rev().map(|(f, _)| f).collect(),
         state,
+        rescue: None,
     }))
 }
 

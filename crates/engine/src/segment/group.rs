@@ -1,19 +1,18 @@
 //! Writes one group: leaves, blocks, footer, behind the committed length of a segment.
 //!
 //! Invariants: nothing below the committed length is touched; nothing counts until the metadata
-//! names the new length.
+//! names the new length; parts stand in the order of [`super::layout`].
 //! Failure: an error leaves bytes behind the committed length, which the next group overwrites.
 
 use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
 use super::index::GroupIndex;
-use crate::catalog::Table;
+use super::layout::{BlockKind, HeldBlocks, in_order};
 use crate::expiry::ExpirySpan;
-use crate::ids::Sequence;
 use crate::{Error, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, encode_leaf};
 use headwater_io::File;
-use headwater_types::{Rows, Timestamp};
+use headwater_types::{Level, Rows, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,6 +32,9 @@ pub(crate) struct GroupWriter {
     group_offset: u64,
     written_to: u64,
     buffer: Vec<u8>,
+    blocks: HeldBlocks,
+    /// Some blocks went out before the leaves were over.
+    is_divided: bool,
     pub(crate) bytes: GroupBytes,
     /// When what it wrote expires; `None` = it wrote no row.
     pub(crate) expiry: Option<ExpirySpan>,
@@ -65,12 +67,14 @@ impl GroupWriter {
             group_offset: committed.max(HEADER_BYTES),
             written_to: start,
             buffer,
+            blocks: HeldBlocks::default(),
+            is_divided: false,
             bytes: GroupBytes::default(),
             expiry: None,
         }
     }
 
-    fn offset(&self) -> u64 {
+    pub(super) fn offset(&self) -> u64 {
         self.written_to + self.buffer.len() as u64
     }
 
@@ -115,10 +119,19 @@ impl GroupWriter {
         })
     }
 
-    /// Writes a block.
-    pub(crate) fn put_block(&mut self, block: &BucketBlock) -> Result<BlockEntry> {
+    /// Takes a block of a pyramid with this base level. Until [`GroupWriter::settle`] its entry has
+    /// a number in place of the offset.
+    pub(crate) fn put_block(&mut self, block: &BucketBlock, base: Level) -> Result<BlockEntry> {
         let bytes = block.encode();
-        let offset = self.put(&bytes)?;
+        let kind = match block.level > base {
+            true => BlockKind::Above,
+            false => BlockKind::Base,
+        };
+        let offset = self.blocks.take(kind, &bytes);
+        if self.blocks.is_full(kind) {
+            self.place_blocks(kind)?;
+            self.is_divided = true;
+        }
         self.bytes.index += bytes.len() as u64;
         let (Some(first), Some(last)) = (block.buckets.first(), block.buckets.last()) else {
             return Err(Error::internal("a block without buckets"));
@@ -133,24 +146,41 @@ impl GroupWriter {
         })
     }
 
+    fn place_blocks(&mut self, kind: BlockKind) -> Result<()> {
+        let bytes = self.blocks.place(kind, self.offset());
+        self.put(&bytes).map(drop)
+    }
+
+    /// The leaves are over: the blocks get their places, behind them, and the changes name these.
+    pub(super) fn settle(&mut self, streams: &mut [StreamDelta]) -> Result<()> {
+        for kind in BlockKind::ALL {
+            self.place_blocks(kind)?;
+        }
+        std::mem::take(&mut self.blocks).resolve(streams)?;
+        if !std::mem::take(&mut self.is_divided) {
+            in_order(self.group_offset, streams)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn group_offset(&self) -> u64 {
+        self.group_offset
+    }
+
+    /// Writes bytes of a checkpoint, behind all blocks.
+    pub(super) fn put_checkpoint(&mut self, bytes: &[u8]) -> Result<()> {
+        self.bytes.index += bytes.len() as u64;
+        self.put(bytes).map(drop)
+    }
+
     /// Writes the footer and hands everything to the file. Not yet synced. What is put next begins
     /// a further group.
-    pub(crate) fn finish(
+    pub(super) fn finish(
         &mut self,
-        previous: Option<(u64, u32)>,
-        sequence: Sequence,
-        table: Option<Table>,
-        streams: Vec<StreamDelta>,
+        footer: &Footer,
         page_shift: u32,
-    ) -> Result<(Footer, GroupIndex, FinishedGroup)> {
-        let footer = Footer {
-            previous,
-            group_offset: self.group_offset,
-            sequence,
-            table,
-            streams,
-        };
-        let (bytes, index) = GroupIndex::encode(&footer, self.offset(), page_shift)?;
+    ) -> Result<(GroupIndex, FinishedGroup)> {
+        let (bytes, index) = GroupIndex::encode(footer, self.offset(), page_shift)?;
         let footer_offset = self.put(&bytes)?;
         self.bytes.index += bytes.len() as u64;
         self.write_out()?;
@@ -158,7 +188,6 @@ impl GroupWriter {
             u32::try_from(bytes.len()).map_err(|_| Error::internal("a footer of 4 GiB"))?;
         self.group_offset = footer_offset + u64::from(footer_bytes);
         Ok((
-            footer,
             index,
             FinishedGroup {
                 footer_offset,

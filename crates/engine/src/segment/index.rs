@@ -3,15 +3,17 @@
 //! A segment's state is the fold of its footers. Of a segment with many streams only this index
 //! stays in memory: of each footer, where the changes of each *page* of streams stand, 16 bytes for
 //! each. What the segment holds of a page is put together when somebody asks (`Store::page`), and
-//! kept as long as there is room.
+//! kept as long as there is room. Where a group has a checkpoint, its root takes the place of the
+//! footers up to it.
 //!
 //! Invariants: pages are stretches of `2^shift` stream numbers; of one group each page has one
 //! section or none; sections and `newest` rise by page; `newest` names the last group that changed
-//! a page, which is the version of the page.
+//! a page, or the checkpoint that says what it holds, which is the version of the page.
 //! Concurrency: immutable; a group makes a new state that shares what it can.
 //! Failure: a section is checked when the footer is indexed, and again by its own checksum when it
 //! is read alone.
 
+use super::checkpoint::CheckpointIndex;
 use super::format::{Footer, Parts, StreamDelta, next_stream};
 use super::page::Page;
 use super::state::{StreamState, Sums};
@@ -42,6 +44,8 @@ struct Section {
 pub(crate) struct GroupIndex {
     footer_offset: u64,
     footer_bytes: u32,
+    /// Of a checkpoint in the group that is not used.
+    checkpoint_bytes: u64,
     group_offset: u64,
     sequence: Sequence,
     shift: u32,
@@ -102,6 +106,7 @@ impl Sectioner {
         Ok(GroupIndex {
             footer_offset: offset,
             footer_bytes: u32::try_from(bytes.len()).map_err(|_| wrong("a footer below 4 GiB"))?,
+            checkpoint_bytes: footer.checkpoint.bytes(),
             group_offset: footer.group_offset,
             sequence: footer.sequence,
             shift: self.shift,
@@ -208,15 +213,23 @@ impl GroupIndex {
     }
 }
 
+/// In place of a group: no group since the checkpoint changed the page.
+const CHECKPOINT: u32 = u32::MAX;
+
 /// What a segment holds, up to one of its footers.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentState {
     segment: SegmentId,
     shift: u32,
+    /// What stands for all groups before `groups`.
+    checkpoint: Option<Arc<CheckpointIndex>>,
     /// Oldest first.
     groups: Vec<Arc<GroupIndex>>,
-    /// Pages that are not empty, each with the newest group that changed it.
+    /// Pages that are not empty, each with the newest group that changed it, or [`CHECKPOINT`].
     newest: Arc<Vec<(PageNumber, u32)>>,
+    /// No checkpoint is tried before footers since the last one have so many bytes: one was not
+    /// worth writing.
+    tried_to: u64,
     /// The newest table definition written to this segment.
     pub(crate) table: Option<Arc<Table>>,
     pub(crate) sums: Sums,
@@ -228,11 +241,83 @@ impl SegmentState {
         SegmentState {
             segment,
             shift,
+            checkpoint: None,
             groups: Vec::new(),
             newest: Arc::default(),
+            tried_to: 0,
             table: None,
             sums: Sums::default(),
         }
+    }
+
+    /// As a checkpoint says.
+    pub(super) fn of_checkpoint(
+        segment: SegmentId,
+        shift: u32,
+        checkpoint: CheckpointIndex,
+        sums: Sums,
+    ) -> SegmentState {
+        let pages = checkpoint.streams().map(|stream| stream.0 >> shift);
+        let mut newest: Vec<(PageNumber, u32)> = pages.map(|page| (page, CHECKPOINT)).collect();
+        newest.dedup();
+        newest.shrink_to_fit();
+        SegmentState {
+            newest: Arc::new(newest),
+            table: checkpoint.front.table.clone(),
+            sums: Sums {
+                footer_bytes: checkpoint.index_bytes(),
+                ..sums
+            },
+            checkpoint: Some(Arc::new(checkpoint)),
+            ..SegmentState::new(segment, shift)
+        }
+    }
+
+    /// The checkpoint it begins with.
+    pub(super) fn checkpoint(&self) -> Option<&CheckpointIndex> {
+        self.checkpoint.as_deref()
+    }
+
+    /// Bytes of footers since the checkpoint it begins with, or since the first.
+    pub(super) fn bytes_since_checkpoint(&self) -> u64 {
+        let groups = self.groups.iter();
+        groups.map(|g| u64::from(g.footer_bytes)).sum()
+    }
+
+    /// See the field.
+    pub(super) fn tried_to(&self) -> u64 {
+        self.tried_to
+    }
+
+    /// A checkpoint was not worth writing: none is before footers have this many bytes.
+    pub(super) fn not_before(mut self, bytes_since: u64) -> SegmentState {
+        self.tried_to = bytes_since;
+        self
+    }
+
+    /// Offset and length of the newest footer, if there is one.
+    pub(super) fn newest_footer(&self) -> Option<(u64, u32)> {
+        let of_group = self
+            .groups
+            .last()
+            .map(|g| (g.footer_offset, g.footer_bytes));
+        of_group.or_else(|| self.checkpoint.as_ref().map(|c| c.footer))
+    }
+
+    /// Over how many sections of footers its changes are spread.
+    pub(super) fn sections(&self) -> u64 {
+        let sections: usize = self.groups.iter().map(|g| g.sections.len()).sum();
+        let before = self.checkpoint.as_ref().map_or(0, |c| c.front.sections);
+        before.saturating_add(sections as u64)
+    }
+
+    /// The first and the last stream of a page.
+    pub(super) fn streams_of(&self, page: PageNumber) -> (StreamId, StreamId) {
+        let first = page << self.shift;
+        (
+            StreamId(first),
+            StreamId(first | ((1u32 << self.shift) - 1)),
+        )
     }
 
     pub(crate) fn segment(&self) -> SegmentId {
@@ -252,18 +337,20 @@ impl SegmentState {
     /// A page's version: the offset of the newest footer that changed it; `None` = no footer did.
     pub(super) fn version(&self, page: PageNumber) -> Option<u64> {
         let at = self.newest.binary_search_by_key(&page, |(p, _)| *p).ok()?;
-        let (_, group) = self.newest.get(at)?;
-        Some(self.groups.get(*group as usize)?.footer_offset)
+        match self.newest.get(at)? {
+            (_, CHECKPOINT) => self.checkpoint.as_ref().map(|c| c.footer.0),
+            (_, group) => Some(self.groups.get(*group as usize)?.footer_offset),
+        }
     }
 
     /// How many groups changed a page on average: over how many what it holds of a stream is spread
     /// at the most.
     pub(super) fn rounds(&self) -> u32 {
-        let sections: usize = self.groups.iter().map(|g| g.sections.len()).sum();
-        u32::try_from(sections / self.newest.len().max(1)).unwrap_or(u32::MAX)
+        let pages = self.newest.len().max(1) as u64;
+        u32::try_from(self.sections() / pages).unwrap_or(u32::MAX)
     }
 
-    /// The groups that changed a page, oldest first.
+    /// The groups since the checkpoint that changed a page, oldest first.
     pub(super) fn groups_of(&self, page: PageNumber) -> impl Iterator<Item = &GroupIndex> {
         let groups = self.groups.iter().map(Arc::as_ref);
         groups.filter(move |g| g.section(page).is_some())
@@ -289,36 +376,35 @@ impl SegmentState {
         newest.shrink_to_fit();
         let mut groups = Vec::with_capacity(self.groups.len() + 1);
         groups.extend(self.groups.iter().cloned());
-        let footer_bytes = u64::from(group.footer_bytes);
+        let index_bytes = u64::from(group.footer_bytes) + group.checkpoint_bytes;
         groups.push(Arc::new(group));
         SegmentState {
             segment: self.segment,
             shift: self.shift,
+            checkpoint: self.checkpoint.clone(),
             groups,
+            tried_to: self.tried_to,
             newest: Arc::new(newest),
             table: table
                 .map(|t| Arc::new(t.clone()))
                 .or_else(|| self.table.clone()),
             sums: Sums {
-                footer_bytes: self.sums.footer_bytes + footer_bytes,
+                footer_bytes: self.sums.footer_bytes + index_bytes,
                 ..sums
             },
         }
     }
 
-    /// The state and the changed pages after one more group. `touched` are the pages before it,
+    /// The changed pages after one more group, and the sums. `touched` are the pages before it,
     /// rising, of all streams it changes.
-    pub(crate) fn after(
+    pub(super) fn changed(
         &self,
-        footer: &Footer,
-        group: GroupIndex,
+        streams: &[StreamDelta],
         touched: &[(PageNumber, Arc<Page>)],
-    ) -> Result<(SegmentState, ChangedPages)> {
+    ) -> Result<(ChangedPages, Sums)> {
         let mut sums = self.sums;
-        let mut pages = Vec::with_capacity(group.sections.len());
-        let same_page =
-            |a: &StreamDelta, b: &StreamDelta| self.page_of(a.stream) == self.page_of(b.stream);
-        for deltas in footer.streams.chunk_by(same_page) {
+        let mut pages = Vec::new();
+        for deltas in self.by_page(streams) {
             // Parts of a list that is divided hold at least one each.
             let Some(number) = deltas.first().map(|d| self.page_of(d.stream)) else {
                 continue;
@@ -330,20 +416,27 @@ impl SegmentState {
                 .ok_or_else(|| Error::internal("a step that did not look at what it changes"))?;
             pages.push((number, Arc::new(before.1.changed(deltas, &mut sums))));
         }
-        let next = self.with_group(group, footer.table.as_ref(), sums);
-        Ok((next, ChangedPages(pages)))
+        Ok((ChangedPages(pages), sums))
     }
 
-    /// The state after a group that holds streams the segment did not have before; its pages are
-    /// read when they are needed.
-    pub(crate) fn after_new_streams(&self, footer: &Footer, group: GroupIndex) -> SegmentState {
+    /// Changes by the pages they are of.
+    pub(super) fn by_page<'a>(
+        &self,
+        streams: &'a [StreamDelta],
+    ) -> impl Iterator<Item = &'a [StreamDelta]> {
+        let shift = self.shift;
+        streams.chunk_by(move |a, b| a.stream.0 >> shift == b.stream.0 >> shift)
+    }
+
+    /// The sums after a group that holds streams the segment did not have before.
+    pub(super) fn sums_with(&self, new: &[StreamDelta]) -> Sums {
         let mut sums = self.sums;
-        for delta in &footer.streams {
+        for delta in new {
             let mut state = StreamState::default();
             state.apply(delta);
             sums.replace(Sums::default(), Sums::of(&state));
         }
-        self.with_group(group, footer.table.as_ref(), sums)
+        sums
     }
 
     /// Bytes of memory, about.
@@ -352,6 +445,7 @@ impl SegmentState {
         size_of::<SegmentState>()
             + self.newest.len() * size_of::<(PageNumber, u32)>()
             + self.groups.len() * (size_of::<GroupIndex>() + 24)
+            + self.checkpoint.as_ref().map_or(0, |c| c.weight())
             + sections * size_of::<Section>()
     }
 }
@@ -361,15 +455,21 @@ impl SegmentState {
 pub(crate) struct ChangedPages(pub(super) Vec<(PageNumber, Arc<Page>)>);
 
 impl ChangedPages {
+    /// A page, if the group changed it.
+    pub(super) fn page(&self, number: PageNumber) -> Option<&Page> {
+        let at = self.0.binary_search_by_key(&number, |(p, _)| *p).ok()?;
+        self.0.get(at).map(|(_, page)| &**page)
+    }
+}
+
+impl ChangedPages {
     /// What a group left of a stream that it changed.
     pub(crate) fn stream(
         &self,
         state: &SegmentState,
         stream: StreamId,
     ) -> Option<Arc<StreamState>> {
-        let number = state.page_of(stream);
-        let at = self.0.binary_search_by_key(&number, |(p, _)| *p).ok()?;
-        self.0.get(at)?.1.stream(stream)
+        self.page(state.page_of(stream))?.stream(stream)
     }
 }
 
@@ -393,7 +493,7 @@ pub(crate) fn index_agrees(bytes: &[u8], footer: &Footer) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::super::format::{Cover, LeafEntry};
+    use super::super::format::{CheckpointNote, Cover, LeafEntry};
     use super::*;
     use headwater_types::{ClosedRange, Timestamp};
 
@@ -426,6 +526,7 @@ mod tests {
             group_offset,
             sequence: Sequence(9),
             table: None,
+            checkpoint: CheckpointNote::Nothing,
             streams: streams.collect(),
         }
     }
@@ -486,7 +587,8 @@ mod tests {
                 }
             }
             pages.sort_by_key(|(p, _)| *p);
-            let (next, changed) = state.after(&footer, index, &pages).unwrap();
+            let (changed, after) = state.changed(&footer.streams, &pages).unwrap();
+            let next = state.with_group(index, None, after);
             for (page, content) in &changed.0 {
                 let at = pages.iter().position(|(p, _)| p == page).unwrap();
                 pages[at].1 = Arc::clone(content);
@@ -505,7 +607,6 @@ mod tests {
         assert!(groups.eq([1500, 2500, 4500]));
         // A step must have looked at what it changes.
         let footer = footer(&[70], 9000, None);
-        let (_, index) = GroupIndex::encode(&footer, 9500, 3).unwrap();
-        assert!(state.after(&footer, index, &pages).is_err());
+        assert!(state.changed(&footer.streams, &pages).is_err());
     }
 }

@@ -6,26 +6,39 @@
 //! used twice.
 //! Format: docs/format/segment.md.
 
+mod change;
+mod checkpoint;
+mod close;
 mod columns;
 mod covers;
 mod format;
 mod group;
+mod held;
 mod index;
+mod layout;
 mod page;
+mod paging;
 pub(crate) mod pyramid;
 mod recent;
 mod state;
 mod store;
 
+#[cfg(fuzzing)]
+pub(crate) use checkpoint::decodes_again as checkpoint_decodes_again;
+pub(crate) use close::{ClosedGroup, GroupEnd, close, close_new};
 pub(crate) use columns::LeafColumns;
 pub(crate) use covers::Covers;
+#[cfg(test)]
+pub(crate) use format::CheckpointPlace;
 pub(crate) use format::{
-    BlockEntry, Cover, FOOTER_MAGIC, Footer, GROUP_STREAMS, HEADER_BYTES, LeafEntry, Replaces,
-    SegmentHeader, StreamDelta,
+    BlockEntry, CheckpointNote, Cover, FOOTER_MAGIC, Footer, GROUP_STREAMS, HEADER_BYTES,
+    LeafEntry, Replaces, SegmentHeader, StreamDelta,
 };
 pub(crate) use group::{FinishedGroup, GroupWriter};
+pub(crate) use held::Held;
 #[cfg(any(test, fuzzing))]
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};
+pub(crate) use paging::Paging;
 pub(crate) use state::{Fold, StreamState, Sums};
 pub(crate) use store::{BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store};

@@ -182,7 +182,7 @@ impl Sums {
     }
 
     /// A stream's part changes.
-    pub(super) fn replace(&mut self, old: Sums, new: Sums) {
+    pub(crate) fn replace(&mut self, old: Sums, new: Sums) {
         let replaced = |sum: u64, old: u64, new: u64| (sum + new).saturating_sub(old);
         self.events = replaced(self.events, old.events, new.events);
         self.leaves = replaced(self.leaves, old.leaves, new.leaves);
@@ -222,6 +222,6 @@ impl Fold {
         if let Some(table) = &footer.table {
             self.table = Some(table.clone());
         }
-        self.sums.footer_bytes += footer_bytes;
+        self.sums.footer_bytes += footer_bytes + footer.checkpoint.bytes();
     }
 }

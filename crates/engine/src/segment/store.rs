@@ -9,6 +9,7 @@
 //! anything else.
 
 mod blocks;
+mod held;
 mod leaves;
 mod pages;
 
@@ -16,18 +17,25 @@ pub(crate) use blocks::BlockPart;
 pub(crate) use leaves::LeafCaching;
 pub(crate) use pages::PageCursor;
 
-use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, SegmentHeader};
+use super::checkpoint::{CheckpointIndex, PageEntries};
+use super::format::{
+    CheckpointNote, CheckpointPlace, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, SegmentHeader,
+};
+use super::held::PagedStream;
 use super::index::{ChangedPages, GroupIndex, SegmentState};
 use super::page::Page;
+use super::paging::Paging;
 use super::recent::Recent;
 use super::state::Sums;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
 use crate::touched;
 use crate::{Error, Result};
+use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
 use headwater_io::{File, Files, OpenMode};
-use headwater_types::{Column, FieldId};
+use headwater_types::{Aggregate, Column, FieldId};
+use held::HeldKey;
 use pages::FreshPages;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -154,6 +162,31 @@ impl Weighter<ColumnKey, DecodedColumn> for CacheWeight {
     }
 }
 
+impl Weighter<(FileOffset, FieldId), Arc<BucketBlock>> for CacheWeight {
+    fn weight(&self, _: &(FileOffset, FieldId), block: &Arc<BucketBlock>) -> u64 {
+        let aggregates = block.buckets.len() * (16 + size_of::<Aggregate>());
+        aggregates as u64 + 256
+    }
+}
+impl Weighter<FileOffset, Arc<PageEntries>> for CacheWeight {
+    fn weight(&self, _: &FileOffset, entries: &Arc<PageEntries>) -> u64 {
+        entries.weight()
+    }
+}
+impl Weighter<HeldKey, Arc<PagedStream>> for CacheWeight {
+    fn weight(&self, _: &HeldKey, held: &Arc<PagedStream>) -> u64 {
+        held.weight()
+    }
+}
+
+/// Finds the checkpoint that a footer names, if it is to be used.
+type FindCheckpoint<'a> =
+    &'a mut dyn FnMut(&Footer, (u64, u32), CheckpointPlace) -> Result<Option<CheckpointIndex>>;
+
+/// Things of 10 to 50 KiB that a cache has room for, about: with more it would be divided into
+/// parts too small for some of them.
+const LARGE_ITEMS: usize = 16;
+
 /// Streams of a page, about.
 const PAGE_STREAMS: usize = 64;
 
@@ -173,11 +206,19 @@ pub(crate) struct Store {
     /// Pages put together last, unpacked; each goes on to `pages` when it has to make room.
     fresh: FreshPages,
     pages: Recent<Page>,
+    paging: Paging,
+    /// Streams of which a checkpoint has pages, and pages of checkpoints.
+    held: Cache<HeldKey, Arc<PagedStream>, CacheWeight>,
+    index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
+    /// Segments with a damaged checkpoint.
+    distrusted: Mutex<HashSet<SegmentId>>,
     leaves: Cache<FileOffset, (Leaf, usize), CacheWeight>,
     columns: Cache<ColumnKey, DecodedColumn, CacheWeight>,
     /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to
     /// find the others, and decoded ones would take ten times the room.
     blocks: Cache<FileOffset, Arc<[u8]>, CacheWeight>,
+    /// Of coarse blocks, of which there are few, a field as it is decoded.
+    coarse: Cache<(FileOffset, FieldId), Arc<BucketBlock>, CacheWeight>,
     damaged: Mutex<HashSet<FileOffset>>,
     pub(crate) counters: ReadCounters,
 }
@@ -191,8 +232,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// `cache_bytes` is shared: half for decoded columns, the rest for raw leaves, blocks and
-    /// states.
+    /// `cache_bytes` is shared: nearly half for decoded columns, the rest for raw leaves, blocks
+    /// and states.
     pub(crate) fn new(
         files: Arc<dyn Files>,
         dir: PathBuf,
@@ -211,13 +252,28 @@ impl Store {
             page_shift: (PAGE_STREAMS * shards.max(1)).next_power_of_two().ilog2(),
             states: Recent::new(cache_bytes / 8, 2 * shards.max(1)),
             fresh: FreshPages::new(2 * shards.max(1)),
-            pages: Recent::new(cache_bytes / 4, 2 * shards.max(1)),
+            pages: Recent::new(cache_bytes / 16 * 3, 2 * shards.max(1)),
+            paging: Paging::default(),
+            held: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
+            index_pages: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
+            distrusted: Mutex::new(HashSet::new()),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, CacheWeight),
-            columns: Cache::with_weighter(items(bytes / 2), bytes / 2, CacheWeight),
+            columns: Cache::with_weighter(items(bytes / 2), bytes / 16 * 7, CacheWeight),
+            coarse: Cache::with_weighter(LARGE_ITEMS, bytes / 16, CacheWeight),
             blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, CacheWeight),
             damaged: Mutex::new(HashSet::new()),
             counters: ReadCounters::default(),
         }
+    }
+
+    /// Divides checkpoints otherwise.
+    pub(crate) fn with_paging(mut self, paging: Paging) -> Store {
+        self.paging = paging;
+        self
+    }
+
+    pub(super) fn paging(&self) -> Paging {
+        self.paging
     }
 
     pub(crate) fn path(&self, id: SegmentId) -> PathBuf {
@@ -315,9 +371,10 @@ impl Store {
         self.states.forget(id);
         self.fresh.forget(id);
         self.pages.forget(id);
+        self.distrusted.lock().remove(&id);
     }
 
-    fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+    pub(super) fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         let mut out = vec![0u8; bytes as usize];
         self.read_into(id, offset, &mut out)?;
         Ok(out)
@@ -403,19 +460,10 @@ impl Store {
         if let Some(state) = self.states.get((id, 0), record.footer_offset) {
             return Ok(state);
         }
-        let mut groups = Vec::new();
-        let mut next = Some((record.footer_offset, record.footer_bytes));
-        while let Some((offset, bytes)) = next {
-            let raw = self.read(id, offset, bytes)?;
-            let (footer, index) = GroupIndex::read(&raw, offset, self.page_shift)
-                .map_err(|e| Error::decode(&self.path(id), offset, e))?;
-            next = self.before(id, offset, &footer)?;
-            groups.push((index, footer.table));
-        }
-        let mut state = self.new_state(id);
-        for (group, table) in groups.into_iter().rev() {
-            state = state.with_group(group, table.as_ref(), Sums::default());
-        }
+        let newest = (record.footer_offset, record.footer_bytes);
+        let mut state = self.fold_back(id, newest, &mut |footer, at, place| {
+            self.checkpoint(id, footer, at, place)
+        })?;
         state.sums = Sums::of_record(record, state.sums.footer_bytes);
         let state = Arc::new(state);
         self.states.put(
@@ -424,6 +472,41 @@ impl Store {
             Arc::clone(&state),
             state.weight(),
         );
+        Ok(state)
+    }
+
+    /// The state up to a footer: from the newest checkpoint on that is to be used, or from the
+    /// first group on. Sums are those of the footers alone.
+    fn fold_back(
+        &self,
+        id: SegmentId,
+        newest: (u64, u32),
+        find: FindCheckpoint<'_>,
+    ) -> Result<SegmentState> {
+        let mut groups = Vec::new();
+        let mut state = self.new_state(id);
+        let mut next = Some(newest);
+        let mut counts = true;
+        while let Some((offset, bytes)) = next {
+            let wrong = |e| Error::decode(&self.path(id), offset, e);
+            let raw = self.read(id, offset, bytes)?;
+            let front = Footer::front(&raw).map_err(wrong)?;
+            counts &= front.checkpoint != CheckpointNote::Revoked;
+            if let CheckpointNote::Written(place) = front.checkpoint
+                && counts
+                && let Some(checkpoint) = find(&front, (offset, bytes), place)?
+            {
+                let sums = Sums::default();
+                state = SegmentState::of_checkpoint(id, self.page_shift, checkpoint, sums);
+                break;
+            }
+            let (footer, index) = GroupIndex::read(&raw, offset, self.page_shift).map_err(wrong)?;
+            next = self.before(id, offset, &footer)?;
+            groups.push((index, footer.table));
+        }
+        for (group, table) in groups.into_iter().rev() {
+            state = state.with_group(group, table.as_ref(), Sums::default());
+        }
         Ok(state)
     }
 
@@ -469,8 +552,18 @@ impl Store {
         record: &PartitionRecord,
         after: Sequence,
     ) -> Result<Vec<(StreamId, Cover)>> {
+        self.covers_from(id, (record.footer_offset, record.footer_bytes), after)
+    }
+
+    /// As [`Store::covers`], of the groups up to a footer.
+    fn covers_from(
+        &self,
+        id: SegmentId,
+        newest: (u64, u32),
+        after: Sequence,
+    ) -> Result<Vec<(StreamId, Cover)>> {
         let mut out = Vec::new();
-        let mut next = Some((record.footer_offset, record.footer_bytes));
+        let mut next = Some(newest);
         while let Some((offset, bytes)) = next {
             let raw = self.read(id, offset, bytes)?;
             let footer = Footer::decode_each(&raw, |delta| {

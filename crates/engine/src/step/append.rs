@@ -20,8 +20,8 @@ impl StreamWriter<'_, '_> {
             pyramid::append(
                 &self.context.target(),
                 self.out.group,
-                self.state,
-                rows,
+                (self.state, rows),
+                self.is_last,
                 self.delta,
             )
         } else if self.state.main_rows() + rows.len() as u64 >= self.context.target().rows_min() {
@@ -35,7 +35,8 @@ impl StreamWriter<'_, '_> {
                 Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
                 Err(error) => return Err(error),
             };
-            pyramid::build(&self.context.target(), self.out.group, &all, self.delta)
+            let target = self.context.target();
+            pyramid::build(&target, self.out.group, &all, self.is_last, self.delta)
         } else {
             Ok(())
         }

@@ -25,8 +25,8 @@ use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId};
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::segment::{
-    ChangedPages, Cover, Covers, FinishedGroup, GROUP_STREAMS, GroupWriter, Partition, Replaces,
-    SegmentHeader, SegmentState, StreamDelta,
+    ChangedPages, Cover, Covers, FinishedGroup, GROUP_STREAMS, GroupEnd, GroupWriter, Partition,
+    Replaces, SegmentHeader, SegmentState, StreamDelta, close_new,
 };
 use crate::shard::{Shard, ShardState};
 use crate::unreadable::set_aside;
@@ -359,6 +359,14 @@ fn target_spans(
     Ok(vec![span])
 }
 
+/// True when there is a later partition of the table in the shard.
+fn is_followed(core: &Core, index: ShardIndex, partition: &Partition) -> Result<bool> {
+    let record = &partition.record;
+    let state = core.shards.get(index)?.state.lock();
+    let newest = state.partitions.of(record.table).last();
+    Ok(newest.is_some_and(|newest| newest.record.span().first > record.span().last))
+}
+
 /// What is rewritten, and for what.
 struct PartitionRewrite<'a> {
     core: &'a Core,
@@ -397,6 +405,7 @@ impl PartitionRewrite<'_> {
         let mut hints = EncodeHints::thorough();
         let mut shared = SharedLeaves::new(table.leaf_events as usize);
         let range = span.range();
+        let is_last = range.last < old.record.span().last || is_followed(core, index, old)?;
         let mut deltas: Vec<StreamDelta> = Vec::new();
         let mut carries = false;
         let sequence: Sequence = old.record.sequence;
@@ -405,16 +414,22 @@ impl PartitionRewrite<'_> {
         let mut close = |group: &mut GroupWriter,
                          hints: &mut EncodeHints,
                          shared: &mut SharedLeaves,
-                         mut deltas: Vec<StreamDelta>| {
+                         mut deltas: Vec<StreamDelta>,
+                         is_end: bool| {
             attach_shared(shared.finish(group, hints)?, &mut deltas)?;
             let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
             attach_keys(core, &new, &mut deltas)?;
             let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
             let definition = previous.is_none().then(|| (**table).clone());
-            let shift = core.store.page_shift();
-            let (footer, index, written) =
-                group.finish(previous, sequence, definition, deltas, shift)?;
-            next = next.after_new_streams(&footer, index);
+            let end = GroupEnd {
+                previous,
+                sequence,
+                table: definition,
+                streams: deltas,
+            };
+            let is_whole = is_end && previous.is_none();
+            let (state, written) = close_new(&core.store, group, &next, is_whole, end)?;
+            next = state;
             finished = Some(written);
             Ok::<_, Error>(written)
         };
@@ -444,6 +459,7 @@ impl PartitionRewrite<'_> {
                     top: span.level,
                     purpose,
                     now,
+                    is_last,
                 };
                 let mut out = GroupOutput {
                     group: &mut group,
@@ -471,11 +487,11 @@ impl PartitionRewrite<'_> {
                 }
                 if deltas.len() >= GROUP_STREAMS {
                     let whole = std::mem::take(&mut deltas);
-                    close(&mut group, &mut hints, &mut shared, whole)?;
+                    close(&mut group, &mut hints, &mut shared, whole, false)?;
                 }
             }
         }
-        let finished = close(&mut group, &mut hints, &mut shared, deltas)?;
+        let finished = close(&mut group, &mut hints, &mut shared, deltas, true)?;
         // Buckets do not say when their rows would have expired.
         let expiry = match purpose {
             Purpose::Aging => expiry(Some(&old.record), &group),

@@ -297,7 +297,8 @@ impl StreamWriter<'_, '_> {
         } else if whole {
             all.extend_from(append, 0..append.len());
             if all.len() as u64 >= self.context.target().rows_min() {
-                pyramid::build(&self.context.target(), self.out.group, &all, self.delta)?;
+                let target = self.context.target();
+                pyramid::build(&target, self.out.group, &all, false, self.delta)?;
             }
         }
         Ok(())

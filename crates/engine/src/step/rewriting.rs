@@ -36,6 +36,8 @@ pub(super) struct Rewriting<'a> {
     pub(super) purpose: Purpose,
     /// What has expired by now is left out.
     pub(super) now: Option<Timestamp>,
+    /// There are later partitions: hardly anything will be appended to this one.
+    pub(super) is_last: bool,
 }
 
 impl Rewriting<'_> {
@@ -100,7 +102,8 @@ impl Rewriting<'_> {
                 None => {
                     held.extend_from(&rows, 0..rows.len());
                     if held.len() as u64 >= self.rows_min().max(shared.rows_max() as u64 + 1) {
-                        let mut begun = PyramidWriter::new(self.base(state, &held), self.top);
+                        let mut begun = PyramidWriter::new(self.base(state, &held), self.top)
+                            .closing(self.is_last);
                         let rows = std::mem::take(&mut held);
                         begun.push_rows(&rows, group, delta)?;
                         if !ages {
@@ -145,7 +148,8 @@ impl Rewriting<'_> {
         group: &mut GroupWriter,
         delta: &mut StreamDelta,
     ) -> Result<()> {
-        let mut writer = PyramidWriter::new(self.base(state, rows), self.top);
+        let writer = PyramidWriter::new(self.base(state, rows), self.top);
+        let mut writer = writer.closing(self.is_last);
         writer.push_rows(rows, group, delta)?;
         writer.finish(group, delta)
     }

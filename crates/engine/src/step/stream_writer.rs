@@ -46,6 +46,9 @@ pub(crate) struct StreamWriter<'a, 'g> {
     pub(crate) out: GroupOutput<'g>,
     /// What the partition holds of the stream so far.
     pub(crate) state: &'a StreamState,
+    /// The step stores later events of the stream in another partition: nothing will be appended
+    /// here any more, unless these are deleted.
+    pub(crate) is_last: bool,
     /// What this adds to it, or takes away. It names the stream.
     pub(crate) delta: &'a mut StreamDelta,
 }

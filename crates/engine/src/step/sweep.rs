@@ -21,7 +21,9 @@ use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::meta::PartitionRecord;
 use crate::ranges::union;
-use crate::segment::{PageCursor, Partition, SegmentHeader, SegmentState, StreamDelta};
+use crate::segment::{
+    ClosedGroup, GroupEnd, PageCursor, Partition, SegmentHeader, SegmentState, StreamDelta, close,
+};
 use crate::shard::{Shard, StepScratch};
 use crate::tombstone::Tombstone;
 use crate::unreadable::set_aside;
@@ -273,9 +275,17 @@ fn write(
     let table =
         (touched.state.table.as_deref() != Some(&*touched.table)).then(|| (*touched.table).clone());
     let before = cursor.touched();
-    let shift = core.store.page_shift();
-    let (footer, index, finished) = group.finish(previous, sequence, table, deltas, shift)?;
-    let (next, pages) = touched.state.after(&footer, index, &before)?;
+    let end = GroupEnd {
+        previous,
+        sequence,
+        table,
+        streams: deltas,
+    };
+    let ClosedGroup {
+        state: next,
+        pages,
+        finished,
+    } = close(&core.store, &mut group, &touched.state, &before, end)?;
     core.counters
         .bytes(0, group.bytes.leaf, group.bytes.index, 0);
     Ok(WrittenGroup {

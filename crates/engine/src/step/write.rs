@@ -15,8 +15,8 @@ use crate::late_policy::InForce;
 use crate::meta::PartitionRecord;
 use crate::partitions::Span;
 use crate::segment::{
-    ChangedPages, Cover, GroupWriter, PageCursor, Partition, SegmentFile, SegmentHeader,
-    SegmentState, StreamDelta, StreamState, Sums,
+    ChangedPages, ClosedGroup, Cover, GroupEnd, GroupWriter, PageCursor, Partition, SegmentFile,
+    SegmentHeader, SegmentState, StreamDelta, StreamState, Sums, close,
 };
 use crate::shard::StepScratch;
 use crate::{Error, Result};
@@ -137,6 +137,7 @@ pub(super) fn write_group(
                 shared: &mut shared,
             },
             state: stream_state,
+            is_last: part.rows.end < one.rows.len(),
             delta: &mut delta,
         };
         writer.store(rows.as_ref().unwrap_or(&one.rows))?;
@@ -163,9 +164,17 @@ pub(super) fn write_group(
         .as_ref()
         .map(|p| (p.record.footer_offset, p.record.footer_bytes));
     let touched = cursor.touched();
-    let shift = core.store.page_shift();
-    let (footer, index, finished) = group.finish(previous, sequence, table, deltas, shift)?;
-    let (next, pages) = state.after(&footer, index, &touched)?;
+    let end = GroupEnd {
+        previous,
+        sequence,
+        table,
+        streams: deltas,
+    };
+    let ClosedGroup {
+        state: next,
+        pages,
+        finished,
+    } = close(&core.store, &mut group, &state, &touched, end)?;
     for (stream, _, _, watermark) in &mut streams {
         *watermark = pages.stream(&next, *stream).and_then(|s| s.watermark());
     }

@@ -149,13 +149,17 @@ pub(super) fn aged_stretches(
         let partitions = Arc::clone(&shard.state.lock().partitions);
         for partition in partitions.overlapping(table, &range) {
             let segment = core.store.state(partition)?;
-            let held = core.store.stream(&segment, stream)?;
+            let held = core.store.held_stream(&segment, stream)?;
             let Some(state) = held.filter(|s| s.is_aged()) else {
                 continue;
             };
-            let base = state.base.unwrap_or(Level::MAX);
-            let blocks = state.blocks_of(base).iter();
-            out.extend(blocks.map(|b| base.span(b.first_bucket, b.last_bucket)));
+            let base = state.base().unwrap_or(Level::MAX);
+            let blocks = state.blocks_in(&core.store, base, (i64::MIN, i64::MAX))?;
+            out.extend(
+                blocks
+                    .iter()
+                    .map(|b| base.span(b.first_bucket, b.last_bucket)),
+            );
         }
     }
     let mut out = union(out);

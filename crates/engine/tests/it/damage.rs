@@ -448,7 +448,11 @@ fn flipped_bits_in_segments() {
     let mut dice = Dice::new(150);
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for (path, len) in victim.files("/segment/") {
-        let footers = footers(&victim.disk.read_file(&path).unwrap());
+        let bytes = victim.disk.read_file(&path).unwrap();
+        let footers = footers(&bytes);
+        // A checkpoint, which a footer of version 2 names, stands for the footers before it.
+        let newest = footers.iter().rposition(|f| bytes[f.start as usize] == 2);
+        let stood_for = &footers[..newest.unwrap_or(0)];
         let mut places: Vec<u64> = (0..len / 150).map(|_| dice.below(len)).collect();
         places.push(dice.below(64));
         places.extend(
@@ -469,7 +473,10 @@ fn flipped_bits_in_segments() {
                 "header" => &[Outcome::Unreadable],
                 // Of a partition that the log has nothing for footers are read when somebody asks
                 // for it.
-                "footer" => &[Outcome::Unreadable, Outcome::Reported],
+                "footer" if !stood_for.iter().any(|f| f.contains(&offset)) => {
+                    &[Outcome::Unreadable, Outcome::Reported]
+                }
+                "footer" => &[Outcome::Unreadable, Outcome::Reported, Outcome::Harmless],
                 // What was merged away is not read any more.
                 _ => &[Outcome::Reported, Outcome::Harmless],
             };

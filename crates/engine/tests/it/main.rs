@@ -9,6 +9,7 @@
 
 mod awaiting;
 mod backup;
+mod checkpoints;
 mod compat;
 mod crash;
 mod cuts;

@@ -572,6 +572,7 @@ pub(crate) fn small_options() -> Options {
         groups_max: 6,
         log_file_bytes: 4096,
         reserve_bytes: 0,
+        index_page_entries: 4,
         ..Options::new("/db")
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! The base level holds every row of the main run, the newest bucket "so far". A level above holds
 //! only buckets that are closed: it is extended when a block of the level below is left behind, so
-//! what is not yet folded is at most a block per level. After a merge only base blocks are
+//! what is not yet folded is at most a block per level. Where nothing is expected to be appended
+//! any more all levels are closed, with their last buckets as they are; what is appended all the
+//! same makes them stale. After a merge only base blocks are
 //! rewritten; the levels above are marked stale there and folded on read.
 
 use super::bucket::{Bucket, Buckets, add_rows, from_block, to_blocks};
@@ -82,12 +84,11 @@ pub(crate) fn build(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
     rows: &Rows,
+    closes: bool,
     delta: &mut StreamDelta,
 ) -> Result<()> {
-    let mut writer = PyramidWriter::new(
-        choose_base(&rows.times, target.top, target.bucket_events),
-        target.top,
-    );
+    let base = choose_base(&rows.times, target.top, target.bucket_events);
+    let mut writer = PyramidWriter::new(base, target.top).closing(closes);
     writer.push_rows(rows, group, delta)?;
     writer.finish(group, delta)
 }
@@ -96,6 +97,8 @@ pub(crate) fn build(
 pub(crate) struct PyramidWriter {
     base: Level,
     top: Level,
+    /// Nothing will be appended.
+    closes: bool,
     /// Buckets at the end of the rows so far; the last one may get more.
     open: Buckets,
     levels: Vec<LevelWriter>,
@@ -114,9 +117,15 @@ impl PyramidWriter {
         PyramidWriter {
             base,
             top,
+            closes: false,
             open: Buckets::new(),
             levels: Vec::new(),
         }
+    }
+
+    /// Whether all levels are to be closed in the end.
+    pub(crate) fn closing(self, closes: bool) -> PyramidWriter {
+        PyramidWriter { closes, ..self }
     }
 
     /// Takes the next rows, sorted by time and not before those already taken.
@@ -175,7 +184,9 @@ impl PyramidWriter {
             if writer.block.len() >= BLOCK_BUCKETS {
                 let block = std::mem::take(&mut writer.block);
                 for encoded in to_blocks(level, &block, false) {
-                    delta.added_blocks.push(group.put_block(&encoded)?);
+                    delta
+                        .added_blocks
+                        .push(group.put_block(&encoded, self.base)?);
                 }
                 if folds {
                     fold_into(&mut writer.folded, &block, level, next, &|_| true);
@@ -200,9 +211,22 @@ impl PyramidWriter {
         while let Some((number, bucket)) = self.open.pop_first() {
             self.push(0, number, bucket, group, delta)?;
         }
-        for writer in &self.levels {
-            for block in to_blocks(writer.level, &writer.block, false) {
-                delta.added_blocks.push(group.put_block(&block)?);
+        let mut index = 0;
+        while let Some(writer) = self.levels.get_mut(index) {
+            let rest = std::mem::take(&mut writer.block);
+            let (level, mut folded) = (writer.level, std::mem::take(&mut writer.folded));
+            for block in to_blocks(level, &rest, false) {
+                delta.added_blocks.push(group.put_block(&block, self.base)?);
+            }
+            index += 1;
+            let next = level.get() + LEVEL_STEP;
+            // Over a single block there is no level.
+            let has_next = index < self.levels.len() || !folded.is_empty();
+            if self.closes && has_next && next <= self.top.get() {
+                fold_into(&mut folded, &rest, level, Level::clamped(next), &|_| true);
+                for (number, bucket) in folded {
+                    self.push(index, number, bucket, group, delta)?;
+                }
             }
         }
         delta.base = Some(self.base);
@@ -210,12 +234,12 @@ impl PyramidWriter {
     }
 }
 
-/// Takes rows behind the main run into its pyramid.
+/// Takes rows behind the main run into its pyramid. `closes` = nothing will be appended after them.
 pub(crate) fn append(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
-    state: &StreamState,
-    rows: &Rows,
+    (state, rows): (&StreamState, &Rows),
+    closes: bool,
     delta: &mut StreamDelta,
 ) -> Result<()> {
     let Some(base) = state.base else {
@@ -226,13 +250,40 @@ pub(crate) fn append(
     }
     let mut buckets = Buckets::new();
     add_rows(&mut buckets, base, rows);
-    let result = append_level(target, group, state, base, buckets, delta);
+    mark_closed(target, state, base, &buckets, delta);
+    let result = append_level(target, group, state, (base, buckets), closes, delta);
     match result {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             give_up(state, delta);
             Ok(())
         }
         other => other,
+    }
+}
+
+/// Levels that were closed are not true where something is appended all the same.
+fn mark_closed(
+    target: &PyramidTarget<'_>,
+    state: &StreamState,
+    base: Level,
+    new: &Buckets,
+    delta: &mut StreamDelta,
+) {
+    let mut closed = None;
+    let mut level = base.get() + LEVEL_STEP;
+    while level <= target.top.get() {
+        let of_level = Level::clamped(level);
+        let last = state.blocks_of(of_level).last();
+        closed = closed.max(last.map(|b| of_level.bucket_span(b.last_bucket).last));
+        level += LEVEL_STEP;
+    }
+    if let (Some((first, _)), Some(closed)) = (new.first_key_value(), closed) {
+        let untrue = ClosedRange::new(base.bucket_span(*first).first, closed);
+        if !untrue.is_empty() {
+            let mut stale = delta.stale.take().unwrap_or_else(|| state.stale.clone());
+            stale.push(untrue);
+            delta.stale = Some(joined(stale));
+        }
     }
 }
 
@@ -250,8 +301,8 @@ fn append_level(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
     state: &StreamState,
-    base: Level,
-    new: Buckets,
+    (base, new): (Level, Buckets),
+    closes: bool,
     delta: &mut StreamDelta,
 ) -> Result<()> {
     delta.base = Some(base);
@@ -280,14 +331,17 @@ fn append_level(
         let mut open = None;
         for block in &blocks {
             open = block.buckets.first().copied();
-            delta.added_blocks.push(group.put_block(block)?);
+            delta.added_blocks.push(group.put_block(block, base)?);
         }
         let next = Level::clamped(level.get() + LEVEL_STEP);
         let Some(open) = open else { return Ok(()) };
         if next > target.top || kept.len() + blocks.len() < 2 {
             return Ok(());
         }
-        let limit = level.parent_bucket(open, next);
+        let limit = match closes {
+            true => i64::MAX,
+            false => level.parent_bucket(open, next),
+        };
         let from = state.blocks_of(next).last().map(|b| b.last_bucket + 1);
         if from.is_some_and(|from| from >= limit) {
             return Ok(());
@@ -389,7 +443,7 @@ fn replace_blocks(
         };
         merged.extend(replaced);
         for block in to_blocks(base, &merged, true) {
-            delta.added_blocks.push(group.put_block(&block)?);
+            delta.added_blocks.push(group.put_block(&block, base)?);
         }
     }
     if state.blocks.iter().any(|b: &BlockEntry| b.level > base) {

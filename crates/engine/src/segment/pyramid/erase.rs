@@ -113,7 +113,7 @@ fn erase_blocks(
         }
         delta.removed_blocks.push(entry.offset);
         for block in to_blocks(base, &buckets, true) {
-            delta.added_blocks.push(group.put_block(&block)?);
+            delta.added_blocks.push(group.put_block(&block, base)?);
             left += 1;
         }
     }

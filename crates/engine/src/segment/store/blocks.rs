@@ -94,6 +94,28 @@ impl Store {
         out
     }
 
+    /// A field of a block of a coarse level, all of it: overviews ask for the same few again and
+    /// again, and each is made of many of them.
+    pub(crate) fn coarse_block(
+        &self,
+        id: SegmentId,
+        entry: &BlockEntry,
+        field: FieldId,
+    ) -> Result<Arc<BucketBlock>> {
+        let key = (FileOffset(id, entry.offset), field);
+        if let Some(block) = self.coarse.get(&key) {
+            return Ok(block);
+        }
+        let part = BlockPart {
+            fields: Some(&[field]),
+            ..BlockPart::ALL
+        };
+        let raw = self.raw_block(id, entry);
+        let block = Arc::new(self.decode_block(id, entry, raw, &part)?);
+        self.coarse.insert(key, Arc::clone(&block));
+        Ok(block)
+    }
+
     /// Decodes a part of a block; one that turns out well is kept.
     pub(crate) fn decode_block(
         &self,

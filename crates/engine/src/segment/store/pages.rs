@@ -4,7 +4,7 @@
 //! times as long as to look one of its streams up. Whoever asks for all streams, one after the
 //! other, asks for those of one page first: so the pages put together last are kept as they are.
 //! When they make room for the next they are packed ([`Page`]) and kept, as long as there is room
-//! for that too.
+//! for that too. Who reads a part of a large stream asks elsewhere ([`super::held`]).
 //!
 //! Invariants: a version of a page is in [`FreshPages`] or among the packed ones, or has to be put
 //! together; wherever it comes from, it is the same.
@@ -16,7 +16,7 @@ use super::super::page::Page;
 use super::super::state::StreamState;
 use super::Store;
 use crate::ids::{SegmentId, Sequence, StreamId};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 type PageKey = (SegmentId, PageNumber, u64);
 
 /// The streams of a page, rising.
-type Streams = Arc<Vec<(StreamId, Arc<StreamState>)>>;
+pub(super) type Streams = Arc<Vec<(StreamId, Arc<StreamState>)>>;
 
 /// A few pages, unpacked.
 #[derive(Debug)]
@@ -77,6 +77,21 @@ fn found(streams: &[(StreamId, Arc<StreamState>)], stream: StreamId) -> Option<A
     streams.get(at).map(|(_, state)| Arc::clone(state))
 }
 
+/// A page as it is kept.
+pub(super) enum KnownPage {
+    Fresh(Streams),
+    Packed(Arc<Page>),
+}
+
+impl KnownPage {
+    pub(super) fn stream(&self, stream: StreamId) -> Option<Arc<StreamState>> {
+        match self {
+            KnownPage::Fresh(streams) => found(streams, stream),
+            KnownPage::Packed(page) => page.stream(stream),
+        }
+    }
+}
+
 impl Store {
     /// What a segment holds of a stream.
     pub(crate) fn stream(
@@ -88,13 +103,9 @@ impl Store {
         let Some(version) = state.version(page) else {
             return Ok(None);
         };
-        let id = state.segment();
-        let key = (id, page, version);
-        if let Some(streams) = self.fresh.get(key) {
-            return Ok(found(&streams, stream));
-        }
-        if let Some(content) = self.pages.get((id, page), version) {
-            return Ok(content.stream(stream));
+        let key = (state.segment(), page, version);
+        if let Some(known) = self.known(state, page, version) {
+            return Ok(known.stream(stream));
         }
         let streams = self.put_together(state, page)?;
         let found = found(&streams, stream);
@@ -104,6 +115,21 @@ impl Store {
             self.keep_packed(key, &streams);
         }
         Ok(found)
+    }
+
+    /// A page that is kept.
+    pub(super) fn known(
+        &self,
+        state: &SegmentState,
+        page: PageNumber,
+        version: u64,
+    ) -> Option<KnownPage> {
+        let id = state.segment();
+        if let Some(streams) = self.fresh.get((id, page, version)) {
+            return Some(KnownPage::Fresh(streams));
+        }
+        let packed = self.pages.get((id, page), version)?;
+        Some(KnownPage::Packed(packed))
     }
 
     /// What a segment holds of the streams of a page.
@@ -152,20 +178,37 @@ impl Store {
         content
     }
 
-    /// The fold of what groups changed of the streams of a page.
     fn put_together(&self, state: &SegmentState, page: PageNumber) -> Result<Streams> {
-        let mut streams: BTreeMap<StreamId, StreamState> = BTreeMap::new();
-        self.page_changes(state, page, Parts::State, |delta| {
-            streams.entry(delta.stream).or_default().take(delta);
-        })?;
+        let streams = match self.page_of(state, page) {
+            Err(error) if error.kind() == ErrorKind::Corrupt && state.checkpoint().is_some() => {
+                self.page_of_footers(state, page, &error)?
+            }
+            streams => streams?,
+        };
         let streams = streams.into_iter();
         Ok(Arc::new(
             streams.map(|(s, state)| (s, Arc::new(state))).collect(),
         ))
     }
 
-    /// What groups changed of the streams of a page, oldest first.
-    fn page_changes(
+    /// What the checkpoint says of the streams of a page, and what groups changed of them since.
+    pub(super) fn page_of(
+        &self,
+        state: &SegmentState,
+        page: PageNumber,
+    ) -> Result<BTreeMap<StreamId, StreamState>> {
+        let mut streams: BTreeMap<StreamId, StreamState> = BTreeMap::new();
+        for (stream, head) in self.heads(state, page)? {
+            streams.insert(stream, self.whole(state.segment(), head)?);
+        }
+        self.page_changes(state, page, Parts::State, |delta| {
+            streams.entry(delta.stream).or_default().take(delta);
+        })?;
+        Ok(streams)
+    }
+
+    /// What groups since the checkpoint changed of the streams of a page, oldest first.
+    pub(super) fn page_changes(
         &self,
         state: &SegmentState,
         page: PageNumber,
@@ -197,6 +240,14 @@ impl Store {
             let newer = delta.covers.iter().filter(|c| c.sequence > after);
             out.extend(newer.map(|c| (delta.stream, *c)));
         })?;
+        // A checkpoint says nothing of covers. Those that replay may need are in the newest groups.
+        if let Some(checkpoint) = state.checkpoint()
+            && checkpoint.front.sequence > after
+        {
+            let before = self.covers_from(state.segment(), checkpoint.footer, after)?;
+            let of_page = |(stream, _): &(StreamId, Cover)| state.page_of(*stream) == page;
+            out.extend(before.into_iter().filter(of_page));
+        }
         Ok(out)
     }
 }

@@ -345,6 +345,7 @@ fn live(seed: u64) {
         partition_target_bytes: target,
         partition_bytes_max: target * 2,
         leaf_events: 16,
+        index_page_entries: 4,
         log_file_bytes: random.pick(&[4096, 64 << 10]),
         open_files_max: random.pick(&[4, 256]),
         reserve_bytes: 0,

@@ -95,6 +95,8 @@ fn options(random: &mut Random) -> Options {
         reserve_bytes: pick(&[0, 64 << 10]),
         open_files_max: pick(&[4, 256]) as usize,
         busy_timeout: Duration::ZERO,
+        // Checkpoints of the index in most worlds.
+        index_page_entries: if target == 8 << 10 { 256 } else { 4 },
         durability: match pick(&[0, 0, 0, 1, 2]) {
             0 => Durability::Synced,
             1 => Durability::Written,
