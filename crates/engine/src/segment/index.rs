@@ -263,6 +263,12 @@ impl SegmentState {
         u32::try_from(sections / self.newest.len().max(1)).unwrap_or(u32::MAX)
     }
 
+    /// Where its footers stand, oldest first: offset and length of each.
+    pub(crate) fn footers(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let groups = self.groups.iter();
+        groups.map(|g| (g.footer_offset, g.footer_bytes))
+    }
+
     /// The groups that changed a page, oldest first.
     pub(super) fn groups_of(&self, page: PageNumber) -> impl Iterator<Item = &GroupIndex> {
         let groups = self.groups.iter().map(Arc::as_ref);

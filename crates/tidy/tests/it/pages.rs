@@ -3,9 +3,10 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 12] = [
+const FORMATS: [&str; 14] = [
     "backup",
     "block",
+    "copy",
     "csv",
     "device",
     "leaf",
@@ -14,6 +15,7 @@ const FORMATS: [&str; 12] = [
     "log",
     "meta",
     "segment",
+    "state",
     "tier",
     "tile",
 ];
