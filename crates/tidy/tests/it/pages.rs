@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 14] = [
+const FORMATS: [&str; 15] = [
     "backup",
     "block",
     "copy",
@@ -16,6 +16,7 @@ const FORMATS: [&str; 14] = [
     "meta",
     "segment",
     "state",
+    "sync",
     "tier",
     "tile",
 ];
