@@ -15,7 +15,7 @@
 use crate::catalog::{StreamRecord, Table};
 use crate::core::Core;
 use crate::error::Damage;
-use crate::ids::{SegmentId, Sequence, TableId};
+use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::Lineage;
 use crate::needed::{NeededRange, needed};
 use crate::segment::{Partition, SegmentFile};
@@ -163,8 +163,8 @@ fn look(core: &Arc<Core>, before: Option<&State>) -> Result<Option<HeldState>> {
         name: name(&named.lineage, sequence),
         openings: named.lineage.openings,
         shards: named.shards,
+        streams: streams(core, &named.streams, &tables)?,
         tables,
-        streams: streams(core, &named.streams)?,
         deletes: waiting.into_values().map(delete).collect(),
         newest_deletes: core.newest_deletes.all(),
         partitions,
@@ -192,17 +192,19 @@ fn name(lineage: &Lineage, sequence: Sequence) -> StateName {
     }
 }
 
-/// The streams that are there: one that was dropped since its record was stored is not.
-fn streams(core: &Core, stored: &[Box<[u8]>]) -> Result<Vec<StreamRecord>> {
-    let mut out = Vec::with_capacity(stored.len());
+/// The streams that are there, stored or only in the log so far: one that was dropped since its
+/// record was stored is not.
+fn streams(core: &Core, stored: &[Box<[u8]>], tables: &[Arc<Table>]) -> Result<Vec<StreamRecord>> {
+    let mut all: BTreeMap<StreamId, StreamRecord> = BTreeMap::new();
     for bytes in stored {
         let record = StreamRecord::decode(&mut Cursor::new(bytes))
             .map_err(|e| Error::decode(core.meta.path(), 0, e))?;
-        if !core.catalog.is_dropped(record.id) {
-            out.push(record);
-        }
+        all.insert(record.id, record);
     }
-    Ok(out)
+    let pending = tables.iter().map(|t| core.catalog.pending_streams(t.id));
+    all.extend(pending.flatten().map(|record| (record.id, record)));
+    all.retain(|id, _| !core.catalog.is_dropped(*id));
+    Ok(all.into_values().collect())
 }
 
 fn delete(tombstone: Tombstone) -> (Sequence, DeleteRecord) {

@@ -85,8 +85,9 @@ pub struct Planner {
     /// Failures in a row.
     failures: u32,
     wants_state: bool,
-    /// What the source has said since the state was asked for: it may be in another one since.
-    heard: Option<StateName>,
+    /// In which states the source has said to be since its state was asked for, in the order in
+    /// which that came: not that in which it was said.
+    heard: Vec<StateName>,
     /// The next state is to come whole.
     wants_whole: bool,
     confirmed: Option<(StateName, usize)>,
@@ -96,6 +97,9 @@ pub struct Planner {
     /// Pieces that the newest comparison found to differ.
     different: Vec<Piece>,
 }
+
+/// More states than this in one answer's time are too many to tell apart: the newest is asked for.
+const HEARD_MAX: usize = 16;
 
 /// A range as pieces.
 fn pieces(segment: u64, offset: u64, bytes: u64) -> impl Iterator<Item = Piece> {
@@ -120,7 +124,7 @@ impl Planner {
             not_before: Duration::ZERO,
             failures: 0,
             wants_state: true,
-            heard: None,
+            heard: Vec::new(),
             wants_whole: false,
             confirmed: None,
             refused: None,
@@ -232,7 +236,7 @@ impl Planner {
         let state = self.copy.state().name();
         if self.wants_state {
             let request = self.ask(now, Asked::State);
-            self.heard = None;
+            self.heard.clear();
             let known = (!self.wants_whole).then_some(state);
             return Some(Message::AskState { request, known });
         }
@@ -319,7 +323,9 @@ impl Planner {
         match message {
             Message::Hello(name) => {
                 self.wants_state |= name != self.copy.state().name();
-                self.heard = Some(name);
+                if self.heard.len() < HEARD_MAX && !self.heard.contains(&name) {
+                    self.heard.push(name);
+                }
                 // It may have been started anew, and learns again what is here.
                 self.confirmed = None;
             }
@@ -412,7 +418,7 @@ impl Planner {
             return Ok(());
         };
         let is_older = |heard: &StateName| !state.goes_on_from(heard);
-        self.wants_state = self.heard.as_ref().is_some_and(is_older);
+        self.wants_state = self.heard.len() >= HEARD_MAX || self.heard.iter().any(is_older);
         self.wants_whole = false;
         match self.copy.take_state(state) {
             Err(error) if error.kind() == ErrorKind::Invalid => {
