@@ -34,6 +34,11 @@ pub(crate) fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &
     part.unwrap_or_default()
 }
 
+/// How many things there are, as it is written down: no memory holds 2^64.
+pub(crate) fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{first_mut, part_of};

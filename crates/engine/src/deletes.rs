@@ -224,6 +224,7 @@ fn bury(core: &Core, record: &DeleteRecord, sequence: Sequence) {
     for shard in &core.shards {
         shard.state.lock().add_tombstone(&tombstone);
     }
+    core.newest_deletes.note(record.table, sequence);
     core.door.note_delete();
     core.log.inserted(sequence);
 }

@@ -35,6 +35,11 @@ pub enum ErrorKind {
     Forked,
     /// The fast tier of the database is missing, of another database, or of another time.
     Tier,
+    /// What is asked for is known to be there, but not here: it was not copied yet. Ask where it
+    /// was written, or wait until it has been fetched.
+    Elsewhere,
+    /// What is asked for was there, and is not kept any more: look again at what there is.
+    Gone,
     /// A defect of Headwater itself.
     Internal,
 }
@@ -55,6 +60,8 @@ impl ErrorKind {
             ErrorKind::ReadOnly => "read_only",
             ErrorKind::Forked => "forked",
             ErrorKind::Tier => "tier",
+            ErrorKind::Elsewhere => "elsewhere",
+            ErrorKind::Gone => "gone",
             ErrorKind::Internal => "internal",
         }
     }
@@ -97,6 +104,25 @@ impl fmt::Display for Damage {
     }
 }
 
+/// Why bytes of a file cannot be read that belong to it: they are not in this copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl fmt::Display for Hole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes from {} on are not in this copy; ask where they were written, or wait until they have been fetched",
+            self.bytes, self.offset
+        )
+    }
+}
+
+impl std::error::Error for Hole {}
+
 /// Result of the engine's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -128,6 +154,7 @@ impl Error {
     pub(crate) fn io(what: &str, path: &Path, source: std::io::Error) -> Error {
         let kind = match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
+            _ if source.get_ref().is_some_and(|e| e.is::<Hole>()) => ErrorKind::Elsewhere,
             _ => ErrorKind::Io,
         };
         let advice = if kind == ErrorKind::Full {

@@ -66,6 +66,11 @@ pub fn manifest(bytes: &[u8], repair: bool) {
     crate::backup::fuzz_manifest(bytes, repair);
 }
 
+/// A state of a database; `repair` puts the right checksum in first.
+pub fn state(bytes: &[u8], repair: bool) {
+    crate::state::fuzz(bytes, repair);
+}
+
 /// A slot of the file that says which tier a database has; `repair` puts the right checksum in
 /// first.
 pub fn tier_record(bytes: &[u8], repair: bool) {

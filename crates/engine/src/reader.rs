@@ -25,11 +25,20 @@ pub struct Reader {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
-    env: Env,
-    options: Options,
+    look: Look,
     core: RwLock<Arc<Core>>,
+}
+
+/// Opens the newest state that can be seen.
+type Look = Box<dyn Fn() -> Result<Core> + Send + Sync>;
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("core", &self.core)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Opens a state of the database that may have an owner.
@@ -78,13 +87,14 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn open_in(env: Env, options: Options) -> Result<Reader> {
-        let (core, _) = open_core(&env, &options)?;
+        Reader::looking(Box::new(move || Ok(open_core(&env, &options)?.0)))
+    }
+
+    /// A reader of what `look` opens.
+    pub(crate) fn looking(look: Look) -> Result<Reader> {
+        let core = RwLock::new(Arc::new(look()?));
         Ok(Reader {
-            inner: Arc::new(Inner {
-                env,
-                options,
-                core: RwLock::new(Arc::new(core)),
-            }),
+            inner: Arc::new(Inner { look, core }),
         })
     }
 
@@ -98,7 +108,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn refresh(&self) -> Result<()> {
-        let (core, _) = open_core(&self.inner.env, &self.inner.options)?;
+        let core = (self.inner.look)()?;
         *self.inner.core.write() = Arc::new(core);
         Ok(())
     }

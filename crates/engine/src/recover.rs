@@ -13,12 +13,15 @@
 
 mod files;
 mod media;
+mod opened_by;
+
+pub(crate) use opened_by::{CopyParts, OpenedBy};
 
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
-    Commits, Compaction, Core, Door, LateChoice, MemoryUse, NewStreams, Rest, SegmentIds, Shards,
-    Signals, UnreadablePartitions, WrittenOnDay,
+    Commits, Compaction, Core, Door, LateChoice, MemoryUse, NewStreams, NewestDeletes, Rest,
+    SegmentIds, Shards, Signals, UnreadablePartitions, WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
@@ -26,7 +29,7 @@ use crate::guard::Guard;
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late_policy::{first_analyzer, kept_analyzer};
 use crate::layout::{folders, log_dir, meta_path, segment_dir};
-use crate::log::{Access, Log, RecordKind, replay};
+use crate::log::{Log, Needed, RecordKind, replay};
 use crate::meta::{Meta, PartitionRecord};
 use crate::mirror::Mirror;
 use crate::owner::{Owner, lock_meta};
@@ -34,11 +37,9 @@ use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
-use crate::reserve::Reserve;
 use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
-use crate::stall::Watch;
-use crate::tiers::{self, OwnedTier, log_begun};
+use crate::tiers::{self, log_begun};
 use crate::tombstone::DeleteRecord;
 use crate::unreadable::tell_unreadable;
 use crate::{Error, ErrorKind, Options, Result};
@@ -47,6 +48,7 @@ use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
 use media::{announcer, reserve_space, watch_bulk};
+use opened_by::{Opener, Ownership};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::Path;
@@ -115,23 +117,6 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     load(env, options, meta, opened_by)
 }
 
-/// Who opens a database.
-pub(crate) enum OpenedBy<'a> {
-    /// Who holds its lock and reserve, and puts files right.
-    Owner(Ownership),
-    /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
-    Reader(&'a dyn Fn() -> Result<()>),
-}
-
-/// What an owner has.
-pub(crate) struct Ownership {
-    owner: Owner,
-    tier: Option<Arc<OwnedTier>>,
-    bulk: Option<Arc<Watch>>,
-    reserves: Vec<Arc<Reserve>>,
-    pin_files: PinFiles,
-}
-
 /// Builds the database on its metadata.
 pub(crate) fn load(
     env: Env,
@@ -142,28 +127,15 @@ pub(crate) fn load(
     let dir = options.dir.clone();
     let meta_path = meta_path(&dir);
     let (log_dir, segment_dir) = (log_dir(&env, &dir), segment_dir(&dir));
-    let (owner, tier, bulk, reserves, pin_files, access) = match opened_by {
-        OpenedBy::Owner(owned) => (
-            Some(owned.owner),
-            owned.tier,
-            owned.bulk,
-            owned.reserves,
-            owned.pin_files,
-            Access::Owner,
-        ),
-        OpenedBy::Reader(nothing_freed) => {
-            let root = env.media.buffers_root(&dir);
-            let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), root);
-            (
-                None,
-                None,
-                None,
-                Vec::new(),
-                pin_files,
-                Access::Reader(nothing_freed),
-            )
-        }
-    };
+    let Opener {
+        owner,
+        tier,
+        bulk,
+        reserves,
+        pin_files,
+        access,
+        copy,
+    } = opened_by.opener(&env, &dir);
     let is_owner = owner.is_some();
     let guard = match &owner {
         Some(owner) => Arc::clone(&owner.guard),
@@ -185,9 +157,14 @@ pub(crate) fn load(
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
     if !is_owner {
-        store.pin(partitions.iter().map(|(id, _)| *id))?;
+        // A copy keeps its files itself, and has looked at them.
+        let held = partitions.iter().filter(|_| copy.is_none());
+        store.pin(held.map(|(id, _)| *id))?;
     }
-    let mut unreadable = files::look(&store, &partitions, access)?;
+    let (mut unreadable, deletes) = match copy {
+        Some(parts) => (parts.elsewhere, Some(parts.deletes)),
+        None => (files::look(&store, &partitions, access)?, None),
+    };
     let mut sets = vec![PartitionSet::default(); shards];
     for (id, record) in &partitions {
         let set = sets.get_mut(usize::from(record.shard.0)).ok_or_else(|| {
@@ -233,8 +210,11 @@ pub(crate) fn load(
     let (first_generation, step_sequence) = (needed.first_generation, needed.sequence);
     let producers = Producers::default();
     producers.load(meta.producers()?);
+    let newest_deletes = NewestDeletes::default();
+    newest_deletes.load(meta.newest_deletes()?);
     let mut replayer = Replayer {
         producers: &producers,
+        newest_deletes: &newest_deletes,
         catalog: &catalog,
         meta: &meta,
         store: &store,
@@ -245,6 +225,14 @@ pub(crate) fn load(
         memory: 0,
         events: 0,
     };
+    // A copy has no log: what is pending of deletes is told with its state.
+    let needed = match &deletes {
+        Some(_) => Needed::default(),
+        None => needed,
+    };
+    for (sequence, record) in deletes.iter().flatten() {
+        replayer.delete(*sequence, record)?;
+    }
     let replayed = replay(
         env.log_files(),
         &log_dir,
@@ -294,6 +282,7 @@ pub(crate) fn load(
     let core = Core {
         reserves,
         producers,
+        newest_deletes,
         catalog,
         meta,
         log,
@@ -356,7 +345,7 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
             ));
         }
         match Meta::open(path, file) {
-            Ok(Some(meta)) => return Ok((meta.owned(lock), owner)),
+            Ok(Some(meta)) => return Ok((meta.owned(lock, &env.chance), owner)),
             Err(error)
                 if !empty
                     || matches!(
@@ -401,11 +390,12 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
     // next opening finds an empty file, and makes it anew.
     files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
-    Ok((meta.owned(lock), owner))
+    Ok((meta.owned(lock, &env.chance), owner))
 }
 
 struct Replayer<'a> {
     producers: &'a Producers,
+    newest_deletes: &'a NewestDeletes,
     catalog: &'a Catalog,
     meta: &'a Meta,
     store: &'a Store,
@@ -481,14 +471,7 @@ impl Replayer<'_> {
             }
             Some(RecordKind::Delete) => {
                 let record = DeleteRecord::decode(&mut cursor).map_err(damaged)?;
-                let tombstone = record.tombstone(sequence);
-                for shard in self.shards {
-                    shard.state.lock().add_tombstone(&tombstone);
-                }
-                if record.drops_streams {
-                    self.drop_streams(sequence, &record)?;
-                }
-                Ok(())
+                self.delete(sequence, &record)
             }
             Some(kind @ (RecordKind::Write | RecordKind::NumberedWrite)) => {
                 if kind == RecordKind::NumberedWrite {
@@ -593,6 +576,18 @@ impl Replayer<'_> {
             }
         }
         Ok(Covers::of(covers))
+    }
+
+    fn delete(&mut self, sequence: Sequence, record: &DeleteRecord) -> Result<()> {
+        self.newest_deletes.note(record.table, sequence);
+        let tombstone = record.tombstone(sequence);
+        for shard in self.shards {
+            shard.state.lock().add_tombstone(&tombstone);
+        }
+        if record.drops_streams {
+            self.drop_streams(sequence, record)?;
+        }
+        Ok(())
     }
 
     fn drop_streams(&mut self, sequence: Sequence, record: &DeleteRecord) -> Result<()> {

@@ -5,8 +5,9 @@ use super::manifest::{Entry, Kind, Manifest};
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::layout::{durable_roots, files_of, folders, log_dir, meta_path, segment_dir};
-use crate::{Error, Options, Result, owner};
-use headwater_io::{Env, Files, OpenMode};
+use crate::meta::{Meta, MetaChange};
+use crate::{Error, ErrorKind, Options, Result, owner};
+use headwater_io::{Env, File, Files, MemoryFiles, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -102,6 +103,9 @@ fn restore_file(env: &Env, from: &Path, dir: &Path, entry: &Entry) -> Result<()>
         .files
         .open(&source_path, OpenMode::Read)
         .map_err(|e| Error::io("open", &source_path, e))?;
+    if entry.kind == Kind::Meta {
+        return restore_meta(env, dir, (&*source, &source_path), &target_path, entry);
+    }
     let target = files_of(env, dir, &target_path)
         .open(&target_path, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", &target_path, e))?;
@@ -112,16 +116,62 @@ fn restore_file(env: &Env, from: &Path, dir: &Path, entry: &Entry) -> Result<()>
         entry.bytes,
         0,
     )?;
-    if crc != entry.crc {
-        return Err(Error::damage(Damage {
-            file: source_path,
-            offset: 0,
-            expected: format!("{} bytes with checksum {:08x}", entry.bytes, entry.crc),
-            found: format!("checksum {crc:08x}"),
-        }));
-    }
+    check_crc(crc, entry, &source_path)?;
     target
         .set_len(entry.full_bytes.max(entry.bytes))
         .and_then(|()| target.sync_data())
         .map_err(|e| Error::io("write", &target_path, e))
+}
+
+fn check_crc(crc: u32, entry: &Entry, source: &Path) -> Result<()> {
+    if crc == entry.crc {
+        return Ok(());
+    }
+    Err(Error::damage(Damage {
+        file: source.to_owned(),
+        offset: 0,
+        expected: format!("{} bytes with checksum {:08x}", entry.bytes, entry.crc),
+        found: format!("checksum {crc:08x}"),
+    }))
+}
+
+/// The metadata, as those of another incarnation of the database: what it does from here on is not
+/// what the database did that was backed up. They are changed in memory, so that on the medium they
+/// are never the old ones.
+fn restore_meta(
+    env: &Env,
+    dir: &Path,
+    (source, source_path): (&dyn File, &Path),
+    target_path: &Path,
+    entry: &Entry,
+) -> Result<()> {
+    let memory = MemoryFiles::new()
+        .open(Path::new("/meta.redb"), OpenMode::CreateNew)
+        .map_err(|e| Error::io("copy", source_path, e))?;
+    let from = (source, source_path);
+    let crc = copy(from, (&*memory, target_path), 0, entry.bytes, 0)?;
+    check_crc(crc, entry, source_path)?;
+    match Meta::open(target_path, Arc::clone(&memory)) {
+        Ok(Some(meta)) => meta.renewing(&env.chance).commit(&MetaChange::default())?,
+        // They were damaged when they were backed up: a repair begins another incarnation.
+        Ok(None) => {}
+        Err(error) if error.kind() == ErrorKind::Corrupt => {}
+        Err(error) => return Err(error),
+    }
+    let target = files_of(env, dir, target_path)
+        .open(target_path, OpenMode::CreateNew)
+        .map_err(|e| Error::io("create", target_path, e))?;
+    let bytes = memory
+        .len()
+        .map_err(|e| Error::io("read", source_path, e))?;
+    copy(
+        (&*memory, source_path),
+        (&*target, target_path),
+        0,
+        bytes,
+        0,
+    )?;
+    target
+        .sync_data()
+        .map_err(|e| Error::io("write", target_path, e))
 }

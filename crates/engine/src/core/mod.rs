@@ -19,6 +19,7 @@ mod commits;
 mod compaction;
 mod door;
 mod memory_use;
+mod newest_deletes;
 mod rest;
 mod segment_ids;
 mod shards;
@@ -29,6 +30,7 @@ pub(crate) use commits::Commits;
 pub(crate) use compaction::{Compaction, WrittenOnDay};
 pub(crate) use door::Door;
 pub(crate) use memory_use::MemoryUse;
+pub(crate) use newest_deletes::NewestDeletes;
 pub(crate) use rest::Rest;
 pub(crate) use segment_ids::SegmentIds;
 pub(crate) use shards::{Shards, shard_number};
@@ -72,6 +74,7 @@ pub(crate) struct Core {
     pub(crate) reserves: Vec<Arc<Reserve>>,
     /// Who numbers batches.
     pub(crate) producers: Producers,
+    pub(crate) newest_deletes: NewestDeletes,
     pub(crate) memory: MemoryUse,
     pub(crate) signals: Signals,
     pub(crate) rest: Rest,

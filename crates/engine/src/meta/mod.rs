@@ -9,26 +9,28 @@
 
 mod backend;
 pub(crate) mod copy;
+mod lineage;
 mod log;
 mod notes;
+mod opening;
 mod records;
 mod streams;
 
+pub(crate) use lineage::Lineage;
+pub(crate) use opening::{new_database, open_database};
 pub(crate) use records::PartitionRecord;
 
 use crate::catalog::{Definition, StreamIndex, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::{Error, ErrorKind, Result};
-use backend::{Backend, FileFigures};
+use backend::FileFigures;
 use headwater_codec::{Cursor, PutBytes};
-use headwater_io::{File, Lock};
+use headwater_io::{Chance, File, Lock};
+use lineage::Naming;
 use log::{LOG_NEWEST, raise};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -50,16 +52,13 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 /// The version of the whole set of formats that this build reads and writes.
 pub(crate) const FORMAT_VERSION: u64 = 1;
 
-const CACHE_BYTES: usize = 1 << 20;
-/// redb's own, part of its file format.
-const PAGE_BYTES: u64 = 4096;
-
 /// The open metadata.
 #[derive(Debug)]
 pub(crate) struct Meta {
     db: Database,
     path: PathBuf,
     figures: Arc<FileFigures>,
+    naming: Naming,
     /// The owner's lock of the file itself. Released after redb has closed it, as the order of the
     /// fields says.
     lock: Option<Box<dyn Lock>>,
@@ -81,23 +80,15 @@ pub(crate) struct MetaChange {
     pub(crate) producers: Vec<crate::producers::SavedProducer>,
     /// What shards know of late events.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
+    /// The newest delete of tables.
+    pub(crate) deletes: Vec<(TableId, Sequence)>,
 }
 
-/// Writes a file again as it is, and syncs it.
-fn write_again(file: &dyn File) -> io::Result<()> {
-    let len = file.len()?;
-    let mut buffer = vec![0u8; usize::try_from(len.min(1 << 20)).unwrap_or(1 << 20)];
-    let mut offset = 0;
-    while offset < len {
-        let count = (len - offset).min(buffer.len() as u64);
-        let part = buffer
-            .get_mut(..usize::try_from(count).unwrap_or(0))
-            .unwrap_or_default();
-        file.read_exact_at(offset, part)?;
-        file.write_all_at(offset, part)?;
-        offset += count;
+impl MetaChange {
+    /// True when it changes what a state of the database names.
+    fn makes_a_state(&self) -> bool {
+        !(self.partitions.is_empty() && self.removed.is_empty() && self.definitions.is_empty())
     }
-    file.sync_data()
 }
 
 impl Meta {
@@ -109,14 +100,12 @@ impl Meta {
         identity: u64,
     ) -> Result<Meta> {
         let figures = Arc::new(FileFigures::default());
-        let db = redb::Builder::new()
-            .set_cache_size(CACHE_BYTES)
-            .create_with_backend(Backend::new(file, Arc::clone(&figures)))
-            .map_err(Error::meta)?;
+        let db = new_database(file, &figures)?;
         let meta = Meta {
             db,
             path: path.to_owned(),
             figures,
+            naming: Naming::default(),
             lock: None,
         };
         let transaction = meta.begin_write()?;
@@ -150,63 +139,13 @@ impl Meta {
         if len == 0 {
             return Ok(None);
         }
-        if len % PAGE_BYTES != 0 {
-            // Power went while the file grew, which redb does before it writes there: it accepts
-            // whole pages only.
-            file.set_len(len - len % PAGE_BYTES)
-                .map_err(|e| Error::io("truncate", path, e))?;
-        }
         let figures = Arc::new(FileFigures::default());
-        // A process that did not close it may have met a failed sync, after which the system shows
-        // bytes that it will never write. redb is about to build on what it reads, so it is written
-        // again.
-        let rewritten = Rc::new(RefCell::new(None));
-        let (outcome, again) = (Rc::clone(&rewritten), Arc::clone(&file));
-        let mut builder = redb::Builder::new();
-        builder
-            .set_cache_size(CACHE_BYTES)
-            .set_repair_callback(move |session| {
-                let mut outcome = outcome.borrow_mut();
-                if outcome.get_or_insert_with(|| write_again(&*again)).is_err() {
-                    session.abort();
-                }
-            });
-        let backend = Backend::new(file, Arc::clone(&figures));
-        // redb takes a file that was closed at its word, and panics on some of what a flipped bit
-        // can make of it: so its checksums are verified, and a panic on the way means damage.
-        let opening = || -> std::result::Result<Database, redb::DatabaseError> {
-            let mut db = builder.create_with_backend(backend)?;
-            if rewritten.borrow().is_none() {
-                db.check_integrity()?;
-            }
-            Ok(db)
-        };
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(opening));
-        if let Some(Err(error)) = rewritten.take() {
-            return Err(Error::io("rewrite", path, error));
-        }
-        let damaged = |found: String| {
-            Error::damage(crate::error::Damage {
-                file: path.to_owned(),
-                offset: 0,
-                expected: "sound metadata".to_owned(),
-                found,
-            })
-        };
-        let db = match result {
-            Ok(Ok(db)) => db,
-            Ok(Err(error)) => {
-                let text = error.to_string();
-                let error = Error::meta(error);
-                let corrupt = error.kind() == ErrorKind::Corrupt;
-                return Err(if corrupt { damaged(text) } else { error });
-            }
-            Err(_) => return Err(damaged("pages that redb cannot read".to_owned())),
-        };
+        let db = open_database(path, file, len, &figures)?;
         let meta = Meta {
             db,
             path: path.to_owned(),
             figures,
+            naming: Naming::default(),
             lock: None,
         };
         match meta.state("format_version")? {
@@ -223,9 +162,10 @@ impl Meta {
     }
 
     /// The metadata as those of an owner, with the lock of their file.
-    pub(crate) fn owned(self, lock: Box<dyn Lock>) -> Meta {
+    pub(crate) fn owned(self, lock: Box<dyn Lock>, chance: &Arc<dyn Chance>) -> Meta {
         Meta {
             lock: Some(lock),
+            naming: Naming::by(Arc::clone(chance), false),
             ..self
         }
     }
@@ -336,6 +276,13 @@ impl Meta {
     pub(crate) fn partitions(&self) -> Result<Vec<(SegmentId, PartitionRecord)>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
+        self.partitions_of(&table)
+    }
+
+    fn partitions_of(
+        &self,
+        table: &impl ReadableTable<u64, &'static [u8]>,
+    ) -> Result<Vec<(SegmentId, PartitionRecord)>> {
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
             let (key, value) = entry.map_err(Error::meta)?;
@@ -419,6 +366,7 @@ impl Meta {
             }
             counts.insert(table.0, 0).map_err(Error::meta)?;
         }
+        self.name_state(&transaction)?;
         transaction.commit().map_err(Error::meta)
     }
 
@@ -459,7 +407,11 @@ impl Meta {
                     .map_err(Error::meta)?;
             }
         }
+        if change.makes_a_state() || self.naming.renews() {
+            self.name_state(&transaction)?;
+        }
         self.commit_definitions(&transaction, &change.definitions)?;
+        self.commit_deletes(&transaction, &change.deletes)?;
         {
             let mut partitions = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
             for id in &change.removed {

@@ -13,6 +13,7 @@ use super::merge::{Hidden, Merge};
 use super::view::{StreamView, late_sources};
 use crate::assured::part_of;
 use crate::expiry::{expiry_of, first_expiry};
+use crate::needed::descent::{below, left_to_below, no_wider, stale_buckets};
 use crate::segment::pyramid::in_table_type;
 use crate::segment::{BlockEntry, BlockPart, Held, Partition};
 use crate::touched;
@@ -208,9 +209,7 @@ impl<'a> Walk<'a> {
     /// Begins at the coarsest level with buckets no wider than this, for a visitor that would only
     /// look into wider ones.
     pub(crate) fn no_wider_than(mut self, width_ns: i128) -> Walk<'a> {
-        while self.top > self.base && self.top.bucket_start_wide(1) > width_ns {
-            self.top = self.below(self.top);
-        }
+        self.top = no_wider(self.top, self.base, width_ns);
         self
     }
 
@@ -263,7 +262,7 @@ impl<'a> Walk<'a> {
         let first = level.bucket_of(range.first);
         let last = level.bucket_of(range.last);
         let state = self.state;
-        let stale = self.stale_buckets(level, first, last);
+        let stale = stale_buckets(state.stale(), self.base, level, first, last);
         let store = &self.view.core.store;
         let blocks = state.blocks_in(store, level, (first, last))?;
         let mut blocks_here = &*blocks;
@@ -293,26 +292,10 @@ impl<'a> Walk<'a> {
             }
         }
         if level > self.base {
-            // Behind the newest closed bucket of this level only the levels below know more.
-            let rest = match state.last_bucket(level) {
-                None => range,
-                Some(last_bucket) => {
-                    let closed = level.bucket_span(last_bucket).last;
-                    // Where this level is stale it may lack buckets too, so the level below is
-                    // asked for the whole stretch.
-                    for (from, to) in &stale {
-                        let known = level.span(*from, *to).intersect(&range);
-                        let known = known.intersect(&ClosedRange::new(Timestamp::MIN, closed));
-                        self.level(self.below(level), known, visit)?;
-                    }
-                    if closed >= range.last {
-                        return Ok(());
-                    }
-                    let next = Timestamp::from_nanos(closed.as_nanos().saturating_add(1));
-                    ClosedRange::new(range.first.max(next), range.last)
-                }
-            };
-            self.level(self.below(level), rest, visit)?;
+            let newest = state.last_bucket(level);
+            for left in left_to_below(level, newest, &range, &stale) {
+                self.level(self.below(level), left, visit)?;
+            }
         }
         Ok(())
     }
@@ -388,7 +371,7 @@ impl<'a> Walk<'a> {
     }
 
     fn below(&self, level: Level) -> Level {
-        Level::clamped(level.get() - 2).max(self.base)
+        below(level, self.base)
     }
 
     fn without(
@@ -472,25 +455,6 @@ impl<'a> Walk<'a> {
         let first = self.base.bucket_of(span.first);
         let last = self.base.bucket_of(span.last);
         self.dirty.range(first..=last).next().is_some()
-    }
-
-    /// Stretches of buckets of a level that are not true, by number and apart; none at the base
-    /// level.
-    fn stale_buckets(&self, level: Level, first: i64, last: i64) -> Vec<(i64, i64)> {
-        let mut out: Vec<(i64, i64)> = Vec::new();
-        if level == self.base {
-            return out;
-        }
-        for range in self.state.stale() {
-            let from = level.bucket_of(range.first).max(first);
-            let to = level.bucket_of(range.last).min(last);
-            match out.last_mut() {
-                _ if from > to => {}
-                Some(before) if from <= before.1.saturating_add(1) => before.1 = before.1.max(to),
-                _ => out.push((from, to)),
-            }
-        }
-        out
     }
 }
 

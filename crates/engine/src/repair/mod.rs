@@ -245,6 +245,7 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
                 .map_err(|e| Error::io("open", &path, e))?;
             Meta::open(&path, file)?
                 .ok_or_else(|| Error::internal("repair: the metadata changed meanwhile"))?
+                .renewing(&env.chance)
                 .commit(change)
         }
         PlannedMeta::New(memory) => {

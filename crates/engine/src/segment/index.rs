@@ -350,6 +350,16 @@ impl SegmentState {
         u32::try_from(self.sections() / pages).unwrap_or(u32::MAX)
     }
 
+    /// Where each group's index stands, oldest first: its footer with the checkpoint before it,
+    /// offset and length. Of a state that uses no checkpoint these are all there are.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.groups.iter().map(|g| {
+            let before = u32::try_from(g.checkpoint_bytes).unwrap_or(u32::MAX);
+            let from = g.footer_offset.saturating_sub(u64::from(before));
+            (from, before.saturating_add(g.footer_bytes))
+        })
+    }
+
     /// The groups since the checkpoint that changed a page, oldest first.
     pub(super) fn groups_of(&self, page: PageNumber) -> impl Iterator<Item = &GroupIndex> {
         let groups = self.groups.iter().map(Arc::as_ref);

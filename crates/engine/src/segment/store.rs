@@ -99,6 +99,11 @@ impl SegmentFile {
         &self.path
     }
 
+    /// True when the metadata do not name the file any more.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Acquire)
+    }
+
     /// The metadata does not name this file any more.
     pub(crate) fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Release);

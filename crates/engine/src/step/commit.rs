@@ -111,6 +111,7 @@ pub(super) fn commit(
         counters: saved_counters(core, written),
         producers: core.producers.unsaved_up_to(sequence),
         analyzers: unsaved_analyzers(core),
+        deletes: core.newest_deletes.unsaved(),
     };
     if let Err(error) = core.meta.commit(&change) {
         core.log.latch(error.clone());
@@ -127,6 +128,7 @@ pub(super) fn commit(
         core.memory_changed(-freed.cast_signed());
     }
     core.producers.saved_up_to(sequence);
+    core.newest_deletes.saved(&change.deletes);
     Ok(())
 }
 

@@ -35,6 +35,7 @@ mod pins;
 mod producers;
 mod random;
 mod reader;
+mod remote;
 mod repair;
 mod settled;
 mod support;

@@ -28,7 +28,7 @@ use world::{Trouble, World};
 
 /// What has to happen in the lives of `make test`, whatever the seeds: else they would prove less
 /// than they say.
-const KINDS: [&str; 44] = [
+const KINDS: [&str; 45] = [
     "acknowledged and lost as promised",
     "aged partitions seen",
     "backups onto older ones",
@@ -40,6 +40,7 @@ const KINDS: [&str; 44] = [
     "comparisons",
     "comparisons of held snapshots",
     "compactions",
+    "copies fetched",
     "damaged metadata",
     "damages that nobody met",
     "damages that readers met",

@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -16,6 +16,15 @@ const ARROWS: [(&str, &[&str]); 18] = [
     (
         "headwater-engine",
         &["headwater-types", "headwater-codec", "headwater-io"],
+    ),
+    (
+        "headwater-sync",
+        &[
+            "headwater-types",
+            "headwater-codec",
+            "headwater-io",
+            "headwater-engine",
+        ],
     ),
     (
         "headwater",

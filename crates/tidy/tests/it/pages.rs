@@ -3,9 +3,10 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 12] = [
+const FORMATS: [&str; 15] = [
     "backup",
     "block",
+    "copy",
     "csv",
     "device",
     "leaf",
@@ -14,6 +15,8 @@ const FORMATS: [&str; 12] = [
     "log",
     "meta",
     "segment",
+    "state",
+    "sync",
     "tier",
     "tile",
 ];

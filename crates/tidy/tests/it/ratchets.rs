@@ -3,7 +3,7 @@
 use tidy::{assert_none, counts};
 
 /// For each crate its counts.
-const MOST: [(&str, [(&str, usize); 9]); 19] = [
+const MOST: [(&str, [(&str, usize); 9]); 20] = [
     (
         "crates/types",
         [
@@ -81,11 +81,25 @@ const MOST: [(&str, [(&str, usize); 9]); 19] = [
             (counts::INDEXING, 28),
             (counts::DEFAULTED, 15),
             (counts::SKIPPED, 24),
-            (counts::LONG_FUNCTIONS, 29),
+            (counts::LONG_FUNCTIONS, 28),
             (counts::MANY_ARGUMENTS, 9),
             (counts::WIDE_COMMENTS, 4),
             (counts::FRAGMENTS, 0),
             (counts::BARE_INSTANTS, 26),
+        ],
+    ),
+    (
+        "crates/sync",
+        [
+            (counts::CASTS, 0),
+            (counts::INDEXING, 0),
+            (counts::DEFAULTED, 0),
+            (counts::SKIPPED, 0),
+            (counts::LONG_FUNCTIONS, 0),
+            (counts::MANY_ARGUMENTS, 0),
+            (counts::WIDE_COMMENTS, 0),
+            (counts::FRAGMENTS, 0),
+            (counts::BARE_INSTANTS, 0),
         ],
     ),
     (

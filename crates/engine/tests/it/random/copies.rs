@@ -4,8 +4,10 @@ use super::compare::quick;
 use super::view::View;
 use super::world::{Trouble, World};
 use headwater_engine::{
-    BackupOptions, Database, ErrorKind, Options, backup_with, restore, verify_backup,
+    BackupOptions, Database, ErrorKind, Options, RemoteCopy, State, backup_with, restore,
+    verify_backup,
 };
+use headwater_types::Level;
 use std::path::Path;
 
 /// What the newest backup holds.
@@ -24,6 +26,9 @@ impl World {
         if self.trouble != Trouble::None {
             return;
         }
+        if self.random.chance(30) {
+            return self.fetch();
+        }
         if self.random.chance(60) || self.backup.is_none() {
             let (_, view) = self.view();
             match self.db().backup(Path::new(FOLDER)) {
@@ -41,6 +46,51 @@ impl World {
             self.restore();
         } else {
             self.decay_backup();
+        }
+    }
+
+    /// Fetches everything that is stored into a copy elsewhere, in pieces, and looks into it.
+    fn fetch(&mut self) {
+        self.store(false);
+        // What the clock of another machine says of values that expire is not what this one says;
+        // rows wait in memory where a partition cannot be read.
+        if self.must_reopen || self.expires || self.db().partitions_unreadable() > 0 {
+            return;
+        }
+        let (infos, view) = self.view();
+        let held = match self.db().hold_state(None) {
+            Ok(held) => held,
+            Err(error) => return self.failed("taking a state", &error),
+        };
+        self.tell("fetch a copy".into());
+        let env = headwater_io::Env {
+            files: std::sync::Arc::new(headwater_io::MemoryFiles::new()),
+            ..self.env_on(&self.disk)
+        };
+        let known = held.state();
+        let known = State::decode(&known.encode(), None).unwrap();
+        let to = Path::new("/copy");
+        let copy = RemoteCopy::begin(env, to, &known, Level::MIN).unwrap();
+        let mut missing = copy.missing(u64::MAX);
+        while !missing.is_empty() {
+            for one in missing {
+                let bytes = u32::try_from(one.range.bytes).unwrap();
+                match held.read(one.segment, one.range.offset, bytes) {
+                    Ok(bytes) => copy.put(one.segment, one.range.offset, &bytes).unwrap(),
+                    Err(error) => return self.failed("fetching a copy", &error),
+                }
+            }
+            copy.commit().unwrap();
+            missing = copy.missing(u64::MAX);
+        }
+        self.told.count("copies fetched");
+        let options = Options {
+            fast_dir: None,
+            ..self.options.clone()
+        };
+        let reader = copy.reader(options).unwrap();
+        if let Err(difference) = quick(&reader.snapshot(), &infos, &view) {
+            panic!("the copy: {difference}");
         }
     }
 

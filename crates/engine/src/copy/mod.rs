@@ -1,0 +1,261 @@
+//! Copies of other databases, with holes: states, and those ranges of the segments they name that
+//! have been fetched. What is there is read as it would be read where it was written, and what is
+//! not there is *elsewhere*: an error of its own kind, never "no data".
+//!
+//! A copy is a directory: `copy.redb` says what is there, `pack/ID.pack` holds bytes of segment ID.
+//! One that is not open has no file open and takes no memory. To a reader it looks like a database:
+//! its metadata are made of the state in memory, and its segments are files with holes.
+//!
+//! Invariants: every answer is what the source answers from what it has stored, at the version of
+//! each partition that is shown, or says that it is elsewhere. What was confirmed survives a power
+//! cut. A state that does not go on from the one that is held is refused, and changes nothing.
+//! Concurrency: a copy is shared freely; it takes in one thing at a time, and readers go on.
+//! Failure: see [`receive`].
+//! Format: docs/format/copy.md.
+
+mod index;
+mod open;
+mod pack;
+mod receive;
+mod shown;
+
+use crate::ids::SegmentId;
+use crate::needed::NeededRange;
+use crate::state::{State, StateName};
+use crate::{Error, ErrorKind, Options, Reader, Result};
+use headwater_io::{Env, OpenMode};
+use headwater_types::Level;
+use index::{Index, index_path};
+use pack::{PackFiles, pack_dir};
+use parking_lot::Mutex;
+use receive::{ROOT, Receiving};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A copy of another database that is open to take in more of it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RemoteCopy {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    env: Env,
+    dir: PathBuf,
+    receiving: Mutex<Receiving>,
+}
+
+/// A range that a copy wants and does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The segment.
+    pub segment: u64,
+    /// The range of it.
+    pub range: NeededRange,
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// The newest state it has.
+    pub state: StateName,
+    /// Segments of the state of which everything that is wanted is here, and on the medium.
+    pub complete: Vec<u64>,
+    /// Bytes that are wanted and not here, as far as is known: late rows tell of more.
+    pub missing_bytes: u64,
+    /// Bytes that are here, also of versions before.
+    pub bytes: u64,
+    /// Partitions shown in the version that the state names.
+    pub shown: usize,
+    /// Partitions shown in a version before.
+    pub shown_older: usize,
+}
+
+impl RemoteCopy {
+    /// Begins a copy with a whole state of its source, or opens the one that is there and hands it
+    /// the state. Everything is wanted that tiles at `level` and above need; [`Level::MIN`] wants
+    /// all rows.
+    ///
+    /// # Errors
+    /// `invalid` when there is a copy that the state does not go on from, `full`, `io`.
+    pub fn begin(env: Env, dir: &Path, state: &State, level: Level) -> Result<RemoteCopy> {
+        for folder in [dir, &pack_dir(dir)] {
+            let made = env.files.create_dir_all(folder);
+            made.map_err(|e| Error::io("create", folder, e))?;
+        }
+        match Index::open(&env, dir)? {
+            Some(index) => {
+                let copy = RemoteCopy::with(env, dir, index, level)?;
+                copy.inner.receiving.lock().take_state(state.clone())?;
+                Ok(copy)
+            }
+            None => {
+                let path = index_path(dir);
+                // Its making was cut short: it never held anything.
+                match env.files.remove(&path) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(Error::io("remove", &path, error));
+                    }
+                    _ => {}
+                }
+                let index = Index::create(&env, dir, state)?;
+                RemoteCopy::with(env, dir, index, level)
+            }
+        }
+    }
+
+    /// Opens a copy.
+    ///
+    /// # Errors
+    /// `not_found` when there is none, `corrupt`, `io`.
+    pub fn open(env: Env, dir: &Path, level: Level) -> Result<RemoteCopy> {
+        let index = Index::open(&env, dir)?;
+        let index = index.ok_or_else(|| {
+            Error::not_found(format!("{}: no copy here (no copy.redb)", dir.display()))
+        })?;
+        RemoteCopy::with(env, dir, index, level)
+    }
+
+    fn with(env: Env, dir: &Path, index: Index, level: Level) -> Result<RemoteCopy> {
+        let receiving = Receiving::open(env.clone(), dir, index, level)?;
+        Ok(RemoteCopy {
+            inner: Arc::new(Inner {
+                env,
+                dir: dir.to_owned(),
+                receiving: Mutex::new(receiving),
+            }),
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// The newest state it has.
+    #[must_use]
+    pub fn state(&self) -> Arc<State> {
+        Arc::clone(&self.inner.receiving.lock().state)
+    }
+
+    /// Takes a newer state: definitions and deletes are in force at once, partitions as soon as
+    /// what is wanted of them is here.
+    ///
+    /// # Errors
+    /// `invalid` for a state that does not go on from the one that is held, `full`, `io`.
+    pub fn take_state(&self, state: State) -> Result<()> {
+        self.inner.receiving.lock().take_state(state)
+    }
+
+    /// What is wanted and not here, those ranges first that are worth most, of so many bytes about.
+    #[must_use]
+    pub fn missing(&self, bytes_max: u64) -> Vec<Missing> {
+        self.inner.receiving.lock().missing(bytes_max)
+    }
+
+    /// Takes bytes of a segment. They count from the next [`RemoteCopy::commit`] on; what is here
+    /// already is left out.
+    ///
+    /// # Errors
+    /// `invalid` for bytes that the state does not name, `full`, `io`.
+    pub fn put(&self, segment: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut receiving = self.inner.receiving.lock();
+        receiving.put(SegmentId(segment), offset, bytes)
+    }
+
+    /// Makes durable what was put, and shows what can be shown now.
+    ///
+    /// # Errors
+    /// `full`, `io`: the copy takes nothing more then, until it is opened again.
+    pub fn commit(&self) -> Result<CopyProgress> {
+        let mut receiving = self.inner.receiving.lock();
+        receiving.commit()?;
+        Ok(progress(&receiving))
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> CopyProgress {
+        progress(&self.inner.receiving.lock())
+    }
+
+    /// What is here of the segments that the state names: id, offset and length, by these.
+    #[must_use]
+    pub fn present(&self) -> Vec<(u64, u64, u64)> {
+        let receiving = self.inner.receiving.lock();
+        let partitions = receiving.state.partitions.iter();
+        let packs = partitions.filter_map(|p| Some((p.id.0, receiving.packs.get(&p.id)?)));
+        packs
+            .flat_map(|(id, pack)| {
+                let ranges = pack.present().into_iter();
+                ranges.map(move |(offset, bytes)| (id, offset, bytes))
+            })
+            .collect()
+    }
+
+    /// Forgets what is here of a range, so that it is missing: a comparison has found it to be
+    /// something else.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn forget(&self, segment: u64, offset: u64, bytes: u64) -> Result<()> {
+        let mut receiving = self.inner.receiving.lock();
+        receiving.forget(SegmentId(segment), offset, bytes)
+    }
+
+    /// Bytes of a segment, from the medium.
+    ///
+    /// # Errors
+    /// `elsewhere` when not all of them are here, `io`.
+    pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        let id = SegmentId(segment);
+        let pack = self.inner.receiving.lock().pack(id);
+        let path = pack.path().to_owned();
+        let files = PackFiles::new(Path::new(ROOT), [(id, pack, u64::MAX)].into_iter());
+        let name = crate::layout::segment_dir(Path::new(ROOT)).join(format!("{segment}.seg"));
+        let mut out = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        headwater_io::Files::open(&files, &name, OpenMode::Read)
+            .and_then(|file| file.read_exact_at(offset, &mut out))
+            .map_err(|e| Error::io("read", &path, e))?;
+        Ok(out)
+    }
+
+    /// Reads the copy as a database. A read that needs what is not here fails with
+    /// [`ErrorKind::Elsewhere`]; what is fetched later is found, and [`Reader::refresh`] shows what
+    /// the copy shows by then. Of the options, those count that concern memory and open files.
+    ///
+    /// # Errors
+    /// `invalid` for bad settings, `io`.
+    pub fn reader(&self, options: Options) -> Result<Reader> {
+        options.validate()?;
+        let copy = self.clone();
+        Reader::looking(Box::new(move || open::open(&copy.inner, &options)))
+    }
+}
+
+fn progress(receiving: &Receiving) -> CopyProgress {
+    let state = &receiving.state;
+    let is_newest =
+        |p: &&crate::state::StatePartition| state.partition(p.id).is_some_and(|now| now.is_same(p));
+    let shown = receiving.shown.iter().filter(is_newest).count();
+    CopyProgress {
+        state: state.name,
+        complete: receiving.complete(),
+        missing_bytes: receiving.missing_bytes(),
+        bytes: receiving.packs.values().map(|pack| pack.bytes()).sum(),
+        shown,
+        shown_older: receiving.shown.len() - shown,
+    }
+}
+
+/// Why nothing of a partition can be read here.
+fn elsewhere(id: SegmentId) -> Error {
+    Error::new(
+        ErrorKind::Elsewhere,
+        format!(
+            "what segment {} holds is not known in this copy yet; ask where it was written, or wait until it has been fetched",
+            id.0
+        ),
+    )
+}

@@ -1,0 +1,409 @@
+//! What a copy takes in: states and ranges, and what they change of what is shown.
+//!
+//! Invariants: a range counts from the transaction that names it on, and its bytes were synced
+//! before. A state takes the place of the one before only if it goes on from it.
+//! Concurrency: one at a time, under the copy's lock; readers go on.
+//! Failure: after a failed write, sync or transaction the copy takes nothing more until it is
+//! opened again; what it had confirmed stays.
+
+use super::Missing;
+use super::index::{Index, Packs};
+use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
+use super::shown::next_shown;
+use crate::assured::wide;
+use crate::ids::SegmentId;
+use crate::layout::segment_dir;
+use crate::needed::{NeededRange, needed};
+use crate::segment::Store;
+use crate::state::{State, StatePartition};
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{Env, File, OpenMode};
+use headwater_types::Level;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the segments of a copy seem to be.
+pub(super) const ROOT: &str = "/";
+/// Of looking at footers and late rows, which are read once.
+const CACHE_BYTES: usize = 1 << 20;
+const OPEN_FILES_MAX: usize = 16;
+
+/// A pack that is being written.
+#[derive(Debug)]
+struct Writing {
+    file: Arc<dyn File>,
+    /// Ranges behind those that the index names.
+    new: Vec<Present>,
+    end: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Receiving {
+    env: Env,
+    dir: PathBuf,
+    index: Index,
+    /// Tiles at this level and above are wanted.
+    level: Level,
+    pub(super) state: Arc<State>,
+    pub(super) shown: Vec<StatePartition>,
+    pub(super) packs: BTreeMap<SegmentId, Arc<Pack>>,
+    ends: BTreeMap<SegmentId, u64>,
+    writing: BTreeMap<SegmentId, Writing>,
+    /// A pack was made whose name is perhaps not on the medium.
+    has_new_name: bool,
+    /// What is missing of segments of the state; one that is not named is complete. Nothing is to
+    /// be asked for of one that is damaged, and it is not complete.
+    missing: BTreeMap<SegmentId, Vec<NeededRange>>,
+    failed: Option<Error>,
+}
+
+impl Receiving {
+    pub(super) fn open(env: Env, dir: &Path, index: Index, level: Level) -> Result<Receiving> {
+        let loaded = index.load()?;
+        let mut packs = BTreeMap::new();
+        let mut ends = BTreeMap::new();
+        for (id, (ranges, end)) in loaded.packs {
+            packs.insert(id, Arc::new(Pack::new(&env.files, dir, id, ranges)));
+            ends.insert(id, end);
+        }
+        let mut receiving = Receiving {
+            env,
+            dir: dir.to_owned(),
+            index,
+            level,
+            state: Arc::new(loaded.state),
+            shown: loaded.shown,
+            packs,
+            ends,
+            writing: BTreeMap::new(),
+            has_new_name: false,
+            missing: BTreeMap::new(),
+            failed: None,
+        };
+        receiving.remove_unnamed()?;
+        let all = receiving.state.partitions.iter().map(|p| p.id).collect();
+        receiving.look(&all)?;
+        receiving.show(None)?;
+        Ok(receiving)
+    }
+
+    /// Packs that a crash left behind, or kept from being removed.
+    fn remove_unnamed(&self) -> Result<()> {
+        let folder = pack_dir(&self.dir);
+        let names = self.env.files.list(&folder);
+        for name in names.map_err(|e| Error::io("list", &folder, e))? {
+            let id = name.strip_suffix(".pack").and_then(|id| id.parse().ok());
+            if id.is_some_and(|id| !self.packs.contains_key(&SegmentId(id))) {
+                let path = folder.join(&name);
+                let removed = self.env.files.remove(&path);
+                removed.map_err(|e| Error::io("remove", &path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Remembers a failure after which nothing is believed that was written since.
+    fn believed<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    /// Takes another state in the place of the one before.
+    pub(super) fn take_state(&mut self, state: State) -> Result<()> {
+        self.check()?;
+        let (before, name) = (self.state.name, state.name);
+        if name == before {
+            return Ok(());
+        }
+        if !state.goes_on_from(&before) {
+            return Err(Error::invalid(format!(
+                "state {} of incarnation {:016x} does not go on from state {} of incarnation {:016x}, which this copy holds: \
+                 the database was restored, repaired, rolled back, or runs twice; keep this copy aside and begin another",
+                name.number, name.incarnation, before.number, before.incarnation
+            )));
+        }
+        let has_changed = |now: &&StatePartition| {
+            let before = self.state.partition(now.id);
+            !before.is_some_and(|before| before.is_same(now))
+                || self.state.deletes != state.deletes
+                || self.state.table(now.record.table) != state.table(now.record.table)
+        };
+        let changed = state.partitions.iter().filter(has_changed);
+        let changed: BTreeSet<SegmentId> = changed.map(|p| p.id).collect();
+        let put = self.put_state(Arc::new(state), &changed);
+        self.believed(put)
+    }
+
+    fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
+        self.missing.retain(|id, _| state.partition(*id).is_some());
+        self.state = Arc::clone(&state);
+        self.look(changed)?;
+        self.show(Some(state))
+    }
+
+    /// Takes bytes of a segment; they count from the next commit on. What is here already is left
+    /// out.
+    pub(super) fn put(&mut self, id: SegmentId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        let named = self.state.partition(id).into_iter();
+        let shown = self.shown.iter().filter(|p| p.id == id);
+        let committed = named.chain(shown).map(|p| p.record.committed_bytes).max();
+        let end = offset.checked_add(wide(bytes.len()));
+        let is_named = match (end, committed) {
+            (Some(end), Some(committed)) => end <= committed,
+            _ => false,
+        };
+        if !is_named {
+            return Err(Error::invalid(format!(
+                "{} bytes at {offset} of segment {}, of which the state names {}",
+                bytes.len(),
+                id.0,
+                committed.map_or("nothing".to_owned(), |c| format!("{c} bytes"))
+            )));
+        }
+        let mut missing = match self.packs.get(&id) {
+            Some(pack) => pack.missing(offset, wide(bytes.len())),
+            None => vec![(offset, wide(bytes.len()))],
+        };
+        if let Some(writing) = self.writing.get(&id) {
+            let mut on_the_way = writing.new.clone();
+            on_the_way.sort_unstable_by_key(|r| r.offset);
+            let left = missing
+                .iter()
+                .flat_map(|(at, len)| super::pack::missing(&on_the_way, *at, *len));
+            missing = left.collect();
+        }
+        for (at, len) in missing {
+            let from = usize::try_from(at - offset).unwrap_or(usize::MAX);
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            let part = bytes.get(from..).and_then(|rest| rest.get(..len));
+            let part = part.ok_or_else(|| Error::internal("a part that is missing of bytes"))?;
+            let written = self.append(id, at, part);
+            self.believed(written)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, id: SegmentId, offset: u64, bytes: &[u8]) -> Result<()> {
+        let path = pack_path(&self.dir, id);
+        let writing = match self.writing.entry(id) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(slot) => {
+                let end = self.ends.get(&id).copied();
+                let mode = match end {
+                    Some(_) => OpenMode::Write,
+                    None => OpenMode::CreateNew,
+                };
+                let opened = self.env.files.open(&path, mode);
+                let file = opened.map_err(|e| Error::io("open", &path, e))?;
+                self.has_new_name |= end.is_none();
+                slot.insert(Writing {
+                    file,
+                    new: Vec::new(),
+                    end: end.unwrap_or(0),
+                })
+            }
+        };
+        writing
+            .file
+            .write_all_at(writing.end, bytes)
+            .map_err(|e| Error::io("write", &path, e))?;
+        let bytes = wide(bytes.len());
+        match writing.new.last_mut() {
+            Some(last) if last.offset + last.bytes == offset => last.bytes += bytes,
+            _ => writing.new.push(Present {
+                offset,
+                bytes,
+                place: writing.end,
+            }),
+        }
+        writing.end += bytes;
+        Ok(())
+    }
+
+    /// Makes everything count that was put.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        self.check()?;
+        let committed = self.commit_ranges().and_then(|changed| {
+            self.look(&changed)?;
+            self.show(None)
+        });
+        self.believed(committed)
+    }
+
+    fn commit_ranges(&mut self) -> Result<BTreeSet<SegmentId>> {
+        if self.writing.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        for (id, writing) in &self.writing {
+            let path = pack_path(&self.dir, *id);
+            let synced = writing.file.sync_data();
+            synced.map_err(|e| Error::io("sync", &path, e))?;
+        }
+        if self.has_new_name {
+            let folder = pack_dir(&self.dir);
+            let synced = self.env.files.sync_dir(&folder);
+            synced.map_err(|e| Error::io("sync", &folder, e))?;
+        }
+        let new: Packs = std::mem::take(&mut self.writing)
+            .into_iter()
+            .map(|(id, writing)| (id, (writing.new, writing.end)))
+            .collect();
+        self.index.put_ranges(&new)?;
+        self.has_new_name = false;
+        for (id, (ranges, end)) in &new {
+            let pack = self.packs.entry(*id).or_insert_with(|| {
+                Arc::new(Pack::new(&self.env.files, &self.dir, *id, Vec::new()))
+            });
+            pack.add(ranges);
+            self.ends.insert(*id, *end);
+        }
+        Ok(new.into_keys().collect())
+    }
+
+    /// Forgets what is here of a range, since it is not what it should be: it is missing again.
+    pub(super) fn forget(&mut self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        self.check()?;
+        let Some(pack) = self.packs.get(&id) else {
+            return Ok(());
+        };
+        let offsets = pack.forget(offset, bytes);
+        let forgotten = self.index.forget_ranges(id, &offsets);
+        let forgotten = forgotten.and_then(|()| self.look(&BTreeSet::from([id])));
+        self.believed(forgotten)
+    }
+
+    /// The pack of a segment, or one that holds nothing.
+    pub(super) fn pack(&self, id: SegmentId) -> Arc<Pack> {
+        let known = self.packs.get(&id).map(Arc::clone);
+        known.unwrap_or_else(|| Arc::new(Pack::new(&self.env.files, &self.dir, id, Vec::new())))
+    }
+
+    /// Finds out what is missing of segments of the state.
+    fn look(&mut self, ids: &BTreeSet<SegmentId>) -> Result<()> {
+        let state = Arc::clone(&self.state);
+        let partitions = ids.iter().filter_map(|id| state.partition(*id));
+        let partitions: Vec<&StatePartition> = partitions.collect();
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        let segments = partitions
+            .iter()
+            .map(|p| (p.id, self.pack(p.id), p.record.committed_bytes));
+        let root = Path::new(ROOT);
+        let store = Store::new(
+            Arc::new(PackFiles::new(root, segments)),
+            segment_dir(root),
+            CACHE_BYTES,
+            OPEN_FILES_MAX,
+            usize::from(state.shards),
+        );
+        for partition in partitions {
+            match self.missing_of(&store, &state, partition)? {
+                None => drop(self.missing.remove(&partition.id)),
+                Some(missing) => drop(self.missing.insert(partition.id, missing)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is missing of a segment; `None` = it is complete.
+    fn missing_of(
+        &self,
+        store: &Store,
+        state: &State,
+        partition: &StatePartition,
+    ) -> Result<Option<Vec<NeededRange>>> {
+        let file = store.segment_file(partition.id);
+        let pack = self.pack(partition.id);
+        let found = match needed(store, state, partition, &file, self.level) {
+            // It was damaged here, or where it came from: to fetch it again and again would help
+            // nobody. Readers are told, and whoever compares the two.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(%error, "a segment of a copy is damaged: what was shown before stays");
+                return Ok(Some(Vec::new()));
+            }
+            other => other?,
+        };
+        let parts = found.ranges.iter().flat_map(|range| {
+            let missing = pack.missing(range.offset, range.bytes);
+            missing.into_iter().map(|(offset, bytes)| NeededRange {
+                offset,
+                bytes,
+                ..*range
+            })
+        });
+        let missing: Vec<NeededRange> = parts.collect();
+        if missing.is_empty() && !found.is_whole {
+            return Err(Error::internal(
+                "a segment of a copy that lacks what it holds",
+            ));
+        }
+        Ok(Some(missing).filter(|missing| !missing.is_empty()))
+    }
+
+    /// Ranges that are missing, those first that are worth most, of so many bytes about.
+    pub(super) fn missing(&self, bytes_max: u64) -> Vec<Missing> {
+        let all = self.missing.iter().flat_map(|(id, ranges)| {
+            ranges.iter().map(|range| Missing {
+                segment: id.0,
+                range: *range,
+            })
+        });
+        let mut all: Vec<Missing> = all.collect();
+        all.sort_by_key(|m| (m.range.needed_for.rank(), m.segment, m.range.offset));
+        let mut bytes = 0;
+        let taken = all.iter().take_while(|m| {
+            let has_room = bytes < bytes_max;
+            bytes += m.range.bytes;
+            has_room
+        });
+        let taken = taken.count();
+        all.truncate(taken);
+        all
+    }
+
+    pub(super) fn missing_bytes(&self) -> u64 {
+        let ranges = self.missing.values().flatten();
+        ranges.map(|range| range.bytes).sum()
+    }
+
+    /// Segments of the state of which everything that is wanted is here.
+    pub(super) fn complete(&self) -> Vec<u64> {
+        let partitions = self.state.partitions.iter();
+        let complete = partitions.filter(|p| !self.missing.contains_key(&p.id));
+        complete.map(|p| p.id.0).collect()
+    }
+
+    /// Shows what can be shown now, with another state if there is one.
+    fn show(&mut self, state: Option<Arc<State>>) -> Result<()> {
+        let missing = &self.missing;
+        let is_complete = |p: &StatePartition| !missing.contains_key(&p.id);
+        let shown = next_shown(&self.shown, &self.state, &is_complete);
+        let is_named = |id: &SegmentId| {
+            self.state.partition(*id).is_some() || shown.iter().any(|p| p.id == *id)
+        };
+        let packs = self.packs.keys().filter(|id| !is_named(id)).copied();
+        let gone: Vec<SegmentId> = packs.collect();
+        if state.is_none() && shown == self.shown && gone.is_empty() {
+            return Ok(());
+        }
+        self.index.put_shown(state.as_deref(), &shown, &gone)?;
+        self.shown = shown;
+        for id in gone {
+            self.ends.remove(&id);
+            self.writing.remove(&id);
+            if let Some(pack) = self.packs.remove(&id) {
+                pack.set_dropped();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,395 @@
+//! States of an open database whose files are held, so that others can fetch them a range at a
+//! time, however the database goes on.
+//!
+//! Invariants: a state is what one transaction of the metadata names, with every definition and
+//! delete up to a record that is on the medium: a power cut takes nothing of it away. Files that a
+//! held state names exist until it is let go ([law 4]); whoever holds never keeps a step, a
+//! compaction or a writer waiting. Only bytes below a committed length are handed out.
+//! Concurrency: a state that is held is immutable; [`Holds`] has a lock of its own, under which
+//! nothing else is locked and nothing is read.
+//! Failure: `busy` when the database changes faster than it can be looked at; `gone` for what was
+//! let go.
+//!
+//! [law 4]: ../../../../ARCHITECTURE.md#laws
+
+use crate::catalog::{StreamRecord, Table};
+use crate::core::Core;
+use crate::error::Damage;
+use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::meta::Lineage;
+use crate::needed::{NeededRange, needed};
+use crate::segment::{Partition, SegmentFile};
+use crate::state::{State, StateName, StatePartition};
+use crate::tombstone::{DeleteRecord, Tombstone};
+use crate::{Database, Error, ErrorKind, Result};
+use headwater_codec::Cursor;
+use headwater_types::Level;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Looks that are taken before giving up.
+const LOOKS_MAX: usize = 64;
+
+/// A state of an open database, with its files.
+#[derive(Debug)]
+pub struct HeldState {
+    core: Arc<Core>,
+    state: State,
+    files: BTreeMap<SegmentId, Arc<SegmentFile>>,
+}
+
+impl Database {
+    /// Takes the state the database is in, and holds its files. With the state of an earlier call,
+    /// what has not changed since is not read again.
+    ///
+    /// What only the log and memory hold is no part of it: [`Database::flush`] stores that.
+    ///
+    /// # Errors
+    /// `busy` when the database changes faster than it can be looked at, `corrupt` when a footer
+    /// cannot be read, `closed`, `io`.
+    pub fn hold_state(&self, before: Option<&State>) -> Result<HeldState> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        for _ in 0..LOOKS_MAX {
+            if let Some(held) = look(core, before)? {
+                return Ok(held);
+            }
+            std::thread::yield_now();
+        }
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{}: the database changes faster than its state can be taken: try again",
+                core.options.dir.display()
+            ),
+        ))
+    }
+
+    /// The number of the state that the database is in: when it has risen,
+    /// [`Database::hold_state`] gives another state.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn state_number(&self) -> Result<u64> {
+        Ok(self.core().meta.lineage()?.number)
+    }
+
+    /// Whether the database was in a state of this name once, or is: else the name is of another
+    /// history of it, or of another database. Definitions and deletes are not looked at.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn was_in(&self, name: &StateName) -> Result<bool> {
+        let lineage = self.core().meta.lineage()?;
+        let is_this = (lineage.identity, lineage.incarnation) == (name.identity, name.incarnation);
+        Ok(is_this && lineage.holds(name.opening, name.number))
+    }
+}
+
+/// Partitions of all shards in memory, by segment, and the deletes that wait.
+struct Seen {
+    partitions: BTreeMap<SegmentId, Arc<Partition>>,
+    tombstones: BTreeMap<Sequence, Tombstone>,
+}
+
+impl Seen {
+    fn of(core: &Core) -> Seen {
+        let mut seen = Seen {
+            partitions: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+        };
+        for shard in &core.shards {
+            let state = shard.state.lock();
+            let partitions = state.partitions.all();
+            seen.partitions
+                .extend(partitions.map(|p| (p.id(), Arc::clone(p))));
+            let waiting = state.tombstones.iter();
+            seen.tombstones
+                .extend(waiting.map(|t| (t.sequence, t.clone())));
+        }
+        seen
+    }
+}
+
+/// One look; `None` when something changed meanwhile.
+fn look(core: &Arc<Core>, before: Option<&State>) -> Result<Option<HeldState>> {
+    let deletes = core.door.deletes();
+    let seen = Seen::of(core);
+    let mut named = core.meta.named_state()?;
+    if named.lineage.incarnation == 0 {
+        // No transaction of this version has changed anything yet.
+        let _commit = core.commits.begin();
+        core.meta.begin_lineage()?;
+        named = core.meta.named_state()?;
+    }
+    // A file that a transaction names is held by the partition that was seen before, or is seen
+    // now; one that came and went meanwhile is not.
+    let later = Seen::of(core);
+    let tables = tables(core);
+    let sequence = core.log.published();
+    if core.door.deletes() != deletes {
+        return Ok(None);
+    }
+    core.log.sync_up_to(sequence)?;
+    let mut files = BTreeMap::new();
+    let mut partitions = Vec::with_capacity(named.partitions.len());
+    for (id, record) in named.partitions {
+        let found = later.partitions.get(&id).or(seen.partitions.get(&id));
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        files.insert(id, Arc::clone(&found.file));
+        let known = before.and_then(|before| before.partition(id));
+        let footers = match known.filter(|k| k.record.footer_offset == record.footer_offset) {
+            Some(known) => Arc::clone(&known.footers),
+            None => {
+                let unreadable = found.unreadable.clone();
+                let named = Partition::with(record.clone(), Arc::clone(&found.file), unreadable);
+                core.store.indexes(&named)?
+            }
+        };
+        partitions.push(StatePartition {
+            id,
+            record,
+            footers,
+        });
+    }
+    let mut waiting = seen.tombstones;
+    waiting.extend(later.tombstones);
+    // One that is just being put before the shards is part of a later state.
+    waiting.retain(|of, _| *of <= sequence);
+    let state = State {
+        name: name(&named.lineage, sequence),
+        openings: named.lineage.openings,
+        shards: named.shards,
+        streams: streams(core, &named.streams, &tables)?,
+        tables,
+        deletes: waiting.into_values().map(delete).collect(),
+        newest_deletes: core.newest_deletes.all(),
+        partitions,
+    };
+    Ok(Some(HeldState {
+        core: Arc::clone(core),
+        state,
+        files,
+    }))
+}
+
+/// All tables there ever were, by number.
+fn tables(core: &Core) -> Vec<Arc<Table>> {
+    let ids = (0..).map(TableId);
+    ids.map_while(|id| core.catalog.table(id)).collect()
+}
+
+fn name(lineage: &Lineage, sequence: Sequence) -> StateName {
+    StateName {
+        identity: lineage.identity,
+        incarnation: lineage.incarnation,
+        opening: lineage.opening(),
+        number: lineage.number,
+        sequence: sequence.0,
+    }
+}
+
+/// The streams that are there, stored or only in the log so far: one that was dropped since its
+/// record was stored is not.
+fn streams(core: &Core, stored: &[Box<[u8]>], tables: &[Arc<Table>]) -> Result<Vec<StreamRecord>> {
+    let mut all: BTreeMap<StreamId, StreamRecord> = BTreeMap::new();
+    for bytes in stored {
+        let record = StreamRecord::decode(&mut Cursor::new(bytes))
+            .map_err(|e| Error::decode(core.meta.path(), 0, e))?;
+        all.insert(record.id, record);
+    }
+    let pending = tables.iter().map(|t| core.catalog.pending_streams(t.id));
+    all.extend(pending.flatten().map(|record| (record.id, record)));
+    all.retain(|id, _| !core.catalog.is_dropped(*id));
+    Ok(all.into_values().collect())
+}
+
+fn delete(tombstone: Tombstone) -> (Sequence, DeleteRecord) {
+    let record = DeleteRecord {
+        table: tombstone.table,
+        streams: tombstone.streams,
+        range: tombstone.range,
+        // Streams that are gone are not in a state.
+        drops_streams: false,
+    };
+    (tombstone.sequence, record)
+}
+
+impl HeldState {
+    /// The state.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn partition(&self, segment: u64) -> Result<&StatePartition> {
+        self.state.partition(SegmentId(segment)).ok_or_else(|| {
+            Error::not_found(format!(
+                "segment {segment} is none of state {}",
+                self.state.name.number
+            ))
+        })
+    }
+
+    /// Bytes of a segment that the state names.
+    ///
+    /// # Errors
+    /// `not_found` for another segment, `invalid` for bytes that are not committed, `corrupt` when
+    /// the file is cut short, `io`.
+    pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        let partition = self.partition(segment)?;
+        let committed = partition.record.committed_bytes;
+        let end = offset.checked_add(u64::from(bytes));
+        if end.is_none_or(|end| end > committed) {
+            return Err(Error::invalid(format!(
+                "{bytes} bytes from {offset} on of segment {segment}, of which {committed} are committed"
+            )));
+        }
+        let (store, id) = (&self.core.store, partition.id);
+        let mut out = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        store
+            .held(id)?
+            .read_exact_at(offset, &mut out)
+            .map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => Error::damage(Damage {
+                    file: store.path(id),
+                    offset,
+                    expected: format!("{bytes} committed bytes"),
+                    found: "the end of the file".into(),
+                }),
+                _ => Error::io("read", &store.path(id), e),
+            })?;
+        Ok(out)
+    }
+
+    /// What of a segment a reader touches for tiles at this level and above.
+    ///
+    /// # Errors
+    /// `not_found` for a segment that the state does not name, `corrupt`, `io`.
+    pub fn needed(&self, segment: u64, level: Level) -> Result<Vec<NeededRange>> {
+        let partition = self.partition(segment)?;
+        let file = self.files.get(&partition.id);
+        let file = file.ok_or_else(|| Error::internal("a state without one of its files"))?;
+        Ok(needed(&self.core.store, &self.state, partition, file, level)?.ranges)
+    }
+
+    /// Files that exist only because a state is held, with their committed lengths.
+    fn replaced(&self) -> impl Iterator<Item = (SegmentId, u64)> + '_ {
+        let replaced = self.files.iter().filter(|(_, file)| file.is_replaced());
+        replaced.filter_map(|(id, _)| {
+            let partition = self.state.partition(*id)?;
+            Some((*id, partition.record.committed_bytes))
+        })
+    }
+
+    fn names(&self, id: SegmentId, end: u64) -> bool {
+        let partition = self.state.partition(id);
+        partition.is_some_and(|p| end <= p.record.committed_bytes)
+    }
+}
+
+/// States that are held for others to fetch. The oldest are let go when files that only they keep
+/// take more than a limit.
+#[derive(Debug)]
+pub struct Holds {
+    bytes_max: u64,
+    /// The oldest first.
+    held: Mutex<VecDeque<Arc<HeldState>>>,
+}
+
+impl Holds {
+    /// Files that were replaced may take so many bytes.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Holds {
+        Holds {
+            bytes_max,
+            held: Mutex::default(),
+        }
+    }
+
+    /// Holds one more state, the newest.
+    pub fn hold(&self, state: HeldState) -> Arc<HeldState> {
+        let state = Arc::new(state);
+        self.held.lock().push_back(Arc::clone(&state));
+        self.keep_within();
+        state
+    }
+
+    /// Lets go of states of which nobody needs anything any more: those before this one.
+    pub fn release_before(&self, name: &StateName) {
+        let mut held = self.held.lock();
+        let at = held.iter().position(|h| h.state.name == *name);
+        let gone: Vec<_> = held.drain(..at.unwrap_or(0)).collect();
+        drop(held);
+        // Without the lock: the last to let go of a file removes it.
+        drop(gone);
+    }
+
+    /// The newest state held.
+    #[must_use]
+    pub fn newest(&self) -> Option<Arc<HeldState>> {
+        self.held.lock().back().cloned()
+    }
+
+    /// The state of this name, if it is still held.
+    #[must_use]
+    pub fn named(&self, name: &StateName) -> Option<Arc<HeldState>> {
+        let held = self.held.lock();
+        held.iter().find(|h| h.state.name == *name).cloned()
+    }
+
+    /// Bytes of files that exist only because of states held here, or by others.
+    #[must_use]
+    pub fn replaced_bytes(&self) -> u64 {
+        Self::sum(&self.held.lock())
+    }
+
+    fn sum(held: &VecDeque<Arc<HeldState>>) -> u64 {
+        let mut files: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        for (id, bytes) in held.iter().flat_map(|h| h.replaced()) {
+            let known = files.entry(id).or_default();
+            *known = bytes.max(*known);
+        }
+        files.values().sum()
+    }
+
+    /// Lets go of the oldest states until what only they keep is within the limit. To be called now
+    /// and then: compactions replace files while nobody fetches.
+    pub fn keep_within(&self) {
+        loop {
+            let mut held = self.held.lock();
+            if Self::sum(&held) <= self.bytes_max {
+                return;
+            }
+            let gone = held.pop_front();
+            drop(held);
+            drop(gone);
+        }
+    }
+
+    /// Bytes of a segment, of the newest state that names them.
+    ///
+    /// # Errors
+    /// `gone` when no state that is held names them; else as [`HeldState::read`].
+    pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        self.keep_within();
+        let id = SegmentId(segment);
+        let end = offset.saturating_add(u64::from(bytes));
+        let found = {
+            let held = self.held.lock();
+            held.iter().rev().find(|h| h.names(id, end)).cloned()
+        };
+        match found {
+            Some(state) => state.read(segment, offset, bytes),
+            None => Err(Error::new(
+                ErrorKind::Gone,
+                format!(
+                    "{bytes} bytes from {offset} on of segment {segment} are not kept any more, or never were: take the newest state"
+                ),
+            )),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! How a walk goes down a pyramid: from which level on, and what a level leaves to the one below.
+//!
+//! Invariants: the reader's walk and what says which bytes it will touch go by the same rules.
+
+use headwater_types::{ClosedRange, Level, Timestamp};
+
+/// The stored level below one.
+pub(crate) fn below(level: Level, base: Level) -> Level {
+    Level::clamped(level.get() - 2).max(base)
+}
+
+/// The coarsest stored level, from `top` down, whose buckets are no wider than this; else the base.
+pub(crate) fn no_wider(mut top: Level, base: Level, width_ns: i128) -> Level {
+    while top > base && top.bucket_start_wide(1) > width_ns {
+        top = below(top, base);
+    }
+    top
+}
+
+/// Stretches of buckets of a level that are not true, by number and apart; none at the base level.
+pub(crate) fn stale_buckets(
+    stale: &[ClosedRange],
+    base: Level,
+    level: Level,
+    first: i64,
+    last: i64,
+) -> Vec<(i64, i64)> {
+    let mut out: Vec<(i64, i64)> = Vec::new();
+    if level == base {
+        return out;
+    }
+    for range in stale {
+        let from = level.bucket_of(range.first).max(first);
+        let to = level.bucket_of(range.last).min(last);
+        match out.last_mut() {
+            _ if from > to => {}
+            Some(before) if from <= before.1.saturating_add(1) => before.1 = before.1.max(to),
+            _ => out.push((from, to)),
+        }
+    }
+    out
+}
+
+/// What a level above the base leaves of a range to the level below: where it is stale, since it
+/// may lack buckets there too, and what lies behind its newest closed bucket, whose number is given.
+pub(crate) fn left_to_below(
+    level: Level,
+    newest: Option<i64>,
+    range: &ClosedRange,
+    stale: &[(i64, i64)],
+) -> Vec<ClosedRange> {
+    let Some(newest) = newest else {
+        return vec![*range];
+    };
+    let closed = level.bucket_span(newest).last;
+    let before = ClosedRange::new(Timestamp::MIN, closed);
+    let mut left: Vec<ClosedRange> = stale
+        .iter()
+        .map(|(from, to)| level.span(*from, *to).intersect(range).intersect(&before))
+        .collect();
+    if closed < range.last {
+        let next = Timestamp::from_nanos(closed.as_nanos().saturating_add(1));
+        left.push(ClosedRange::new(range.first.max(next), range.last));
+    }
+    left
+}

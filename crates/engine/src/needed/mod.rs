@@ -1,0 +1,309 @@
+//! Which bytes of a segment a reader touches for tiles at a level and above, whatever their stream
+//! and time: what a copy needs to answer for all of them.
+//!
+//! These are header, footers and checkpoints; of each stream's pyramid the largest stored level that is not
+//! above the one asked for, and all above it; below them what a walk goes down to, where levels are
+//! stale or not closed yet; all leaves of late runs; and where these, or deletes that are not
+//! carried out, make buckets of the base level dirty, the blocks on the way there and the leaves of
+//! these buckets. Where a pyramid begins above the level asked for, or there is none, all leaves.
+//! What has expired is not looked at: a read that meets it needs rows.
+//!
+//! Invariants: a reader that asks for tiles at this level or above touches nothing else
+//! (tests/it/needed.rs). To say so in full it takes the footers and the leaves of late runs; where
+//! these are not in a copy yet, they are named, and the answer says that more will be needed.
+//! Concurrency: as for reads.
+
+pub(crate) mod descent;
+
+use crate::ids::StreamId;
+use crate::ranges::{overlapping, swallows, union};
+use crate::segment::{BlockEntry, LeafEntry, Partition, SegmentFile, Store, StreamState};
+use crate::state::{State, StatePartition};
+use crate::tombstone::Tombstone;
+use crate::{Error, ErrorKind, Result};
+use descent::{below, left_to_below, no_wider, stale_buckets};
+use headwater_types::{ClosedRange, Level, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a range of a segment is needed for; coarse before fine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeededFor {
+    /// To know what the segment holds: header, footers and checkpoints.
+    Frame,
+    /// Buckets of this level.
+    Buckets(Level),
+    /// Rows that came late.
+    LateRows,
+    /// Rows of the main run.
+    Rows,
+}
+
+impl NeededFor {
+    /// The smaller the earlier it is worth having.
+    #[must_use]
+    pub fn rank(self) -> u8 {
+        match self {
+            NeededFor::Frame => 0,
+            NeededFor::Buckets(level) => {
+                u8::try_from(1 + Level::MAX.get() - level.get()).unwrap_or(u8::MAX - 2)
+            }
+            NeededFor::LateRows => u8::MAX - 1,
+            NeededFor::Rows => u8::MAX,
+        }
+    }
+}
+
+/// A range of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeededRange {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// What for.
+    pub needed_for: NeededFor,
+}
+
+/// What is needed of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Needed {
+    /// By offset; they do not meet.
+    pub(crate) ranges: Vec<NeededRange>,
+    /// False where what is in these ranges has to be there first, to tell the rest.
+    pub(crate) is_whole: bool,
+}
+
+/// Leaves and blocks, by offset.
+#[derive(Default)]
+struct Found {
+    parts: BTreeMap<u64, (u64, NeededFor)>,
+    lacks: bool,
+}
+
+impl Found {
+    fn put(&mut self, offset: u64, bytes: u64, needed_for: NeededFor) {
+        let known = self.parts.entry(offset).or_insert((bytes, needed_for));
+        // A leaf may be shared, as a late one and as one of a main run.
+        if needed_for.rank() < known.1.rank() {
+            known.1 = needed_for;
+        }
+    }
+
+    fn leaf(&mut self, leaf: &LeafEntry, needed_for: NeededFor) {
+        self.put(leaf.offset, u64::from(leaf.bytes), needed_for);
+    }
+
+    fn block(&mut self, block: &BlockEntry) {
+        let needed_for = NeededFor::Buckets(block.level);
+        self.put(block.offset, u64::from(block.bytes), needed_for);
+    }
+
+    fn finish(self) -> Needed {
+        let parts = self.parts.into_iter();
+        Needed {
+            ranges: parts
+                .map(|(offset, (bytes, needed_for))| NeededRange {
+                    offset,
+                    bytes,
+                    needed_for,
+                })
+                .collect(),
+            is_whole: !self.lacks,
+        }
+    }
+}
+
+/// What of a partition's segment is touched for tiles at this level and above. `file` is where
+/// `store` finds it.
+pub(crate) fn needed(
+    store: &Store,
+    state: &State,
+    partition: &StatePartition,
+    file: &Arc<SegmentFile>,
+    level: Level,
+) -> Result<Needed> {
+    let mut found = Found::default();
+    for (offset, bytes) in partition.frame() {
+        found.put(offset, bytes, NeededFor::Frame);
+    }
+    let record = &partition.record;
+    let table = state.table(record.table);
+    let table = table.ok_or_else(|| Error::internal("a partition of no table"))?;
+    if table.life.dropped {
+        return Ok(found.finish());
+    }
+    let opened = Partition::new(record.clone(), Arc::clone(file));
+    let segment = match store.state(&opened) {
+        Err(error) if error.kind() == ErrorKind::Elsewhere => {
+            found.lacks = true;
+            return Ok(found.finish());
+        }
+        other => other?,
+    };
+    let span = record.span();
+    let cut = table.life.cut.last_before();
+    let before_cut = cut.map(|last| ClosedRange::new(Timestamp::MIN, last).intersect(&span));
+    let tombstones: Vec<Tombstone> = state
+        .tombstones()
+        .into_iter()
+        .filter(|t| t.sequence > record.sequence)
+        .collect();
+    for page in segment.pages() {
+        store.each_stream(&segment, page, &mut |stream, held| {
+            let mut partly = PartOfStream {
+                store,
+                opened: &opened,
+                held,
+                span,
+                hidden: hidden(&tombstones, (table.id, stream), &span, before_cut),
+                level,
+                found: &mut found,
+            };
+            partly.find()
+        })?;
+    }
+    Ok(found.finish())
+}
+
+/// Where stored rows of a stream do not count any more.
+fn hidden(
+    tombstones: &[Tombstone],
+    (table, stream): (crate::ids::TableId, StreamId),
+    span: &ClosedRange,
+    before_cut: Option<ClosedRange>,
+) -> Vec<ClosedRange> {
+    let concerned = tombstones.iter().filter(|t| t.concerns(table, stream));
+    let deleted = concerned.map(|t| t.range.intersect(span));
+    union(deleted.chain(before_cut).collect())
+}
+
+/// What a partition holds of a stream.
+struct PartOfStream<'a> {
+    store: &'a Store,
+    opened: &'a Partition,
+    held: &'a StreamState,
+    span: ClosedRange,
+    hidden: Vec<ClosedRange>,
+    level: Level,
+    found: &'a mut Found,
+}
+
+impl PartOfStream<'_> {
+    fn find(&mut self) -> Result<()> {
+        for leaf in self.held.late.iter().flatten() {
+            self.found.leaf(leaf, NeededFor::LateRows);
+        }
+        let Some(base) = self.held.base.filter(|b| *b != Level::MAX) else {
+            self.rows(&ClosedRange::ALL);
+            return Ok(());
+        };
+        if self.level < base && !self.held.is_aged() {
+            // Tiles finer than the base are made of rows.
+            self.rows(&ClosedRange::ALL);
+        }
+        let top = self.held.blocks.last().map_or(base, |b| b.level);
+        let first = no_wider(top, base, self.level.bucket_start_wide(1));
+        let mut from = top;
+        loop {
+            self.level(from, base, self.span);
+            if from <= first {
+                break;
+            }
+            from = below(from, base);
+        }
+        for time in self.edges() {
+            self.down_to(time, first, base, false);
+        }
+        for time in self.late_times(base)? {
+            self.down_to(time, first, base, true);
+        }
+        Ok(())
+    }
+
+    /// Leaves of the main run that meet a range.
+    fn rows(&mut self, range: &ClosedRange) {
+        let from = self.held.main.partition_point(|l| l.last < range.first);
+        let behind = self.held.main.iter().skip(from);
+        for leaf in behind.take_while(|l| l.first <= range.last) {
+            self.found.leaf(leaf, NeededFor::Rows);
+        }
+    }
+
+    /// Blocks of a level in a range.
+    fn blocks(&mut self, level: Level, range: &ClosedRange) {
+        let (first, last) = (level.bucket_of(range.first), level.bucket_of(range.last));
+        let blocks = self.held.blocks_of(level);
+        let from = blocks.partition_point(|b| b.last_bucket < first);
+        let behind = blocks.iter().skip(from);
+        for block in behind.take_while(|b| b.first_bucket <= last) {
+            self.found.block(block);
+        }
+    }
+
+    /// What a walk over a range touches from a level on, where nothing is dirty.
+    fn level(&mut self, level: Level, base: Level, range: ClosedRange) {
+        if range.is_empty() {
+            return;
+        }
+        self.blocks(level, &range);
+        if level == base {
+            return;
+        }
+        let (first, last) = (level.bucket_of(range.first), level.bucket_of(range.last));
+        let stale = stale_buckets(&self.held.stale, base, level, first, last);
+        let newest = self.held.blocks_of(level).last().map(|b| b.last_bucket);
+        for left in left_to_below(level, newest, &range, &stale) {
+            self.level(below(level, base), base, left);
+        }
+    }
+
+    /// What a walk touches from a level on to look into the bucket that holds an instant: if
+    /// `is_dirty`, or where the bucket is hidden in part.
+    fn down_to(&mut self, time: Timestamp, from: Level, base: Level, is_dirty: bool) {
+        let mut level = from;
+        loop {
+            let bucket = level
+                .bucket_span(level.bucket_of(time))
+                .intersect(&self.span);
+            let is_partly_hidden =
+                !overlapping(&self.hidden, &bucket).is_empty() && !swallows(&self.hidden, &bucket);
+            let looks_in = is_dirty || is_partly_hidden;
+            if level == base {
+                if looks_in {
+                    self.rows(&bucket);
+                }
+                return;
+            }
+            let next = below(level, base);
+            if looks_in {
+                self.level(next, base, bucket);
+            }
+            level = next;
+        }
+    }
+
+    /// Instants at which what is hidden begins and ends.
+    fn edges(&self) -> Vec<Timestamp> {
+        let hidden = self.hidden.iter();
+        hidden.flat_map(|range| [range.first, range.last]).collect()
+    }
+
+    /// An instant of each bucket of the base level in which a late row stands.
+    fn late_times(&mut self, base: Level) -> Result<Vec<Timestamp>> {
+        let mut dirty: BTreeSet<i64> = BTreeSet::new();
+        for leaf in self.held.late.iter().flatten() {
+            let rows = 0..usize::try_from(leaf.count).unwrap_or(usize::MAX);
+            match self.store.leaf_columns(self.opened.id(), leaf, rows, &[]) {
+                Err(error) if error.kind() == ErrorKind::Elsewhere => self.found.lacks = true,
+                found => {
+                    let times = found?;
+                    let times = times.times().iter().map(|t| Timestamp::from_nanos(*t));
+                    dirty.extend(times.map(|t| base.bucket_of(t)));
+                }
+            }
+        }
+        let spans = dirty.into_iter().map(|bucket| base.bucket_span(bucket));
+        Ok(spans.map(|span| span.first.max(self.span.first)).collect())
+    }
+}

@@ -1,0 +1,85 @@
+//! Who opens a database, and what that means for its opening.
+
+use crate::Result;
+use crate::error::Error;
+use crate::ids::{SegmentId, Sequence};
+use crate::log::Access;
+use crate::owner::Owner;
+use crate::pins::PinFiles;
+use crate::reserve::Reserve;
+use crate::stall::Watch;
+use crate::tiers::OwnedTier;
+use crate::tombstone::DeleteRecord;
+use headwater_io::Env;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Who opens a database.
+pub(crate) enum OpenedBy<'a> {
+    /// Who holds its lock and reserve, and puts files right.
+    Owner(Ownership),
+    /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
+    Reader(&'a dyn Fn() -> Result<()>),
+    /// Who only reads a copy of another database: it has no log, and its files have holes.
+    Copy(CopyParts),
+}
+
+/// What an owner has.
+pub(crate) struct Ownership {
+    pub(super) owner: Owner,
+    pub(super) tier: Option<Arc<OwnedTier>>,
+    pub(super) bulk: Option<Arc<Watch>>,
+    pub(super) reserves: Vec<Arc<Reserve>>,
+    pub(super) pin_files: PinFiles,
+}
+
+/// What is known of a copy besides its metadata.
+#[derive(Debug, Default)]
+pub(crate) struct CopyParts {
+    /// Partitions of which nothing can be read here.
+    pub(crate) elsewhere: HashMap<SegmentId, Error>,
+    /// Deletes that are not carried out in every partition, by sequence.
+    pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
+}
+
+/// What opening needs of who opens.
+pub(super) struct Opener<'a> {
+    pub(super) owner: Option<Owner>,
+    pub(super) tier: Option<Arc<OwnedTier>>,
+    pub(super) bulk: Option<Arc<Watch>>,
+    pub(super) reserves: Vec<Arc<Reserve>>,
+    pub(super) pin_files: PinFiles,
+    pub(super) access: Access<'a>,
+    pub(super) copy: Option<CopyParts>,
+}
+
+impl<'a> OpenedBy<'a> {
+    pub(super) fn opener(self, env: &Env, dir: &Path) -> Opener<'a> {
+        let (access, copy) = match self {
+            OpenedBy::Owner(owned) => {
+                return Opener {
+                    owner: Some(owned.owner),
+                    tier: owned.tier,
+                    bulk: owned.bulk,
+                    reserves: owned.reserves,
+                    pin_files: owned.pin_files,
+                    access: Access::Owner,
+                    copy: None,
+                };
+            }
+            OpenedBy::Reader(nothing_freed) => (Access::Reader(nothing_freed), None),
+            OpenedBy::Copy(parts) => (Access::Reader(&|| Ok(())), Some(parts)),
+        };
+        let root = env.media.buffers_root(dir);
+        Opener {
+            owner: None,
+            tier: None,
+            bulk: None,
+            reserves: Vec::new(),
+            pin_files: PinFiles::new(Arc::clone(env.buffer_files()), root),
+            access,
+            copy,
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! The bytes of a state: docs/format/state.md.
+//!
+//! Invariants: bytes that are taken give a state in which every number that is used is defined, and
+//! every place lies where the format allows it; they come from another machine.
+
+use super::{State, StateName, StatePartition};
+use crate::assured::wide;
+use crate::catalog::{StreamRecord, Table};
+use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::meta::PartitionRecord;
+use crate::segment::HEADER_BYTES;
+use crate::tombstone::DeleteRecord;
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::ClosedRange;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const MAGIC: [u8; 7] = *b"HWSTATE";
+const VERSION: u8 = 1;
+const WHOLE: u8 = 0;
+const AFTER: u8 = 1;
+const CRC_BYTES: usize = 4;
+
+/// What bytes say: a state, or what differs from one.
+pub(super) struct Parts {
+    name: StateName,
+    /// The state that this is to be put on.
+    pub(super) base: Option<StateName>,
+    /// So many openings are as they are known.
+    openings_known: usize,
+    openings: Vec<(u64, u64)>,
+    shards: u16,
+    tables: Vec<Arc<Table>>,
+    streams_gone: Vec<StreamId>,
+    streams: Vec<StreamRecord>,
+    deletes: Vec<(Sequence, DeleteRecord)>,
+    newest_deletes: Vec<(TableId, Sequence)>,
+    partitions_gone: Vec<SegmentId>,
+    partitions: Vec<NewPartition>,
+}
+
+struct NewPartition {
+    id: SegmentId,
+    record: PartitionRecord,
+    /// So many footers are as they are known.
+    known: usize,
+    footers: Vec<(u64, u32)>,
+}
+
+pub(super) fn encode(state: &State, known: Option<&State>) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.put_u8(VERSION);
+    out.put_u8(if known.is_some() { AFTER } else { WHOLE });
+    put_name(&state.name, &mut out);
+    if let Some(known) = known {
+        put_name(&known.name, &mut out);
+    }
+    put_openings(state, known, &mut out);
+    out.put_varint(u64::from(state.shards));
+    put_tables(state, known, &mut out);
+    put_streams(state, known, &mut out);
+    out.put_varint(wide(state.deletes.len()));
+    for (sequence, record) in &state.deletes {
+        out.put_varint(sequence.0);
+        out.put_prefixed(&record.encode());
+    }
+    out.put_varint(wide(state.newest_deletes.len()));
+    for (table, sequence) in &state.newest_deletes {
+        out.put_varint(u64::from(table.0));
+        out.put_varint(sequence.0);
+    }
+    put_partitions(state, known, &mut out);
+    let crc = crc32c(&out);
+    out.put_u32(crc);
+    out
+}
+
+fn put_name(name: &StateName, out: &mut Vec<u8>) {
+    for number in [
+        name.identity,
+        name.incarnation,
+        name.opening,
+        name.number,
+        name.sequence,
+    ] {
+        out.put_u64(number);
+    }
+}
+
+fn put_openings(state: &State, known: Option<&State>, out: &mut Vec<u8>) {
+    let known: &[(u64, u64)] = match known {
+        Some(known) => &known.openings,
+        None => &[],
+    };
+    let same = known.iter().zip(&state.openings);
+    let same = same.take_while(|(a, b)| a == b).count();
+    out.put_varint(wide(same));
+    out.put_varint(wide(state.openings.len() - same));
+    for (first, opening) in state.openings.iter().skip(same) {
+        out.put_varint(*first);
+        out.put_u64(*opening);
+    }
+}
+
+fn put_tables(state: &State, known: Option<&State>, out: &mut Vec<u8>) {
+    let is_known = |table: &Table| {
+        let known = known.and_then(|known| known.table(table.id));
+        known.is_some_and(|known| **known == *table)
+    };
+    let new: Vec<_> = state.tables.iter().filter(|t| !is_known(t)).collect();
+    out.put_varint(wide(new.len()));
+    let mut bytes = Vec::new();
+    for table in new {
+        bytes.clear();
+        table.encode(&mut bytes);
+        out.put_prefixed(&bytes);
+    }
+}
+
+/// Numbers that rise, each as the difference to the one before.
+fn put_rising(numbers: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
+    out.put_varint(wide(numbers.len()));
+    let mut before = 0;
+    for number in numbers {
+        out.put_varint(number.wrapping_sub(before));
+        before = number;
+    }
+}
+
+fn put_streams(state: &State, known: Option<&State>, out: &mut Vec<u8>) {
+    let before: BTreeMap<StreamId, &StreamRecord> = known
+        .iter()
+        .flat_map(|known| &known.streams)
+        .map(|record| (record.id, record))
+        .collect();
+    let now: BTreeSet<StreamId> = state.streams.iter().map(|r| r.id).collect();
+    let gone: Vec<u64> = before
+        .keys()
+        .filter(|id| !now.contains(id))
+        .map(|id| u64::from(id.0))
+        .collect();
+    put_rising(gone.into_iter(), out);
+    let is_new = |record: &&StreamRecord| before.get(&record.id) != Some(record);
+    let new: Vec<_> = state.streams.iter().filter(is_new).collect();
+    out.put_varint(wide(new.len()));
+    let mut bytes = Vec::new();
+    for record in new {
+        bytes.clear();
+        record.encode(&mut bytes);
+        out.put_prefixed(&bytes);
+    }
+}
+
+fn put_partitions(state: &State, known: Option<&State>, out: &mut Vec<u8>) {
+    let before = |id| known.and_then(|known| known.partition(id));
+    let gone: Vec<u64> = known
+        .iter()
+        .flat_map(|known| &known.partitions)
+        .filter(|p| state.partition(p.id).is_none())
+        .map(|p| p.id.0)
+        .collect();
+    put_rising(gone.into_iter(), out);
+    let new: Vec<_> = state
+        .partitions
+        .iter()
+        .filter(|p| before(p.id) != Some(p))
+        .collect();
+    out.put_varint(wide(new.len()));
+    let mut last = 0;
+    for partition in new {
+        out.put_varint(partition.id.0.wrapping_sub(last));
+        last = partition.id.0;
+        out.put_prefixed(&partition.record.encode());
+        let known: &[(u64, u32)] = match before(partition.id) {
+            Some(known) => &known.footers,
+            None => &[],
+        };
+        let same = known.iter().zip(&*partition.footers);
+        let same = same.take_while(|(a, b)| a == b).count();
+        out.put_varint(wide(same));
+        out.put_varint(wide(partition.footers.len() - same));
+        let mut end = same
+            .checked_sub(1)
+            .and_then(|at| known.get(at))
+            .map_or(HEADER_BYTES, |(at, len)| at.wrapping_add(u64::from(*len)));
+        for (offset, bytes) in partition.footers.iter().skip(same) {
+            out.put_varint(offset.wrapping_sub(end));
+            out.put_varint(u64::from(*bytes));
+            end = offset.wrapping_add(u64::from(*bytes));
+        }
+    }
+}
+
+/// Puts the right checksum behind bytes: for the fuzz target.
+#[cfg(fuzzing)]
+pub(super) fn put_checksum_right(bytes: &mut Vec<u8>) {
+    bytes.truncate(bytes.len().saturating_sub(CRC_BYTES));
+    let crc = crc32c(bytes);
+    bytes.put_u32(crc);
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
+    let wrong = |expected| DecodeError {
+        expected,
+        offset: 0,
+    };
+    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
+        return Err(wrong("a state of at least four bytes"));
+    };
+    let mut cursor = Cursor::new(body);
+    if cursor.take(MAGIC.len(), "the magic of a state")? != MAGIC {
+        return Err(wrong("the magic of a state"));
+    }
+    if cursor.u8("version of a state")? != VERSION {
+        return Err(wrong("a state of version 1"));
+    }
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(wrong("a state with the right checksum"));
+    }
+    let kind = cursor.u8("kind of a state")?;
+    let name = name(&mut cursor)?;
+    let base = match kind {
+        WHOLE => None,
+        AFTER => Some(self::name(&mut cursor)?),
+        _ => return Err(cursor.fail("kind 0 or 1 of a state")),
+    };
+    let parts = Parts {
+        name,
+        base,
+        openings_known: cursor.varint_up_to(u64::from(u32::MAX), "openings that are known")?,
+        openings: openings(&mut cursor)?,
+        shards: small(&mut cursor, "number of shards")?,
+        tables: tables(&mut cursor)?,
+        streams_gone: rising(&mut cursor, "stream that is gone")?
+            .into_iter()
+            .map(|id| u32::try_from(id).map(StreamId))
+            .collect::<Result<_, _>>()
+            .map_err(|_| wrong("a stream number below 2^32"))?,
+        streams: streams(&mut cursor)?,
+        deletes: deletes(&mut cursor)?,
+        newest_deletes: newest_deletes(&mut cursor)?,
+        partitions_gone: rising(&mut cursor, "segment that is gone")?
+            .into_iter()
+            .map(SegmentId)
+            .collect(),
+        partitions: partitions(&mut cursor)?,
+    };
+    cursor.finish()?;
+    Ok(parts)
+}
+
+fn name(cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> {
+    Ok(StateName {
+        identity: cursor.u64("identity")?,
+        incarnation: cursor.u64("incarnation")?,
+        opening: cursor.u64("opening")?,
+        number: cursor.u64("state number")?,
+        sequence: cursor.u64("sequence")?,
+    })
+}
+
+fn small(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<u16, DecodeError> {
+    let number = cursor.varint(expected)?;
+    u16::try_from(number).map_err(|_| cursor.fail(expected))
+}
+
+fn number(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<u32, DecodeError> {
+    let number = cursor.varint(expected)?;
+    u32::try_from(number).map_err(|_| cursor.fail(expected))
+}
+
+/// How many things follow, each of at least one byte.
+fn count(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<usize, DecodeError> {
+    cursor.varint_up_to(wide(cursor.remaining()), expected)
+}
+
+fn rising(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<Vec<u64>, DecodeError> {
+    let count = count(cursor, expected)?;
+    let mut out = Vec::new();
+    let mut before = 0u64;
+    for _ in 0..count {
+        let step = cursor.varint(expected)?;
+        let Some(next) = before
+            .checked_add(step)
+            .filter(|_| step > 0 || out.is_empty())
+        else {
+            return Err(cursor.fail(expected));
+        };
+        before = next;
+        out.push(next);
+    }
+    Ok(out)
+}
+
+fn openings(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, u64)>, DecodeError> {
+    let count = count(cursor, "number of new openings")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        out.push((
+            cursor.varint("first state of an opening")?,
+            cursor.u64("opening")?,
+        ));
+    }
+    Ok(out)
+}
+
+fn tables(cursor: &mut Cursor<'_>) -> Result<Vec<Arc<Table>>, DecodeError> {
+    let count = count(cursor, "number of new tables")?;
+    let mut out: Vec<Arc<Table>> = Vec::new();
+    for _ in 0..count {
+        let mut bytes = Cursor::new(cursor.prefixed("table definition")?);
+        let table = Table::decode(&mut bytes)?;
+        if out.last().is_some_and(|last| last.id >= table.id) {
+            return Err(cursor.fail("tables that rise by number"));
+        }
+        out.push(Arc::new(table));
+    }
+    Ok(out)
+}
+
+fn streams(cursor: &mut Cursor<'_>) -> Result<Vec<StreamRecord>, DecodeError> {
+    let count = count(cursor, "number of new streams")?;
+    let mut out: Vec<StreamRecord> = Vec::new();
+    for _ in 0..count {
+        let mut bytes = Cursor::new(cursor.prefixed("stream record")?);
+        let record = StreamRecord::decode(&mut bytes)?;
+        bytes.finish()?;
+        if out.last().is_some_and(|last| last.id >= record.id) {
+            return Err(cursor.fail("streams that rise by number"));
+        }
+        out.push(record);
+    }
+    Ok(out)
+}
+
+fn deletes(cursor: &mut Cursor<'_>) -> Result<Vec<(Sequence, DeleteRecord)>, DecodeError> {
+    let count = count(cursor, "number of deletes")?;
+    let mut out: Vec<(Sequence, DeleteRecord)> = Vec::new();
+    for _ in 0..count {
+        let sequence = Sequence(cursor.varint("sequence of a delete")?);
+        if out.last().is_some_and(|(last, _)| *last >= sequence) {
+            return Err(cursor.fail("deletes that rise by sequence"));
+        }
+        let mut bytes = Cursor::new(cursor.prefixed("delete record")?);
+        let record = DeleteRecord::decode(&mut bytes)?;
+        bytes.finish()?;
+        out.push((sequence, record));
+    }
+    Ok(out)
+}
+
+fn newest_deletes(cursor: &mut Cursor<'_>) -> Result<Vec<(TableId, Sequence)>, DecodeError> {
+    let count = count(cursor, "number of tables with deletes")?;
+    let mut out: Vec<(TableId, Sequence)> = Vec::new();
+    for _ in 0..count {
+        let table = TableId(number(cursor, "a table with deletes")?);
+        if out.last().is_some_and(|(last, _)| *last >= table) {
+            return Err(cursor.fail("tables with deletes that rise by number"));
+        }
+        out.push((
+            table,
+            Sequence(cursor.varint("sequence of a newest delete")?),
+        ));
+    }
+    Ok(out)
+}
+
+fn partitions(cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>, DecodeError> {
+    let count = count(cursor, "number of new partitions")?;
+    let mut out: Vec<NewPartition> = Vec::new();
+    let mut before = 0u64;
+    for _ in 0..count {
+        let step = cursor.varint("segment id")?;
+        let Some(id) = before
+            .checked_add(step)
+            .filter(|_| step > 0 || out.is_empty())
+        else {
+            return Err(cursor.fail("partitions that rise by segment"));
+        };
+        before = id;
+        let record = PartitionRecord::decode(cursor.prefixed("partition record")?)?;
+        let known = cursor.varint_up_to(u64::from(u32::MAX), "footers that are known")?;
+        let more = self::count(cursor, "number of footers")?;
+        let mut footers = Vec::new();
+        for _ in 0..more {
+            // The distance to what stands before: known when they are put together.
+            let gap = cursor.varint("offset of a footer")?;
+            footers.push((gap, number(cursor, "length of a footer")?));
+        }
+        out.push(NewPartition {
+            id: SegmentId(id),
+            record,
+            known,
+            footers,
+        });
+    }
+    Ok(out)
+}
+
+impl NewPartition {
+    fn complete(self, known: &[(u64, u32)]) -> Result<StatePartition, String> {
+        let unfit = |what: &str| format!("segment {}: {what}", self.id.0);
+        let Some(same) = known.get(..self.known) else {
+            return Err(unfit("footers that are not known"));
+        };
+        let mut footers = same.to_vec();
+        let mut end = same
+            .last()
+            .map_or(HEADER_BYTES, |(at, len)| at.saturating_add(u64::from(*len)));
+        for (gap, bytes) in &self.footers {
+            let place = end.checked_add(*gap).and_then(|offset| {
+                let end = offset.checked_add(u64::from(*bytes))?;
+                Some((offset, end))
+            });
+            let Some((offset, next)) = place else {
+                return Err(unfit("a footer beyond 2^64"));
+            };
+            footers.push((offset, *bytes));
+            end = next;
+        }
+        let record = &self.record;
+        if footers.last() != Some(&(record.footer_offset, record.footer_bytes)) {
+            return Err(unfit("footers that do not end with the newest"));
+        }
+        if end != record.committed_bytes {
+            return Err(unfit("a newest footer that does not end what is committed"));
+        }
+        Ok(StatePartition {
+            id: self.id,
+            record: self.record,
+            footers: footers.into(),
+        })
+    }
+}
+
+impl Parts {
+    /// The state, where nothing is known before.
+    pub(super) fn whole(self) -> Result<State, String> {
+        if !self.streams_gone.is_empty() || !self.partitions_gone.is_empty() {
+            return Err("a whole state of which something is gone".to_owned());
+        }
+        let nothing = State {
+            name: self.name,
+            openings: Vec::new(),
+            shards: self.shards,
+            tables: Vec::new(),
+            streams: Vec::new(),
+            deletes: Vec::new(),
+            newest_deletes: Vec::new(),
+            partitions: Vec::new(),
+        };
+        self.after(&nothing)
+    }
+
+    /// The state, with what is known before.
+    pub(super) fn after(self, known: &State) -> Result<State, String> {
+        if (self.name.identity, self.name.incarnation)
+            != (known.name.identity, known.name.incarnation)
+        {
+            return Err("another incarnation than the state before".to_owned());
+        }
+        let Some(same) = known.openings.get(..self.openings_known) else {
+            return Err("openings that are not known".to_owned());
+        };
+        let openings = same.iter().copied().chain(self.openings).collect();
+        let mut tables: BTreeMap<TableId, Arc<Table>> =
+            known.tables.iter().map(|t| (t.id, Arc::clone(t))).collect();
+        tables.extend(self.tables.into_iter().map(|t| (t.id, t)));
+        let mut streams: BTreeMap<StreamId, StreamRecord> =
+            known.streams.iter().map(|r| (r.id, r.clone())).collect();
+        for id in &self.streams_gone {
+            streams.remove(id);
+        }
+        streams.extend(self.streams.into_iter().map(|r| (r.id, r)));
+        let mut partitions: BTreeMap<SegmentId, StatePartition> =
+            known.partitions.iter().map(|p| (p.id, p.clone())).collect();
+        for id in &self.partitions_gone {
+            partitions.remove(id);
+        }
+        for partition in self.partitions {
+            let id = partition.id;
+            let before = partitions.get(&id).map(|p| Arc::clone(&p.footers));
+            let complete = partition.complete(before.as_deref().unwrap_or_default())?;
+            partitions.insert(id, complete);
+        }
+        let state = State {
+            name: self.name,
+            openings,
+            shards: self.shards,
+            tables: tables.into_values().collect(),
+            streams: streams.into_values().collect(),
+            deletes: self.deletes,
+            newest_deletes: self.newest_deletes,
+            partitions: partitions.into_values().collect(),
+        };
+        fits(&state).map(|()| state)
+    }
+}
+
+/// Everything that is used is defined, and partitions are apart.
+fn fits(state: &State) -> Result<(), String> {
+    let dense = (0u32..).zip(&state.tables).all(|(n, t)| t.id.0 == n);
+    if !dense {
+        return Err("tables whose numbers are not dense".to_owned());
+    }
+    if state.shards == 0 {
+        return Err("no shards".to_owned());
+    }
+    let firsts = state.openings.windows(2);
+    let mut pairs = firsts.filter_map(|pair| pair.first().zip(pair.last()));
+    let newest = state.openings.last();
+    if !pairs.all(|((before, _), (after, _))| before < after)
+        || newest.is_none_or(|(first, opening)| {
+            *first > state.name.number || *opening != state.name.opening
+        })
+    {
+        return Err("openings that do not lead to the state".to_owned());
+    }
+    for record in &state.streams {
+        let key = record
+            .key
+            .first_chunk::<4>()
+            .map(|id| u32::from_be_bytes(*id));
+        if state.table(record.table).is_none()
+            || record.shard.0 >= state.shards
+            || key != Some(record.table.0)
+        {
+            return Err(format!("stream {} of no table or shard", record.id.0));
+        }
+    }
+    let mut spans: Vec<(TableId, u16, ClosedRange)> = Vec::with_capacity(state.partitions.len());
+    for partition in &state.partitions {
+        let record = &partition.record;
+        if state.table(record.table).is_none() || record.shard.0 >= state.shards {
+            return Err(format!("segment {} of no table or shard", partition.id.0));
+        }
+        spans.push((record.table, record.shard.0, record.span()));
+    }
+    spans.sort_by_key(|(table, shard, span)| (*table, *shard, span.first));
+    let meet = spans.windows(2).any(|pair| match pair {
+        [(a, b, before), (c, d, after)] => (a, b) == (c, d) && before.overlaps(after),
+        _ => false,
+    });
+    if meet {
+        return Err("partitions of a shard that are not apart".to_owned());
+    }
+    Ok(())
+}

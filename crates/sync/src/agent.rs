@@ -1,0 +1,283 @@
+//! The side of the source: it answers what is asked, within its budget.
+//!
+//! Invariants: only bytes below the committed lengths of a state that is held are given away;
+//! answers are no larger than a stated size, whatever is asked. Nothing is written for a copy to
+//! the medium of the source. What was confirmed is learnt from the copy, again after each start.
+//! Failure: an error is one of the database's own; what cannot be granted is an answer.
+
+use crate::budget::{Budget, Spent};
+use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
+use crate::now::Now;
+use crate::wide::wide;
+use headwater_engine::{Database, Error, ErrorKind, HeldState, Holds, Result, StateName};
+use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The largest piece that is given away at once.
+pub(crate) const PIECE_MAX: u32 = 1 << 20;
+/// Bytes of an answer, about: behind it the request is answered, and asked again for the rest.
+const ANSWER_MAX: u64 = 8 << 20;
+/// What a message takes besides the bytes that it carries, about.
+const MESSAGE_BYTES: u64 = 40;
+/// The code of a refusal: what was asked for is not committed, or too much.
+const REFUSED_PIECE: &str = "piece";
+
+/// What a copy has confirmed to have on its medium.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// The state it is of.
+    pub state: StateName,
+    /// Segments of which everything that the copy wants is there: id, and bytes that count.
+    pub segments: Vec<(u64, u64)>,
+}
+
+/// Answers for a database.
+#[derive(Debug)]
+pub struct Agent {
+    holds: Holds,
+    budget: Budget,
+    confirmed: Option<Confirmed>,
+}
+
+fn refused(request: u64, code: &str, text: String) -> Vec<Message> {
+    vec![Message::Refused {
+        request,
+        code: code.to_owned(),
+        text,
+    }]
+}
+
+fn wait(request: u64, wait: Duration) -> Message {
+    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    Message::Wait {
+        request,
+        // Not to be asked a moment too early.
+        millis: millis.saturating_add(1),
+    }
+}
+
+impl Agent {
+    /// Files that were replaced may take `hold_bytes` for as long as they are being fetched.
+    #[must_use]
+    pub fn new(hold_bytes: u64, budget: Budget) -> Agent {
+        Agent {
+            holds: Holds::new(hold_bytes),
+            budget,
+            confirmed: None,
+        }
+    }
+
+    /// What was spent, to be kept over restarts.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.budget.spent()
+    }
+
+    /// What the copy has confirmed since the start.
+    #[must_use]
+    pub fn confirmed(&self) -> Option<&Confirmed> {
+        self.confirmed.as_ref()
+    }
+
+    /// Lets go of what is held too long. To be called now and then.
+    pub fn keep_within(&self) {
+        self.holds.keep_within();
+    }
+
+    /// The newest state, held.
+    fn newest(&self, db: &Database) -> Result<Arc<HeldState>> {
+        let newest = self.holds.newest();
+        if let Some(newest) = &newest
+            && newest.state().name().number == db.state_number()?
+        {
+            let now = db.hold_state(Some(newest.state()))?;
+            // Definitions and deletes come without a new number.
+            if now.state().says_the_same(newest.state()) {
+                return Ok(Arc::clone(newest));
+            }
+            return Ok(self.holds.hold(now));
+        }
+        let before = newest.as_ref().map(|newest| newest.state());
+        Ok(self.holds.hold(db.hold_state(before)?))
+    }
+
+    /// What is said first, and again when the database has changed.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn hello(&self, db: &Database) -> Result<Message> {
+        Ok(Message::Hello(self.newest(db)?.state().name()))
+    }
+
+    /// Answers a message.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn answer(&mut self, db: &Database, now: Now, message: Message) -> Result<Vec<Message>> {
+        self.holds.keep_within();
+        match message {
+            Message::AskState { request, known } => self.state(db, now, request, known),
+            Message::Fetch {
+                request,
+                state,
+                pieces,
+            } => self.fetch(now, request, &state, &pieces),
+            Message::Compare {
+                request,
+                state,
+                pieces,
+            } => self.compare(now, request, &state, &pieces),
+            Message::Confirm { state, segments } => {
+                if db.was_in(&state)? {
+                    self.confirmed = Some(Confirmed { state, segments });
+                }
+                Ok(Vec::new())
+            }
+            // What a source says is said to nobody else.
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn state(
+        &mut self,
+        db: &Database,
+        now: Now,
+        request: u64,
+        known: Option<StateName>,
+    ) -> Result<Vec<Message>> {
+        let newest = self.newest(db)?;
+        let state = newest.state();
+        if let Some(known) = &known
+            && !state.goes_on_from(known)
+        {
+            let text = format!(
+                "state {} of incarnation {:016x} is none that this database was in: one of the two was restored, rolled back or cloned",
+                known.number, known.incarnation
+            );
+            return Ok(refused(request, REFUSED_HISTORY, text));
+        }
+        let bytes = match known.and_then(|known| self.holds.named(&known)) {
+            Some(base) => state.encode_after(base.state()),
+            None => state.encode(),
+        };
+        if let Err(time) = self.budget.take(now, wide(bytes.len()) + MESSAGE_BYTES) {
+            return Ok(vec![wait(request, time)]);
+        }
+        // The copy goes on from there, and asks for nothing older.
+        if let Some(known) = &known {
+            self.holds.release_before(known);
+        }
+        Ok(vec![
+            Message::State { request, bytes },
+            Message::Done { request },
+        ])
+    }
+
+    fn fetch(
+        &mut self,
+        now: Now,
+        request: u64,
+        state: &StateName,
+        pieces: &[Piece],
+    ) -> Result<Vec<Message>> {
+        let Some(held) = self.holds.named(state) else {
+            return Ok(vec![Message::Gone { request }]);
+        };
+        let mut answers = Vec::new();
+        let mut sent = 0;
+        for piece in pieces {
+            if sent >= ANSWER_MAX {
+                break;
+            }
+            if let Err(time) = self
+                .budget
+                .take(now, u64::from(piece.bytes) + MESSAGE_BYTES)
+            {
+                answers.push(wait(request, time));
+                return Ok(answers);
+            }
+            let bytes = match read(&held, piece)? {
+                Found::Bytes(bytes) => bytes,
+                // The others are as good as before.
+                Found::Damaged => continue,
+                Found::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
+            };
+            sent += wide(bytes.len()) + MESSAGE_BYTES;
+            answers.push(Message::Bytes {
+                request,
+                segment: piece.segment,
+                offset: piece.offset,
+                bytes,
+            });
+        }
+        answers.push(Message::Done { request });
+        Ok(answers)
+    }
+
+    fn compare(
+        &mut self,
+        now: Now,
+        request: u64,
+        state: &StateName,
+        pieces: &[Piece],
+    ) -> Result<Vec<Message>> {
+        let Some(held) = self.holds.named(state) else {
+            return Ok(vec![Message::Gone { request }]);
+        };
+        let mut digests: Vec<Digest> = Vec::new();
+        let mut looked_at = 0;
+        for piece in pieces {
+            if looked_at >= ANSWER_MAX {
+                break;
+            }
+            match read(&held, piece)? {
+                Found::Bytes(bytes) => digests.push(digest(&bytes)),
+                Found::Damaged => digests.push(NO_DIGEST),
+                Found::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
+            }
+            looked_at += u64::from(piece.bytes);
+        }
+        let bytes = digests.iter().map(|d| wide(d.len())).sum::<u64>();
+        if let Err(time) = self.budget.take(now, bytes + MESSAGE_BYTES) {
+            return Ok(vec![wait(request, time)]);
+        }
+        Ok(vec![
+            Message::Digests { request, digests },
+            Message::Done { request },
+        ])
+    }
+}
+
+/// The digest of a piece.
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
+    Sha256::digest(bytes).into()
+}
+
+/// What stands for the digest of bytes that cannot be read: equal to none.
+const NO_DIGEST: Digest = [0; 32];
+
+/// What a piece is.
+enum Found {
+    Bytes(Vec<u8>),
+    /// The medium does not have it any more.
+    Damaged,
+    /// Why it is none.
+    NoPiece(String),
+}
+
+/// A piece, from the medium.
+fn read(held: &HeldState, piece: &Piece) -> Result<Found> {
+    if piece.bytes > PIECE_MAX {
+        return Ok(Found::NoPiece(format!(
+            "a piece of {} bytes, at most {PIECE_MAX} are given away at once",
+            piece.bytes
+        )));
+    }
+    let is_no_piece = |e: &Error| matches!(e.kind(), ErrorKind::Invalid | ErrorKind::NotFound);
+    match held.read(piece.segment, piece.offset, piece.bytes) {
+        Err(error) if is_no_piece(&error) => Ok(Found::NoPiece(error.to_string())),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Found::Damaged),
+        other => other.map(Found::Bytes),
+    }
+}

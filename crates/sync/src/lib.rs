@@ -1,0 +1,24 @@
+//! How a copy of a database gets what it wants of its source: what the two say to each other, who
+//! decides what travels, and what it may cost.
+//!
+//! The far side orders, the source answers within its budget, and what the far side confirms is on
+//! its medium. Nothing is queued: what is not there yet is what a copy lacks, and that is asked for
+//! again until it is there.
+//!
+//! Invariants: state machines without sockets, clocks and threads: messages and the time go in,
+//! messages come out. A message that is lost, late, doubled or damaged costs time and nothing else.
+//! Concurrency: plain data, one owner each.
+//! Failure: what a medium refuses is an error of the call; what the other side says is never.
+
+mod agent;
+mod budget;
+mod message;
+mod now;
+mod planner;
+mod wide;
+
+pub use agent::{Agent, Confirmed};
+pub use budget::{Budget, BudgetLimits, QuietHours, Spent};
+pub use message::{Digest, Message, Piece, REFUSED_HISTORY, decode, encode};
+pub use now::Now;
+pub use planner::{Planner, PlannerLimits, Verified};

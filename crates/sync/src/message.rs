@@ -1,0 +1,500 @@
+//! What a source and its copy say to each other: docs/format/sync.md.
+//!
+//! Invariants: bytes with the right checksum that are no message of this version are refused, and
+//! so are others; what is decoded takes no more memory than its bytes, but for lists of pieces,
+//! which take three times as much.
+
+use crate::wide::wide;
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_engine::StateName;
+
+const MAGIC: [u8; 6] = *b"HWSYNC";
+const VERSION: u8 = 1;
+const CRC_BYTES: usize = 4;
+const DIGEST_BYTES: usize = 32;
+
+/// The code of a refusal: what the other side knows is of another history of the database.
+pub const REFUSED_HISTORY: &str = "history";
+
+/// SHA-256 of a piece.
+pub type Digest = [u8; DIGEST_BYTES];
+
+/// A range of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The segment.
+    pub segment: u64,
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u32,
+}
+
+/// A message. Those with a number answer the request of that number; every answer to a request ends
+/// with [`Message::Done`] or [`Message::Wait`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// From the source: what state it is in.
+    Hello(StateName),
+    /// To the source: the newest state, as what differs from one that is known, or whole.
+    AskState {
+        /// Which request.
+        request: u64,
+        /// The state that is known.
+        known: Option<StateName>,
+    },
+    /// From the source: a state as bytes.
+    State {
+        /// Which request.
+        request: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// To the source: pieces of segments that a state names.
+    Fetch {
+        /// Which request.
+        request: u64,
+        /// The state.
+        state: StateName,
+        /// The pieces, those first that are worth most.
+        pieces: Vec<Piece>,
+    },
+    /// From the source: bytes of a piece.
+    Bytes {
+        /// Which request.
+        request: u64,
+        /// The segment.
+        segment: u64,
+        /// Where they begin.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// From the source: the state that was named is not kept any more, or a piece of it.
+    Gone {
+        /// Which request.
+        request: u64,
+    },
+    /// From the source: nothing more can be sent for so long.
+    Wait {
+        /// Which request.
+        request: u64,
+        /// How long, in milliseconds.
+        millis: u64,
+    },
+    /// From the source: a request is answered.
+    Done {
+        /// Which request.
+        request: u64,
+    },
+    /// To the source: what is on the medium of the copy, of a state.
+    Confirm {
+        /// The state.
+        state: StateName,
+        /// Segments of which everything that is wanted is there: id, and bytes that count.
+        segments: Vec<(u64, u64)>,
+    },
+    /// To the source: digests of pieces of segments that a state names.
+    Compare {
+        /// Which request.
+        request: u64,
+        /// The state.
+        state: StateName,
+        /// The pieces.
+        pieces: Vec<Piece>,
+    },
+    /// From the source: the digests, in the order of the pieces.
+    Digests {
+        /// Which request.
+        request: u64,
+        /// One for each piece.
+        digests: Vec<Digest>,
+    },
+    /// From either: why nothing more can be done.
+    Refused {
+        /// Which request.
+        request: u64,
+        /// A stable word.
+        code: String,
+        /// For people.
+        text: String,
+    },
+}
+
+fn put_name(name: &StateName, out: &mut Vec<u8>) {
+    let StateName {
+        identity,
+        incarnation,
+        opening,
+        number,
+        sequence,
+    } = *name;
+    for part in [identity, incarnation, opening, number, sequence] {
+        out.put_u64(part);
+    }
+}
+
+fn put_pieces(pieces: &[Piece], out: &mut Vec<u8>) {
+    out.put_varint(wide(pieces.len()));
+    for piece in pieces {
+        out.put_varint(piece.segment);
+        out.put_varint(piece.offset);
+        out.put_varint(u64::from(piece.bytes));
+    }
+}
+
+/// A message as bytes.
+#[must_use]
+pub fn encode(message: &Message) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.put_u8(VERSION);
+    put_message(message, &mut out);
+    let crc = crc32c(&out);
+    out.put_u32(crc);
+    out
+}
+
+fn put_message(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::Hello(name) => {
+            out.put_u8(1);
+            put_name(name, out);
+        }
+        Message::AskState { request, known } => {
+            put_request(2, *request, out);
+            out.put_u8(u8::from(known.is_some()));
+            if let Some(known) = known {
+                put_name(known, out);
+            }
+        }
+        Message::Fetch {
+            request,
+            state,
+            pieces,
+        } => {
+            put_request(4, *request, out);
+            put_name(state, out);
+            put_pieces(pieces, out);
+        }
+        Message::Confirm { state, segments } => {
+            out.put_u8(9);
+            put_name(state, out);
+            out.put_varint(wide(segments.len()));
+            for (segment, bytes) in segments {
+                out.put_varint(*segment);
+                out.put_varint(*bytes);
+            }
+        }
+        Message::Compare {
+            request,
+            state,
+            pieces,
+        } => {
+            put_request(10, *request, out);
+            put_name(state, out);
+            put_pieces(pieces, out);
+        }
+        answer => put_answer(answer, out),
+    }
+}
+
+fn put_request(kind: u8, request: u64, out: &mut Vec<u8>) {
+    out.put_u8(kind);
+    out.put_u64(request);
+}
+
+fn put_answer(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::State { request, bytes } => {
+            put_request(3, *request, out);
+            out.put_prefixed(bytes);
+        }
+        Message::Bytes {
+            request,
+            segment,
+            offset,
+            bytes,
+        } => {
+            put_request(5, *request, out);
+            out.put_varint(*segment);
+            out.put_varint(*offset);
+            out.put_prefixed(bytes);
+        }
+        Message::Gone { request } => put_request(6, *request, out),
+        Message::Wait { request, millis } => {
+            put_request(7, *request, out);
+            out.put_varint(*millis);
+        }
+        Message::Done { request } => put_request(8, *request, out),
+        Message::Digests { request, digests } => {
+            put_request(11, *request, out);
+            out.put_varint(wide(digests.len()));
+            for digest in digests {
+                out.extend_from_slice(digest);
+            }
+        }
+        Message::Refused {
+            request,
+            code,
+            text,
+        } => {
+            put_request(12, *request, out);
+            out.put_prefixed(code.as_bytes());
+            out.put_prefixed(text.as_bytes());
+        }
+        Message::Hello(_)
+        | Message::AskState { .. }
+        | Message::Fetch { .. }
+        | Message::Confirm { .. }
+        | Message::Compare { .. } => {}
+    }
+}
+
+/// The message of these bytes.
+///
+/// # Errors
+/// What was expected, and where.
+pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
+    let wrong = |expected| DecodeError {
+        expected,
+        offset: 0,
+    };
+    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
+        return Err(wrong("a message of at least four bytes"));
+    };
+    let mut cursor = Cursor::new(body);
+    if cursor.take(MAGIC.len(), "the magic of a message")? != MAGIC {
+        return Err(wrong("the magic of a message"));
+    }
+    if cursor.u8("version of a message")? != VERSION {
+        return Err(wrong("a message of version 1"));
+    }
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(wrong("a message with the right checksum"));
+    }
+    let kind = cursor.u8("kind of a message")?;
+    let message = match kind {
+        1 => Message::Hello(name(&mut cursor)?),
+        9 => Message::Confirm {
+            state: name(&mut cursor)?,
+            segments: segments(&mut cursor)?,
+        },
+        _ => {
+            let request = cursor.u64("number of a request")?;
+            of_request(kind, request, &mut cursor)?
+        }
+    };
+    cursor.finish()?;
+    Ok(message)
+}
+
+fn of_request(kind: u8, request: u64, cursor: &mut Cursor<'_>) -> Result<Message, DecodeError> {
+    Ok(match kind {
+        2 => Message::AskState {
+            request,
+            known: match cursor.u8("whether a state is known")? {
+                0 => None,
+                1 => Some(name(cursor)?),
+                _ => return Err(cursor.fail("0 or 1")),
+            },
+        },
+        3 => Message::State {
+            request,
+            bytes: cursor.prefixed("bytes of a state")?.to_vec(),
+        },
+        4 => Message::Fetch {
+            request,
+            state: name(cursor)?,
+            pieces: pieces(cursor)?,
+        },
+        5 => Message::Bytes {
+            request,
+            segment: cursor.varint("segment")?,
+            offset: cursor.varint("offset")?,
+            bytes: cursor.prefixed("bytes of a piece")?.to_vec(),
+        },
+        6 => Message::Gone { request },
+        7 => Message::Wait {
+            request,
+            millis: cursor.varint("milliseconds")?,
+        },
+        8 => Message::Done { request },
+        10 => Message::Compare {
+            request,
+            state: name(cursor)?,
+            pieces: pieces(cursor)?,
+        },
+        11 => Message::Digests {
+            request,
+            digests: digests(cursor)?,
+        },
+        12 => Message::Refused {
+            request,
+            code: cursor.text("code of a refusal")?.to_owned(),
+            text: cursor.text("text of a refusal")?.to_owned(),
+        },
+        _ => return Err(cursor.fail("a kind from 1 to 12")),
+    })
+}
+
+fn name(cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> {
+    Ok(StateName {
+        identity: cursor.u64("identity")?,
+        incarnation: cursor.u64("incarnation")?,
+        opening: cursor.u64("opening")?,
+        number: cursor.u64("state number")?,
+        sequence: cursor.u64("sequence")?,
+    })
+}
+
+fn count(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<usize, DecodeError> {
+    cursor.varint_up_to(wide(cursor.remaining()), expected)
+}
+
+fn pieces(cursor: &mut Cursor<'_>) -> Result<Vec<Piece>, DecodeError> {
+    let count = count(cursor, "number of pieces")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        let (segment, offset) = (cursor.varint("segment")?, cursor.varint("offset")?);
+        let Ok(bytes) = u32::try_from(cursor.varint("length of a piece")?) else {
+            return Err(cursor.fail("a piece below 4 GiB"));
+        };
+        out.push(Piece {
+            segment,
+            offset,
+            bytes,
+        });
+    }
+    Ok(out)
+}
+
+fn segments(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, u64)>, DecodeError> {
+    let count = count(cursor, "number of segments")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        out.push((
+            cursor.varint("segment")?,
+            cursor.varint("bytes that count")?,
+        ));
+    }
+    Ok(out)
+}
+
+fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
+    let count = count(cursor, "number of digests")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        let mut digest = [0; DIGEST_BYTES];
+        digest.copy_from_slice(cursor.take(DIGEST_BYTES, "a digest")?);
+        out.push(digest);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+    use super::*;
+
+    fn all() -> Vec<Message> {
+        let state = StateName {
+            identity: 77,
+            incarnation: 0x1111_2222_3333_4444,
+            opening: 5,
+            number: 9,
+            sequence: 1_000,
+        };
+        let pieces = vec![
+            Piece {
+                segment: 4,
+                offset: 64,
+                bytes: 1 << 20,
+            },
+            Piece {
+                segment: 1 << 40,
+                offset: u64::MAX,
+                bytes: u32::MAX,
+            },
+        ];
+        let request = 3;
+        vec![
+            Message::Hello(state),
+            Message::AskState {
+                request,
+                known: None,
+            },
+            Message::AskState {
+                request,
+                known: Some(state),
+            },
+            Message::State {
+                request,
+                bytes: b"a state".to_vec(),
+            },
+            Message::Fetch {
+                request,
+                state,
+                pieces: pieces.clone(),
+            },
+            Message::Bytes {
+                request,
+                segment: 4,
+                offset: 64,
+                bytes: b"bytes".to_vec(),
+            },
+            Message::Gone { request },
+            Message::Wait {
+                request,
+                millis: 1500,
+            },
+            Message::Done { request },
+            Message::Confirm {
+                state,
+                segments: vec![(4, 900), (6, 1 << 33)],
+            },
+            Message::Compare {
+                request,
+                state,
+                pieces,
+            },
+            Message::Digests {
+                request,
+                digests: vec![[7; 32], [8; 32]],
+            },
+            Message::Refused {
+                request,
+                code: REFUSED_HISTORY.into(),
+                text: "why".into(),
+            },
+        ]
+    }
+
+    #[test]
+    fn messages_come_back_and_their_bytes_do_not_change() {
+        let mut text = String::new();
+        for message in all() {
+            let bytes = encode(&message);
+            assert_eq!(decode(&bytes).unwrap(), message);
+            for byte in &bytes {
+                text += &format!("{byte:02x}");
+            }
+            text.push('\n');
+            for at in 0..bytes.len() {
+                let mut other = bytes.clone();
+                other[at] ^= 4;
+                assert!(decode(&other).is_err() && decode(&bytes[..at]).is_err());
+            }
+        }
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/messages.hex");
+        if std::env::var_os("HEADWATER_WRITE_GOLDEN").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let known = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            text, known,
+            "the bytes changed: give the new shape a new version, and keep reading the old one"
+        );
+    }
+}

@@ -1,0 +1,12 @@
+//! The integration tests: one binary.
+#![allow(clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod dice;
+mod simulation;
+mod world;

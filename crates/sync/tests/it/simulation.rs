@@ -1,0 +1,177 @@
+//! Lives of sources and copies from seeds: whatever the link, the power and the clocks do, what was
+//! confirmed is there, the copy gets what it wants in the end, and answers as the source does.
+
+use crate::world::{LEVEL, PERFECT, World};
+use headwater_sync::{BudgetLimits, QuietHours, Verified};
+use headwater_types::Level;
+
+/// Lets a world come to rest over a link without faults.
+fn settle(world: &mut World) {
+    world.link = PERFECT;
+    world.source.db().flush().unwrap();
+    world.hello();
+    for _ in 0..200_000 {
+        world.step();
+        let planner = world.planner();
+        if planner.is_idle() && world.is_told() {
+            return;
+        }
+        assert_eq!(planner.refused(), None);
+    }
+    panic!(
+        "the copy does not get what it wants: {:?}; the source is in {:?}",
+        world.planner().copy().progress(),
+        world.source_state()
+    );
+}
+
+fn live(seed: u64) -> u64 {
+    let level = match seed % 3 {
+        0 => Level::MIN,
+        _ => Level::clamped(LEVEL),
+    };
+    let mut world = World::new(seed, BudgetLimits::default(), level);
+    for step in 0..400 {
+        world.step();
+        match world.dice.below(100) {
+            0..=19 => {
+                let mut dice = world.dice.clone();
+                world.source.act(&mut dice);
+                world.dice = dice;
+            }
+            20..=24 => world.hello(),
+            25..=26 => world.cut_copy(),
+            27 => {
+                let seed = world.dice.next();
+                world.source.cut(seed);
+            }
+            28..=29 => world.cut_link(),
+            30 if step > 200 => world.verify(),
+            _ => {}
+        }
+    }
+    settle(&mut world);
+    let elsewhere = world.compare();
+    assert!(level != Level::MIN || elsewhere == 0);
+    // Both media hold the same.
+    world.verify();
+    while world.planner().verified().is_none() {
+        world.step();
+    }
+    let found = world.planner().verified().unwrap();
+    assert_eq!((found.different, found.missing), (0, 0));
+    assert!(found.equal > 0);
+    let confirmed = world.source.agent().confirmed();
+    let state = world.planner().copy().state();
+    assert_eq!(confirmed.unwrap().segments.len(), state.segments().count());
+    elsewhere
+}
+
+#[test]
+fn a_copy_gets_what_it_wants_over_a_bad_link_between_machines_that_fail() {
+    let variable = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let first = variable("HEADWATER_SYNC_FIRST_SEED").unwrap_or(1);
+    let seeds = variable("HEADWATER_SYNC_SEEDS").unwrap_or(40);
+    let mut elsewhere = 0;
+    for seed in first..first + seeds {
+        let lived = std::panic::catch_unwind(|| live(seed));
+        elsewhere += lived.unwrap_or_else(|panic| {
+            eprintln!("HEADWATER_SYNC_FIRST_SEED={seed} HEADWATER_SYNC_SEEDS=1");
+            std::panic::resume_unwind(panic)
+        });
+    }
+    assert!(elsewhere > 0, "no copy lacked a row");
+}
+
+#[test]
+fn a_rolled_back_source_is_refused_and_the_copy_stays_as_it_is() {
+    for seed in 21..=24 {
+        let mut world = World::new(seed, BudgetLimits::default(), Level::MIN);
+        settle(&mut world);
+        let image = world.source.disk.after_crash(seed);
+        for _ in 0..20 {
+            let mut dice = world.dice.clone();
+            world.source.act(&mut dice);
+            world.dice = dice;
+        }
+        settle(&mut world);
+        let before = world.planner().copy().progress();
+        world.source.roll_back(image);
+        for _ in 0..20 {
+            let mut dice = world.dice.clone();
+            world.source.act(&mut dice);
+            world.dice = dice;
+        }
+        world.source.db().flush().unwrap();
+        world.hello();
+        while world.planner().refused().is_none() {
+            world.step();
+        }
+        assert_eq!(world.planner().copy().progress(), before);
+    }
+}
+
+#[test]
+fn no_day_gets_more_than_its_cap_and_nothing_is_sent_in_quiet_hours() {
+    let cap = 12_000;
+    let limits = BudgetLimits {
+        bytes_per_second: Some(2_000),
+        bytes_per_day: Some(cap),
+        quiet: vec![QuietHours { from: 60, to: 120 }],
+        ..BudgetLimits::default()
+    };
+    let mut world = World::new(5, limits, Level::MIN);
+    world.skew = 0;
+    world.link = PERFECT;
+    let minute = |world: &World| world.wall().as_nanos().div_euclid(60_000_000_000) % 1440;
+    let mut hours_of_quiet = 0;
+    for turn in 0..4000 {
+        let quiet = (60..120).contains(&minute(&world));
+        let sent: u64 = world.source.sent.values().sum();
+        world.step();
+        if quiet && (60..120).contains(&minute(&world)) {
+            assert_eq!(world.source.sent.values().sum::<u64>(), sent);
+            hours_of_quiet += 1;
+        }
+        // Most of the time nothing happens.
+        world.now += std::time::Duration::from_secs(67);
+        if turn % 10 == 0 {
+            let mut dice = world.dice.clone();
+            world.source.act(&mut dice);
+            world.dice = dice;
+            world.hello();
+        }
+        if turn % 400 == 399 {
+            let seed = world.dice.next();
+            world.source.cut(seed);
+        }
+    }
+    assert!(hours_of_quiet > 0 && world.source.sent.len() > 2);
+    assert!(world.source.sent.values().all(|sent| *sent <= cap));
+}
+
+#[test]
+fn what_decays_in_a_copy_is_found_and_fetched_again_when_asked() {
+    let mut world = World::new(31, BudgetLimits::default(), Level::MIN);
+    settle(&mut world);
+    let copy = world.planner().copy().clone();
+    let (segment, ..) = copy.present()[0];
+    let path = format!("/copies/1/pack/{segment}.pack");
+    world.disk.flip_bit(&path, 100, 2).unwrap();
+    let verify = |world: &mut World| -> Verified {
+        world.verify();
+        while world.planner().verified().is_none() {
+            world.step();
+        }
+        world.planner().verified().unwrap()
+    };
+    let found = verify(&mut world);
+    assert!(found.different > 0);
+    let planner = world.planner.as_mut().unwrap();
+    assert!(planner.different().iter().any(|p| p.segment == segment));
+    planner.fetch_again().unwrap();
+    settle(&mut world);
+    let found = verify(&mut world);
+    assert_eq!((found.different, found.missing), (0, 0));
+    assert_eq!(world.compare(), 0);
+}

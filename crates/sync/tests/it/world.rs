@@ -1,0 +1,404 @@
+//! A source and a copy of it, each on a disk that loses power, and between them a link that loses,
+//! delays, doubles and damages what is sent, and is cut. Time goes by in steps, and the wall clocks
+//! of the two are not alike.
+
+use crate::dice::Dice;
+use headwater_engine::{
+    Database, DeleteSpec, ErrorKind, Options, RemoteCopy, ScanSpec, Snapshot, StateName, TableSpec,
+};
+use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
+use headwater_sync::{
+    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Spent, decode, encode,
+};
+use headwater_types::{Batch, ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp, Value};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: i64 = 1_000_000_000;
+pub(crate) const STEP: Duration = Duration::from_millis(200);
+const DIR: &str = "/copies/1";
+pub(crate) const LEVEL: i32 = 5;
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Source,
+    Copy,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+struct Flying {
+    at: Duration,
+    to: To,
+    bytes: Vec<u8>,
+}
+
+/// How a link is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// Of each: in percent.
+    pub(crate) loses: u64,
+    pub(crate) doubles: u64,
+    pub(crate) damages: u64,
+    /// The longest delay in steps.
+    pub(crate) delay: u64,
+}
+
+pub(crate) const PERFECT: Link = Link {
+    loses: 0,
+    doubles: 0,
+    damages: 0,
+    delay: 0,
+};
+
+pub(crate) struct Source {
+    pub(crate) disk: FaultyFiles,
+    seed: u64,
+    clock: Arc<ManualClock>,
+    db: Option<Database>,
+    agent: Agent,
+    limits: BudgetLimits,
+    hold_bytes: u64,
+    /// As it was kept last.
+    kept: Spent,
+    newest: i64,
+    /// Bytes of payload it sent, by day of its clock.
+    pub(crate) sent: BTreeMap<i64, u64>,
+}
+
+pub(crate) struct World {
+    pub(crate) dice: Dice,
+    pub(crate) now: Duration,
+    /// How far the wall clock of the source is off.
+    pub(crate) skew: i64,
+    pub(crate) source: Source,
+    pub(crate) disk: FaultyFiles,
+    pub(crate) planner: Option<Planner>,
+    level: Level,
+    flying: Vec<Flying>,
+    pub(crate) link: Link,
+}
+
+fn options() -> Options {
+    Options {
+        memory_budget_bytes: 1 << 20,
+        shards: 2,
+        late_runs_max: 3,
+        partition_target_bytes: 8 << 10,
+        partition_bytes_max: 16 << 10,
+        leaf_events: 16,
+        bucket_events: 4,
+        groups_max: 8,
+        log_file_bytes: 4096,
+        reserve_bytes: 0,
+        ..Options::new("/db")
+    }
+}
+
+impl Source {
+    fn env(&self) -> Env {
+        Env {
+            files: Arc::new(self.disk.clone()),
+            clock: Arc::clone(&self.clock) as _,
+            chance: Arc::new(SeededChance::new(self.seed)),
+            threads: Arc::new(NoThreads),
+            ..Env::memory()
+        }
+    }
+
+    fn new(seed: u64, limits: BudgetLimits, hold_bytes: u64) -> Source {
+        let mut source = Source {
+            disk: FaultyFiles::new(seed),
+            seed,
+            clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
+            db: None,
+            agent: Agent::new(0, Budget::new(BudgetLimits::default(), Spent::default())),
+            limits,
+            hold_bytes,
+            kept: Spent::default(),
+            newest: Env::MEMORY_START.as_nanos(),
+            sent: BTreeMap::new(),
+        };
+        source.open();
+        source.db().create_table(&TableSpec::new("m")).unwrap();
+        source
+    }
+
+    pub(crate) fn db(&self) -> &Database {
+        self.db.as_ref().unwrap()
+    }
+
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    pub(crate) fn open(&mut self) {
+        // Other numbers by chance than the process before.
+        self.seed = self.seed.wrapping_add(1);
+        self.db = Some(Database::open_in(self.env(), options()).unwrap());
+        let budget = Budget::new(self.limits.clone(), self.kept);
+        self.agent = Agent::new(self.hold_bytes, budget);
+    }
+
+    /// Power goes.
+    pub(crate) fn cut(&mut self, seed: u64) {
+        self.kept = self.agent.spent();
+        self.disk.crash_now();
+        let after = self.disk.after_crash(seed);
+        self.let_go();
+        self.disk = after;
+        self.open();
+    }
+
+    fn let_go(&mut self) {
+        self.agent = Agent::new(0, Budget::new(BudgetLimits::default(), Spent::default()));
+        self.db = None;
+    }
+
+    /// The machine goes on from an older image of its disk.
+    pub(crate) fn roll_back(&mut self, image: FaultyFiles) {
+        self.let_go();
+        self.disk = image;
+        self.seed = self.seed.wrapping_add(1000);
+        self.open();
+    }
+
+    pub(crate) fn act(&mut self, dice: &mut Dice) {
+        match dice.below(100) {
+            0..=69 => self.write(dice),
+            70..=89 => self.db().flush().unwrap(),
+            90..=94 => {
+                let last = self.newest - dice.below(600) as i64 * SECOND;
+                let spec = DeleteSpec {
+                    table: "m".into(),
+                    tags: vec![("id".into(), dice.below(3).to_string())],
+                    range: ClosedRange::nanos(last - 60 * SECOND, last),
+                };
+                self.db().delete(&spec).unwrap();
+            }
+            _ => self.db().compact().unwrap(),
+        }
+    }
+
+    fn write(&mut self, dice: &mut Dice) {
+        let stream = StreamName::new("m", [("id", dice.below(3).to_string())]);
+        let late = if dice.chance(15) {
+            dice.below(900) as i64 * SECOND
+        } else {
+            0
+        };
+        let mut time = self.newest - late;
+        let mut batch = Batch::new();
+        let rows = batch.stream(&stream);
+        for _ in 0..1 + dice.below(if late > 0 { 5 } else { 80 }) {
+            time += SECOND / 2 + dice.below(SECOND as u64) as i64;
+            let value = Value::F64(dice.below(1000) as f64 / 8.0);
+            rows.row(time, [("v", value)]).unwrap();
+        }
+        self.db().commit(batch).unwrap();
+        self.newest = self.newest.max(time);
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, limits: BudgetLimits, level: Level) -> World {
+        let mut dice = Dice(seed);
+        let hold_bytes = if dice.chance(50) { u64::MAX } else { 4 << 10 };
+        let mut source = Source::new(seed, limits, hold_bytes);
+        for _ in 0..20 {
+            source.act(&mut dice);
+        }
+        source.db().flush().unwrap();
+        let first = source.db().hold_state(None).unwrap();
+        let disk = FaultyFiles::new(seed);
+        let to = Path::new(DIR);
+        RemoteCopy::begin(far(&disk), to, first.state(), level).unwrap();
+        drop(first);
+        let link = Link {
+            loses: dice.below(20),
+            doubles: dice.below(20),
+            damages: dice.below(5),
+            delay: 1 + dice.below(12),
+        };
+        let mut world = World {
+            now: Duration::ZERO,
+            skew: [0, -54 * 365 * 86_400, 3600, 72 * 365 * 86_400][dice.below(4) as usize] * SECOND,
+            dice,
+            source,
+            disk,
+            planner: None,
+            level,
+            flying: Vec::new(),
+            link,
+        };
+        world.open_copy();
+        world
+    }
+
+    fn open_copy(&mut self) {
+        let copy = RemoteCopy::open(far(&self.disk), Path::new(DIR), self.level).unwrap();
+        let limits = PlannerLimits {
+            request_bytes: 1 + self.dice.below(8 << 10),
+            answer_within: Duration::from_secs(5),
+            wait_first: Duration::from_millis(300),
+            wait_most: Duration::from_secs(20),
+        };
+        self.planner = Some(Planner::new(copy, limits, self.dice.next()));
+    }
+
+    pub(crate) fn planner(&self) -> &Planner {
+        self.planner.as_ref().unwrap()
+    }
+
+    /// The power of the copy goes; what it had confirmed is there.
+    pub(crate) fn cut_copy(&mut self) {
+        let confirmed = self.planner().copy().progress();
+        self.disk.crash_now();
+        let after = self.disk.after_crash(self.dice.next());
+        self.planner = None;
+        self.disk = after;
+        self.open_copy();
+        assert_eq!(self.planner().copy().progress(), confirmed);
+    }
+
+    /// The link is cut: nothing that is on its way arrives.
+    pub(crate) fn cut_link(&mut self) {
+        self.flying.clear();
+    }
+
+    pub(crate) fn wall(&self) -> Timestamp {
+        let passed = i64::try_from(self.now.as_nanos()).unwrap();
+        let start = Env::MEMORY_START.as_nanos();
+        Timestamp::from_nanos(start + passed + self.skew)
+    }
+
+    fn clocks(&self) -> Now {
+        Now {
+            monotonic: self.now,
+            wall: self.wall(),
+        }
+    }
+
+    fn send(&mut self, to: To, message: &Message) {
+        if let Message::State { bytes, .. } | Message::Bytes { bytes, .. } = message {
+            let day = self.wall().as_nanos().div_euclid(86_400 * SECOND);
+            *self.source.sent.entry(day).or_default() += bytes.len() as u64;
+        }
+        let link = self.link;
+        let mut copies = 1;
+        if self.dice.chance(link.loses) {
+            copies = 0;
+        } else if self.dice.chance(link.doubles) {
+            copies = 2;
+        }
+        for _ in 0..copies {
+            let mut bytes = encode(message);
+            if self.dice.chance(link.damages) {
+                let at = self.dice.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << self.dice.below(8);
+            }
+            let steps = self.dice.below(link.delay + 1) as u32;
+            let at = self.now + STEP * steps;
+            self.flying.push(Flying { at, to, bytes });
+        }
+    }
+
+    /// One step of time: what is due arrives, and what is to be said is sent.
+    pub(crate) fn step(&mut self) {
+        self.now += STEP;
+        let (due, later) = std::mem::take(&mut self.flying)
+            .into_iter()
+            .partition(|f| f.at <= self.now);
+        self.flying = later;
+        let due: Vec<Flying> = due;
+        for one in due {
+            // What was damaged on its way is no message.
+            let Ok(message) = decode(&one.bytes) else {
+                continue;
+            };
+            let now = self.clocks();
+            match one.to {
+                To::Copy => self.planner.as_mut().unwrap().take(now, message).unwrap(),
+                To::Source => {
+                    let db = self.source.db.clone().unwrap();
+                    let answers = self.source.agent.answer(&db, now, message).unwrap();
+                    for answer in answers {
+                        self.send(To::Copy, &answer);
+                    }
+                }
+            }
+        }
+        let now = self.clocks();
+        while let Some(message) = self.planner.as_mut().unwrap().next(now) {
+            self.send(To::Source, &message);
+        }
+    }
+
+    /// The source says which state it is in.
+    pub(crate) fn hello(&mut self) {
+        self.source.agent.keep_within();
+        let hello = self.source.agent.hello(self.source.db()).unwrap();
+        self.send(To::Copy, &hello);
+    }
+
+    pub(crate) fn verify(&mut self) {
+        self.planner.as_mut().unwrap().verify();
+    }
+
+    pub(crate) fn source_state(&self) -> StateName {
+        self.source.db().hold_state(None).unwrap().state().name()
+    }
+
+    /// True when the copy has the state that the source is in.
+    pub(crate) fn is_told(&self) -> bool {
+        let now = self.source.db().hold_state(None).unwrap();
+        now.state().says_the_same(&self.planner().copy().state())
+    }
+
+    /// Compares what the copy answers with what the source does; how many answers were elsewhere.
+    pub(crate) fn compare(&self) -> u64 {
+        let source = self.source.db().snapshot().unwrap();
+        let reader = self.planner().copy().reader(options()).unwrap();
+        compare(&source, &reader.snapshot())
+    }
+}
+
+fn far(disk: &FaultyFiles) -> Env {
+    Env {
+        files: Arc::new(disk.clone()),
+        ..Env::memory()
+    }
+}
+
+/// Tiles from the level on are all here; of rows, those that are here are the same.
+fn compare(source: &Snapshot, copy: &Snapshot) -> u64 {
+    let mut elsewhere = 0;
+    let streams = source.streams("m", &[]).unwrap();
+    assert_eq!(copy.streams("m", &[]).unwrap(), streams);
+    for stream in &streams {
+        for level in [LEVEL, LEVEL + 3] {
+            let level = Level::clamped(level);
+            let start = level.bucket_of(Env::MEMORY_START).div_euclid(TILE_BUCKETS);
+            for tile in start - 2..start + 3 {
+                let found = source.tile(stream, "v", level, tile).unwrap();
+                assert_eq!(copy.tile(stream, "v", level, tile).unwrap(), found);
+            }
+        }
+        let rows = |snapshot: &Snapshot| {
+            let scan = snapshot.scan(stream, &ScanSpec::default())?;
+            scan.map(|chunk| chunk.map(|c| c.times))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        match rows(copy) {
+            Ok(found) => assert_eq!(found.concat(), rows(source).unwrap().concat()),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Elsewhere, "{error}");
+                elsewhere += 1;
+            }
+        }
+    }
+    elsewhere
+}
