@@ -116,6 +116,8 @@ impl Seen {
 fn look(core: &Arc<Core>, before: Option<&State>) -> Result<Option<HeldState>> {
     let deletes = core.door.deletes();
     let seen = Seen::of(core);
+    // Before the metadata: a commit in between moves them there, never away from both.
+    let pending = pending_streams(core);
     let mut named = core.meta.named_state()?;
     if named.lineage.incarnation == 0 {
         // No transaction of this version has changed anything yet.
@@ -163,7 +165,7 @@ fn look(core: &Arc<Core>, before: Option<&State>) -> Result<Option<HeldState>> {
         name: name(&named.lineage, sequence),
         openings: named.lineage.openings,
         shards: named.shards,
-        streams: streams(core, &named.streams, &tables)?,
+        streams: streams(core, &named.streams, pending)?,
         tables,
         deletes: waiting.into_values().map(delete).collect(),
         newest_deletes: core.newest_deletes.all(),
@@ -192,17 +194,27 @@ fn name(lineage: &Lineage, sequence: Sequence) -> StateName {
     }
 }
 
+/// Streams that the metadata do not hold yet.
+fn pending_streams(core: &Core) -> Vec<StreamRecord> {
+    let tables = tables(core);
+    let pending = tables.iter().map(|t| core.catalog.pending_streams(t.id));
+    pending.flatten().collect()
+}
+
 /// The streams that are there, stored or only in the log so far: one that was dropped since its
 /// record was stored is not.
-fn streams(core: &Core, stored: &[Box<[u8]>], tables: &[Arc<Table>]) -> Result<Vec<StreamRecord>> {
+fn streams(
+    core: &Core,
+    stored: &[Box<[u8]>],
+    pending: Vec<StreamRecord>,
+) -> Result<Vec<StreamRecord>> {
     let mut all: BTreeMap<StreamId, StreamRecord> = BTreeMap::new();
     for bytes in stored {
         let record = StreamRecord::decode(&mut Cursor::new(bytes))
             .map_err(|e| Error::decode(core.meta.path(), 0, e))?;
         all.insert(record.id, record);
     }
-    let pending = tables.iter().map(|t| core.catalog.pending_streams(t.id));
-    all.extend(pending.flatten().map(|record| (record.id, record)));
+    all.extend(pending.into_iter().map(|record| (record.id, record)));
     all.retain(|id, _| !core.catalog.is_dropped(*id));
     Ok(all.into_values().collect())
 }
