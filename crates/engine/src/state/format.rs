@@ -420,7 +420,14 @@ impl NewPartition {
             end = next;
         }
         let record = &self.record;
-        if footers.last() != Some(&(record.footer_offset, record.footer_bytes)) {
+        // A checkpoint may stand before a footer.
+        let newest = footers
+            .last()
+            .filter(|(from, _)| *from <= record.footer_offset);
+        let footer_end = record
+            .footer_offset
+            .checked_add(u64::from(record.footer_bytes));
+        if newest.is_none() || footer_end != Some(end) {
             return Err(unfit("footers that do not end with the newest"));
         }
         if end != record.committed_bytes {
