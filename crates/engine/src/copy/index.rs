@@ -7,13 +7,13 @@
 //! Failure: a failed transaction may be on the medium all the same.
 //! Format: docs/format/copy.md.
 
-use super::pack::Present;
+use super::pack::{Present, pack_dir};
 use crate::assured::wide;
 use crate::error::Damage;
 use crate::ids::SegmentId;
 use crate::meta::{PartitionRecord, new_database, open_database};
 use crate::state::{State, StatePartition};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::{Env, OpenMode};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -85,6 +85,14 @@ fn decode(id: SegmentId, bytes: &[u8]) -> std::result::Result<StatePartition, De
     })
 }
 
+/// True when there is no pack.
+fn holds_nothing(env: &Env, dir: &Path) -> Result<bool> {
+    let folder = pack_dir(dir);
+    let names = env.files.list(&folder);
+    let names = names.map_err(|e| Error::io("list", &folder, e))?;
+    Ok(names.is_empty())
+}
+
 impl Index {
     /// Makes the index of a copy that holds nothing but a state.
     pub(super) fn create(env: &Env, dir: &Path, state: &State) -> Result<Index> {
@@ -128,7 +136,13 @@ impl Index {
         if len == 0 {
             return Ok(None);
         }
-        let db = open_database(&path, file, len, &Arc::default())?;
+        let db = match open_database(&path, file, len, &Arc::default()) {
+            // Its making was cut short, or it is no loss: of a copy without packs nothing is here.
+            Err(error) if error.kind() == ErrorKind::Corrupt && holds_nothing(env, dir)? => {
+                return Ok(None);
+            }
+            opened => opened?,
+        };
         let index = Index { db, path };
         match index.version()? {
             Some(FORMAT_VERSION) => Ok(Some(index)),
@@ -322,7 +336,7 @@ mod tests {
     fn what_a_copy_holds_comes_back_and_its_bytes_do_not_change() {
         let env = Env::memory();
         let dir = Path::new("/copy");
-        env.files.create_dir_all(dir).unwrap();
+        env.files.create_dir_all(&pack_dir(dir)).unwrap();
         assert!(Index::open(&env, dir).unwrap().is_none());
         let (before, after) = crate::state::tests::two();
         let index = Index::create(&env, dir, &before).unwrap();

@@ -42,17 +42,17 @@ pub(crate) fn stale_buckets(
 }
 
 /// What a level above the base leaves of a range to the level below: where it is stale, since it
-/// may lack buckets there too, and what lies behind its newest closed bucket, whose number is given.
+/// may lack buckets there too, and what lies behind its newest closed bucket, `last_bucket`.
 pub(crate) fn left_to_below(
     level: Level,
-    newest: Option<i64>,
+    last_bucket: Option<i64>,
     range: &ClosedRange,
     stale: &[(i64, i64)],
 ) -> Vec<ClosedRange> {
-    let Some(newest) = newest else {
+    let Some(last_bucket) = last_bucket else {
         return vec![*range];
     };
-    let closed = level.bucket_span(newest).last;
+    let closed = level.bucket_span(last_bucket).last;
     let before = ClosedRange::new(Timestamp::MIN, closed);
     let mut left: Vec<ClosedRange> = stale
         .iter()

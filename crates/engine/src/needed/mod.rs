@@ -1,16 +1,16 @@
 //! Which bytes of a segment a reader touches for tiles at a level and above, whatever their stream
 //! and time: what a copy needs to answer for all of them.
 //!
-//! These are header, footers and checkpoints; of each stream's pyramid the largest stored level that is not
-//! above the one asked for, and all above it; below them what a walk goes down to, where levels are
-//! stale or not closed yet; all leaves of late runs; and where these, or deletes that are not
-//! carried out, make buckets of the base level dirty, the blocks on the way there and the leaves of
-//! these buckets. Where a pyramid begins above the level asked for, or there is none, all leaves.
-//! What has expired is not looked at: a read that meets it needs rows.
+//! These are header, footers and checkpoints; of each stream's pyramid the largest stored level
+//! that is not above the one asked for, and all above it; below them what a walk goes down to,
+//! where levels are stale or not closed yet; all leaves of late runs; and where these, or deletes
+//! that are not carried out, make buckets of the base level dirty, the blocks on the way there and
+//! the leaves of these buckets. Where a pyramid begins above the level asked for, or there is none,
+//! all leaves. What has expired is not looked at: a read that meets it needs rows.
 //!
 //! Invariants: a reader that asks for tiles at this level or above touches nothing else
-//! (tests/it/needed.rs). To say so in full it takes the footers and the leaves of late runs; where
-//! these are not in a copy yet, they are named, and the answer says that more will be needed.
+//! (tests/it/remote/needed.rs). To say so in full it takes the footers and the leaves of late runs;
+//! where these are not in a copy yet, they are named, and the answer says that more will be needed.
 //! Concurrency: as for reads.
 
 pub(crate) mod descent;
@@ -150,7 +150,7 @@ pub(crate) fn needed(
         .filter(|t| t.sequence > record.sequence)
         .collect();
     for page in segment.pages() {
-        store.each_stream(&segment, page, &mut |stream, held| {
+        let each = store.each_stream(&segment, page, &mut |stream, held| {
             let mut partly = PartOfStream {
                 store,
                 opened: &opened,
@@ -161,7 +161,12 @@ pub(crate) fn needed(
                 found: &mut found,
             };
             partly.find()
-        })?;
+        });
+        match each {
+            // Pages of a checkpoint that earlier groups have.
+            Err(error) if error.kind() == ErrorKind::Elsewhere => found.lacks = true,
+            other => other?,
+        }
     }
     Ok(found.finish())
 }

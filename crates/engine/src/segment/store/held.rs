@@ -170,8 +170,8 @@ impl Store {
         self.fold_back(id, newest, &mut |_, _, _| Ok(None))
     }
 
-    /// Where all of a partition's index stands, oldest first: each footer with the checkpoint before
-    /// it, offset and length.
+    /// Where all of a partition's index stands, oldest first: each footer with the checkpoint
+    /// before it, offset and length.
     pub(crate) fn indexes(&self, partition: &super::super::Partition) -> Result<Arc<[(u64, u32)]>> {
         let record = &partition.record;
         let newest = (record.footer_offset, record.footer_bytes);

@@ -8,6 +8,7 @@ use headwater_engine::{
 };
 use headwater_io::{Env, FaultyFiles};
 use headwater_types::{ClosedRange, Level};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -413,6 +414,61 @@ fn receive(
         }
     }
     Ok(copy)
+}
+
+#[test]
+fn ranges_may_come_in_any_order() {
+    let mut edge = Edge::new(14);
+    for _ in 0..90 {
+        edge.step();
+    }
+    let (snapshot, held) = stored(&edge, None);
+    for newest_first in [true, false] {
+        let far = Far::new(14, held.state(), Level::MIN);
+        let mut missing = far.copy.missing(u64::MAX);
+        while !missing.is_empty() {
+            missing.sort_by_key(|m| m.range.offset);
+            if newest_first {
+                missing.reverse();
+            }
+            // One of each segment.
+            let mut segments = BTreeSet::new();
+            missing.retain(|m| segments.insert(m.segment));
+            for one in missing {
+                let bytes = u32::try_from(one.range.bytes).unwrap();
+                let found = held.read(one.segment, one.range.offset, bytes).unwrap();
+                far.copy.put(one.segment, one.range.offset, &found).unwrap();
+            }
+            far.copy.commit().unwrap();
+            missing = far.copy.missing(u64::MAX);
+        }
+        let copied = far.reader().snapshot();
+        assert_eq!(compare_rows(&snapshot, &copied).elsewhere, 0);
+    }
+}
+
+#[test]
+fn a_copy_whose_making_was_cut_short_is_begun_anew() {
+    let edge = Edge::new(3);
+    let (_, held) = stored(&edge, None);
+    let begin =
+        |disk: &FaultyFiles| RemoteCopy::begin(env(disk), Path::new(DIR), held.state(), Level::MIN);
+    let calm = FaultyFiles::new(1);
+    drop(begin(&calm).unwrap());
+    for at in 0..calm.operations() {
+        for survival in 0..8 {
+            let disk = FaultyFiles::new(at);
+            disk.crash_at(at);
+            drop(begin(&disk));
+            let disk = disk.after_crash(survival);
+            match RemoteCopy::open(env(&disk), Path::new(DIR), Level::MIN) {
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{at}: {error}"),
+                Ok(copy) => assert_eq!(copy.state().name(), held.state().name()),
+            }
+            let copy = begin(&disk).unwrap();
+            assert_eq!(copy.state().name(), held.state().name());
+        }
+    }
 }
 
 #[test]
