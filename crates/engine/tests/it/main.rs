@@ -33,6 +33,7 @@ mod owners;
 mod papers;
 mod pins;
 mod producers;
+mod pump;
 mod random;
 mod reader;
 mod remote;

@@ -3,14 +3,13 @@
 //! and one that is lost for good costs what only it held, which is said.
 
 use crate::cuts::cuts;
+use crate::pump::{stream, times, write};
 use crate::support::small_options;
 use headwater_engine::{
-    Database, Error, ErrorKind, FastTier, Options, Reader, RepairMode, ScanSpec, TierParts,
-    adopt_fast_tier, backup, check, fast_tier, repair, repair_without_fast_tier, restore,
-    use_fast_tier,
+    Database, Error, ErrorKind, FastTier, Options, Reader, RepairMode, TierParts, adopt_fast_tier,
+    backup, check, fast_tier, repair, repair_without_fast_tier, restore, use_fast_tier,
 };
 use headwater_io::{Env, FaultyFiles, Files, ManualClock, NoThreads, OpenMode, SeededChance};
-use headwater_types::{Batch, StreamName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,30 +44,6 @@ fn tiered() -> Options {
     Options {
         fast_dir: Some("/fast".into()),
         ..small_options()
-    }
-}
-
-fn stream() -> StreamName {
-    StreamName::new("pumps", [("id", "1")])
-}
-
-fn write(db: &Database, times: std::ops::Range<i64>) -> Result<(), Error> {
-    let mut batch = Batch::new();
-    for time in times {
-        let row = [("pressure", (time as f64 / 3.0).into())];
-        batch.stream(&stream()).row(time, row).unwrap();
-    }
-    db.commit(batch).map(drop)
-}
-
-fn times(db: &Database) -> Vec<i64> {
-    let snapshot = db.snapshot().unwrap();
-    match snapshot.scan(&stream(), &ScanSpec::default()) {
-        Ok(scan) => scan.flat_map(|chunk| chunk.unwrap().times).collect(),
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-            Vec::new()
-        }
     }
 }
 

@@ -2,13 +2,13 @@
 //! nothing else, whenever the tier goes; a log file that is gone in a tier is missed.
 
 use crate::cuts::cuts;
+use crate::pump::{times, write};
 use crate::support::small_options;
 use headwater_engine::{
-    Database, Error, ErrorKind, Options, RepairMode, RepairReport, ScanSpec, check, fast_tier,
+    Database, Error, ErrorKind, Options, RepairMode, RepairReport, check, fast_tier,
     repair_without_fast_tier, use_fast_tier,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, SeededChance};
-use headwater_types::{Batch, ClosedRange, StreamName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +28,6 @@ fn not_mirrored() -> Options {
         log_mirror: None,
         ..mirrored()
     }
-}
-
-fn stream() -> StreamName {
-    StreamName::new("pumps", [("id", "1")])
 }
 
 /// A disk, and the clock of the machine.
@@ -101,30 +97,6 @@ impl Machine {
         db.close().unwrap();
         assert!(check(self.env(), small_options()).unwrap().is_sound());
         found.len() as i64
-    }
-}
-
-fn write(db: &Database, times: std::ops::Range<i64>) -> Result<(), Error> {
-    let mut batch = Batch::new();
-    for time in times {
-        let row = [("pressure", (time as f64 / 3.0).into())];
-        batch.stream(&stream()).row(time, row).unwrap();
-    }
-    db.commit(batch).map(drop)
-}
-
-fn times(db: &Database) -> Vec<i64> {
-    let snapshot = db.snapshot().unwrap();
-    let spec = ScanSpec {
-        range: ClosedRange::ALL,
-        ..ScanSpec::default()
-    };
-    match snapshot.scan(&stream(), &spec) {
-        Ok(scan) => scan.flat_map(|chunk| chunk.unwrap().times).collect(),
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-            Vec::new()
-        }
     }
 }
 

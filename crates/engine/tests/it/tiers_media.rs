@@ -2,12 +2,11 @@
 //! memory that dies at any fence.
 
 use crate::cuts::cuts;
+use crate::pump::{times, write};
 use crate::support::small_options;
-use headwater_engine::{
-    Database, DeleteSpec, Error, ErrorKind, Options, ScanSpec, check, fast_tier,
-};
+use headwater_engine::{Database, DeleteSpec, Error, ErrorKind, Options, check, fast_tier};
 use headwater_io::{Env, FaultKind, FaultyFiles, ManualClock, Media, SeededChance};
-use headwater_types::{Batch, ClosedRange, StreamName};
+use headwater_types::ClosedRange;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,30 +60,6 @@ fn tiered() -> Options {
     Options {
         fast_dir: Some("/fast".into()),
         ..small_options()
-    }
-}
-
-fn stream() -> StreamName {
-    StreamName::new("pumps", [("id", "1")])
-}
-
-fn write(db: &Database, times: std::ops::Range<i64>) -> Result<(), Error> {
-    let mut batch = Batch::new();
-    for time in times {
-        let row = [("pressure", (time as f64 / 3.0).into())];
-        batch.stream(&stream()).row(time, row).unwrap();
-    }
-    db.commit(batch).map(drop)
-}
-
-fn times(db: &Database) -> Vec<i64> {
-    let snapshot = db.snapshot().unwrap();
-    match snapshot.scan(&stream(), &ScanSpec::default()) {
-        Ok(scan) => scan.flat_map(|chunk| chunk.unwrap().times).collect(),
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-            Vec::new()
-        }
     }
 }
 
