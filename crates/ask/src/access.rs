@@ -67,8 +67,9 @@ pub trait Access: Send + Sync {
         true
     }
 
-    /// May it write anything at all?
-    fn stores(&self) -> bool {
+    /// May it write to some table whose name begins so and goes on?
+    fn writes_some_behind(&self, beginning: &str) -> bool {
+        let _ = beginning;
         true
     }
 

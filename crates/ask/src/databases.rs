@@ -137,6 +137,15 @@ impl Names {
             && !self.others.contains(name)
     }
 
+    /// How the names of the tables of a database begin that would be [added](Names::add) now.
+    #[must_use]
+    pub fn beginning(&self, name: &str) -> String {
+        match self.main {
+            None => String::new(),
+            Some(_) => format!("{name}{DOT}"),
+        }
+    }
+
     /// Adds a database. The first one is the main one.
     ///
     /// # Errors

@@ -5,6 +5,8 @@
 //! Concurrency: readers take the newest list; changes take turns.
 //! Failure: what cannot be stored is not in force.
 
+use crate::access::Access;
+use crate::access::rules::Action;
 use crate::error::ApiError;
 use crate::settings::{Apart, Settings};
 use crate::start_error::StartError;
@@ -43,25 +45,32 @@ impl KeptNames {
         })
     }
 
-    /// Where a write under a name goes. A new name is made to be one; `may_store` says whether who
-    /// writes may write at all.
+    /// True when a write of this asker under the name makes it one, which has to be stored.
+    pub(crate) fn is_made_by(&self, name: &str, access: &Access) -> bool {
+        let names = self.names();
+        names.is_new(name) && access.any_behind(Action::Write, &names.beginning(name))
+    }
+
+    /// Where a write under a name goes. A new name is made to be one, if the asker may write
+    /// something under it; else the write goes where the asker may not write either, so that
+    /// nothing tells which names there are.
     ///
     /// # Errors
     /// When the name cannot be one, or is not the only one.
     pub(crate) fn to_write(
         &self,
         name: Option<&str>,
-        may_store: bool,
+        access: &Access,
     ) -> std::result::Result<Space, ApiError> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(Space::Main);
         };
-        let names = self.names();
-        if may_store && names.is_new(name) {
+        if self.is_made_by(name, access) {
             self.change(&mut |names| names.add(name)).map_err(refused)?;
-            return self.names().space(Some(name)).map_err(refused);
+        } else if self.names().is_new(name) {
+            return Ok(Space::Other(name.to_owned()));
         }
-        names.space(Some(name)).map_err(refused)
+        self.names().space(Some(name)).map_err(refused)
     }
 }
 

@@ -67,8 +67,8 @@ impl headwater_ask::Access for Granted {
         self.0.any(Action::Read)
     }
 
-    fn stores(&self) -> bool {
-        self.0.any(Action::Write)
+    fn writes_some_behind(&self, beginning: &str) -> bool {
+        self.0.any_behind(Action::Write, beginning)
     }
 
     /// Who has the same rules sees the same.

@@ -102,7 +102,10 @@ impl Asker<'_> {
                 is_whole = false;
             }
         }
-        if !may_all && doomed.is_empty() && !self.access.stores() {
+        if !may_all
+            && doomed.is_empty()
+            && !self.access.writes_some_behind(&Names::table(&space, ""))
+        {
             return Err(Error::new(
                 Kind::Access,
                 "no rule of this token allows to take a database away",

@@ -320,10 +320,10 @@ impl Asker<'_> {
     fn create(&self, create: &CreateDatabase) -> Result<Answer, Error> {
         let name = &create.name;
         if let Some(databases) = self.databases.filter(|_| self.names.is_new(name)) {
-            if !self.access.stores() {
+            if !self.access.writes_some_behind(&self.names.beginning(name)) {
                 return Err(Error::new(
                     Kind::Access,
-                    "no rule of this token allows to write anything, nor to make a database for it",
+                    "no rule of this token allows to write into a database of this name",
                 ));
             }
             databases.change(&mut |names| names.add(name))?;

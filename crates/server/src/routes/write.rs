@@ -5,7 +5,6 @@
 //! only. What each answer means: docs/http/writing.md.
 
 use super::{Needs, Route};
-use crate::access::rules::Action;
 use crate::access::{Access, PRODUCER_BYTES_MAX};
 use crate::app::App;
 use crate::error::ApiError;
@@ -16,7 +15,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use headwater_ask::{Databases, Space};
+use headwater_ask::Space;
 use headwater_wire::lineprotocol::Precision;
 use http_body_util::BodyExt;
 use serde::Deserialize;
@@ -129,12 +128,11 @@ async fn space(
 ) -> Result<Space, ApiError> {
     let asked = parameters.db.as_deref().or(parameters.bucket.as_deref());
     let asked = asked.and_then(|name| name.split('/').next());
-    let may_store = access.any(Action::Write);
-    match asked.filter(|name| may_store && app.databases.names().is_new(name)) {
-        None => app.databases.to_write(asked, may_store),
+    match asked.filter(|name| app.databases.is_made_by(name, access)) {
+        None => app.databases.to_write(asked, access),
         Some(new) => {
-            let new = new.to_owned();
-            app.blocking(move |app| app.databases.to_write(Some(&new), true))
+            let (new, access) = (new.to_owned(), access.clone());
+            app.blocking(move |app| app.databases.to_write(Some(&new), &access))
                 .await
         }
     }

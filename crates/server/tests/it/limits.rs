@@ -10,7 +10,8 @@ use std::time::Duration;
 
 const LINE: &str = "t,d=a v=1i 1700000000000000000";
 
-/// A write whose body has been sent in part, so that its handler waits for the rest.
+/// A write that holds its place: its handler has asked for the body, has got a part of it, and
+/// waits for the rest.
 struct Slow {
     stream: TcpStream,
     rest: &'static str,
@@ -22,11 +23,16 @@ impl Slow {
         let (first, rest) = LINE.split_at(10);
         write!(
             stream,
-            "POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{first}",
+            "POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\
+             Expect: 100-continue\r\n\r\n",
             LINE.len()
         )
         .unwrap();
-        Slow { stream, rest }
+        let mut slow = Slow { stream, rest };
+        let head = slow.answer();
+        assert!(head.starts_with("HTTP/1.1 100"), "{head}");
+        slow.stream.write_all(first.as_bytes()).unwrap();
+        slow
     }
 
     fn finish(mut self) -> String {
@@ -55,8 +61,8 @@ fn more_requests_than_may_be_are_turned_away_and_health_is_not() {
     let client = client();
     let slow = Slow::begin(&server);
     let streams = || client.get(server.url("/api/v1/streams")).call().unwrap();
-    until("the only place is taken", || streams().status() == 503);
     let mut answer = streams();
+    assert_eq!(answer.status(), 503);
     assert_eq!(answer.headers()["retry-after"], "1");
     assert_eq!(json(&mut answer)["code"], "E_REQUESTS");
     for path in ["/health", "/ready", "/metrics", "/ping", "/"] {
@@ -116,16 +122,6 @@ fn a_request_that_has_begun_is_finished_when_the_server_stops() {
     let server = Running::start_with(|s| s.requests_max = 1);
     let addr = server.addr;
     let slow = Slow::begin(&server);
-    // It has begun once it has the only place.
-    let client = client();
-    until("the place is free", || {
-        client
-            .get(server.url("/api/v1/streams"))
-            .call()
-            .unwrap()
-            .status()
-            == 503
-    });
     let finish = std::thread::spawn(move || {
         // No new connection is taken once the stop has begun.
         until("nobody listens", || TcpStream::connect(addr).is_err());

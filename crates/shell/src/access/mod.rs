@@ -81,6 +81,15 @@ impl Access {
             })
     }
 
+    /// Whether something may be done with some table whose name begins so and goes on.
+    pub fn any_behind(&self, action: Action, beginning: &str) -> bool {
+        !self.is_barred(action)
+            && self.rules().is_none_or(|rules| {
+                let mut of_action = rules.iter().filter(|r| r.action == action);
+                of_action.any(|r| r.pattern.may_concern_behind(beginning))
+            })
+    }
+
     /// Whether something may be done at all.
     pub fn any(&self, action: Action) -> bool {
         let mut rules = self.rules().map(|rules| rules.iter());

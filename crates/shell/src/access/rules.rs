@@ -82,6 +82,18 @@ impl Glob {
         text.ends_with(last.as_str())
     }
 
+    /// Whether some longer text that begins so fits.
+    fn fits_behind(&self, beginning: &str) -> bool {
+        let Some((first, rest)) = self.parts.split_first() else {
+            return false;
+        };
+        if rest.is_empty() {
+            return first.len() > beginning.len() && first.starts_with(beginning);
+        }
+        // What stands behind a star comes at the end of as long a text as needed.
+        first.starts_with(beginning) || beginning.starts_with(first.as_str())
+    }
+
     fn is_everything(&self) -> bool {
         self.parts.len() > 1 && self.parts.iter().all(String::is_empty)
     }
@@ -116,6 +128,12 @@ impl Pattern {
     #[must_use]
     pub fn may_concern(&self, table: &str) -> bool {
         self.table.matches(table)
+    }
+
+    /// Whether some stream of a table could be meant whose name begins so and goes on.
+    #[must_use]
+    pub fn may_concern_behind(&self, beginning: &str) -> bool {
+        self.table.fits_behind(beginning)
     }
 }
 
@@ -252,6 +270,29 @@ mod tests {
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
             .collect()
+    }
+
+    #[test]
+    fn a_pattern_says_whether_tables_with_a_beginning_could_be_meant() {
+        let fits = |pattern: &str| {
+            let pattern: Pattern = pattern.parse().unwrap();
+            pattern.may_concern_behind("yard.")
+        };
+        for pattern in [
+            "*",
+            "yard.*",
+            "yard.cpu",
+            "y*",
+            "yard*",
+            "*cpu",
+            "yard.c*,host=a",
+            "y*x*",
+        ] {
+            assert!(fits(pattern), "{pattern}");
+        }
+        for pattern in ["cpu", "yard", "yard.", "yards*", "x*", "plant.*", "yar"] {
+            assert!(!fits(pattern), "{pattern}");
+        }
     }
 
     #[test]

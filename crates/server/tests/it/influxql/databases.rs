@@ -285,6 +285,20 @@ fn tokens_make_and_see_databases_as_far_as_they_may_write_and_read() {
     assert_eq!(post(yard, "/write?db=yard", line).0, 204);
     assert_eq!(post(yard, "/write?db=plant", line).0, 403, "another's");
     assert_eq!(post(all, "/write?db=secret", line).0, 204);
+    // Who may write nothing under a name makes none, and cannot tell which there are.
+    for name in ["secret", "nowhere"] {
+        assert_eq!(
+            post(yard, &format!("/write?db={name}"), line).0,
+            403,
+            "{name}"
+        );
+        let made = ask(yard, &format!("CREATE DATABASE {name}"));
+        assert_eq!(
+            made.contains("no rule of this token"),
+            name == "nowhere",
+            "{made}"
+        );
+    }
     assert!(ask(all, "SHOW DATABASES").contains("[[\"plant\"],[\"secret\"],[\"yard\"]]"));
     assert!(ask(yard, "SHOW DATABASES").contains("[[\"plant\"],[\"yard\"]]"));
     assert!(ask(reader, "SHOW DATABASES").contains("[[\"plant\"]]"));
