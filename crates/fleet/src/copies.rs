@@ -10,6 +10,7 @@ use crate::edges::{Edge, Edges, Shown, Want};
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::About;
 use crate::invite::{Invite, check_url};
+use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
 use headwater_engine::{
     CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Snapshot, State, StateName,
 };
@@ -17,7 +18,6 @@ use headwater_io::Env;
 use headwater_sync::Verified;
 use headwater_types::{Level, Timestamp};
 use parking_lot::Mutex;
-use serde::Serialize;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,84 +41,6 @@ pub(crate) struct Place {
 pub struct FleetLimits {
     /// What counts for readers of copies: memory and open files.
     pub reader: Options,
-}
-
-/// How it stands with an edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EdgeState {
-    /// It was invited and has not come.
-    Invited,
-    /// It is not connected.
-    Offline,
-    /// It is connected, and everything that is wanted of its newest state is here.
-    Current,
-    /// It is connected, and something is on its way.
-    Catching,
-    /// It is connected, and nothing is asked of it for now.
-    Paused,
-    /// Its database is of another history than the copy.
-    Refused,
-    /// The medium of this node refuses the copy.
-    Failed,
-}
-
-/// What is here of an edge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CopyStatus {
-    /// The database it is of.
-    pub identity: String,
-    /// Its incarnation.
-    pub incarnation: String,
-    /// The number of the newest state.
-    pub state: u64,
-    /// Bytes that are here.
-    pub bytes: u64,
-    /// Bytes that are wanted and not here, as far as is known.
-    pub missing_bytes: u64,
-    /// Partitions that are shown as the newest state has them.
-    pub shown: usize,
-    /// Partitions that are shown in a version before.
-    pub shown_older: usize,
-}
-
-/// What a comparison found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct VerifiedStatus {
-    /// When it was through, in nanoseconds since 1970.
-    pub at_ns: i64,
-    /// Bytes that are the same on both media.
-    pub equal: u64,
-    /// Bytes that are not.
-    pub different: u64,
-    /// Bytes that are wanted and not here.
-    pub missing: u64,
-}
-
-/// All that is known of an edge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct EdgeStatus {
-    /// What it is called.
-    pub name: String,
-    /// How it stands.
-    pub state: EdgeState,
-    /// What is wanted of it.
-    pub want: Want,
-    /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
-    /// started if there is none.
-    pub heard_ns: Option<i64>,
-    /// Since when everything it had by then is here, in nanoseconds since 1970.
-    pub current_ns: Option<i64>,
-    /// What is here.
-    pub copy: Option<CopyStatus>,
-    /// What it tells of itself.
-    pub about: Option<About>,
-    /// True while a comparison goes on.
-    pub is_verifying: bool,
-    /// What the newest comparison found.
-    pub verified: Option<VerifiedStatus>,
-    /// Why it is refused, or the copy cannot be used.
-    pub error: Option<String>,
 }
 
 /// What is known of a copy while the node runs.

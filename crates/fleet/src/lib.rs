@@ -8,8 +8,8 @@
 //!
 //! From bottom to top: `error`; `private` files that only their owner may read; [`invite`] the text
 //! that lets an edge join; `uplink_file` what an edge knows of its cloud; `edges` what a cloud knows
-//! of its edges; `frame` what goes over a connection; `dial` making one; `follow` a copy from its
-//! first state on; `copies` all of them; `session` one connection at the cloud; `uplink` the one at
+//! of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
+//! as it is told; `follow` a copy from its first state on; `copies` all of them; `session` one connection at the cloud; `uplink` the one at
 //! the edge.
 //!
 //! Invariants: keys and invitations are kept as hashes by who checks them, and as text, in a file
@@ -33,14 +33,18 @@ mod frame;
 pub mod invite;
 mod private;
 mod session;
+mod status;
 mod uplink;
 mod uplink_file;
 
-pub use copies::{CopyStatus, EdgeState, EdgeStatus, Fleet, FleetLimits};
+pub use copies::{Fleet, FleetLimits};
 pub use edges::{EDGES_MAX, Edge, Want};
 pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};
 pub use headwater_sync::{BudgetLimits, QuietHours};
 pub use session::accept_key;
-pub use uplink::{Uplink, UplinkSettings, UplinkState, UplinkStatus, join};
+pub use status::{
+    CopyStatus, EdgeState, EdgeStatus, NodeStatus, UplinkState, UplinkStatus, VerifiedStatus,
+};
+pub use uplink::{Uplink, UplinkSettings, join};
 pub use uplink_file::{UPLINK_FILE, UplinkFile};

@@ -316,7 +316,7 @@ impl Session {
             && !self.fleet.admit(&self.held.name, &state)?
         {
             if !self.was_refused {
-                let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --anew` at the edge, which puts the copy aside";
+                let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside";
                 self.refuse(text, outcome);
             }
             return Ok(());
@@ -399,7 +399,7 @@ impl Session {
             && let Some(text) = self.follower.refused()
         {
             let text = format!(
-                "{text}; if that is meant, run `headwater join --anew` at the edge, which puts the copy aside"
+                "{text}; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside"
             );
             self.refuse(&text, outcome);
         }

@@ -12,6 +12,7 @@ use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::{About, Came, Note, came, message, note};
 use crate::invite::Invite;
 use crate::session::{SILENT_MAX, blocking, stopped};
+use crate::status::{UplinkState, UplinkStatus, VerifiedStatus};
 use crate::uplink_file::UplinkFile;
 use futures_util::{SinkExt, StreamExt};
 use headwater_engine::{Database, StateName};
@@ -19,7 +20,6 @@ use headwater_io::Env;
 use headwater_sync::{Agent, Budget, BudgetLimits, Confirmed, Message, Now, Spent, Verified};
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,66 +48,6 @@ pub struct UplinkSettings {
     pub flush_every: Option<Duration>,
     /// Version of the program.
     pub version: String,
-}
-
-/// How it stands with the cloud.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UplinkState {
-    /// No cloud was joined.
-    NotJoined,
-    /// A connection is being made, or will be.
-    Offline,
-    /// There is one.
-    Connected,
-    /// Nothing is sent for now.
-    Paused,
-    /// The cloud refuses this database.
-    Refused,
-}
-
-/// What a comparison found, as the cloud told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct UplinkVerified {
-    /// When that came, in nanoseconds since 1970.
-    pub at_ns: i64,
-    /// Bytes that are the same on both media.
-    pub equal: u64,
-    /// Bytes that are not.
-    pub different: u64,
-    /// Bytes that are wanted and not there.
-    pub missing: u64,
-}
-
-/// All that an edge knows of its cloud.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UplinkStatus {
-    /// How it stands.
-    pub state: UplinkState,
-    /// The address of the cloud.
-    pub url: Option<String>,
-    /// What the cloud calls this edge.
-    pub edge: Option<String>,
-    /// Since when it stands so, in nanoseconds since 1970.
-    pub since_ns: i64,
-    /// The number of the state of this database.
-    pub state_number: u64,
-    /// The number of the newest state of which the cloud has confirmed something.
-    pub confirmed_number: Option<u64>,
-    /// Segments, and their bytes, of which the cloud has everything that it wants, on its medium.
-    pub confirmed_segments: usize,
-    /// See `confirmed_segments`.
-    pub confirmed_bytes: u64,
-    /// Bytes sent on this day of the clock.
-    pub sent_today: u64,
-    /// Bytes sent in this month.
-    pub sent_this_month: u64,
-    /// True while a comparison that was asked for here goes on.
-    pub is_verifying: bool,
-    /// What the newest comparison found that was asked for here.
-    pub verified: Option<UplinkVerified>,
-    /// Why there is no connection, or what the cloud said.
-    pub error: Option<String>,
 }
 
 #[derive(Debug)]
@@ -234,7 +174,7 @@ impl Uplink {
             sent_today: spent.day_bytes,
             sent_this_month: spent.month_bytes,
             is_verifying: known.is_verifying,
-            verified: known.verified.map(|(at, found)| UplinkVerified {
+            verified: known.verified.map(|(at, found)| VerifiedStatus {
                 at_ns: at.as_nanos(),
                 equal: found.equal,
                 different: found.different,

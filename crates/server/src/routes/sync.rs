@@ -16,10 +16,10 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use headwater_fleet::{EdgeStatus, Fleet, FleetError, FleetErrorKind, Uplink, UplinkStatus, Want};
+use headwater_fleet::{Fleet, FleetError, FleetErrorKind, NodeStatus, Uplink, Want};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,16 +52,6 @@ impl From<FleetError> for ApiError {
         }
         ApiError::new(status, kind.code(), error.to_string())
     }
-}
-
-/// The answer. Its names are a promise.
-#[derive(Serialize)]
-struct Status {
-    role: &'static str,
-    /// Of an edge: how it stands with its cloud.
-    cloud: Option<UplinkStatus>,
-    /// Of a cloud: how it stands with each edge.
-    edges: Option<Vec<EdgeStatus>>,
 }
 
 /// What is to be done. The names are a promise.
@@ -132,8 +122,8 @@ async fn status(State(app): State<Arc<App>>, access: Access) -> Result<Response,
     may(&access)?;
     let body = app
         .blocking(|app| {
-            let status = Status {
-                role: app.settings.sync.role.name(),
+            let status = NodeStatus {
+                role: app.settings.sync.role.name().to_owned(),
                 cloud: app.uplink.as_ref().map(|u| u.status()).transpose()?,
                 edges: app.fleet.as_ref().map(|fleet| fleet.status()),
             };

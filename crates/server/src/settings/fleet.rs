@@ -8,7 +8,7 @@ use std::time::Duration;
 /// What a node is to others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NodeRole {
-    /// Nothing.
+    /// It stands for itself.
     #[default]
     Single,
     /// It owns its data, and a cloud copies them.
@@ -18,7 +18,7 @@ pub enum NodeRole {
 }
 
 impl NodeRole {
-    /// All of them.
+    /// All roles there are.
     pub const ALL: [NodeRole; 3] = [NodeRole::Single, NodeRole::Edge, NodeRole::Cloud];
 
     /// How it is called.

@@ -209,7 +209,10 @@ fn a_database_of_another_history_is_refused_until_it_is_to_begin_anew() {
         status(&edge)["cloud"]["state"] == "refused" && of_edge(&cloud, "e")["state"] == "refused"
     });
     let error = status(&edge)["cloud"]["error"].clone();
-    assert!(error.as_str().unwrap().contains("--anew"), "{error}");
+    assert!(
+        error.as_str().unwrap().contains("--new-incarnation"),
+        "{error}"
+    );
     assert_eq!(of_edge(&cloud, "e")["copy"]["identity"], identity);
     let invitation = invite(&cloud, "e", &json!({"again": true}));
     joined(&edge.db(), &invitation, true).unwrap();

@@ -3,12 +3,13 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 15] = [
+const FORMATS: [&str; 16] = [
     "backup",
     "block",
     "copy",
     "csv",
     "device",
+    "fleet",
     "leaf",
     "light",
     "lineprotocol",
