@@ -6,19 +6,20 @@
 //! while a copy's is held.
 //! Failure: what a medium refuses is told in the status of that edge; the others go on.
 
-use crate::edges::{Edge, Edges, Shown, Want};
+use crate::edges::{Edge, Edges, Secret, Want};
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::About;
 use crate::invite::{Invite, check_url};
 use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
 use headwater_engine::{
-    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Snapshot, State, StateName,
+    Across, CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Snapshot, SnapshotPart, State,
+    StateName,
 };
 use headwater_io::Env;
 use headwater_sync::Verified;
 use headwater_types::{Level, Timestamp};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,12 +78,13 @@ pub(crate) struct Held {
     pub(crate) wake: Notify,
     copy: Mutex<Option<RemoteCopy>>,
     reading: Mutex<Option<Reading>>,
-    /// Goes up when what is shown may have changed.
+    /// Goes up when what is shown may have changed, and that of all copies with it.
     changes: AtomicU64,
+    all_changes: Arc<AtomicU64>,
 }
 
 impl Held {
-    fn new(name: &str) -> Held {
+    fn new(name: &str, all_changes: &Arc<AtomicU64>) -> Held {
         Held {
             name: name.to_owned(),
             live: Mutex::default(),
@@ -90,12 +92,14 @@ impl Held {
             copy: Mutex::new(None),
             reading: Mutex::new(None),
             changes: AtomicU64::new(0),
+            all_changes: Arc::clone(all_changes),
         }
     }
 
     /// What is shown may have changed.
     pub(crate) fn has_changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
+        self.all_changes.fetch_add(1, Ordering::Release);
     }
 
     /// The copy, opened if it is there; `None` when there is none yet.
@@ -143,7 +147,23 @@ pub struct Fleet {
     edges: Mutex<Edges>,
     held: Mutex<HashMap<String, Arc<Held>>>,
     sessions: AtomicU64,
+    /// Goes up when some copy may show something else.
+    changes: Arc<AtomicU64>,
+    shown: Mutex<Shown>,
 }
+
+/// The own database and what copies show, as one.
+#[derive(Debug, Default)]
+struct Shown {
+    all: Across,
+    /// The edges that are among them.
+    names: BTreeSet<String>,
+    /// Which changes they show.
+    changes: u64,
+}
+
+/// What the part is called that is the node's own database: no edge may be called so.
+const OWN: &str = "this node";
 
 impl Fleet {
     /// That of the node whose database is in a directory.
@@ -158,6 +178,9 @@ impl Fleet {
             edges: Mutex::new(Edges::open(dir)?),
             held: Mutex::default(),
             sessions: AtomicU64::new(1),
+            // More than what was shown last, so that the first reader looks.
+            changes: Arc::new(AtomicU64::new(1)),
+            shown: Mutex::default(),
         })
     }
 
@@ -277,7 +300,7 @@ impl Fleet {
     }
 
     /// Who shows this secret, if it holds.
-    pub(crate) fn find(&self, secret: &str) -> Option<Shown> {
+    pub(crate) fn find(&self, secret: &str) -> Option<Secret> {
         self.edges.lock().find(secret, self.env.clock.now())
     }
 
@@ -310,7 +333,7 @@ impl Fleet {
         let mut all = self.held.lock();
         let held = all
             .entry(name.to_owned())
-            .or_insert_with(|| Arc::new(Held::new(name)));
+            .or_insert_with(|| Arc::new(Held::new(name, &self.changes)));
         Arc::clone(held)
     }
 
@@ -416,26 +439,63 @@ impl Fleet {
         }
     }
 
-    /// What each copy shows, by the names of the edges. Those that cannot be read are left out, and
-    /// their status says why.
-    #[must_use]
-    pub fn snapshots(&self) -> Vec<(String, Snapshot)> {
-        let mut edges = self.edges.lock().all().to_vec();
-        edges.sort_by(|a, b| a.created_ns.cmp(&b.created_ns).then(a.name.cmp(&b.name)));
-        let shown = edges.iter().filter_map(|edge| {
-            let held = self.held(&edge.name);
-            match self.shown(edge, &held) {
-                Ok(found) => found.map(|snapshot| (edge.name.clone(), snapshot)),
-                Err(error) => {
-                    held.live.lock().failed = Some(error.to_string());
-                    None
-                }
-            }
-        });
-        shown.collect()
+    /// The node's own database and all copies as one: its own part goes before those of edges,
+    /// which go by when they were added. A copy that cannot be read is left out, and its status
+    /// says why.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn across(&self, own: Snapshot) -> headwater_engine::Result<Snapshot> {
+        let mut shown = self.shown.lock();
+        shown.all.replace(SnapshotPart {
+            name: OWN.into(),
+            snapshot: own,
+        })?;
+        let changes = self.changes.load(Ordering::Acquire);
+        if shown.changes != changes {
+            self.show(&mut shown)?;
+            shown.changes = changes;
+        }
+        shown.all.snapshot()
     }
 
-    fn shown(&self, edge: &Edge, held: &Held) -> headwater_engine::Result<Option<Snapshot>> {
+    /// Lets go of the node's own database, which is to be closed.
+    ///
+    /// # Errors
+    /// The engine's own.
+    pub fn let_go(&self) -> headwater_engine::Result<()> {
+        self.shown.lock().all.remove(OWN)
+    }
+
+    fn show(&self, shown: &mut Shown) -> headwater_engine::Result<()> {
+        let mut edges = self.edges.lock().all().to_vec();
+        edges.sort_by(|a, b| a.created_ns.cmp(&b.created_ns).then(a.name.cmp(&b.name)));
+        let mut names = BTreeSet::new();
+        for edge in &edges {
+            let held = self.held(&edge.name);
+            match self.shown_of(edge, &held) {
+                Ok(None) => {}
+                Ok(Some(snapshot)) => {
+                    shown.all.replace(SnapshotPart {
+                        name: edge.name.as_str().into(),
+                        snapshot,
+                    })?;
+                    names.insert(edge.name.clone());
+                }
+                Err(error) => {
+                    tracing::error!(edge = edge.name, %error, "the copy of an edge cannot be read");
+                    held.live.lock().failed = Some(error.to_string());
+                }
+            }
+        }
+        for gone in shown.names.difference(&names) {
+            shown.all.remove(gone)?;
+        }
+        shown.names = names;
+        Ok(())
+    }
+
+    fn shown_of(&self, edge: &Edge, held: &Held) -> headwater_engine::Result<Option<Snapshot>> {
         let changes = held.changes.load(Ordering::Acquire);
         let mut reading = held.reading.lock();
         if let Some(reading) = &mut *reading {

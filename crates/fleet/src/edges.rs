@@ -85,7 +85,7 @@ pub(crate) struct Edges {
 
 /// Who shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum Secret {
     /// The edge with its key.
     Key(String),
     /// Somebody with an invitation for it.
@@ -255,16 +255,16 @@ impl Edges {
     }
 
     /// Who shows this secret. Takes the same time for all.
-    pub(crate) fn find(&self, secret: &str, now: Timestamp) -> Option<Shown> {
+    pub(crate) fn find(&self, secret: &str, now: Timestamp) -> Option<Secret> {
         let shown = hash(secret);
         let mut found = None;
         for edge in &self.edges {
             if is_hash_of(edge.key.as_ref(), &shown) {
-                found = Some(Shown::Key(edge.name.clone()));
+                found = Some(Secret::Key(edge.name.clone()));
             }
             let holds = edge.invite_ends_ns.is_some_and(|end| now.as_nanos() < end);
             if is_hash_of(edge.invite.as_ref(), &shown) && holds {
-                found = Some(Shown::Invite(edge.name.clone()));
+                found = Some(Secret::Invite(edge.name.clone()));
             }
         }
         found
@@ -311,17 +311,17 @@ mod tests {
         let invite = edges.invite("pump-7", None, NOW, HOUR, false).unwrap();
         assert_eq!(
             edges.find(&invite, NOW),
-            Some(Shown::Invite("pump-7".into()))
+            Some(Secret::Invite("pump-7".into()))
         );
         let lost = edges.redeem("pump-7").unwrap();
         // The answer was lost: it is asked again, and the first key is worth nothing.
         let key = edges.redeem("pump-7").unwrap();
         assert_eq!(edges.find(&lost, NOW), None);
-        assert_eq!(edges.find(&key, NOW), Some(Shown::Key("pump-7".into())));
+        assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));
         edges.has_come("pump-7").unwrap();
         assert_eq!(edges.find(&invite, NOW), None);
         let edges = Edges::open(dir.path()).unwrap();
-        assert_eq!(edges.find(&key, NOW), Some(Shown::Key("pump-7".into())));
+        assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));
         let text = std::fs::read_to_string(dir.path().join("edges.json")).unwrap();
         assert!(!text.contains(&key) && !text.contains(&invite));
     }

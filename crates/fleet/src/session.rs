@@ -9,11 +9,12 @@
 
 use crate::copies::{Fleet, Held, is_current};
 use crate::dial::limits;
-use crate::edges::Shown;
+use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind};
 use crate::follow::{Follower, says_to_be};
 use crate::frame::{Came, Note, came, message, note};
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use headwater_engine::CopyProgress;
 use headwater_sync::{Message, Now};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl Fleet {
     /// `denied` when it is none, or holds no longer.
     pub fn known(&self, secret: &str) -> Result<String, FleetError> {
         match self.find(secret) {
-            Some(Shown::Key(name) | Shown::Invite(name)) => Ok(name),
+            Some(Secret::Key(name) | Secret::Invite(name)) => Ok(name),
             None => Err(FleetError::new(
                 FleetErrorKind::Denied,
                 "this key or invitation is not known here, or not any more; join again with what `headwater edges add --again` prints",
@@ -75,7 +76,7 @@ impl Fleet {
         let mut socket =
             WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits())).await;
         match self.find(secret) {
-            Some(Shown::Invite(name)) => {
+            Some(Secret::Invite(name)) => {
                 let fleet = Arc::clone(&self);
                 let redeemed = blocking(move || fleet.redeem(&name)).await;
                 let told = match redeemed {
@@ -86,7 +87,7 @@ impl Fleet {
                 // The other side closes when it has stored the key.
                 let _ = timeout(SEND_MAX, socket.next()).await;
             }
-            Some(Shown::Key(name)) => {
+            Some(Secret::Key(name)) => {
                 self.follow(&name, &mut socket, &mut stopping).await;
             }
             None => {}
@@ -321,10 +322,6 @@ impl Session {
             }
             return Ok(());
         }
-        let is_done = matches!(
-            message,
-            Message::Done { .. } | Message::State { .. } | Message::Wait { .. }
-        );
         let now = self.now();
         let first = self.follower.take(now, message).map_err(medium)?;
         if let Some(state) = first {
@@ -335,9 +332,6 @@ impl Session {
             let place = self.fleet.place(&edge);
             self.follower
                 .plan(self.held.begin(&place, &state).map_err(medium)?);
-        }
-        if is_done {
-            self.held.has_changed();
         }
         Ok(())
     }
@@ -411,7 +405,12 @@ impl Session {
             if is_current(&progress) {
                 live.current = Some(wall);
             }
+            let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older);
+            let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));
             live.progress = Some(progress);
+            if is_other {
+                self.held.has_changed();
+            }
         }
         if live.is_verifying
             && !live.wants_verifying

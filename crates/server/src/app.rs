@@ -53,7 +53,11 @@ pub(crate) struct App {
 impl App {
     /// What there is to be read: the database, and what a cloud node has of its edges.
     pub(crate) fn snapshot(&self) -> headwater::Result<Snapshot> {
-        self.db.snapshot()
+        let own = self.db.snapshot()?;
+        match &self.fleet {
+            None => Ok(own),
+            Some(fleet) => fleet.across(own),
+        }
     }
 
     /// Runs a blocking call of the engine away from the runtime's threads.

@@ -95,6 +95,11 @@ impl Role for Single {
 
     fn close(&self) -> Result<(), StartError> {
         self.app.ingest.close();
+        if let Some(fleet) = &self.app.fleet
+            && let Err(error) = fleet.let_go()
+        {
+            tracing::warn!(%error, "copies still show the database that is closed");
+        }
         let closed = self.app.db.close();
         closed.map_err(|source| StartError::Database {
             dir: self.app.settings.db().display().to_string(),

@@ -139,6 +139,119 @@ fn an_edge_joins_and_the_cloud_has_what_it_has_and_proves_it() {
     assert!(told["confirmed_bytes"].as_u64() > Some(0), "{told}");
 }
 
+fn get(server: &Running, path: &str) -> (u16, String) {
+    let mut answer = client().get(server.url(path)).call().unwrap();
+    let text = answer.body_mut().read_to_string().unwrap();
+    (answer.status().as_u16(), text)
+}
+
+/// Questions of every door that reads, whose answers do not depend on the node.
+#[cfg(feature = "sql")]
+fn questions() -> Vec<String> {
+    let hour = "from=1700000000000000000&to=1700003600000000000";
+    let mut all = vec![
+        format!("/api/v1/scan?stream=pump,id%3Da&{hour}"),
+        format!("/api/v1/aggregate?channel=pump,id%3Da.flow&{hour}&bins=7"),
+        "/api/v1/last?table=pump".to_owned(),
+        "/api/v1/count?table=pump".to_owned(),
+        "/api/v1/export?table=pump".to_owned(),
+        "/api/v1/tiles/0/3320312?channel=pump,id%3Da.flow".to_owned(),
+    ];
+    for query in [
+        "SELECT mean(flow), count(state) FROM pump WHERE time < now() GROUP BY time(10m), id",
+        "SELECT last(flow) FROM pump GROUP BY id",
+        "SHOW SERIES",
+    ] {
+        all.push(format!("/query?db=x&q={}", query.replace(' ', "%20")));
+    }
+    for sql in [
+        "SELECT count(*), sum(flow) FROM pump",
+        "SELECT id, max(flow), min(time) FROM pump GROUP BY id ORDER BY id",
+        "SELECT time, id, flow, state FROM pump WHERE flow > 58 ORDER BY time, id",
+    ] {
+        let escaped = sql.replace(' ', "%20").replace('>', "%3E");
+        all.push(format!("/api/v1/sql?q={escaped}"));
+    }
+    all
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_cloud_answers_for_its_edges_as_one_name_space() {
+    let cloud = cloud();
+    let (north, south) = (edge(&cloud, "north"), edge(&cloud, "south"));
+    let alone = Running::start();
+    for (edge, tag) in [(&north, "a"), (&south, "b")] {
+        write(edge, &an_hour(tag));
+        write(&alone, &an_hour(tag));
+        flushed(edge);
+    }
+    // The cloud may have streams of its own.
+    write(&cloud, "pump,id=own flow=1 1700000000000000000");
+    write(&alone, "pump,id=own flow=1 1700000000000000000");
+    until_current(&cloud, &north, "north");
+    until_current(&cloud, &south, "south");
+    for question in questions() {
+        let (status, wanted) = get(&alone, &question);
+        assert!(status == 200, "{question}: {wanted}");
+        assert_eq!(get(&cloud, &question), (status, wanted), "{question}");
+    }
+    let streams = get(&cloud, "/api/v1/streams?table=pump").1;
+    for tag in ["a", "b", "own"] {
+        assert!(streams.contains(&format!("pump,id={tag}")), "{streams}");
+    }
+    // What comes later is shown, and an edge that is taken out is not.
+    write(&north, "pump,id=a flow=77 1700009000000000000");
+    flushed(&north);
+    until("the newest is there", || {
+        get(&cloud, "/api/v1/last?stream=pump,id%3Da")
+            .1
+            .contains("77")
+    });
+    assert_eq!(
+        ask(&cloud, &json!({"op": "remove_edge", "edge": "south"})).0,
+        200
+    );
+    let counted = get(
+        &cloud,
+        "/api/v1/sql?q=SELECT%20count(*)%20FROM%20pump%20WHERE%20id%3D'b'",
+    );
+    assert!(
+        counted.1.contains("[0]") || counted.1.contains("[\"0\"]"),
+        "{counted:?}"
+    );
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_cloud_that_wants_summaries_says_what_is_elsewhere() {
+    let cloud = cloud();
+    let dir = tempfile::tempdir().unwrap();
+    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    let edge = edge_in(dir);
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let tile = "/api/v1/tiles/8/12969?channel=pump,id%3Da.flow";
+    assert_eq!(get(&edge, tile).0, 200);
+    assert_eq!(get(&cloud, tile), get(&edge, tile));
+    let rows = "/api/v1/scan?stream=pump,id%3Da&from=1700000000000000000&to=1700000100000000000";
+    let (status, text) = get(&cloud, rows);
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("E_ELSEWHERE"), "{text}");
+    let (status, text) = get(
+        &cloud,
+        "/api/v1/sql?q=SELECT%20flow%20FROM%20pump%20WHERE%20flow%20%3D%203.5",
+    );
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("elsewhere"), "{text}");
+    // Wanted in full, it comes.
+    let want = json!({"op": "want", "edge": "e", "want": "full"});
+    assert_eq!(ask(&cloud, &want).0, 200);
+    until("rows are there", || get(&cloud, rows) == get(&edge, rows));
+}
+
 #[test]
 fn both_go_on_after_either_was_started_anew() {
     let cloud = cloud();
