@@ -1,15 +1,16 @@
 //! The side of the source: it answers what is asked, within its budget.
 //!
-//! Invariants: only bytes below the committed lengths of a state that is held are given away;
-//! answers are no larger than a stated size, whatever is asked. Nothing is written for a copy to
-//! the medium of the source. What was confirmed is learnt from the copy, again after each start.
+//! Invariants: only bytes below the committed lengths of a state that is held are given away, and
+//! nothing of a table that the source's own rules withhold, whatever is asked; answers are no
+//! larger than a stated size. Nothing is written for a copy to the medium of the source. What was
+//! confirmed is learnt from the copy, again after each start.
 //! Failure: an error is one of the database's own; what cannot be granted is an answer.
 
 use crate::budget::{Budget, Spent};
 use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
 use crate::now::Now;
 use crate::wide::wide;
-use headwater_engine::{Database, Error, ErrorKind, HeldState, Holds, Result, StateName};
+use headwater_engine::{Database, Error, ErrorKind, HeldState, Holds, Result, Rules, StateName};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Confirmed {
 #[derive(Debug)]
 pub struct Agent {
     holds: Holds,
+    /// What may leave at all.
+    rules: Rules,
     budget: Budget,
     confirmed: Option<Confirmed>,
 }
@@ -63,8 +66,20 @@ impl Agent {
     pub fn new(hold_bytes: u64, budget: Budget) -> Agent {
         Agent {
             holds: Holds::new(hold_bytes),
+            rules: Rules::default(),
             budget,
             confirmed: None,
+        }
+    }
+
+    /// What may leave at all: of tables of which these rules want nothing, nothing does, neither
+    /// their names nor a byte of their segments, whatever a copy asks for. By default everything
+    /// may. Whoever fetches learns of a change by the next state.
+    pub fn set_rules(&mut self, rules: Rules) {
+        if rules != self.rules {
+            self.rules = rules;
+            // What was left out of them, or was not, is not so any more.
+            self.holds.release_all();
         }
     }
 
@@ -91,7 +106,7 @@ impl Agent {
         if let Some(newest) = &newest
             && newest.state().name().number == db.state_number()?
         {
-            let now = db.hold_state(Some(newest.state()))?;
+            let now = db.hold_state_of(Some(newest.state()), &self.rules)?;
             // Definitions and deletes come without a new number.
             if now.state().says_the_same(newest.state()) {
                 return Ok(Arc::clone(newest));
@@ -99,7 +114,8 @@ impl Agent {
             return Ok(self.holds.hold(now));
         }
         let before = newest.as_ref().map(|newest| newest.state());
-        Ok(self.holds.hold(db.hold_state(before)?))
+        let now = db.hold_state_of(before, &self.rules)?;
+        Ok(self.holds.hold(now))
     }
 
     /// What is said first, and again when the database has changed.

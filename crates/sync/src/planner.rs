@@ -417,7 +417,10 @@ impl Planner {
             self.has_failed(now);
             return Ok(());
         };
-        let is_older = |heard: &StateName| !state.goes_on_from(heard);
+        // One of the same age may be of another view: tables may leave that might not, or not any
+        // more.
+        let view = state.name().view;
+        let is_older = |heard: &StateName| !state.goes_on_from(heard) || heard.view != view;
         self.wants_state = self.heard.len() >= HEARD_MAX || self.heard.iter().any(is_older);
         self.wants_whole = false;
         match self.copy.take_state(state) {

@@ -1,8 +1,10 @@
 //! Lives of sources and copies from seeds: whatever the link, the power and the clocks do, what was
 //! confirmed is there, the copy gets what it wants in the end, and answers as the source does.
 
-use crate::world::{LEVEL, PERFECT, World};
-use headwater_sync::{BudgetLimits, QuietHours, Verified};
+use crate::dice::Dice;
+use crate::world::{LEVEL, PERFECT, World, some_rules};
+use headwater_engine::{Rules, StateName};
+use headwater_sync::{BudgetLimits, Message, Piece, QuietHours, Verified};
 use headwater_types::Level;
 
 /// Lets a world come to rest over a link without faults.
@@ -26,11 +28,12 @@ fn settle(world: &mut World) {
 }
 
 fn live(seed: u64) -> u64 {
-    let level = match seed % 3 {
-        0 => Level::MIN,
-        _ => Level::clamped(LEVEL),
+    let rules = match seed % 3 {
+        0 => Rules::default(),
+        1 => Rules::from(Level::clamped(LEVEL)),
+        _ => some_rules(&mut Dice(seed)),
     };
-    let mut world = World::new(seed, BudgetLimits::default(), level);
+    let mut world = World::new(seed, BudgetLimits::default(), rules);
     for step in 0..400 {
         world.step();
         match world.dice.below(100) {
@@ -46,13 +49,21 @@ fn live(seed: u64) -> u64 {
                 world.source.cut(seed);
             }
             28..=29 => world.cut_link(),
+            31 if seed.is_multiple_of(2) => world.change_rules(),
+            32 => world.change_pins(),
+            33 if seed.is_multiple_of(5) => {
+                let withholds = !world.source.withholds;
+                world.cut_link();
+                world.source.withhold(withholds);
+            }
             30 if step > 200 => world.verify(),
             _ => {}
         }
     }
     settle(&mut world);
     let elsewhere = world.compare();
-    assert!(level != Level::MIN || elsewhere == 0);
+    assert!(world.rules != Rules::default() || elsewhere == 0);
+    world.compare_wanted();
     // Both media hold the same.
     world.verify();
     while world.planner().verified().is_none() {
@@ -81,6 +92,62 @@ fn a_copy_gets_what_it_wants_over_a_bad_link_between_machines_that_fail() {
         });
     }
     assert!(elsewhere > 0 || seeds < 40, "no copy lacked a row");
+}
+
+#[test]
+fn nothing_of_a_withheld_table_leaves_whatever_a_copy_asks_for() {
+    for seed in 51..=54 {
+        let mut world = World::new(seed, BudgetLimits::default(), Level::MIN);
+        world.source.withhold(false);
+        settle(&mut world);
+        // A state of when everything could leave, and every segment of it.
+        let known = world.planner().copy().state();
+        let all: Vec<Piece> = known
+            .segments()
+            .map(|s| Piece {
+                segment: s.id,
+                offset: 0,
+                bytes: u32::try_from(s.bytes).unwrap(),
+            })
+            .collect();
+        world.source.withhold(true);
+        let fetch = |world: &mut World, state, pieces: &[Piece]| {
+            world.ask(Message::Fetch {
+                request: 1,
+                state,
+                pieces: pieces.to_vec(),
+            })
+        };
+        let answer = fetch(&mut world, known.name(), &all);
+        assert_eq!(answer, [Message::Gone { request: 1 }]);
+        settle(&mut world);
+        world.compare_wanted();
+        let now = world.planner().copy().state();
+        let is_withheld = |piece: &&Piece| now.segments().all(|s| s.id != piece.segment);
+        let withheld: Vec<Piece> = all.iter().filter(is_withheld).copied().collect();
+        assert!(!withheld.is_empty() && withheld.len() < all.len());
+        for piece in withheld {
+            for ask in [fetch, compare] {
+                let answer = ask(&mut world, now.name(), &[piece]);
+                assert!(
+                    matches!(answer[..], [Message::Refused { .. }]),
+                    "{answer:?}"
+                );
+            }
+        }
+        // What the copy had is gone from its medium with the next state.
+        world.source.withhold(false);
+        settle(&mut world);
+        world.compare_wanted();
+    }
+}
+
+fn compare(world: &mut World, state: StateName, pieces: &[Piece]) -> Vec<Message> {
+    world.ask(Message::Compare {
+        request: 1,
+        state,
+        pieces: pieces.to_vec(),
+    })
 }
 
 #[test]
