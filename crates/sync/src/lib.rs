@@ -12,13 +12,20 @@
 
 mod agent;
 mod budget;
+mod figures;
+mod fill;
 mod message;
 mod now;
 mod planner;
+mod score;
+mod shares;
 mod wide;
 
 pub use agent::{Agent, Confirmed};
 pub use budget::{Budget, BudgetLimits, QuietHours, Spent};
+pub use figures::{Asking, PlannerFigures, ShareFigures};
 pub use message::{Digest, Message, Piece, REFUSED_HISTORY, decode, encode};
 pub use now::Now;
 pub use planner::{Planner, PlannerLimits, Verified};
+pub use score::{ScoreBy, score};
+pub use shares::{Share, Weights};

@@ -3,8 +3,8 @@
 
 use crate::dice::Dice;
 use crate::world::{LEVEL, PERFECT, World, some_rules};
-use headwater_engine::{Rules, StateName};
-use headwater_sync::{BudgetLimits, Message, Piece, QuietHours, Verified};
+use headwater_engine::{Reason, Rules, StateName};
+use headwater_sync::{BudgetLimits, Message, Piece, QuietHours, Share, Verified, Weights};
 use headwater_types::Level;
 
 /// Lets a world come to rest over a link without faults.
@@ -27,7 +27,8 @@ fn settle(world: &mut World) {
     );
 }
 
-fn live(seed: u64) -> u64 {
+/// How many answers were elsewhere, and how many bytes came by score.
+fn live(seed: u64) -> (u64, u64) {
     let rules = match seed % 3 {
         0 => Rules::default(),
         1 => Rules::from(Level::clamped(LEVEL)),
@@ -51,6 +52,7 @@ fn live(seed: u64) -> u64 {
             28..=29 => world.cut_link(),
             31 if seed.is_multiple_of(2) => world.change_rules(),
             32 => world.change_pins(),
+            34..=36 => world.ask_for(),
             33 if seed.is_multiple_of(5) => {
                 let withholds = !world.source.withholds;
                 world.cut_link();
@@ -64,6 +66,23 @@ fn live(seed: u64) -> u64 {
     let elsewhere = world.compare();
     assert!(world.rules != Rules::default() || elsewhere == 0);
     world.compare_wanted();
+    // Nobody waits for what was asked for, and every byte that is here says why.
+    let figures = world.figures();
+    let by_score = figures
+        .shares
+        .iter()
+        .filter(|f| f.share == Share::Proactive);
+    let by_score = by_score.map(|f| f.arrived).sum();
+    let left = figures
+        .shares
+        .iter()
+        .filter(|f| f.share != Share::Proactive);
+    assert_eq!(left.map(|f| f.missing).sum::<u64>(), 0, "{figures:?}");
+    let planner = world.planner();
+    for missing in planner.copy().present() {
+        let found = planner.explain(missing.0, missing.1).unwrap();
+        assert!(found.is_none_or(|(found, _)| found.is_here || found.why.reason == Reason::Ahead));
+    }
     // Both media hold the same.
     world.verify();
     while world.planner().verified().is_none() {
@@ -75,7 +94,7 @@ fn live(seed: u64) -> u64 {
     let confirmed = world.source.agent().confirmed();
     let state = world.planner().copy().state();
     assert_eq!(confirmed.unwrap().segments.len(), state.segments().count());
-    elsewhere
+    (elsewhere, by_score)
 }
 
 #[test]
@@ -83,15 +102,58 @@ fn a_copy_gets_what_it_wants_over_a_bad_link_between_machines_that_fail() {
     let variable = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let first = variable("HEADWATER_SYNC_FIRST_SEED").unwrap_or(1);
     let seeds = variable("HEADWATER_SYNC_SEEDS").unwrap_or(40);
-    let mut elsewhere = 0;
+    let (mut elsewhere, mut by_score) = (0, 0);
     for seed in first..first + seeds {
         let lived = std::panic::catch_unwind(|| live(seed));
-        elsewhere += lived.unwrap_or_else(|panic| {
+        let lived = lived.unwrap_or_else(|panic| {
             eprintln!("HEADWATER_SYNC_FIRST_SEED={seed} HEADWATER_SYNC_SEEDS=1");
             std::panic::resume_unwind(panic)
         });
+        elsewhere += lived.0;
+        by_score += lived.1;
     }
     assert!(elsewhere > 0 || seeds < 40, "no copy lacked a row");
+    assert!(by_score > 0 || seeds < 40, "no rows came by score");
+}
+
+#[test]
+fn no_share_starves_while_the_source_goes_on_changing_over_a_link_that_is_too_slow() {
+    for seed in 61..=63 {
+        let limits = BudgetLimits {
+            bytes_per_second: Some(3_000),
+            ..BudgetLimits::default()
+        };
+        let mut world = World::new(seed, limits, Rules::default());
+        world.link = PERFECT;
+        world
+            .planner
+            .as_mut()
+            .unwrap()
+            .set_weights(Weights::default());
+        let mut behind = 0;
+        for step in 0..3_000 {
+            world.step();
+            let mut dice = world.dice.clone();
+            world.source.act(&mut dice);
+            world.dice = dice;
+            // There is always another state.
+            world.hello();
+            if step % 20 == 0 {
+                world.ask_for();
+            }
+            behind += u32::from(world.planner().copy().progress().missing_bytes > 0);
+        }
+        let figures = world.figures();
+        assert!(behind > 2_000, "the link is not too slow: {figures:?}");
+        // Rows go by score once all else of their segment is here, which it never is.
+        let ready = figures
+            .shares
+            .iter()
+            .filter(|f| f.share != Share::Proactive);
+        for share in ready {
+            assert!(share.arrived > 10_000, "{share:?}");
+        }
+    }
 }
 
 #[test]

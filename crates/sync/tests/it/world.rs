@@ -9,7 +9,8 @@ use headwater_engine::{
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
-    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Spent, decode, encode,
+    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerFigures, PlannerLimits, ScoreBy,
+    Spent, Weights, decode, encode,
 };
 use headwater_types::{Batch, ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -275,7 +276,38 @@ impl World {
             wait_first: Duration::from_millis(300),
             wait_most: Duration::from_secs(20),
         };
-        self.planner = Some(Planner::new(copy, limits, self.dice.next()));
+        let mut planner = Planner::new(copy, limits, self.dice.next());
+        let mut weight = || u32::try_from(self.dice.below(9)).unwrap();
+        planner.set_weights(Weights {
+            states: weight(),
+            periodic: weight(),
+            proactive: weight(),
+            asked: weight(),
+            backlog: weight(),
+        });
+        planner.set_score(match weight() {
+            0 | 1 => ScoreBy::Spread,
+            2 => ScoreBy::Events,
+            3 => ScoreBy::Misses,
+            _ => ScoreBy::Deviation,
+        });
+        self.planner = Some(planner);
+    }
+
+    /// A reader asks for some range.
+    pub(crate) fn ask_for(&mut self) {
+        let copy = self.planner().copy().clone();
+        let segments: Vec<_> = copy.state().segments().collect();
+        let segment = segments[self.dice.below(segments.len() as u64) as usize];
+        let offset = self.dice.below(segment.bytes);
+        let bytes = 1 + self.dice.below(3000);
+        let is_named = offset + bytes <= segment.bytes;
+        assert!(!copy.ask_for(segment.id, offset, bytes) || is_named);
+    }
+
+    /// What the planner has done.
+    pub(crate) fn figures(&self) -> PlannerFigures {
+        self.planner().figures(self.clocks())
     }
 
     pub(crate) fn planner(&self) -> &Planner {
