@@ -241,8 +241,8 @@ fn a_rolled_back_source_is_refused_and_the_copy_stays_as_it_is() {
 }
 
 #[test]
-fn no_day_gets_more_than_its_cap_and_nothing_is_sent_in_quiet_hours() {
-    let cap = 12_000;
+fn no_day_gets_more_than_its_cap_over_restarts_and_nothing_is_sent_in_quiet_hours() {
+    let cap = 300_000;
     let limits = BudgetLimits {
         bytes_per_second: Some(2_000),
         bytes_per_day: Some(cap),
@@ -254,7 +254,8 @@ fn no_day_gets_more_than_its_cap_and_nothing_is_sent_in_quiet_hours() {
     world.link = PERFECT;
     let minute = |world: &World| world.wall().as_nanos().div_euclid(60_000_000_000) % 1440;
     let mut hours_of_quiet = 0;
-    for turn in 0..4000 {
+    let mut skewed_until = 0;
+    for turn in 0..6000 {
         let quiet = (60..120).contains(&minute(&world));
         let sent: u64 = world.source.sent.values().sum();
         world.step();
@@ -264,19 +265,90 @@ fn no_day_gets_more_than_its_cap_and_nothing_is_sent_in_quiet_hours() {
         }
         // Most of the time nothing happens.
         world.now += std::time::Duration::from_secs(67);
-        if turn % 10 == 0 {
+        if turn % 2 == 0 {
             let mut dice = world.dice.clone();
             world.source.act(&mut dice);
             world.dice = dice;
             world.hello();
         }
-        if turn % 400 == 399 {
+        if turn == skewed_until {
+            world.skew = 0;
+        }
+        if turn % 190 == 189 {
             let seed = world.dice.next();
             world.source.cut(seed);
+            // The clock of the machine stands still without power: it is the first day of 1970,
+            // after noon, until somebody tells it.
+            let noon = 12 * 3_600_000_000_000;
+            world.skew = 0;
+            world.skew = noon - world.wall().as_nanos();
+            skewed_until = turn + 1 + world.dice.below(60);
         }
     }
-    assert!(hours_of_quiet > 0 && world.source.sent.len() > 2);
+    let sent: u64 = world.source.sent.values().sum();
+    assert!(hours_of_quiet > 0 && world.source.sent.len() > 3);
+    let full = world.source.sent.values().filter(|sent| **sent > cap / 2);
+    assert!(full.count() > 1, "no cap was near: {:?}", world.source.sent);
     assert!(world.source.sent.values().all(|sent| *sent <= cap));
+    assert!(world.source.sent.contains_key(&0));
+    assert!(
+        world.source.kept_bytes * 100 <= sent,
+        "{} for {sent}",
+        world.source.kept_bytes
+    );
+}
+
+#[test]
+fn a_greedy_copy_costs_a_source_no_more_reads_than_it_allows() {
+    let mut world = World::new(72, BudgetLimits::default(), Level::MIN);
+    settle(&mut world);
+    let reads = 1 << 20;
+    world.source.set_reads(reads);
+    let state = world.planner().copy().state();
+    let segments: Vec<_> = state.segments().collect();
+    let pieces: Vec<Piece> = (0..50_000)
+        .map(|n| {
+            let segment = segments[n % segments.len()];
+            Piece {
+                segment: segment.id,
+                offset: 0,
+                bytes: u32::try_from(segment.bytes).unwrap(),
+            }
+        })
+        .collect();
+    let start = world.now;
+    let (mut compared, mut states) = (0u64, 0u64);
+    for turn in 0..200u64 {
+        // Without minding what it is told, ten times a second.
+        world.now += std::time::Duration::from_millis(100);
+        let request = turn;
+        let asks_first = turn % 2 == 0;
+        for asks in [asks_first, !asks_first] {
+            if asks {
+                let known = None;
+                let answers = world.ask(Message::AskState { request, known });
+                states += u64::from(matches!(answers[..], [Message::State { .. }, _]));
+                continue;
+            }
+            for answer in compare(&mut world, state.name(), &pieces) {
+                if let Message::Digests { digests, .. } = answer {
+                    let read = pieces.iter().zip(&digests).map(|(p, _)| u64::from(p.bytes));
+                    compared += read.sum::<u64>();
+                }
+            }
+        }
+    }
+    let passed = (world.now - start).as_secs() + 2;
+    assert!(
+        compared + states * (64 << 10) <= passed * reads,
+        "{compared} {states}"
+    );
+    assert!(compared > 0 && states > 0);
+    // Whoever is patient is served all the same.
+    world.verify();
+    while world.planner().verified().is_none() {
+        world.step();
+    }
 }
 
 #[test]

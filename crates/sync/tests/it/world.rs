@@ -71,6 +71,10 @@ pub(crate) struct Source {
     pub(crate) withholds: bool,
     /// As it was kept last.
     kept: Spent,
+    /// Bytes that were written for that.
+    pub(crate) kept_bytes: u64,
+    /// What it reads for others in a second.
+    reads: u64,
     newest: i64,
     /// Bytes of payload it sent, by day of its clock.
     pub(crate) sent: BTreeMap<i64, u64>,
@@ -127,6 +131,8 @@ impl Source {
             hold_bytes,
             withholds: true,
             kept: Spent::default(),
+            kept_bytes: 0,
+            reads: [64 << 20, 200 << 10][(seed % 2) as usize],
             newest: Env::MEMORY_START.as_nanos(),
             sent: BTreeMap::new(),
         };
@@ -151,6 +157,7 @@ impl Source {
         self.db = Some(Database::open_in(self.env(), options()).unwrap());
         let budget = Budget::new(self.limits.clone(), self.kept);
         self.agent = Agent::new(self.hold_bytes, budget);
+        self.agent.set_reads(self.reads);
         self.withhold(self.withholds);
     }
 
@@ -170,12 +177,26 @@ impl Source {
 
     /// Power goes.
     pub(crate) fn cut(&mut self, seed: u64) {
-        self.kept = self.agent.spent();
         self.disk.crash_now();
         let after = self.disk.after_crash(seed);
         self.let_go();
         self.disk = after;
         self.open();
+    }
+
+    pub(crate) fn set_reads(&mut self, reads: u64) {
+        self.reads = reads;
+        self.agent.set_reads(reads);
+    }
+
+    /// Keeps what it has to before it sends what was answered.
+    fn keep(&mut self) {
+        if let Some(spent) = self.agent.to_keep() {
+            let bytes = spent.encode();
+            self.kept = Spent::decode(&bytes).unwrap();
+            self.kept_bytes += bytes.len() as u64;
+            self.agent.has_kept(self.kept);
+        }
     }
 
     fn let_go(&mut self) {
@@ -393,6 +414,7 @@ impl World {
                 To::Source => {
                     let db = self.source.db.clone().unwrap();
                     let answers = self.source.agent.answer(&db, now, message).unwrap();
+                    self.source.keep();
                     for answer in answers {
                         self.send(To::Copy, &answer);
                     }
@@ -416,7 +438,9 @@ impl World {
     pub(crate) fn ask(&mut self, message: Message) -> Vec<Message> {
         let now = self.clocks();
         let db = self.source.db.clone().unwrap();
-        self.source.agent.answer(&db, now, message).unwrap()
+        let answers = self.source.agent.answer(&db, now, message).unwrap();
+        self.source.keep();
+        answers
     }
 
     pub(crate) fn verify(&mut self) {

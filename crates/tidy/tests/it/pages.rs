@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 15] = [
+const FORMATS: [&str; 16] = [
     "backup",
     "block",
     "copy",
@@ -15,6 +15,7 @@ const FORMATS: [&str; 15] = [
     "log",
     "meta",
     "segment",
+    "spent",
     "state",
     "sync",
     "tier",
