@@ -80,9 +80,10 @@ pub use late_policy::{LateReport, ShardLateReport};
 pub use needed::{NeededFor, NeededRange, Reason, Why};
 pub use options::{Durability, Options};
 pub use read::{
-    AggregateSpec, Bin, Bins, ColumnSlice, Comparison, DataVersion, Filter, HandlePage, LastValue,
-    OutermostSpec, PageStart, PartitionInfo, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot,
-    StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
+    Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, DataVersion, Filter,
+    HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, RowBlock, Scan,
+    ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin,
+    SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;

@@ -9,12 +9,13 @@ use crate::app::App;
 use crate::databases::KeptNames;
 use crate::ingest::{Ingest, Limits};
 use crate::metrics::Metrics;
-use crate::settings::Settings;
+use crate::settings::{NodeRole, Settings};
 use crate::single::Single;
 use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::Database;
+use headwater_fleet::{Fleet, FleetLimits, Uplink, UplinkFile};
 use headwater_io::Env;
 use headwater_shell::{Bound, Listener};
 use std::net::SocketAddr;
@@ -96,6 +97,7 @@ impl Server {
         #[cfg(feature = "sql")]
         let query = headwater_query::Query::new(db.clone(), limits);
         let metrics = Metrics::default();
+        let others = Others::open(&settings, &db, &env)?;
         #[cfg(feature = "sql")]
         let mut of_postgres = None;
         let bound = listener.shell(|registry| {
@@ -123,6 +125,8 @@ impl Server {
             compacting: parking_lot::Mutex::new(()),
             ingest,
             live,
+            fleet: others.fleet,
+            uplink: others.uplink,
             tiles: TileCache::new(settings.tile_cache),
             tile_costs: TileCosts::new(),
             #[cfg(feature = "mqtt")]
@@ -193,6 +197,40 @@ pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartEr
         |server: &Server| ready(&server.url()),
         async |server, stop| server.run(stop).await,
     )
+}
+
+/// What there is besides the node's own database.
+struct Others {
+    fleet: Option<Arc<Fleet>>,
+    uplink: Option<Arc<Uplink>>,
+}
+
+impl Others {
+    /// As the role of the node has it.
+    fn open(settings: &Settings, db: &Database, env: &Env) -> Result<Others, StartError> {
+        let dir = settings.db();
+        let mut others = Others {
+            fleet: None,
+            uplink: None,
+        };
+        match settings.sync.role {
+            NodeRole::Cloud => {
+                let limits = FleetLimits {
+                    reader: settings.engine.clone(),
+                };
+                others.fleet = Some(Arc::new(Fleet::open(env.clone(), dir, limits)?));
+            }
+            NodeRole::Edge => {
+                let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink())?;
+                others.uplink = Some(Arc::new(uplink));
+            }
+            NodeRole::Single if UplinkFile::read(dir)?.is_some() => tracing::warn!(
+                "this database has joined a cloud, and nothing is sent there: start with --role edge"
+            ),
+            NodeRole::Single => {}
+        }
+        Ok(others)
+    }
 }
 
 /// One line about what runs, and one for each thing that recovery did.

@@ -36,12 +36,12 @@ impl Role for Single {
 
     type Error = StartError;
 
-    #[cfg_attr(
-        not(any(feature = "sql", feature = "mqtt")),
-        expect(unused_mut, reason = "there is nothing besides requests then")
-    )]
-    fn begin(&mut self, _: &Arc<Shell>) -> Work {
+    fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let mut work = Work::default();
+        if let Some(uplink) = &self.app.uplink {
+            let run = Arc::clone(uplink).run(shell.stopping());
+            work.workers.push(Box::pin(run));
+        }
         #[cfg(feature = "mqtt")]
         if let Some(source) = self.source.take() {
             work.workers

@@ -225,7 +225,7 @@ impl Asked {
         known: &HeaderMap,
         key: Option<&str>,
     ) -> Result<Answered, ApiError> {
-        let snapshot = app.db.snapshot()?;
+        let snapshot = app.snapshot()?;
         let shown = self.shown(&snapshot, access)?;
         let etag = etag_of(&shown);
         if let Some(etag) = &etag

@@ -9,6 +9,7 @@ const FORMATS: [&str; 16] = [
     "copy",
     "csv",
     "device",
+    "fleet",
     "leaf",
     "light",
     "lineprotocol",
