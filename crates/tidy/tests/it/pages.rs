@@ -16,6 +16,7 @@ const FORMATS: [&str; 16] = [
     "log",
     "meta",
     "segment",
+    "spent",
     "state",
     "sync",
     "tier",
