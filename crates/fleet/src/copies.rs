@@ -6,18 +6,19 @@
 //! while a copy's is held.
 //! Failure: what a medium refuses is told in the status of that edge; the others go on.
 
-use crate::edges::{Edge, Edges, Secret, Want};
+use crate::edges::{Edge, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::About;
 use crate::invite::{Invite, check_url};
 use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
+use crate::wants::{PinSpec, Want, WantRule, rules};
 use headwater_engine::{
-    Across, CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Snapshot, SnapshotPart, State,
-    StateName,
+    Across, CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, SnapshotPart,
+    State, StateName,
 };
 use headwater_io::Env;
 use headwater_sync::Verified;
-use headwater_types::{Level, Timestamp};
+use headwater_types::Timestamp;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ const ASIDE_MAX: usize = 8;
 pub(crate) struct Place {
     env: Env,
     dir: PathBuf,
-    level: Level,
+    rules: Rules,
 }
 
 /// What a fleet may take.
@@ -55,7 +56,6 @@ pub(crate) struct Live {
     pub(crate) progress: Option<CopyProgress>,
     pub(crate) refused: Option<String>,
     pub(crate) failed: Option<String>,
-    pub(crate) is_to_be_opened_again: bool,
     pub(crate) wants_verifying: bool,
     pub(crate) wants_fetching_again: bool,
     pub(crate) is_verifying: bool,
@@ -106,7 +106,7 @@ impl Held {
     pub(crate) fn copy(&self, place: &Place) -> headwater_engine::Result<Option<RemoteCopy>> {
         let mut held = self.copy.lock();
         if held.is_none() {
-            match RemoteCopy::open(place.env.clone(), &place.dir, place.level) {
+            match RemoteCopy::open(place.env.clone(), &place.dir, place.rules.clone()) {
                 Ok(copy) => *held = Some(copy),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -125,7 +125,7 @@ impl Held {
         if let Some(copy) = &*held {
             return Ok(copy.clone());
         }
-        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.level)?;
+        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.rules.clone())?;
         *held = Some(copy.clone());
         Ok(copy)
     }
@@ -244,23 +244,80 @@ impl Fleet {
         Ok(())
     }
 
-    /// Wants something else of an edge, from its next connection on.
+    /// Wants something else of an edge, from now on. What is here and not wanted any more stays.
+    ///
+    /// # Errors
+    /// `not_found`, `invalid` for rules that keep back a part of a table, `io`.
+    pub fn want(
+        &self,
+        name: &str,
+        want: Want,
+        want_rules: Vec<WantRule>,
+    ) -> Result<(), FleetError> {
+        let wanted = rules(&want_rules, want)?;
+        let edge = {
+            let mut edges = self.edges.lock();
+            edges.update(name, |edge| (edge.want, edge.rules) = (want, want_rules))?;
+            edges.get(name)?.clone()
+        };
+        let held = self.held(name);
+        if let Some(copy) = held.copy(&self.place(&edge)?).map_err(medium)? {
+            copy.set_rules(wanted).map_err(medium)?;
+        }
+        held.has_changed();
+        held.wake.notify_one();
+        Ok(())
+    }
+
+    fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
+        let edge = self.edges.lock().get(name)?.clone();
+        let held = self.held(name);
+        let copy = held.copy(&self.place(&edge)?).map_err(medium)?;
+        let copy = copy.ok_or_else(|| {
+            FleetError::new(
+                FleetErrorKind::NotFound,
+                format!("there is nothing here of the edge `{name}` yet"),
+            )
+        })?;
+        Ok((held, copy))
+    }
+
+    /// Wants all rows of a stretch of time, whatever the rules say. Returns the number of the pin.
+    ///
+    /// # Errors
+    /// `not_found` when there is no such edge or nothing of it yet, `invalid`, `io`.
+    pub fn pin(&self, name: &str, pin: &PinSpec) -> Result<u64, FleetError> {
+        let (held, copy) = self.copy_of(name)?;
+        let number = copy.pin(pin.pin()).map_err(medium)?;
+        held.wake.notify_one();
+        Ok(number)
+    }
+
+    /// Takes a pin away; what is here stays.
     ///
     /// # Errors
     /// `not_found`, `io`.
-    pub fn want(&self, name: &str, want: Want) -> Result<(), FleetError> {
-        self.edges.lock().update(name, |edge| edge.want = want)?;
-        let held = self.held(name);
-        let mut live = held.live.lock();
-        // The connection that there is ends, and with it the copy is let go of; the edge makes
-        // another, and the copy is opened with what is wanted now.
-        match std::mem::take(&mut live.session) {
-            0 => held.close(),
-            _ => live.is_to_be_opened_again = true,
+    pub fn unpin(&self, name: &str, number: u64) -> Result<(), FleetError> {
+        let (_, copy) = self.copy_of(name)?;
+        match copy.unpin(number).map_err(medium)? {
+            true => Ok(()),
+            false => Err(FleetError::new(
+                FleetErrorKind::NotFound,
+                format!(
+                    "there is no pin {number} of the edge `{name}`; `headwater sync pins {name}` lists those there are"
+                ),
+            )),
         }
-        drop(live);
-        held.wake.notify_one();
-        Ok(())
+    }
+
+    /// The pins of an edge, by their numbers.
+    ///
+    /// # Errors
+    /// `not_found`, `io`.
+    pub fn pins(&self, name: &str) -> Result<Vec<(u64, PinSpec)>, FleetError> {
+        let (_, copy) = self.copy_of(name)?;
+        let pins = copy.pins();
+        Ok(pins.iter().map(|(n, pin)| (*n, PinSpec::of(pin))).collect())
     }
 
     /// Begins to compare what is here of an edge with what it has, both read from their media.
@@ -337,15 +394,12 @@ impl Fleet {
         Arc::clone(held)
     }
 
-    pub(crate) fn place(&self, edge: &Edge) -> Place {
-        Place {
+    pub(crate) fn place(&self, edge: &Edge) -> Result<Place, FleetError> {
+        Ok(Place {
             env: self.env.clone(),
             dir: self.copies().join(&edge.name),
-            level: match edge.want {
-                Want::Full => Level::MIN,
-                Want::Summaries(level) => Level::clamped(level),
-            },
-        }
+            rules: rules(&edge.rules, edge.want)?,
+        })
     }
 
     fn copies(&self) -> PathBuf {
@@ -415,6 +469,7 @@ impl Fleet {
             name: edge.name.clone(),
             state,
             want: edge.want,
+            rules: edge.rules.clone(),
             heard_ns: live.heard.map(Timestamp::as_nanos),
             current_ns: live.current.map(Timestamp::as_nanos),
             copy: live.progress.as_ref().map(copy_status),
@@ -432,7 +487,8 @@ impl Fleet {
 
     /// Looks at a copy that nothing is known of since the start, and lets go of it.
     fn look_once(&self, edge: &Edge, held: &Held) {
-        match held.copy(&self.place(edge)) {
+        let looked = self.place(edge);
+        match looked.and_then(|place| held.copy(&place).map_err(medium)) {
             Ok(None) => {}
             Ok(Some(copy)) => held.live.lock().progress = Some(copy.progress()),
             Err(error) => held.live.lock().failed = Some(error.to_string()),
@@ -495,23 +551,31 @@ impl Fleet {
         Ok(())
     }
 
-    fn shown_of(&self, edge: &Edge, held: &Held) -> headwater_engine::Result<Option<Snapshot>> {
+    fn shown_of(&self, edge: &Edge, held: &Held) -> Result<Option<Snapshot>, FleetError> {
         let changes = held.changes.load(Ordering::Acquire);
         let mut reading = held.reading.lock();
         if let Some(reading) = &mut *reading {
             if reading.changes != changes {
-                reading.reader.refresh()?;
+                reading.reader.refresh().map_err(medium)?;
                 reading.changes = changes;
             }
             return Ok(Some(reading.reader.snapshot()));
         }
-        let Some(copy) = held.copy(&self.place(edge))? else {
+        let Some(copy) = held.copy(&self.place(edge)?).map_err(medium)? else {
             return Ok(None);
         };
-        let reader = copy.reader(self.limits.reader.clone())?;
+        let reader = copy.reader(self.limits.reader.clone()).map_err(medium)?;
         let snapshot = reader.snapshot();
         *reading = Some(Reading { reader, changes });
         Ok(Some(snapshot))
+    }
+}
+
+/// What a medium of this node refuses.
+pub(crate) fn medium(error: headwater_engine::Error) -> FleetError {
+    match error.kind() {
+        ErrorKind::Invalid => FleetError::invalid(error.to_string()),
+        _ => FleetError::new(FleetErrorKind::Io, error.to_string()),
     }
 }
 

@@ -9,6 +9,7 @@
 use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
 use crate::private::{self, VERSION, damaged};
+use crate::wants::{Want, WantRule, rules};
 use headwater_shell::access::token::{Hash, from_hex, hash, hex, random_hex};
 use headwater_types::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,17 +24,6 @@ const KEY_PREFIX: &str = "hwe_";
 /// Longest name of an edge in bytes.
 const NAME_MAX: usize = 64;
 
-/// What a cloud wants of an edge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Want {
-    /// All rows.
-    #[default]
-    Full,
-    /// What tiles of this level and above need, and no rows but those that they need.
-    Summaries(i32),
-}
-
 /// What a cloud knows of one edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,8 +32,11 @@ pub struct Edge {
     pub name: String,
     /// When it was added, in nanoseconds since 1970.
     pub created_ns: i64,
-    /// What is wanted of it.
+    /// What is wanted of it where no rule fits.
     pub want: Want,
+    /// What is wanted of some of its streams.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<WantRule>,
     /// Nothing is asked of it for now.
     #[serde(default)]
     pub is_paused: bool,
@@ -147,6 +140,10 @@ impl Edges {
         for name in names {
             check_name(name).map_err(|error| damaged(&path, &error))?;
         }
+        for edge in &stored.edges {
+            let checked = rules(&edge.rules, edge.want);
+            checked.map_err(|e| damaged(&path, &format!("`{}`: {e}", edge.name)))?;
+        }
         Ok(Edges {
             path,
             edges: stored.edges,
@@ -233,6 +230,7 @@ impl Edges {
                     name: name.to_owned(),
                     created_ns: now.as_nanos(),
                     want: want.unwrap_or_default(),
+                    rules: Vec::new(),
                     is_paused: false,
                     identity: None,
                     key: None,

@@ -7,7 +7,7 @@
 //! Failure: a connection that is silent for [`SILENT_MAX`] ends. An error of this node's medium
 //! ends it too, and is told in the status.
 
-use crate::copies::{Fleet, Held, is_current};
+use crate::copies::{Fleet, Held, is_current, medium};
 use crate::dial::limits;
 use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind};
@@ -119,9 +119,6 @@ impl Fleet {
         if live.session == session {
             live.session = 0;
             live.is_verifying = false;
-        }
-        if live.session == 0 && std::mem::take(&mut live.is_to_be_opened_again) {
-            held.close();
         }
         drop(live);
         tracing::info!(edge = name, why = %ended, "an edge is not connected any more");
@@ -298,6 +295,12 @@ impl Session {
                 outcome.frames.push(message(&said));
             }
         }
+        if let Some(planner) = self.follower.planner()
+            && let Some(failed) = planner.failed()
+        {
+            let error = FleetError::new(FleetErrorKind::Io, failed.to_string());
+            return self.failed(&error);
+        }
         self.tell(&mut outcome);
         outcome
     }
@@ -329,7 +332,7 @@ impl Session {
                 .fleet
                 .edge(&self.held.name)
                 .ok_or_else(|| gone(&self.held))?;
-            let place = self.fleet.place(&edge);
+            let place = self.fleet.place(&edge)?;
             self.follower
                 .plan(self.held.begin(&place, &state).map_err(medium)?);
         }
@@ -429,10 +432,6 @@ impl Session {
     }
 }
 
-fn medium(error: headwater_engine::Error) -> FleetError {
-    FleetError::new(FleetErrorKind::Io, error.to_string())
-}
-
 fn gone(held: &Held) -> FleetError {
     FleetError::new(
         FleetErrorKind::NotFound,
@@ -442,6 +441,6 @@ fn gone(held: &Held) -> FleetError {
 
 fn follower(fleet: &Fleet, held: &Held) -> Result<Follower, FleetError> {
     let edge = fleet.edge(&held.name).ok_or_else(|| gone(held))?;
-    let copy = held.copy(&fleet.place(&edge)).map_err(medium)?;
+    let copy = held.copy(&fleet.place(&edge)?).map_err(medium)?;
     Ok(Follower::new(copy, fleet.env().chance.next_u64()))
 }

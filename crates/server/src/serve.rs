@@ -238,7 +238,7 @@ impl Others {
                 others.fleet = Some(Arc::new(Fleet::open(env.clone(), dir, limits)?));
             }
             NodeRole::Edge => {
-                let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink())?;
+                let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink()?)?;
                 others.uplink = Some(Arc::new(uplink));
             }
             NodeRole::Single if UplinkFile::read(dir)?.is_some() => tracing::warn!(

@@ -85,6 +85,10 @@ impl Role for Single {
                 if let Err(error) = &stats {
                     tracing::warn!(%error, "no figures of the engine");
                 }
+                match self.app.node_status() {
+                    Ok(status) => self.app.metrics.nodes.fetched(status),
+                    Err(error) => tracing::warn!(%error, "no figures of other nodes"),
+                }
                 self.app.metrics.engine.fetched(stats.ok());
             });
             if let Err(error) = fetching.await {
