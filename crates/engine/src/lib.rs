@@ -69,20 +69,20 @@ mod write;
 pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
-pub use copy::{CopyProgress, Missing, RemoteCopy};
+pub use copy::{CopyProgress, MissedRange, RemoteCopy};
 pub use db::{Database, TableChange, Ticket, Written};
 pub use deletes::DeleteSpec;
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use held::{HeldState, Holds};
 pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use late_policy::{LateReport, ShardLateReport};
-pub use needed::{NeededFor, NeededRange};
+pub use needed::{Missing, NeededFor, NeededRange};
 pub use options::{Durability, Options};
 pub use read::{
-    Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, DataVersion, Filter,
-    HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, RowBlock, Scan,
-    ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin,
-    SummarySpec,
+    Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
+    Filter, HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, Replay,
+    ReplayChunk, ReplayCursor, ReplaySpec, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot,
+    SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;

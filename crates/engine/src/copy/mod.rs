@@ -20,15 +20,17 @@ mod receive;
 mod shown;
 
 use crate::ids::SegmentId;
-use crate::needed::NeededRange;
+use crate::needed::Missing;
 use crate::state::{State, StateName};
 use crate::{Error, ErrorKind, Options, Reader, Result};
 use headwater_io::{Env, OpenMode};
 use headwater_types::Level;
 use index::{Index, index_path};
-use pack::{PackFiles, pack_dir};
+pub use pack::MissedRange;
+use pack::{MissedRanges, PackFiles, pack_dir};
 use parking_lot::Mutex;
 use receive::{ROOT, Receiving};
+use std::hash::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,15 +45,9 @@ struct Inner {
     env: Env,
     dir: PathBuf,
     receiving: Mutex<Receiving>,
-}
-
-/// A range that a copy wants and does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
-    /// The segment.
-    pub segment: u64,
-    /// The range of it.
-    pub range: NeededRange,
+    missed: Arc<MissedRanges>,
+    /// Of the versions of its data, as long as it is open.
+    hashers: (RandomState, RandomState),
 }
 
 /// How far a copy is.
@@ -123,6 +119,8 @@ impl RemoteCopy {
                 env,
                 dir: dir.to_owned(),
                 receiving: Mutex::new(receiving),
+                missed: Arc::default(),
+                hashers: (RandomState::new(), RandomState::new()),
             }),
         })
     }
@@ -219,6 +217,15 @@ impl RemoteCopy {
             .and_then(|file| file.read_exact_at(offset, &mut out))
             .map_err(|e| Error::io("read", &path, e))?;
         Ok(out)
+    }
+
+    /// Ranges that readers of the copy asked for and that are not here, in the order in which they
+    /// did, and forgets them: so that they can be fetched and asked for again. A read ends at the
+    /// first that it misses; all that it would need says [`crate::Snapshot::coverage`]. Of very many
+    /// those that come later are not kept.
+    #[must_use]
+    pub fn take_missed(&self) -> Vec<MissedRange> {
+        self.inner.missed.take()
     }
 
     /// Reads the copy as a database. A read that needs what is not here fails with

@@ -6,14 +6,13 @@
 //! Failure: after a failed write, sync or transaction the copy takes nothing more until it is
 //! opened again; what it had confirmed stays.
 
-use super::Missing;
 use super::index::{Index, Packs};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
 use super::shown::next_shown;
 use crate::assured::wide;
 use crate::ids::SegmentId;
 use crate::layout::segment_dir;
-use crate::needed::{NeededRange, needed};
+use crate::needed::{Missing, NeededRange, needed};
 use crate::segment::Store;
 use crate::state::{State, StatePartition};
 use crate::{Error, ErrorKind, Result};

@@ -65,6 +65,15 @@ pub struct NeededRange {
     pub needed_for: NeededFor,
 }
 
+/// A range of a segment that is wanted and not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The segment.
+    pub segment: u64,
+    /// The range of it.
+    pub range: NeededRange,
+}
+
 /// What is needed of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Needed {
@@ -77,39 +86,62 @@ pub(crate) struct Needed {
 /// Leaves and blocks, by offset.
 #[derive(Default)]
 struct Found {
-    parts: BTreeMap<u64, (u64, NeededFor)>,
+    parts: BTreeMap<u64, Part>,
     lacks: bool,
 }
 
+/// A leaf or block: its length, what for, and the first instant that it is about.
+struct Part {
+    bytes: u64,
+    needed_for: NeededFor,
+    first: Timestamp,
+}
+
 impl Found {
-    fn put(&mut self, offset: u64, bytes: u64, needed_for: NeededFor) {
-        let known = self.parts.entry(offset).or_insert((bytes, needed_for));
+    fn put(&mut self, offset: u64, part: Part) {
+        let (needed_for, first) = (part.needed_for, part.first);
+        let known = self.parts.entry(offset).or_insert(part);
         // A leaf may be shared, as a late one and as one of a main run.
-        if needed_for.rank() < known.1.rank() {
-            known.1 = needed_for;
+        if needed_for.rank() < known.needed_for.rank() {
+            known.needed_for = needed_for;
         }
+        known.first = known.first.min(first);
     }
 
     fn leaf(&mut self, leaf: &LeafEntry, needed_for: NeededFor) {
-        self.put(leaf.offset, u64::from(leaf.bytes), needed_for);
+        let part = Part {
+            bytes: u64::from(leaf.bytes),
+            needed_for,
+            first: leaf.first,
+        };
+        self.put(leaf.offset, part);
     }
 
     fn block(&mut self, block: &BlockEntry) {
-        let needed_for = NeededFor::Buckets(block.level);
-        self.put(block.offset, u64::from(block.bytes), needed_for);
+        let part = Part {
+            bytes: u64::from(block.bytes),
+            needed_for: NeededFor::Buckets(block.level),
+            first: block.level.bucket_span(block.first_bucket).first,
+        };
+        self.put(block.offset, part);
+    }
+
+    /// The parts, each with the first instant that it is about.
+    fn ranges(self) -> impl Iterator<Item = (NeededRange, Timestamp)> {
+        self.parts.into_iter().map(|(offset, part)| {
+            let range = NeededRange {
+                offset,
+                bytes: part.bytes,
+                needed_for: part.needed_for,
+            };
+            (range, part.first)
+        })
     }
 
     fn finish(self) -> Needed {
-        let parts = self.parts.into_iter();
         Needed {
-            ranges: parts
-                .map(|(offset, (bytes, needed_for))| NeededRange {
-                    offset,
-                    bytes,
-                    needed_for,
-                })
-                .collect(),
             is_whole: !self.lacks,
+            ranges: self.ranges().map(|(range, _)| range).collect(),
         }
     }
 }
@@ -125,7 +157,12 @@ pub(crate) fn needed(
 ) -> Result<Needed> {
     let mut found = Found::default();
     for (offset, bytes) in partition.frame() {
-        found.put(offset, bytes, NeededFor::Frame);
+        let part = Part {
+            bytes,
+            needed_for: NeededFor::Frame,
+            first: partition.record.span().first,
+        };
+        found.put(offset, part);
     }
     let record = &partition.record;
     let table = state.table(record.table);
@@ -171,6 +208,49 @@ pub(crate) fn needed(
     Ok(found.finish())
 }
 
+/// What a reader of one stream touches of a partition's segment besides its frame, and the first
+/// instant that each part is about. False where late rows have to be there first to tell the rest.
+pub(crate) struct NeededOfStream {
+    pub(crate) ranges: Vec<(NeededRange, Timestamp)>,
+    pub(crate) is_whole: bool,
+}
+
+/// As [`needed`], for one stream in a range, of which `hidden` is hidden: for tiles at a level and
+/// above, or with none for rows.
+pub(crate) fn needed_of_stream(
+    store: &Store,
+    opened: &Partition,
+    held: &StreamState,
+    (range, hidden): (ClosedRange, Vec<ClosedRange>),
+    level: Option<Level>,
+) -> Result<NeededOfStream> {
+    let mut found = Found::default();
+    let mut partly = PartOfStream {
+        store,
+        opened,
+        held,
+        span: opened.record.span().intersect(&range),
+        hidden,
+        level: level.unwrap_or(Level::MIN),
+        found: &mut found,
+    };
+    match level {
+        Some(_) => partly.find()?,
+        None => {
+            let span = partly.span;
+            let late = held.late.iter().flatten();
+            for leaf in late.filter(|leaf| leaf.range().overlaps(&span)) {
+                partly.found.leaf(leaf, NeededFor::LateRows);
+            }
+            partly.rows(&span);
+        }
+    }
+    Ok(NeededOfStream {
+        is_whole: !found.lacks,
+        ranges: found.ranges().collect(),
+    })
+}
+
 /// Where stored rows of a stream do not count any more.
 fn hidden(
     tombstones: &[Tombstone],
@@ -200,12 +280,12 @@ impl PartOfStream<'_> {
             self.found.leaf(leaf, NeededFor::LateRows);
         }
         let Some(base) = self.held.base.filter(|b| *b != Level::MAX) else {
-            self.rows(&ClosedRange::ALL);
+            self.rows(&{ self.span });
             return Ok(());
         };
         if self.level < base && !self.held.is_aged() {
             // Tiles finer than the base are made of rows.
-            self.rows(&ClosedRange::ALL);
+            self.rows(&{ self.span });
         }
         let top = self.held.blocks.last().map_or(base, |b| b.level);
         let first = no_wider(top, base, self.level.bucket_start_wide(1));
