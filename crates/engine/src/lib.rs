@@ -63,20 +63,21 @@ mod tiers;
 mod tombstone;
 mod touched;
 mod unreadable;
+mod wanted;
 mod workers;
 mod write;
 
 pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
-pub use copy::{CopyProgress, MissedRange, RemoteCopy};
+pub use copy::{CopyProgress, Explained, LeafFacts, Missing, RemoteCopy, Tally};
 pub use db::{Database, TableChange, Ticket, Written};
 pub use deletes::DeleteSpec;
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use held::{HeldState, Holds};
 pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use late_policy::{LateReport, ShardLateReport};
-pub use needed::{Missing, NeededFor, NeededRange};
+pub use needed::{NeededFor, NeededRange, Reason, Why};
 pub use options::{Durability, Options};
 pub use read::{
     Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
@@ -92,7 +93,9 @@ pub use refused::{
 };
 pub use relocate::{adopt_fast_tier, use_fast_tier};
 pub use repair::{RepairFinding, RepairMode, RepairReport, repair, repair_without_fast_tier};
+pub use segment::MissedRange;
 pub use state::{State, StateName, StateSegment};
 pub use stats::Stats;
 pub use tiers::{FastTier, TierParts, fast_tier};
 pub use touched::Touched;
+pub use wanted::{Pin, Rule, Rules, Want};

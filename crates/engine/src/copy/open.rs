@@ -1,6 +1,6 @@
 //! A copy as a database to read: its metadata are made of the state, in memory.
 
-use super::pack::{MissedRange, MissedRanges, PackFiles};
+use super::pack::{MissedRanges, PackFiles};
 use super::receive::ROOT;
 use super::{Inner, elsewhere};
 use crate::catalog::Definition;
@@ -9,7 +9,7 @@ use crate::ids::{SegmentId, Sequence};
 use crate::layout::meta_path;
 use crate::meta::{Meta, MetaChange};
 use crate::recover::{CopyParts, OpenedBy, load};
-use crate::segment::Here;
+use crate::segment::{Here, MissedRange};
 use crate::state::{State, StatePartition};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, Files, Media, MemoryFiles, OpenMode};

@@ -14,6 +14,7 @@ use crate::assured::wide;
 use crate::error::Hole;
 use crate::ids::SegmentId;
 use crate::layout::segment_dir;
+use crate::segment::MissedRange;
 use headwater_io::{File, Files, Lock, LockError, OpenMode};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -158,17 +159,6 @@ pub(super) fn pack_dir(dir: &Path) -> PathBuf {
 
 pub(super) fn pack_path(dir: &Path, id: SegmentId) -> PathBuf {
     pack_dir(dir).join(format!("{}.pack", id.0))
-}
-
-/// A range of a segment that a reader asked for and that is not here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MissedRange {
-    /// The segment.
-    pub segment: u64,
-    /// Where the range begins.
-    pub offset: u64,
-    /// Its length.
-    pub bytes: u64,
 }
 
 /// Ranges kept at most until somebody takes them; what is missed beyond is missed again.

@@ -7,8 +7,8 @@
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
-use crate::needed::{Missing, NeededFor, NeededRange, needed_of_stream};
-use crate::segment::{Here, Partition};
+use crate::needed::needed_of_stream;
+use crate::segment::{Here, MissedRange, Partition};
 use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Coverage {
     pub is_older: bool,
     /// What has to be fetched, by segment and offset, as far as is known: footers and late rows
     /// tell of more.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissedRange>,
 }
 
 impl Coverage {
@@ -84,13 +84,10 @@ impl Look<'_> {
                 let missing = self.here.missing_frame(segment).into_iter();
                 coverage
                     .missing
-                    .extend(missing.map(|(offset, bytes)| Missing {
+                    .extend(missing.map(|(offset, bytes)| MissedRange {
                         segment: segment.0,
-                        range: NeededRange {
-                            offset,
-                            bytes,
-                            needed_for: NeededFor::Frame,
-                        },
+                        offset,
+                        bytes,
                     }));
                 Ok(())
             }
@@ -116,19 +113,22 @@ impl Look<'_> {
             coverage.ends_before(ends.unwrap_or(span.first).max(span.first));
         }
         let hidden = self.view.hidden(partition).0.to_vec();
-        let needed = needed_of_stream(store, partition, &held, (self.range, hidden), self.level)?;
+        let needed = needed_of_stream(
+            store,
+            partition,
+            (self.view.stream, &held),
+            (self.range, hidden),
+            self.level,
+        )?;
         let segment = partition.id();
         for (range, first) in needed.ranges {
             for (offset, bytes) in self.here.missing(segment, range.offset, range.bytes) {
                 coverage.is_here = false;
                 coverage.ends_before(first.max(span.first));
-                coverage.missing.push(Missing {
+                coverage.missing.push(MissedRange {
                     segment: segment.0,
-                    range: NeededRange {
-                        offset,
-                        bytes,
-                        ..range
-                    },
+                    offset,
+                    bytes,
                 });
             }
         }
@@ -185,8 +185,8 @@ impl SingleSnapshot {
             }
         }
         let missing = &mut coverage.missing;
-        missing.sort_by_key(|m| (m.segment, m.range.offset, m.range.bytes));
-        missing.dedup_by_key(|m| (m.segment, m.range.offset, m.range.bytes));
+        missing.sort_by_key(|m| (m.segment, m.offset, m.bytes));
+        missing.dedup();
         Ok(coverage)
     }
 }

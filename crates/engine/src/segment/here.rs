@@ -6,6 +6,17 @@
 use crate::ids::SegmentId;
 use std::fmt::Debug;
 
+/// A range of a segment that is needed and not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissedRange {
+    /// The segment.
+    pub segment: u64,
+    /// Where the range begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
 /// What is here of segments that are copied.
 pub(crate) trait Here: Debug + Send + Sync {
     /// The parts of a range of a segment that are not here, by offset: offset and length of each.

@@ -38,6 +38,7 @@ pub(crate) use format::{
 pub(crate) use group::{FinishedGroup, GroupWriter};
 pub(crate) use held::Held;
 pub(crate) use here::Here;
+pub use here::MissedRange;
 #[cfg(any(test, fuzzing))]
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};

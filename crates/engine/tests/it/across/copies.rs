@@ -289,7 +289,7 @@ fn what_coverage_misses_suffices_once_it_is_fetched() {
                 }
                 assert!(!told.missing.is_empty());
                 for one in told.missing {
-                    far.bring(one.segment, one.range.offset, one.range.bytes);
+                    far.bring(one.segment, one.offset, one.bytes);
                 }
                 far.copy.commit().unwrap();
                 rounds += 1;
