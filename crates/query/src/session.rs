@@ -6,11 +6,14 @@
 //! cancellation.
 
 use crate::answer::{self, Answer, Done, Limited, too_slow};
+use crate::asof::{self, PlanAsOf};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::error::{Code, Error, Result, nearest};
 use crate::fences::{self, Fences, MayGoOn};
+use crate::gapfill::{self, FillGaps};
 use crate::gate;
 use crate::limits::{AllMemory, Limits, StatementMemory};
+use crate::nodes;
 use crate::parameters::{self, Parameters};
 use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
@@ -287,6 +290,10 @@ fn base_state(limits: &Limits) -> SessionState {
         Arc::new(CompareInZone),
     ];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(FillGaps {
+        time_bucket: crate::functions::time_bucket(zones::timezone),
+    }));
+    rules.push(Arc::new(PlanAsOf));
     rules.push(Arc::new(DistinctOrder));
     rules.push(Arc::new(HexTexts));
     rules.push(Arc::new(TimeTexts));
@@ -302,6 +309,7 @@ fn base_state(limits: &Limits) -> SessionState {
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
+        .with_query_planner(Arc::new(nodes::Planner))
         .with_analyzer_rules(planner::analyzer_rules(rules))
         .with_optimizer_rules(planner::optimizer_rules(optimizer))
         .with_physical_optimizer_rules(planner::physical_rules(physical));
@@ -309,10 +317,11 @@ fn base_state(limits: &Limits) -> SessionState {
     builder.file_formats().take();
     builder.table_factories().take();
     crate::functions::register(&mut builder);
-    builder
-        .scalar_functions()
-        .get_or_insert_default()
-        .push(zones::timezone());
+    let functions = builder.scalar_functions().get_or_insert_default();
+    functions.push(zones::timezone());
+    functions.push(crate::functions::time_bucket(zones::timezone));
+    functions.extend(gapfill::functions());
+    functions.push(asof::nearest());
     fences::register(&mut builder);
     builder.build()
 }

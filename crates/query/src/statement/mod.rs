@@ -25,10 +25,11 @@ use crate::parameters::Parameters;
 use crate::parsed::{Kind, Parsed};
 use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
+use crate::syntax;
 use crate::wording::{self, names::Labels};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{DFParserBuilder, Statement as Parse};
+use datafusion::sql::parser::{DFParserBuilder, ParserInput, Statement as Parse};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use std::sync::Arc;
@@ -107,8 +108,9 @@ pub(crate) async fn read_and_run(
 /// Reads one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
     let weight = gate::weigh(sql)?;
+    let tokens = syntax::rewrite(gate::tokens(sql)?)?;
     let mut statements = weight.reading(|| {
-        DFParserBuilder::new(sql)
+        DFParserBuilder::new(ParserInput::Tokens(tokens))
             .with_dialect(&Counted)
             .with_recursion_limit(gate::DEPTH_MAX)
             .build()?
