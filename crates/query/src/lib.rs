@@ -36,6 +36,7 @@ mod names;
 mod nodes;
 mod parameters;
 mod parsed;
+mod pattern;
 mod places;
 mod planner;
 mod plans;

@@ -1,10 +1,13 @@
 //! Plans the nodes that a plan has here beside those of the SQL library.
 
 use crate::asof::{self, AsOf};
+use crate::error::Error;
 use crate::gapfill::{self, GapFill};
+use crate::pattern::{self, Pattern};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result};
+use datafusion::execution::SessionState;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode};
@@ -52,6 +55,12 @@ impl ExtensionPlanner for Nodes {
         }
         if let (Some(join), [left, right]) = (any.downcast_ref::<AsOf>(), inputs) {
             return asof::plan(join, left, right, &expression).map(Some);
+        }
+        if let (Some(pattern), [input]) = (any.downcast_ref::<Pattern>(), inputs) {
+            let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+                return Err(Error::internal("a plan without a state").into());
+            };
+            return pattern::plan(pattern, input, state, &expression).map(Some);
         }
         Ok(None)
     }

@@ -15,6 +15,7 @@ use crate::gate;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::nodes;
 use crate::parameters::{self, Parameters};
+use crate::pattern;
 use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
@@ -256,6 +257,14 @@ impl Query {
         Ok(View::new(snapshot, access, Arc::clone(&self.shared.tables)))
     }
 
+    /// A note of the database.
+    fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(match &self.shared.source {
+            Source::Database(db) => db.note(name)?,
+            Source::Reader(reader) => reader.note(name)?,
+        })
+    }
+
     /// The database, for statements that change it.
     pub(crate) fn database(&self) -> Result<&Database> {
         match &self.shared.source {
@@ -310,6 +319,7 @@ fn base_state(limits: &Limits) -> SessionState {
         .with_config(config)
         .with_runtime_env(runtime)
         .with_query_planner(Arc::new(nodes::Planner))
+        .with_relation_planners(vec![Arc::new(pattern::Clauses)])
         .with_analyzer_rules(planner::analyzer_rules(rules))
         .with_optimizer_rules(planner::optimizer_rules(optimizer))
         .with_physical_optimizer_rules(planner::physical_rules(physical));
@@ -416,6 +426,11 @@ impl Session {
         let work: Pin<Box<dyn Future<Output = Result<T>> + Send>> = Box::pin(work);
         let shared = &self.query.shared;
         shared.planners.run(shared.limits.time, large, work)
+    }
+
+    /// A note of the database.
+    pub(crate) fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.query.note(name)
     }
 
     /// What of the database the session sees now.

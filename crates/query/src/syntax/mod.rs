@@ -6,9 +6,11 @@
 
 mod asof;
 mod latest;
+mod pattern;
 pub(crate) mod words;
 
 pub(crate) use asof::{INNER, LEFT};
+pub(crate) use pattern::{APART, SOURCE};
 
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
@@ -17,6 +19,9 @@ use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let has = |wanted: &str| tokens.iter().any(|token| words::is(token, wanted));
     let (asof, latest) = (has("ASOF"), has("LATEST"));
+    if has("MATCH_RECOGNIZE") {
+        tokens = pattern::rewrite(tokens)?;
+    }
     if asof {
         tokens = asof::rewrite(tokens)?;
     }
