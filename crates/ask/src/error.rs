@@ -33,13 +33,15 @@ pub enum Kind {
     Full,
     /// The database is closed.
     Closed,
+    /// It is there, and not here: it was not copied yet.
+    Elsewhere,
     /// Damage, failing devices, defects.
     Internal,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Query,
         Kind::Unsupported,
         Kind::Access,
@@ -51,6 +53,7 @@ impl Kind {
         Kind::Busy,
         Kind::Full,
         Kind::Closed,
+        Kind::Elsewhere,
         Kind::Internal,
     ];
 
@@ -69,6 +72,7 @@ impl Kind {
             Kind::Busy => "E_BUSY",
             Kind::Full => "E_FULL",
             Kind::Closed => "E_CLOSED",
+            Kind::Elsewhere => "E_ELSEWHERE",
             Kind::Internal => "E_INTERNAL",
         }
     }
@@ -88,6 +92,7 @@ impl Kind {
             | Kind::Busy
             | Kind::Full
             | Kind::Closed
+            | Kind::Elsewhere
             | Kind::Internal => true,
         }
     }
@@ -99,6 +104,7 @@ impl From<ErrorKind> for Kind {
             ErrorKind::Busy => Kind::Busy,
             ErrorKind::Full => Kind::Full,
             ErrorKind::Closed => Kind::Closed,
+            ErrorKind::Elsewhere => Kind::Elsewhere,
             ErrorKind::NotFound => Kind::NotFound,
             ErrorKind::Invalid => Kind::Invalid,
             _ => Kind::Internal,

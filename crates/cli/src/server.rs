@@ -6,12 +6,13 @@
 use crate::failure::Failure;
 use crate::http::agent;
 use clap::Args;
+use headwater_fleet::NodeStatus;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest wait for an answer; the server's own limit is mostly shorter.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 /// Longest answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -42,11 +43,8 @@ impl ServerArgs {
         let Some(url) = &self.url else {
             return Ok(None);
         };
-        Ok(Some(Server {
-            agent: agent(url, self.ca.as_deref(), TIMEOUT)?,
-            url: url.trim_end_matches('/').to_owned(),
-            token: self.token.clone(),
-        }))
+        let agent = agent(url, self.ca.as_deref(), TIMEOUT)?;
+        Ok(Some(Server::new(agent, url, self.token.clone())))
     }
 }
 
@@ -65,7 +63,7 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    fn text(&self, key: &str) -> Option<&str> {
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.body.get(key)?.as_str()
     }
 
@@ -97,6 +95,14 @@ impl Answered {
 }
 
 impl Server {
+    pub(crate) fn new(agent: ureq::Agent, url: &str, token: Option<String>) -> Server {
+        Server {
+            agent,
+            url: url.trim_end_matches('/').to_owned(),
+            token,
+        }
+    }
+
     /// Sends a body; any answer is an answer.
     pub(crate) fn send(
         &self,
@@ -111,7 +117,23 @@ impl Server {
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let mut answer = request.send(body).map_err(|error| {
+        self.answered(request.send(body))
+    }
+
+    /// Asks for something; any answer is an answer.
+    fn get(&self, path: &str) -> Result<Answered, Failure> {
+        let mut request = self.agent.get(format!("{}{path}", self.url));
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        self.answered(request.call())
+    }
+
+    fn answered(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Answered, Failure> {
+        let mut answer = answer.map_err(|error| {
             let url = &self.url;
             Failure::failed(format!("{url}: {error}; is a server running there?"))
         })?;
@@ -129,6 +151,31 @@ impl Server {
     /// Has something done to tables, and gives what it tells of it.
     pub(crate) fn manage(&self, asked: &Value) -> Result<Answered, Failure> {
         let answered = self.try_manage(asked)?;
+        match answered.status {
+            200 => Ok(answered),
+            _ => Err(answered.failure()),
+        }
+    }
+
+    /// How it stands with other nodes.
+    pub(crate) fn sync_status(&self) -> Result<NodeStatus, Failure> {
+        let answered = self.get("/api/v1/sync")?;
+        if answered.status != 200 {
+            return Err(answered.failure());
+        }
+        serde_json::from_value(answered.body).map_err(|error| {
+            let url = &self.url;
+            Failure::failed(format!(
+                "{url}: {error}; is the server as new as this program?"
+            ))
+        })
+    }
+
+    /// Has something done about other nodes.
+    pub(crate) fn sync(&self, asked: &Value) -> Result<Answered, Failure> {
+        let body = asked.to_string();
+        let json = [("Content-Type", "application/json")];
+        let answered = self.send("/api/v1/sync", body.as_bytes(), &json)?;
         match answered.status {
             200 => Ok(answered),
             _ => Err(answered.failure()),

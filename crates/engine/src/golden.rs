@@ -40,6 +40,17 @@ pub(crate) fn check(name: &str, bytes: &[u8]) {
     );
 }
 
+/// The bytes of a file under `tests/golden` that an earlier version wrote.
+pub(crate) fn read(name: &str) -> Vec<u8> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(format!("{name}.hex"));
+    let text: String = std::fs::read_to_string(path).unwrap().split('\n').collect();
+    let digits = text.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.map(byte).collect()
+}
+
 fn horizon(ns: i64) -> Horizon {
     Horizon::at(Timestamp::from_nanos(ns))
 }

@@ -16,11 +16,12 @@ use crate::catalog::{StreamRecord, Table};
 use crate::core::Core;
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
-use crate::meta::Lineage;
+use crate::meta::{Lineage, PartitionRecord};
 use crate::needed::{NeededRange, needed};
 use crate::segment::{Partition, SegmentFile};
-use crate::state::{State, StateName, StatePartition};
+use crate::state::{State, StateName, StatePartition, left_out, view_of};
 use crate::tombstone::{DeleteRecord, Tombstone};
+use crate::wanted::{Rules, Want, Wanted};
 use crate::{Database, Error, ErrorKind, Result};
 use headwater_codec::Cursor;
 use headwater_types::Level;
@@ -49,10 +50,19 @@ impl Database {
     /// `busy` when the database changes faster than it can be looked at, `corrupt` when a footer
     /// cannot be read, `closed`, `io`.
     pub fn hold_state(&self, before: Option<&State>) -> Result<HeldState> {
+        self.hold_state_of(before, &Rules::default())
+    }
+
+    /// As [`Database::hold_state`], without the tables of which the rules want nothing: nothing of
+    /// them can be had of the state, neither their names nor a byte of their segments.
+    ///
+    /// # Errors
+    /// As [`Database::hold_state`].
+    pub fn hold_state_of(&self, before: Option<&State>, rules: &Rules) -> Result<HeldState> {
         let core = self.own_core()?;
         core.log.check()?;
         for _ in 0..LOOKS_MAX {
-            if let Some(held) = look(core, before)? {
+            if let Some(held) = look(core, before, rules)? {
                 return Ok(held);
             }
             std::thread::yield_now();
@@ -113,7 +123,7 @@ impl Seen {
 }
 
 /// One look; `None` when something changed meanwhile.
-fn look(core: &Arc<Core>, before: Option<&State>) -> Result<Option<HeldState>> {
+fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Option<HeldState>> {
     let deletes = core.door.deletes();
     let seen = Seen::of(core);
     // Before the metadata: a commit in between moves them there, never away from both.
@@ -134,11 +144,65 @@ fn look(core: &Arc<Core>, before: Option<&State>) -> Result<Option<HeldState>> {
         return Ok(None);
     }
     core.log.sync_up_to(sequence)?;
+    let withheld = tables.iter().filter(|t| rules.withholds(&t.name));
+    let withheld: Vec<TableId> = withheld.map(|t| t.id).collect();
+    let leaves = |table: TableId| withheld.binary_search(&table).is_err();
+    named.partitions.retain(|(_, record)| leaves(record.table));
+    let mut waiting = seen.tombstones;
+    waiting.extend(later.tombstones);
+    // One that is just being put before the shards is part of a later state.
+    waiting.retain(|of, tombstone| *of <= sequence && leaves(tombstone.table));
+    let mut newest_deletes = core.newest_deletes.all();
+    newest_deletes.retain(|(table, _)| leaves(*table));
+    let mut streams = streams(core, &named.streams, pending)?;
+    streams.retain(|record| leaves(record.table));
+    let partitions = std::mem::take(&mut named.partitions);
+    let found = held_partitions(
+        core,
+        before,
+        partitions,
+        [&later.partitions, &seen.partitions],
+    )?;
+    let Some((partitions, files)) = found else {
+        return Ok(None);
+    };
+    let tables = tables.into_iter().map(|table| match leaves(table.id) {
+        true => table,
+        false => left_out(table.id),
+    });
+    let state = State {
+        name: StateName {
+            view: view_of(&withheld),
+            ..name(&named.lineage, sequence)
+        },
+        openings: named.lineage.openings,
+        shards: named.shards,
+        streams,
+        tables: tables.collect(),
+        deletes: waiting.into_values().map(delete).collect(),
+        newest_deletes,
+        partitions,
+    };
+    Ok(Some(HeldState {
+        core: Arc::clone(core),
+        state,
+        files,
+    }))
+}
+
+type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
+
+/// Partitions that a transaction names, and their files; `None` when one is not there any more.
+fn held_partitions(
+    core: &Core,
+    before: Option<&State>,
+    named: Vec<(SegmentId, PartitionRecord)>,
+    seen: [&BTreeMap<SegmentId, Arc<Partition>>; 2],
+) -> Result<Option<(Vec<StatePartition>, FilesById)>> {
     let mut files = BTreeMap::new();
-    let mut partitions = Vec::with_capacity(named.partitions.len());
-    for (id, record) in named.partitions {
-        let found = later.partitions.get(&id).or(seen.partitions.get(&id));
-        let Some(found) = found else {
+    let mut partitions = Vec::with_capacity(named.len());
+    for (id, record) in named {
+        let Some(found) = seen.iter().find_map(|partitions| partitions.get(&id)) else {
             return Ok(None);
         };
         files.insert(id, Arc::clone(&found.file));
@@ -157,25 +221,7 @@ fn look(core: &Arc<Core>, before: Option<&State>) -> Result<Option<HeldState>> {
             footers,
         });
     }
-    let mut waiting = seen.tombstones;
-    waiting.extend(later.tombstones);
-    // One that is just being put before the shards is part of a later state.
-    waiting.retain(|of, _| *of <= sequence);
-    let state = State {
-        name: name(&named.lineage, sequence),
-        openings: named.lineage.openings,
-        shards: named.shards,
-        streams: streams(core, &named.streams, pending)?,
-        tables,
-        deletes: waiting.into_values().map(delete).collect(),
-        newest_deletes: core.newest_deletes.all(),
-        partitions,
-    };
-    Ok(Some(HeldState {
-        core: Arc::clone(core),
-        state,
-        files,
-    }))
+    Ok(Some((partitions, files)))
 }
 
 /// All tables there ever were, by number.
@@ -191,6 +237,7 @@ fn name(lineage: &Lineage, sequence: Sequence) -> StateName {
         opening: lineage.opening(),
         number: lineage.number,
         sequence: sequence.0,
+        view: 0,
     }
 }
 
@@ -285,7 +332,9 @@ impl HeldState {
         let partition = self.partition(segment)?;
         let file = self.files.get(&partition.id);
         let file = file.ok_or_else(|| Error::internal("a state without one of its files"))?;
-        Ok(needed(&self.core.store, &self.state, partition, file, level)?.ranges)
+        let wanted = Wanted::from(Want::from(level));
+        let needed = needed(&self.core.store, &self.state, partition, file, &wanted)?;
+        Ok(needed.ranges.iter().map(|wanted| wanted.range).collect())
     }
 
     /// Files that exist only because a state is held, with their committed lengths.
@@ -336,6 +385,13 @@ impl Holds {
         let at = held.iter().position(|h| h.state.name == *name);
         let gone: Vec<_> = held.drain(..at.unwrap_or(0)).collect();
         drop(held);
+        // Without the lock: the last to let go of a file removes it.
+        drop(gone);
+    }
+
+    /// Lets go of all states.
+    pub fn release_all(&self) {
+        let gone = std::mem::take(&mut *self.held.lock());
         // Without the lock: the last to let go of a file removes it.
         drop(gone);
     }

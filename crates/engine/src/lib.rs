@@ -63,25 +63,27 @@ mod tiers;
 mod tombstone;
 mod touched;
 mod unreadable;
+mod wanted;
 mod workers;
 mod write;
 
 pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
-pub use copy::{CopyProgress, Missing, RemoteCopy};
+pub use copy::{CopyProgress, Explained, LeafFacts, Missing, RemoteCopy, Tally};
 pub use db::{Database, TableChange, Ticket, Written};
 pub use deletes::DeleteSpec;
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use held::{HeldState, Holds};
 pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use late_policy::{LateReport, ShardLateReport};
-pub use needed::{NeededFor, NeededRange};
+pub use needed::{NeededFor, NeededRange, Reason, Why};
 pub use options::{Durability, Options};
 pub use read::{
-    AggregateSpec, Bin, Bins, ColumnSlice, Comparison, DataVersion, Filter, HandlePage, LastValue,
-    OutermostSpec, PageStart, PartitionInfo, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot,
-    StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
+    Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, DataVersion, Filter,
+    HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, RowBlock, Scan,
+    ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin,
+    SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;
@@ -95,3 +97,4 @@ pub use state::{State, StateName, StateSegment};
 pub use stats::Stats;
 pub use tiers::{FastTier, TierParts, fast_tier};
 pub use touched::Touched;
+pub use wanted::{Pin, Rule, Rules, Want};

@@ -17,15 +17,16 @@
 //! in no async runtime, no SQL engine and no HTTP.
 
 pub use headwater_engine::{
-    AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice, Comparison,
-    Damage, DataVersion, Database, DeleteSpec, Duplicates, Durability, Error, ErrorKind, FastTier,
-    Field, FieldSpec, Filter, FlushRule, HandlePage, Knobs, LastValue, LatePolicy, LateReport,
-    MergeScope, Options, OutermostSpec, PageStart, PartitionInfo, PolicyChoice, REFUSED_ENDED,
-    REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES,
-    REFUSED_TYPE, REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode,
-    RepairReport, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport, Snapshot, Split,
-    Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec, TableChange, TableInfo,
-    TableSpec, Ticket, TierParts, Touched, Written,
+    Across, AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice,
+    Comparison, Conflict, Damage, DataVersion, Database, DeleteSpec, Duplicates, Durability, Error,
+    ErrorKind, FastTier, Field, FieldSpec, Filter, FlushRule, HandlePage, Knobs, LastValue,
+    LatePolicy, LateReport, MergeScope, Options, OutermostSpec, Owned, Owners, PageStart,
+    PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
+    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Reader,
+    Recovery, Refused, RepairFinding, RepairMode, RepairReport, Result, RowBlock, Scan, ScanChunk,
+    ScanSpec, ShardLateReport, Snapshot, SnapshotPart, Split, Stats, StreamHandle, StreamInfo,
+    StreamPage, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, TierParts,
+    Touched, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{

@@ -102,6 +102,7 @@ codes! {
     time_limit: TimeLimit = "time_limit", "57014";
     busy: Busy = "busy", "53300";
     closed: Closed = "closed", "57P03";
+    elsewhere: Elsewhere = "elsewhere", "55000";
     full: Full = "full", "53100";
     io: Io = "io", "58030";
     corrupt: Corrupt = "corrupt", "XX001";
@@ -133,6 +134,7 @@ impl Code {
             Code::TimeLimit => Kind::Timeout,
             Code::Busy => Kind::Busy,
             Code::Closed => Kind::Closed,
+            Code::Elsewhere => Kind::Elsewhere,
             Code::Full => Kind::Full,
             Code::Io | Code::Corrupt | Code::Internal | Code::Foreign => Kind::Internal,
         }
@@ -225,6 +227,7 @@ impl From<headwater::Error> for Error {
             ErrorKind::NotFound => Error::unknown_table(message),
             ErrorKind::Busy | ErrorKind::Locked => Error::busy(message),
             ErrorKind::Closed => Error::closed(message),
+            ErrorKind::Elsewhere => Error::elsewhere(message),
             ErrorKind::Corrupt => Error::corrupt(message),
             ErrorKind::Full => Error::full(message),
             ErrorKind::Io => Error::io(message),

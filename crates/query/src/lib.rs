@@ -69,7 +69,9 @@ pub use limits::Limits;
 pub use parameters::Parameters;
 pub use places::{Holder, Owner, Place, Places, Taken};
 pub use prepared::Prepared;
-pub use session::{ColumnDescription, ColumnKind, Extension, Query, Session, TableDescription};
+pub use session::{
+    ColumnDescription, ColumnKind, Extension, Query, Session, Snapshots, TableDescription,
+};
 pub use statement::CopyIn;
 pub use statement_texts::{Placed, is_obvious, statements};
 pub use threads::Threads;

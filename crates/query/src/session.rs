@@ -47,7 +47,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
-use headwater::{Database, Reader};
+use headwater::{Database, Reader, Snapshot};
 use headwater_ask::Access;
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
@@ -67,6 +67,17 @@ pub struct Query {
 enum Source {
     Database(Database),
     Reader(Reader),
+    /// A database of its own, which statements may change, and what is read: others with it.
+    Across(Database, Arc<dyn Snapshots>),
+}
+
+/// Takes snapshots of all that is to be read.
+pub trait Snapshots: Send + Sync {
+    /// What there is now.
+    ///
+    /// # Errors
+    /// When the database is closed, or what belongs to it cannot be read.
+    fn snapshot(&self) -> headwater::Result<Snapshot>;
 }
 
 pub(crate) struct Shared {
@@ -164,6 +175,12 @@ impl Query {
         Query::over(Source::Reader(reader), limits)
     }
 
+    /// Statements that read what `snapshots` takes, and may change a database that is part of it.
+    #[must_use]
+    pub fn across(db: Database, snapshots: Arc<dyn Snapshots>, limits: Limits) -> Query {
+        Query::over(Source::Across(db, snapshots), limits)
+    }
+
     fn over(source: Source, limits: Limits) -> Query {
         let state = base_state(&limits);
         Query {
@@ -253,6 +270,7 @@ impl Query {
         let snapshot = match &self.shared.source {
             Source::Database(db) => db.snapshot()?,
             Source::Reader(reader) => reader.snapshot(),
+            Source::Across(_, snapshots) => snapshots.snapshot()?,
         };
         Ok(View::new(snapshot, access, Arc::clone(&self.shared.tables)))
     }
@@ -268,7 +286,7 @@ impl Query {
     /// The database, for statements that change it.
     pub(crate) fn database(&self) -> Result<&Database> {
         match &self.shared.source {
-            Source::Database(db) => Ok(db),
+            Source::Database(db) | Source::Across(db, _) => Ok(db),
             Source::Reader(_) => Err(Error::read_only("the database is open for reading only")
                 .with_hint("on the command line, --write opens it as its owner; while a server owns it, send the statement there")),
         }

@@ -8,7 +8,8 @@ use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
-use headwater::Database;
+use headwater::{Database, Snapshot};
+use headwater_fleet::{Fleet, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
 
@@ -31,6 +32,10 @@ pub(crate) struct App {
     pub(crate) tiles: TileCache,
     /// How long tiles took to be read.
     pub(crate) tile_costs: TileCosts,
+    /// The edges of a cloud node and their copies.
+    pub(crate) fleet: Option<Arc<Fleet>>,
+    /// What keeps an edge connected to its cloud.
+    pub(crate) uplink: Option<Arc<Uplink>>,
     /// What is counted of messages from a broker; all zero without one.
     #[cfg(feature = "mqtt")]
     pub(crate) messages: Arc<crate::mqtt_figures::Figures>,
@@ -46,6 +51,15 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// What there is to be read: the database, and what a cloud node has of its edges.
+    pub(crate) fn snapshot(&self) -> headwater::Result<Snapshot> {
+        let own = self.db.snapshot()?;
+        match &self.fleet {
+            None => Ok(own),
+            Some(fleet) => fleet.across(own),
+        }
+    }
+
     /// Runs a blocking call of the engine away from the runtime's threads.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,

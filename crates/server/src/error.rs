@@ -69,6 +69,7 @@ impl From<headwater::Error> for ApiError {
             ErrorKind::Busy => (StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", Some(1)),
             ErrorKind::Full => (StatusCode::INSUFFICIENT_STORAGE, "E_FULL", Some(60)),
             ErrorKind::Closed => (StatusCode::SERVICE_UNAVAILABLE, "E_CLOSED", Some(10)),
+            ErrorKind::Elsewhere => (StatusCode::SERVICE_UNAVAILABLE, "E_ELSEWHERE", None),
             ErrorKind::NotFound => (StatusCode::NOT_FOUND, "E_NOT_FOUND", None),
             ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "E_INVALID", None),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "E_INTERNAL", None),
@@ -91,7 +92,9 @@ impl From<headwater_ask::Error> for ApiError {
             }
             Kind::Access => (StatusCode::FORBIDDEN, None),
             Kind::NotFound => (StatusCode::NOT_FOUND, None),
-            Kind::Timeout | Kind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, None),
+            Kind::Timeout | Kind::Cancelled | Kind::Elsewhere => {
+                (StatusCode::SERVICE_UNAVAILABLE, None)
+            }
             Kind::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
             Kind::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
             Kind::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
@@ -112,7 +115,7 @@ impl From<headwater_query::Error> for ApiError {
         use headwater_query::Code;
         let (status, retry_after) = match error.kind() {
             Code::Forbidden | Code::ReadOnly => (StatusCode::FORBIDDEN, None),
-            Code::TimeLimit => (StatusCode::SERVICE_UNAVAILABLE, None),
+            Code::TimeLimit | Code::Elsewhere => (StatusCode::SERVICE_UNAVAILABLE, None),
             Code::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
             Code::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
             Code::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),

@@ -9,12 +9,13 @@ use crate::app::App;
 use crate::databases::KeptNames;
 use crate::ingest::{Ingest, Limits};
 use crate::metrics::Metrics;
-use crate::settings::Settings;
+use crate::settings::{NodeRole, Settings};
 use crate::single::Single;
 use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::Database;
+use headwater_fleet::{Fleet, FleetLimits, Uplink, UplinkFile};
 use headwater_io::Env;
 use headwater_shell::{Bound, Listener};
 use std::net::SocketAddr;
@@ -85,6 +86,7 @@ impl Server {
         let source = crate::mqtt::Source::new(&settings)?;
         let limits = Limits::of(&settings);
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), limits, &env)?;
+        let others = Others::open(&settings, &db, &env)?;
         #[cfg(feature = "sql")]
         let limits = settings.sql_limits();
         #[cfg(feature = "sql")]
@@ -94,7 +96,13 @@ impl Server {
             limits.parallel.max(settings.sql_statements_max.min(64)),
         )?);
         #[cfg(feature = "sql")]
-        let query = headwater_query::Query::new(db.clone(), limits);
+        let query = match &others.fleet {
+            None => headwater_query::Query::new(db.clone(), limits),
+            Some(fleet) => {
+                let all = Arc::new(All(db.clone(), Arc::clone(fleet)));
+                headwater_query::Query::across(db.clone(), all, limits)
+            }
+        };
         let metrics = Metrics::default();
         #[cfg(feature = "sql")]
         let mut of_postgres = None;
@@ -123,6 +131,8 @@ impl Server {
             compacting: parking_lot::Mutex::new(()),
             ingest,
             live,
+            fleet: others.fleet,
+            uplink: others.uplink,
             tiles: TileCache::new(settings.tile_cache),
             tile_costs: TileCosts::new(),
             #[cfg(feature = "mqtt")]
@@ -193,6 +203,51 @@ pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartEr
         |server: &Server| ready(&server.url()),
         async |server, stop| server.run(stop).await,
     )
+}
+
+/// A cloud's own database with its copies, for statements.
+#[cfg(feature = "sql")]
+struct All(Database, Arc<Fleet>);
+
+#[cfg(feature = "sql")]
+impl headwater_query::Snapshots for All {
+    fn snapshot(&self) -> headwater::Result<headwater::Snapshot> {
+        self.1.across(self.0.snapshot()?)
+    }
+}
+
+/// What there is besides the node's own database.
+struct Others {
+    fleet: Option<Arc<Fleet>>,
+    uplink: Option<Arc<Uplink>>,
+}
+
+impl Others {
+    /// As the role of the node has it.
+    fn open(settings: &Settings, db: &Database, env: &Env) -> Result<Others, StartError> {
+        let dir = settings.db();
+        let mut others = Others {
+            fleet: None,
+            uplink: None,
+        };
+        match settings.sync.role {
+            NodeRole::Cloud => {
+                let limits = FleetLimits {
+                    reader: settings.engine.clone(),
+                };
+                others.fleet = Some(Arc::new(Fleet::open(env.clone(), dir, limits)?));
+            }
+            NodeRole::Edge => {
+                let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink())?;
+                others.uplink = Some(Arc::new(uplink));
+            }
+            NodeRole::Single if UplinkFile::read(dir)?.is_some() => tracing::warn!(
+                "this database has joined a cloud, and nothing is sent there: start with --role edge"
+            ),
+            NodeRole::Single => {}
+        }
+        Ok(others)
+    }
 }
 
 /// One line about what runs, and one for each thing that recovery did.

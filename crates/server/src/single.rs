@@ -36,12 +36,12 @@ impl Role for Single {
 
     type Error = StartError;
 
-    #[cfg_attr(
-        not(any(feature = "sql", feature = "mqtt")),
-        expect(unused_mut, reason = "there is nothing besides requests then")
-    )]
-    fn begin(&mut self, _: &Arc<Shell>) -> Work {
+    fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let mut work = Work::default();
+        if let Some(uplink) = &self.app.uplink {
+            let run = Arc::clone(uplink).run(shell.stopping());
+            work.workers.push(Box::pin(run));
+        }
         #[cfg(feature = "mqtt")]
         if let Some(source) = self.source.take() {
             work.workers
@@ -95,6 +95,11 @@ impl Role for Single {
 
     fn close(&self) -> Result<(), StartError> {
         self.app.ingest.close();
+        if let Some(fleet) = &self.app.fleet
+            && let Err(error) = fleet.let_go()
+        {
+            tracing::warn!(%error, "copies still show the database that is closed");
+        }
         let closed = self.app.db.close();
         closed.map_err(|source| StartError::Database {
             dir: self.app.settings.db().display().to_string(),

@@ -35,6 +35,9 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// What is known of other nodes cannot be read.
+    #[error("other nodes: {0}")]
+    Fleet(#[from] headwater_fleet::FleetError),
     /// Messages cannot be taken from a broker with these settings.
     #[error("mqtt: {0}")]
     Mqtt(String),

@@ -137,7 +137,8 @@ impl Connection {
         let stream = Patient::new(stream, UNREAD_MAX, self.stopping);
         let connection = self
             .http
-            .serve_connection(TokioIo::new(stream), service)
+            // A WebSocket leaves the connection that it began as.
+            .serve_connection_with_upgrades(TokioIo::new(stream), service)
             .into_owned();
         if let Err(error) = self.watcher.watch(connection).await {
             // Clients go away as they like.

@@ -1,15 +1,18 @@
 //! The side of the source: it answers what is asked, within its budget.
 //!
-//! Invariants: only bytes below the committed lengths of a state that is held are given away;
-//! answers are no larger than a stated size, whatever is asked. Nothing is written for a copy to
-//! the medium of the source. What was confirmed is learnt from the copy, again after each start.
+//! Invariants: only bytes below the committed lengths of a state that is held are given away, and
+//! nothing of a table that the source's own rules withhold, whatever is asked; answers are no
+//! larger than a stated size. Nothing is written for a copy to the medium of the source. What was
+//! confirmed is learnt from the copy, again after each start.
 //! Failure: an error is one of the database's own; what cannot be granted is an answer.
 
-use crate::budget::{Budget, Spent};
+use crate::allowance::Allowance;
+use crate::budget::Budget;
 use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
 use crate::now::Now;
+use crate::spent::Spent;
 use crate::wide::wide;
-use headwater_engine::{Database, Error, ErrorKind, HeldState, Holds, Result, StateName};
+use headwater_engine::{Database, Error, ErrorKind, HeldState, Holds, Result, Rules, StateName};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +23,15 @@ pub(crate) const PIECE_MAX: u32 = 1 << 20;
 const ANSWER_MAX: u64 = 8 << 20;
 /// What a message takes besides the bytes that it carries, about.
 const MESSAGE_BYTES: u64 = 40;
+/// Pieces that are looked at for an answer, at the most.
+const PIECES_MAX: usize = 4096;
+/// What a source reads for others in a second, where nothing else is said.
+const READS_A_SECOND: u64 = 64 << 20;
+/// What a read takes of that at least: a place of its own on the medium.
+const READ_LEAST: u64 = 4 << 10;
+/// What looking for a state takes, at least, and for each byte of it.
+const STATE_LEAST: u64 = 64 << 10;
+const STATE_READS: u64 = 4;
 /// The code of a refusal: what was asked for is not committed, or too much.
 const REFUSED_PIECE: &str = "piece";
 
@@ -36,7 +48,13 @@ pub struct Confirmed {
 #[derive(Debug)]
 pub struct Agent {
     holds: Holds,
+    /// What may leave at all.
+    rules: Rules,
     budget: Budget,
+    /// What costs nothing of the budget costs reads.
+    reads: Allowance,
+    /// The newest state that was sent took so much.
+    state_bytes: u64,
     confirmed: Option<Confirmed>,
 }
 
@@ -63,12 +81,44 @@ impl Agent {
     pub fn new(hold_bytes: u64, budget: Budget) -> Agent {
         Agent {
             holds: Holds::new(hold_bytes),
+            rules: Rules::default(),
             budget,
+            reads: Allowance::new(READS_A_SECOND),
+            state_bytes: 0,
             confirmed: None,
         }
     }
 
-    /// What was spent, to be kept over restarts.
+    /// So many bytes a second are read for comparisons and states, however often a copy asks for
+    /// them, and pieces of 4 KiB for what is fetched.
+    pub fn set_reads(&mut self, bytes_per_second: u64) {
+        self.reads = Allowance::new(bytes_per_second);
+    }
+
+    /// What has to be on the medium before the last answers are sent; `None` = what is there
+    /// covers them. With it there, [`Agent::has_kept`]: then no restart gives a cap back.
+    #[must_use]
+    pub fn to_keep(&self) -> Option<Spent> {
+        self.budget.to_keep()
+    }
+
+    /// This is on the medium now.
+    pub fn has_kept(&mut self, kept: Spent) {
+        self.budget.has_kept(kept);
+    }
+
+    /// What may leave at all: of tables of which these rules want nothing, nothing does, neither
+    /// their names nor a byte of their segments, whatever a copy asks for. By default everything
+    /// may. Whoever fetches learns of a change by the next state.
+    pub fn set_rules(&mut self, rules: Rules) {
+        if rules != self.rules {
+            self.rules = rules;
+            // What was left out of them, or was not, is not so any more.
+            self.holds.release_all();
+        }
+    }
+
+    /// What was spent, exactly.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.budget.spent()
@@ -91,7 +141,7 @@ impl Agent {
         if let Some(newest) = &newest
             && newest.state().name().number == db.state_number()?
         {
-            let now = db.hold_state(Some(newest.state()))?;
+            let now = db.hold_state_of(Some(newest.state()), &self.rules)?;
             // Definitions and deletes come without a new number.
             if now.state().says_the_same(newest.state()) {
                 return Ok(Arc::clone(newest));
@@ -99,7 +149,8 @@ impl Agent {
             return Ok(self.holds.hold(now));
         }
         let before = newest.as_ref().map(|newest| newest.state());
-        Ok(self.holds.hold(db.hold_state(before)?))
+        let now = db.hold_state_of(before, &self.rules)?;
+        Ok(self.holds.hold(now))
     }
 
     /// What is said first, and again when the database has changed.
@@ -129,7 +180,8 @@ impl Agent {
                 pieces,
             } => self.compare(now, request, &state, &pieces),
             Message::Confirm { state, segments } => {
-                if db.was_in(&state)? {
+                // One that is not looked at is as one that was lost.
+                if self.reads.take(now, STATE_LEAST).is_ok() && db.was_in(&state)? {
                     self.confirmed = Some(Confirmed { state, segments });
                 }
                 Ok(Vec::new())
@@ -146,6 +198,10 @@ impl Agent {
         request: u64,
         known: Option<StateName>,
     ) -> Result<Vec<Message>> {
+        let reads = STATE_READS.saturating_mul(self.state_bytes);
+        if let Err(time) = self.reads.take(now, reads.max(STATE_LEAST)) {
+            return Ok(vec![wait(request, time)]);
+        }
         let newest = self.newest(db)?;
         let state = newest.state();
         if let Some(known) = &known
@@ -164,6 +220,7 @@ impl Agent {
         if let Err(time) = self.budget.take(now, wide(bytes.len()) + MESSAGE_BYTES) {
             return Ok(vec![wait(request, time)]);
         }
+        self.state_bytes = wide(bytes.len());
         // The copy goes on from there, and asks for nothing older.
         if let Some(known) = &known {
             self.holds.release_before(known);
@@ -186,14 +243,15 @@ impl Agent {
         };
         let mut answers = Vec::new();
         let mut sent = 0;
-        for piece in pieces {
+        for piece in pieces.iter().take(PIECES_MAX) {
             if sent >= ANSWER_MAX {
                 break;
             }
-            if let Err(time) = self
-                .budget
-                .take(now, u64::from(piece.bytes) + MESSAGE_BYTES)
-            {
+            let granted = self.reads.take(now, READ_LEAST).and_then(|()| {
+                let bytes = u64::from(piece.bytes) + MESSAGE_BYTES;
+                self.budget.take(now, bytes)
+            });
+            if let Err(time) = granted {
                 answers.push(wait(request, time));
                 return Ok(answers);
             }
@@ -227,9 +285,16 @@ impl Agent {
         };
         let mut digests: Vec<Digest> = Vec::new();
         let mut looked_at = 0;
-        for piece in pieces {
+        for piece in pieces.iter().take(PIECES_MAX) {
             if looked_at >= ANSWER_MAX {
                 break;
+            }
+            let reads = u64::from(piece.bytes).max(READ_LEAST);
+            match self.reads.take(now, reads) {
+                // The others are asked for again.
+                Err(_) if !digests.is_empty() => break,
+                Err(time) => return Ok(vec![wait(request, time)]),
+                Ok(()) => {}
             }
             match read(&held, piece)? {
                 Found::Bytes(bytes) => digests.push(digest(&bytes)),

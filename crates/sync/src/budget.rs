@@ -3,10 +3,13 @@
 //!
 //! Invariants: never more than a cap is granted in the day or month that it is for, as the wall
 //! clock counts them; never more than a second's rate, or one piece, at once. A clock that is put
-//! right begins another day or month, once.
+//! right begins another day or month, once. What is kept counts some bytes as sent before they are,
+//! and is written again when more than these are: so no restart gives a cap back, and each byte
+//! that is written for it stands for hundreds that were sent.
 //! Concurrency: plain data.
 
 use crate::now::Now;
+use crate::spent::Spent;
 use std::time::Duration;
 
 const NANOS_A_SECOND: i64 = 1_000_000_000;
@@ -14,6 +17,12 @@ const SECONDS_A_DAY: i64 = 86_400;
 const MINUTES_A_DAY: u32 = 1440;
 /// How long nobody asks again where only another day or month will help.
 const LONG_WAIT: Duration = Duration::from_secs(900);
+
+/// What is kept counts so much of a cap as sent ahead, or so many bytes at least, or where there is
+/// no cap.
+const AHEAD_PART: u64 = 64;
+const AHEAD_LEAST: u64 = 64 << 10;
+const AHEAD_WITHOUT_CAP: u64 = 4 << 20;
 
 /// A stretch of each day (UTC) in which nothing is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,24 +46,13 @@ pub struct BudgetLimits {
     pub quiet: Vec<QuietHours>,
 }
 
-/// What was sent, to be kept over restarts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// Days since 1970 UTC.
-    pub day: i64,
-    /// Bytes of that day.
-    pub day_bytes: u64,
-    /// Months since 1970 UTC.
-    pub month: i64,
-    /// Bytes of that month.
-    pub month_bytes: u64,
-}
-
 /// Grants what may be sent.
 #[derive(Clone, Debug)]
 pub struct Budget {
     limits: BudgetLimits,
     spent: Spent,
+    /// What stands on the medium.
+    kept: Spent,
     /// Nothing is sent before this, so that the rate is kept.
     free_from: Duration,
 }
@@ -100,31 +98,54 @@ impl QuietHours {
 }
 
 impl Budget {
-    /// A budget of which so much was spent before.
+    /// A budget of which so much was spent before, as the medium says.
     #[must_use]
     pub fn new(limits: BudgetLimits, spent: Spent) -> Budget {
         Budget {
             limits,
             spent,
+            kept: spent,
             free_from: Duration::ZERO,
         }
     }
 
-    /// What was spent, to be kept.
+    /// What was spent, exactly.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
+    /// What has to be on the medium before that is sent which was granted; `None` = what is there
+    /// covers it. It counts more than was spent, so that this is seldom.
+    #[must_use]
+    pub fn to_keep(&self) -> Option<Spent> {
+        if self.spent.is_within(&self.kept) {
+            return None;
+        }
+        let caps = [self.limits.bytes_per_day, self.limits.bytes_per_month];
+        let ahead = |cap: u64| (cap / AHEAD_PART).max(AHEAD_LEAST);
+        let ahead = caps.iter().flatten().map(|cap| ahead(*cap)).min();
+        let ahead = ahead.unwrap_or(AHEAD_WITHOUT_CAP);
+        // More than a cap is never granted.
+        let counted = |bytes: u64, cap: Option<u64>| {
+            let most = cap.unwrap_or(u64::MAX).max(bytes);
+            bytes.saturating_add(ahead).min(most)
+        };
+        Some(Spent {
+            day_bytes: counted(self.spent.day_bytes, self.limits.bytes_per_day),
+            month_bytes: counted(self.spent.month_bytes, self.limits.bytes_per_month),
+            ..self.spent
+        })
+    }
+
+    /// This is on the medium now.
+    pub fn has_kept(&mut self, kept: Spent) {
+        self.kept = kept;
+    }
+
     fn begin_periods(&mut self, now: Now) {
         let day = day_of(now);
-        let month = month_of(day);
-        if self.spent.day != day {
-            (self.spent.day, self.spent.day_bytes) = (day, 0);
-        }
-        if self.spent.month != month {
-            (self.spent.month, self.spent.month_bytes) = (month, 0);
-        }
+        self.spent.begin(day, month_of(day));
     }
 
     /// Grants so many bytes, which are counted as sent; or says how long to wait before asking

@@ -11,14 +11,24 @@
 //! Failure: what a medium refuses is an error of the call; what the other side says is never.
 
 mod agent;
+mod allowance;
 mod budget;
+mod figures;
+mod fill;
 mod message;
 mod now;
 mod planner;
+mod score;
+mod shares;
+mod spent;
 mod wide;
 
 pub use agent::{Agent, Confirmed};
-pub use budget::{Budget, BudgetLimits, QuietHours, Spent};
+pub use budget::{Budget, BudgetLimits, QuietHours};
+pub use figures::{Asking, PlannerFigures, ShareFigures};
 pub use message::{Digest, Message, Piece, REFUSED_HISTORY, decode, encode};
 pub use now::Now;
 pub use planner::{Planner, PlannerLimits, Verified};
+pub use score::{ScoreBy, score};
+pub use shares::{Share, Weights};
+pub use spent::{Period, Spent};

@@ -10,7 +10,9 @@ use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_engine::StateName;
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Names of states had no view.
+const VERSION_WITHOUT_VIEWS: u8 = 1;
 const CRC_BYTES: usize = 4;
 const DIGEST_BYTES: usize = 32;
 
@@ -129,8 +131,9 @@ fn put_name(name: &StateName, out: &mut Vec<u8>) {
         opening,
         number,
         sequence,
+        view,
     } = *name;
-    for part in [identity, incarnation, opening, number, sequence] {
+    for part in [identity, incarnation, opening, number, sequence, view] {
         out.put_u64(part);
     }
 }
@@ -267,35 +270,41 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     if cursor.take(MAGIC.len(), "the magic of a message")? != MAGIC {
         return Err(wrong("the magic of a message"));
     }
-    if cursor.u8("version of a message")? != VERSION {
-        return Err(wrong("a message of version 1"));
+    let version = cursor.u8("version of a message")?;
+    if !(VERSION_WITHOUT_VIEWS..=VERSION).contains(&version) {
+        return Err(wrong("a message of version 1 or 2"));
     }
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(wrong("a message with the right checksum"));
     }
     let kind = cursor.u8("kind of a message")?;
     let message = match kind {
-        1 => Message::Hello(name(&mut cursor)?),
+        1 => Message::Hello(name(version, &mut cursor)?),
         9 => Message::Confirm {
-            state: name(&mut cursor)?,
+            state: name(version, &mut cursor)?,
             segments: segments(&mut cursor)?,
         },
         _ => {
             let request = cursor.u64("number of a request")?;
-            of_request(kind, request, &mut cursor)?
+            of_request(version, kind, request, &mut cursor)?
         }
     };
     cursor.finish()?;
     Ok(message)
 }
 
-fn of_request(kind: u8, request: u64, cursor: &mut Cursor<'_>) -> Result<Message, DecodeError> {
+fn of_request(
+    version: u8,
+    kind: u8,
+    request: u64,
+    cursor: &mut Cursor<'_>,
+) -> Result<Message, DecodeError> {
     Ok(match kind {
         2 => Message::AskState {
             request,
             known: match cursor.u8("whether a state is known")? {
                 0 => None,
-                1 => Some(name(cursor)?),
+                1 => Some(name(version, cursor)?),
                 _ => return Err(cursor.fail("0 or 1")),
             },
         },
@@ -305,7 +314,7 @@ fn of_request(kind: u8, request: u64, cursor: &mut Cursor<'_>) -> Result<Message
         },
         4 => Message::Fetch {
             request,
-            state: name(cursor)?,
+            state: name(version, cursor)?,
             pieces: pieces(cursor)?,
         },
         5 => Message::Bytes {
@@ -322,7 +331,7 @@ fn of_request(kind: u8, request: u64, cursor: &mut Cursor<'_>) -> Result<Message
         8 => Message::Done { request },
         10 => Message::Compare {
             request,
-            state: name(cursor)?,
+            state: name(version, cursor)?,
             pieces: pieces(cursor)?,
         },
         11 => Message::Digests {
@@ -338,13 +347,17 @@ fn of_request(kind: u8, request: u64, cursor: &mut Cursor<'_>) -> Result<Message
     })
 }
 
-fn name(cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> {
+fn name(version: u8, cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> {
     Ok(StateName {
         identity: cursor.u64("identity")?,
         incarnation: cursor.u64("incarnation")?,
         opening: cursor.u64("opening")?,
         number: cursor.u64("state number")?,
         sequence: cursor.u64("sequence")?,
+        view: match version {
+            VERSION_WITHOUT_VIEWS => 0,
+            _ => cursor.u64("view")?,
+        },
     })
 }
 
@@ -404,6 +417,7 @@ mod tests {
             opening: 5,
             number: 9,
             sequence: 1_000,
+            view: 6,
         };
         let pieces = vec![
             Piece {
@@ -496,5 +510,26 @@ mod tests {
             text, known,
             "the bytes changed: give the new shape a new version, and keep reading the old one"
         );
+    }
+
+    #[test]
+    fn messages_of_version_1_are_read() {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/messages_v1.hex");
+        let text = std::fs::read_to_string(path).unwrap();
+        let old = text.lines().map(|line| {
+            let digits = line.as_bytes().chunks(2);
+            let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            decode(&digits.map(byte).collect::<Vec<u8>>()).unwrap()
+        });
+        let without_view = |message: Message| match message {
+            Message::Hello(name) => Message::Hello(StateName { view: 0, ..name }),
+            other => other,
+        };
+        let now: Vec<Message> = all().into_iter().map(without_view).collect();
+        let old: Vec<Message> = old.collect();
+        assert_eq!((old.len(), &old[0]), (now.len(), &now[0]));
+        let kinds = |all: &[Message]| all.iter().map(std::mem::discriminant).collect::<Vec<_>>();
+        assert_eq!(kinds(&old), kinds(&now));
     }
 }

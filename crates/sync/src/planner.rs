@@ -1,16 +1,25 @@
-//! The side of the copy: it asks for what the copy lacks, coarse before fine, one request at a
-//! time, and confirms what is on its medium.
+//! The side of the copy: it asks for what the copy lacks, one request at a time, filled from shares
+//! by weight ([`crate::shares`]), and confirms what is on its medium.
 //!
-//! Invariants: an answer counts only for the request that is on its way; a request that is not
-//! answered in time is given up, and asked again later and later until something comes. What is
-//! confirmed was synced by the copy before. A source of another history is refused for good.
+//! Invariants: no share starves, states among them; an answer counts only for the request that is
+//! on its way; a request that is not answered in time is given up, and asked again later and later
+//! until something comes. What is confirmed was synced by the copy before. A source of another
+//! history is refused for good.
 //! Failure: an error is one of the copy's own medium; then the planner is made anew with the copy
 //! opened again.
 
-use crate::agent::{PIECE_MAX, digest};
+use crate::agent::digest;
+use crate::figures::{Asking, Counted, PlannerFigures};
+use crate::fill::{Filling, Plan, pieces};
 use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
 use crate::now::Now;
-use headwater_engine::{ErrorKind, RemoteCopy, Result, State, StateName};
+use crate::score::{ScoreBy, score};
+use crate::shares::{Share, Turns, Weights};
+use crate::wide::wide;
+use headwater_engine::{
+    Error, ErrorKind, Explained, Missing, Reason, RemoteCopy, Result, State, StateName,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How patient a planner is.
@@ -60,7 +69,7 @@ struct Verifying {
 #[derive(Debug)]
 enum Asked {
     State,
-    Pieces,
+    Pieces(Vec<Asking>),
     Digests(Vec<Piece>),
 }
 
@@ -90,26 +99,33 @@ pub struct Planner {
     heard: Vec<StateName>,
     /// The next state is to come whole.
     wants_whole: bool,
-    confirmed: Option<(StateName, usize)>,
+    /// Nothing can be fetched of the state that is known.
+    needs_state: bool,
+    /// What a state takes, as far as is known.
+    state_bytes: u64,
+    turns: Turns,
+    score: ScoreBy,
+    counted: Counted,
+    /// How often what readers asked for did not come with the answer.
+    in_vain: BTreeMap<(u64, u64), u32>,
+    /// What the copy's medium refused.
+    failed: Option<Error>,
+    confirmed: Option<(StateName, Vec<u64>)>,
     refused: Option<String>,
     verifying: Option<Verifying>,
+    /// It is the turn of a comparison, if there is one.
+    compares: bool,
     verified: Option<Verified>,
     /// Pieces that the newest comparison found to differ.
     different: Vec<Piece>,
 }
 
+/// What readers asked for, and did not come with so many answers, cannot be had.
+const IN_VAIN_MAX: u32 = 3;
+/// What a state takes, before one has come.
+const STATE_BYTES: u64 = 4 << 10;
 /// More states than this in one answer's time are too many to tell apart: the newest is asked for.
 const HEARD_MAX: usize = 16;
-
-/// A range as pieces.
-fn pieces(segment: u64, offset: u64, bytes: u64) -> impl Iterator<Item = Piece> {
-    let size = u64::from(PIECE_MAX);
-    (0..bytes.div_ceil(size)).map(move |n| Piece {
-        segment,
-        offset: offset + n * size,
-        bytes: u32::try_from((bytes - n * size).min(size)).unwrap_or(PIECE_MAX),
-    })
-}
 
 impl Planner {
     /// A planner for a copy. Requests are numbered from `first_request` on, which should be a
@@ -126,9 +142,17 @@ impl Planner {
             wants_state: true,
             heard: Vec::new(),
             wants_whole: false,
+            needs_state: false,
+            state_bytes: STATE_BYTES,
+            turns: Turns::default(),
+            score: ScoreBy::default(),
+            counted: Counted::default(),
+            in_vain: BTreeMap::new(),
+            failed: None,
             confirmed: None,
             refused: None,
             verifying: None,
+            compares: true,
             verified: None,
             different: Vec::new(),
         }
@@ -138,6 +162,64 @@ impl Planner {
     #[must_use]
     pub fn copy(&self) -> &RemoteCopy {
         &self.copy
+    }
+
+    /// How much of what travels each share gets.
+    pub fn set_weights(&mut self, weights: Weights) {
+        self.turns.set_weights(weights);
+    }
+
+    /// By what rows go before others.
+    pub fn set_score(&mut self, score: ScoreBy) {
+        self.score = score;
+    }
+
+    /// What it has done, and what is left to do.
+    #[must_use]
+    pub fn figures(&self, now: Now) -> PlannerFigures {
+        PlannerFigures {
+            shares: self.counted.shares(&self.copy.tallies()),
+            requests: self.counted.requests,
+            failures: self.counted.failures,
+            failures_in_a_row: self.failures,
+            last_success: self.counted.last_success,
+            waiting_until: Some(self.not_before).filter(|at| *at > now.monotonic),
+        }
+    }
+
+    /// Pieces that were asked for last, each with the share whose turn it was, oldest first.
+    pub fn recent(&self) -> impl DoubleEndedIterator<Item = &Asking> {
+        self.counted.recent()
+    }
+
+    /// Why a byte of a segment is here, or is wanted, and as what it travels: by the share whose
+    /// turn it was, if it was asked for lately, else by the reason. `None` when nothing wants it
+    /// any more.
+    ///
+    /// # Errors
+    /// The copy's own.
+    pub fn explain(&self, segment: u64, offset: u64) -> Result<Option<(Explained, Share)>> {
+        let by = self.score;
+        let found = self
+            .copy
+            .explain(segment, offset, &|facts| score(by, facts))?;
+        let holds = |asking: &&Asking| {
+            let piece = &asking.piece;
+            let end = piece.offset.saturating_add(u64::from(piece.bytes));
+            piece.segment == segment && (piece.offset..end).contains(&offset)
+        };
+        let asked = self.counted.recent().rev().find(holds);
+        Ok(found.map(|found| {
+            let by_reason = Share::of(found.why.reason);
+            (found, asked.map_or(by_reason, |asked| asked.share))
+        }))
+    }
+
+    /// What the medium of the copy refused: the planner is to be made anew, with the copy opened
+    /// again. [`Planner::take`] fails with it, too.
+    #[must_use]
+    pub fn failed(&self) -> Option<&Error> {
+        self.failed.as_ref()
     }
 
     /// Why nothing is asked any more: the source is of another history than the copy.
@@ -192,6 +274,14 @@ impl Planner {
             && !self.wants_state
             && self.verifying.is_none()
             && self.copy.progress().missing_bytes == 0
+            && self.copy.missing_for(Reason::Asked, 1).is_empty()
+            && self.by_score(1).is_ok_and(|rows| rows.is_empty())
+    }
+
+    fn by_score(&self, bytes_max: u64) -> Result<Vec<Missing>> {
+        let by = self.score;
+        self.copy
+            .missing_by_score(&|facts| score(by, facts), bytes_max)
     }
 
     fn has_failed(&mut self, now: Now) {
@@ -200,12 +290,14 @@ impl Planner {
             .wait_first
             .saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
+        self.counted.failures += 1;
         self.not_before = now.monotonic + doubled.min(self.limits.wait_most);
     }
 
     fn ask(&mut self, now: Now, asked: Asked) -> u64 {
         let request = self.next_request;
         self.next_request = self.next_request.wrapping_add(1);
+        self.counted.requests += 1;
         self.on_its_way = Some(OnItsWay {
             request,
             until: now.monotonic + self.limits.answer_within,
@@ -217,7 +309,7 @@ impl Planner {
 
     /// What to say now, if anything.
     pub fn next(&mut self, now: Now) -> Option<Message> {
-        if self.refused.is_some() {
+        if self.refused.is_some() || self.failed.is_some() {
             return None;
         }
         if let Some(on_its_way) = &self.on_its_way {
@@ -230,43 +322,82 @@ impl Planner {
         if now.monotonic < self.not_before {
             return None;
         }
+        match self.say(now) {
+            Ok(said) => said,
+            Err(error) => {
+                self.failed = Some(error);
+                None
+            }
+        }
+    }
+
+    fn say(&mut self, now: Now) -> Result<Option<Message>> {
+        self.copy.end_pins(now.wall)?;
         if let Some(confirmation) = self.confirmation() {
-            return Some(confirmation);
+            return Ok(Some(confirmation));
         }
         let state = self.copy.state().name();
-        if self.wants_state {
-            let request = self.ask(now, Asked::State);
-            self.heard.clear();
-            let known = (!self.wants_whole).then_some(state);
-            return Some(Message::AskState { request, known });
+        // Comparisons and the rest take turns.
+        if std::mem::take(&mut self.compares)
+            && !self.needs_state
+            && let Some(comparison) = self.comparison(now, &state)
+        {
+            return Ok(Some(comparison));
         }
-        if let Some(comparison) = self.comparison(now, &state) {
-            return Some(comparison);
-        }
-        let missing = self.copy.missing(self.limits.request_bytes);
-        let all = missing
-            .iter()
-            .flat_map(|m| pieces(m.segment, m.range.offset, m.range.bytes));
-        let all: Vec<Piece> = all.collect();
-        if all.is_empty() {
-            return None;
-        }
-        let request = self.ask(now, Asked::Pieces);
-        Some(Message::Fetch {
-            request,
-            state,
-            pieces: all,
+        let plan = self.plan()?;
+        self.compares = true;
+        Ok(match plan {
+            Plan::Nothing if self.needs_state => None,
+            Plan::Nothing => self.comparison(now, &state),
+            Plan::State => {
+                let request = self.ask(now, Asked::State);
+                self.heard.clear();
+                let known = (!self.wants_whole).then_some(state);
+                Some(Message::AskState { request, known })
+            }
+            Plan::Pieces(asking) => {
+                let pieces = asking.iter().map(|a| a.piece).collect();
+                self.counted.asked(&asking);
+                let request = self.ask(now, Asked::Pieces(asking));
+                Some(Message::Fetch {
+                    request,
+                    state,
+                    pieces,
+                })
+            }
         })
+    }
+
+    /// What to ask for next.
+    fn plan(&mut self) -> Result<Plan> {
+        let by = self.score;
+        let filling = Filling {
+            copy: &self.copy,
+            score: &|facts| score(by, facts),
+            most: self.limits.request_bytes.max(1),
+            wants_state: self.wants_state,
+        };
+        // Nothing can be fetched of a state that is not held any more.
+        let plan = match self.needs_state {
+            true => Plan::State,
+            false => filling.fill(&mut self.turns)?,
+        };
+        if matches!(plan, Plan::State) {
+            self.turns.charge(Share::States, self.state_bytes);
+        }
+        Ok(plan)
     }
 
     /// What is on the medium and was not confirmed yet.
     fn confirmation(&mut self) -> Option<Message> {
         let progress = self.copy.progress();
-        let now = (progress.state, progress.complete.len());
-        if self.confirmed == Some(now) {
+        let is_told = |(state, complete): &(StateName, Vec<u64>)| {
+            *state == progress.state && *complete == progress.complete
+        };
+        if self.confirmed.as_ref().is_some_and(is_told) {
             return None;
         }
-        self.confirmed = Some(now);
+        self.confirmed = Some((progress.state, progress.complete.clone()));
         let state = self.copy.state();
         let mut segments = state.segments();
         let complete = progress.complete.iter().filter_map(|id| {
@@ -320,6 +451,9 @@ impl Planner {
     /// # Errors
     /// The copy's own: it is to be opened again.
     pub fn take(&mut self, now: Now, message: Message) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         match message {
             Message::Hello(name) => {
                 self.wants_state |= name != self.copy.state().name();
@@ -337,26 +471,15 @@ impl Planner {
                 segment,
                 offset,
                 bytes,
-            } if self.is_answer(request) => match self.copy.put(segment, offset, &bytes) {
-                // It was not asked for.
-                Err(error) if error.kind() == ErrorKind::Invalid => {}
-                other => {
-                    other?;
-                    self.has_brought();
-                }
-            },
+            } if self.is_answer(request) => self.take_bytes(now, (segment, offset), &bytes)?,
             Message::Digests { request, digests } if self.is_answer(request) => {
-                self.take_digests(&digests);
+                self.take_digests(now, &digests);
             }
             Message::Done { request } if self.is_answer(request) => {
-                let answered = self.on_its_way.take();
-                self.copy.commit()?;
-                match answered.is_some_and(|a| a.has_brought) {
-                    true => self.failures = 0,
-                    false => self.has_failed(now),
-                }
+                self.take_done(now)?;
             }
             Message::Wait { request, millis } if self.is_answer(request) => {
+                self.refund();
                 self.put_back();
                 self.copy.commit()?;
                 self.failures = 0;
@@ -364,15 +487,18 @@ impl Planner {
                 self.not_before = now.monotonic + wait;
             }
             Message::Gone { request } if self.is_answer(request) => {
+                self.refund();
                 self.put_back();
                 self.copy.commit()?;
                 self.wants_state = true;
+                self.needs_state = true;
             }
             Message::Refused {
                 request,
                 code,
                 text,
             } if self.is_answer(request) => {
+                self.forget_asked();
                 self.put_back();
                 match code == REFUSED_HISTORY {
                     true => self.refused = Some(text),
@@ -384,14 +510,98 @@ impl Planner {
         Ok(())
     }
 
+    fn take_bytes(&mut self, now: Now, (segment, offset): (u64, u64), bytes: &[u8]) -> Result<()> {
+        match self.copy.put(segment, offset, bytes) {
+            // It was not asked for.
+            Err(error) if error.kind() == ErrorKind::Invalid => {}
+            other => {
+                other?;
+                self.count_arrived(segment, offset, wide(bytes.len()));
+                self.has_brought(now);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_done(&mut self, now: Now) -> Result<()> {
+        let answered = self.on_its_way.take();
+        self.copy.commit()?;
+        if let Some(answered) = &answered {
+            self.look_for_asked(&answered.asked);
+        }
+        match answered.is_some_and(|a| a.has_brought) {
+            true => self.failures = 0,
+            false => self.has_failed(now),
+        }
+        Ok(())
+    }
+
     fn is_answer(&self, request: u64) -> bool {
         let on_its_way = self.on_its_way.as_ref();
         on_its_way.is_some_and(|on_its_way| on_its_way.request == request)
     }
 
-    fn has_brought(&mut self) {
+    fn has_brought(&mut self, now: Now) {
+        self.counted.last_success = Some(now.wall);
         if let Some(on_its_way) = &mut self.on_its_way {
             on_its_way.has_brought = true;
+        }
+    }
+
+    /// Counts what arrived in the share out of which it was asked for.
+    fn count_arrived(&mut self, segment: u64, offset: u64, bytes: u64) {
+        let asked = self.on_its_way.as_mut().map(|o| &mut o.asked);
+        if let Some(Asked::Pieces(asking)) = asked {
+            let is_it = |a: &&mut Asking| (a.piece.segment, a.piece.offset) == (segment, offset);
+            if let Some(asking) = asking.iter_mut().find(is_it) {
+                asking.has_come = true;
+                self.counted.arrived(asking.share, bytes);
+            }
+        }
+    }
+
+    /// What was not granted is not counted against its share: else the shares whose turn it would
+    /// have been would come off badly whenever an answer is cut short.
+    fn refund(&mut self) {
+        let asked = self.on_its_way.as_ref().map(|o| &o.asked);
+        if let Some(Asked::Pieces(asking)) = asked {
+            for asking in asking.iter().filter(|a| !a.has_come) {
+                let bytes = u64::from(asking.piece.bytes);
+                self.turns.refund(asking.share, bytes);
+            }
+        }
+    }
+
+    /// What readers asked for is forgotten when it does not come, again and again.
+    fn look_for_asked(&mut self, asked: &Asked) {
+        let Asked::Pieces(asking) = asked else {
+            return;
+        };
+        let missing = self.copy.missing_for(Reason::Asked, u64::MAX);
+        let place = |m: &Missing| (m.segment, m.range.offset);
+        let missing: BTreeSet<(u64, u64)> = missing.iter().map(place).collect();
+        self.in_vain.retain(|place, _| missing.contains(place));
+        for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
+            let place = (piece.segment, piece.offset);
+            if missing.contains(&place) {
+                let times = self.in_vain.entry(place).or_default();
+                *times += 1;
+                if *times >= IN_VAIN_MAX {
+                    let bytes = u64::from(piece.bytes);
+                    self.copy.forget_asked(piece.segment, piece.offset, bytes);
+                }
+            }
+        }
+    }
+
+    /// The source refuses what was asked for: readers do not ask for it any more.
+    fn forget_asked(&mut self) {
+        let asked = self.on_its_way.as_ref().map(|o| &o.asked);
+        if let Some(Asked::Pieces(asking)) = asked {
+            for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
+                let bytes = u64::from(piece.bytes);
+                self.copy.forget_asked(piece.segment, piece.offset, bytes);
+            }
         }
     }
 
@@ -410,6 +620,12 @@ impl Planner {
 
     fn take_state(&mut self, now: Now, bytes: &[u8]) -> Result<()> {
         let known = self.copy.state();
+        let more = wide(bytes.len()).saturating_sub(self.state_bytes);
+        if more > 0 {
+            self.turns.charge(Share::States, more);
+        }
+        self.state_bytes = wide(bytes.len()).max(1);
+        self.counted.arrived(Share::States, self.state_bytes);
         let Ok(state) = State::decode(bytes, Some(&known)) else {
             // What differs from a state that is not known, or no state at all.
             self.wants_whole = true;
@@ -417,9 +633,13 @@ impl Planner {
             self.has_failed(now);
             return Ok(());
         };
-        let is_older = |heard: &StateName| !state.goes_on_from(heard);
+        // One of the same age may be of another view: tables may leave that might not, or not any
+        // more.
+        let view = state.name().view;
+        let is_older = |heard: &StateName| !state.goes_on_from(heard) || heard.view != view;
         self.wants_state = self.heard.len() >= HEARD_MAX || self.heard.iter().any(is_older);
         self.wants_whole = false;
+        self.needs_state = false;
         match self.copy.take_state(state) {
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 self.refused = Some(error.to_string());
@@ -428,12 +648,12 @@ impl Planner {
             }
             other => other?,
         }
-        self.has_brought();
+        self.has_brought(now);
         Ok(())
     }
 
     /// Compares pieces with what the source has.
-    fn take_digests(&mut self, digests: &[Digest]) {
+    fn take_digests(&mut self, now: Now, digests: &[Digest]) {
         let asked = self.on_its_way.as_mut().map(|o| &mut o.asked);
         let Some(Asked::Digests(these)) = asked else {
             return;
@@ -466,7 +686,7 @@ impl Planner {
             }
         }
         if !digests.is_empty() {
-            self.has_brought();
+            self.has_brought(now);
         }
     }
 }

@@ -14,6 +14,7 @@ mod care;
 mod columns;
 #[cfg(feature = "sql")]
 mod duckdb;
+mod fleet;
 mod import;
 mod influxql;
 mod kill;

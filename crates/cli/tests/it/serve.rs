@@ -17,11 +17,16 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(db: &Path, arguments: &[&str]) -> Served {
+        Served::start_at(db, "127.0.0.1:0", arguments)
+    }
+
+    /// As [`Served::start`], at an address.
+    pub(crate) fn start_at(db: &Path, addr: &str, arguments: &[&str]) -> Served {
         let mut child = program()
             .arg("serve")
             .arg("--db")
             .arg(db)
-            .args(["--http-addr", "127.0.0.1:0", "--shards", "2"])
+            .args(["--http-addr", addr, "--shards", "2"])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -13,6 +13,7 @@ use crate::error::Damage;
 use crate::ids::SegmentId;
 use crate::meta::{PartitionRecord, new_database, open_database};
 use crate::state::{State, StatePartition};
+use crate::wanted::Pin;
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::{Env, OpenMode};
@@ -28,6 +29,9 @@ const SHOWN: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("shown");
 const RANGES: TableDefinition<'_, (u64, u64), (u64, u64)> = TableDefinition::new("ranges");
 /// Bytes of each pack that count.
 const PACKS: TableDefinition<'_, u64, u64> = TableDefinition::new("packs");
+
+/// By number. Missing until there is one.
+const PINS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("pins");
 
 const VERSION: &str = "format_version";
 const FORMAT_VERSION: u64 = 1;
@@ -52,6 +56,7 @@ pub(super) struct Loaded {
     pub(super) state: State,
     pub(super) shown: Vec<StatePartition>,
     pub(super) packs: Packs,
+    pub(super) pins: BTreeMap<u64, Pin>,
 }
 
 fn encode(partition: &StatePartition) -> Vec<u8> {
@@ -224,7 +229,40 @@ impl Index {
             state,
             shown,
             packs,
+            pins: self.pins(&transaction)?,
         })
+    }
+
+    fn pins(&self, transaction: &redb::ReadTransaction) -> Result<BTreeMap<u64, Pin>> {
+        let table = match transaction.open_table(PINS) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let mut pins = BTreeMap::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (number, pin) = entry.map_err(Error::meta)?;
+            let pin = Pin::decode(pin.value())
+                .map_err(|e| self.damaged(e.expected, format!("pin {}", number.value())))?;
+            pins.insert(number.value(), pin);
+        }
+        Ok(pins)
+    }
+
+    /// Keeps a pin, or takes it away.
+    pub(super) fn put_pin(&self, number: u64, pin: Option<&Pin>) -> Result<()> {
+        let transaction = self.db.begin_write().map_err(Error::meta)?;
+        {
+            let mut pins = transaction.open_table(PINS).map_err(Error::meta)?;
+            match pin {
+                Some(pin) => drop(
+                    pins.insert(number, pin.encode().as_slice())
+                        .map_err(Error::meta)?,
+                ),
+                None => drop(pins.remove(number).map_err(Error::meta)?),
+            }
+        }
+        transaction.commit().map_err(Error::meta)
     }
 
     /// Names ranges that are synced, and where their packs end now.
@@ -329,6 +367,11 @@ mod tests {
             out.put_u64(key.value());
             out.put_u64(value.value());
         }
+        for row in transaction.open_table(PINS).unwrap().iter().unwrap() {
+            let (key, value) = row.unwrap();
+            out.put_u64(key.value());
+            out.put_prefixed(value.value());
+        }
         out
     }
 
@@ -353,6 +396,17 @@ mod tests {
         index
             .put_shown(Some(&after), &before.partitions[..1], &gone)
             .unwrap();
+        let pin = Pin {
+            table: "weather".into(),
+            tags: vec![("id".into(), "7".into())],
+            range: headwater_types::ClosedRange::nanos(5, 9),
+            until: None,
+        };
+        assert!(index.load().unwrap().pins.is_empty());
+        for number in [4, 5] {
+            index.put_pin(number, Some(&pin)).unwrap();
+        }
+        index.put_pin(4, None).unwrap();
         crate::golden::check("copy", &rows(&index));
         drop(index);
         let index = Index::open(&env, dir).unwrap().unwrap();
@@ -360,6 +414,7 @@ mod tests {
         assert_eq!(loaded.state, after);
         assert_eq!(loaded.shown, before.partitions[..1]);
         assert_eq!(loaded.packs, Packs::from([(SegmentId(4), four)]));
+        assert_eq!(loaded.pins, BTreeMap::from([(5, pin)]));
         index.forget_ranges(SegmentId(4), &[64]).unwrap();
         let left = index.load().unwrap().packs;
         let left = left.get(&SegmentId(4)).unwrap();

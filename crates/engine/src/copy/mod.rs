@@ -14,17 +14,23 @@
 //! Format: docs/format/copy.md.
 
 mod index;
+mod lacks;
 mod open;
 mod pack;
 mod receive;
+mod score;
 mod shown;
+mod wants;
+
+pub use score::LeafFacts;
 
 use crate::ids::SegmentId;
-use crate::needed::NeededRange;
+use crate::needed::{NeededRange, Reason, Why};
 use crate::state::{State, StateName};
+use crate::wanted::Rules;
 use crate::{Error, ErrorKind, Options, Reader, Result};
 use headwater_io::{Env, OpenMode};
-use headwater_types::Level;
+use headwater_types::StreamName;
 use index::{Index, index_path};
 use pack::{PackFiles, pack_dir};
 use parking_lot::Mutex;
@@ -46,12 +52,38 @@ struct Inner {
 }
 
 /// A range that a copy wants and does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Missing {
     /// The segment.
     pub segment: u64,
     /// The range of it.
     pub range: NeededRange,
+    /// Why it is wanted.
+    pub why: Why,
+}
+
+/// Why a range is here, or is missing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// The range, of which the one asked about is a part.
+    pub range: NeededRange,
+    /// All of it is here.
+    pub is_here: bool,
+    /// Why it is wanted, as things stand now.
+    pub why: Why,
+    /// One of the streams whose rows it holds, where it holds rows.
+    pub stream: Option<StreamName>,
+}
+
+/// How much is wanted for a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// The reason.
+    pub reason: Reason,
+    /// Bytes that are wanted, here or not, as far as is known: late rows tell of more.
+    pub wanted: u64,
+    /// Those of them that are not here.
+    pub missing: u64,
 }
 
 /// How far a copy is.
@@ -59,7 +91,7 @@ pub struct Missing {
 pub struct CopyProgress {
     /// The newest state it has.
     pub state: StateName,
-    /// Segments of the state of which everything that is wanted is here, and on the medium.
+    /// Segments of the state of which something is wanted, and all of that is here, on the medium.
     pub complete: Vec<u64>,
     /// Bytes that are wanted and not here, as far as is known: late rows tell of more.
     pub missing_bytes: u64,
@@ -73,19 +105,25 @@ pub struct CopyProgress {
 
 impl RemoteCopy {
     /// Begins a copy with a whole state of its source, or opens the one that is there and hands it
-    /// the state. Everything is wanted that tiles at `level` and above need; [`Level::MIN`] wants
-    /// all rows.
+    /// the state. What is wanted of it say the rules; a [`Level`](headwater_types::Level) wants of
+    /// all streams what tiles at it and above need, and its least one all rows.
     ///
     /// # Errors
     /// `invalid` when there is a copy that the state does not go on from, `full`, `io`.
-    pub fn begin(env: Env, dir: &Path, state: &State, level: Level) -> Result<RemoteCopy> {
+    pub fn begin(
+        env: Env,
+        dir: &Path,
+        state: &State,
+        rules: impl Into<Rules>,
+    ) -> Result<RemoteCopy> {
+        let rules = rules.into();
         for folder in [dir, &pack_dir(dir)] {
             let made = env.files.create_dir_all(folder);
             made.map_err(|e| Error::io("create", folder, e))?;
         }
         match Index::open(&env, dir)? {
             Some(index) => {
-                let copy = RemoteCopy::with(env, dir, index, level)?;
+                let copy = RemoteCopy::with(env, dir, index, rules)?;
                 copy.inner.receiving.lock().take_state(state.clone())?;
                 Ok(copy)
             }
@@ -99,25 +137,25 @@ impl RemoteCopy {
                     _ => {}
                 }
                 let index = Index::create(&env, dir, state)?;
-                RemoteCopy::with(env, dir, index, level)
+                RemoteCopy::with(env, dir, index, rules)
             }
         }
     }
 
-    /// Opens a copy.
+    /// Opens a copy; the rules say what is wanted of it from now on.
     ///
     /// # Errors
     /// `not_found` when there is none, `corrupt`, `io`.
-    pub fn open(env: Env, dir: &Path, level: Level) -> Result<RemoteCopy> {
+    pub fn open(env: Env, dir: &Path, rules: impl Into<Rules>) -> Result<RemoteCopy> {
         let index = Index::open(&env, dir)?;
         let index = index.ok_or_else(|| {
             Error::not_found(format!("{}: no copy here (no copy.redb)", dir.display()))
         })?;
-        RemoteCopy::with(env, dir, index, level)
+        RemoteCopy::with(env, dir, index, rules.into())
     }
 
-    fn with(env: Env, dir: &Path, index: Index, level: Level) -> Result<RemoteCopy> {
-        let receiving = Receiving::open(env.clone(), dir, index, level)?;
+    fn with(env: Env, dir: &Path, index: Index, rules: Rules) -> Result<RemoteCopy> {
+        let receiving = Receiving::open(env.clone(), dir, index, rules)?;
         Ok(RemoteCopy {
             inner: Arc::new(Inner {
                 env,
@@ -151,7 +189,7 @@ impl RemoteCopy {
     /// What is wanted and not here, those ranges first that are worth most, of so many bytes about.
     #[must_use]
     pub fn missing(&self, bytes_max: u64) -> Vec<Missing> {
-        self.inner.receiving.lock().missing(bytes_max)
+        self.inner.receiving.lock().lacks.missing(bytes_max)
     }
 
     /// Takes bytes of a segment. They count from the next [`RemoteCopy::commit`] on; what is here
@@ -242,7 +280,7 @@ fn progress(receiving: &Receiving) -> CopyProgress {
     CopyProgress {
         state: state.name,
         complete: receiving.complete(),
-        missing_bytes: receiving.missing_bytes(),
+        missing_bytes: receiving.lacks.missing_bytes(),
         bytes: receiving.packs.values().map(|pack| pack.bytes()).sum(),
         shown,
         shown_older: receiving.shown.len() - shown,

@@ -6,19 +6,20 @@
 //! Failure: after a failed write, sync or transaction the copy takes nothing more until it is
 //! opened again; what it had confirmed stays.
 
-use super::Missing;
 use super::index::{Index, Packs};
+use super::lacks::{Lacks, SegmentLacks};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
 use super::shown::next_shown;
 use crate::assured::wide;
 use crate::ids::SegmentId;
 use crate::layout::segment_dir;
-use crate::needed::{NeededRange, needed};
+use crate::needed::{Needed, needed};
 use crate::segment::Store;
 use crate::state::{State, StatePartition};
+use crate::wanted::{Pin, Rules, Wanted};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, File, OpenMode};
-use headwater_types::Level;
+use headwater_types::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(super) const ROOT: &str = "/";
 /// Of looking at footers and late rows, which are read once.
 const CACHE_BYTES: usize = 1 << 20;
 const OPEN_FILES_MAX: usize = 16;
+/// Pins of a copy, at the most.
+const PINS_MAX: usize = 1024;
 
 /// A pack that is being written.
 #[derive(Debug)]
@@ -43,8 +46,10 @@ pub(super) struct Receiving {
     env: Env,
     dir: PathBuf,
     index: Index,
-    /// Tiles at this level and above are wanted.
-    level: Level,
+    pub(super) rules: Rules,
+    pub(super) pins: BTreeMap<u64, Pin>,
+    /// What these say of the state.
+    wanted: Wanted,
     pub(super) state: Arc<State>,
     pub(super) shown: Vec<StatePartition>,
     pub(super) packs: BTreeMap<SegmentId, Arc<Pack>>,
@@ -52,14 +57,12 @@ pub(super) struct Receiving {
     writing: BTreeMap<SegmentId, Writing>,
     /// A pack was made whose name is perhaps not on the medium.
     has_new_name: bool,
-    /// What is missing of segments of the state; one that is not named is complete. Nothing is to
-    /// be asked for of one that is damaged, and it is not complete.
-    missing: BTreeMap<SegmentId, Vec<NeededRange>>,
+    pub(super) lacks: Lacks,
     failed: Option<Error>,
 }
 
 impl Receiving {
-    pub(super) fn open(env: Env, dir: &Path, index: Index, level: Level) -> Result<Receiving> {
+    pub(super) fn open(env: Env, dir: &Path, index: Index, rules: Rules) -> Result<Receiving> {
         let loaded = index.load()?;
         let mut packs = BTreeMap::new();
         let mut ends = BTreeMap::new();
@@ -67,25 +70,87 @@ impl Receiving {
             packs.insert(id, Arc::new(Pack::new(&env.files, dir, id, ranges)));
             ends.insert(id, end);
         }
+        let wanted = Wanted::of(&rules, &loaded.pins, &loaded.state);
         let mut receiving = Receiving {
             env,
             dir: dir.to_owned(),
             index,
-            level,
+            rules,
+            pins: loaded.pins,
+            wanted,
             state: Arc::new(loaded.state),
             shown: loaded.shown,
             packs,
             ends,
             writing: BTreeMap::new(),
             has_new_name: false,
-            missing: BTreeMap::new(),
+            lacks: Lacks::default(),
             failed: None,
         };
         receiving.remove_unnamed()?;
-        let all = receiving.state.partitions.iter().map(|p| p.id).collect();
-        receiving.look(&all)?;
-        receiving.show(None)?;
+        receiving.look_at_all()?;
         Ok(receiving)
+    }
+
+    fn look_at_all(&mut self) -> Result<()> {
+        let all = self.state.partitions.iter().map(|p| p.id).collect();
+        self.look(&all)?;
+        self.show(None)
+    }
+
+    /// Something else is wanted than before.
+    fn want(&mut self) -> Result<()> {
+        self.wanted = Wanted::of(&self.rules, &self.pins, &self.state);
+        let looked = self.look_at_all();
+        self.believed(looked)
+    }
+
+    pub(super) fn set_rules(&mut self, rules: Rules) -> Result<()> {
+        self.check()?;
+        if rules == self.rules {
+            return Ok(());
+        }
+        self.rules = rules;
+        self.want()
+    }
+
+    pub(super) fn pin(&mut self, pin: Pin) -> Result<u64> {
+        self.check()?;
+        pin.check()?;
+        if self.pins.len() >= PINS_MAX {
+            return Err(Error::invalid(format!(
+                "this copy has {PINS_MAX} pins, which is the most: take away those that nobody needs"
+            )));
+        }
+        let newest = self.pins.last_key_value().map_or(0, |(number, _)| *number);
+        let number = newest.saturating_add(1);
+        let put = self.index.put_pin(number, Some(&pin));
+        self.believed(put)?;
+        self.pins.insert(number, pin);
+        self.want()?;
+        Ok(number)
+    }
+
+    /// Takes pins away.
+    pub(super) fn unpin(&mut self, numbers: &[u64]) -> Result<()> {
+        self.check()?;
+        for number in numbers {
+            let put = self.index.put_pin(*number, None);
+            self.believed(put)?;
+            self.pins.remove(number);
+        }
+        self.want()
+    }
+
+    /// Takes away pins that count no more; how many these were.
+    pub(super) fn end_pins(&mut self, now: Timestamp) -> Result<usize> {
+        let has_ended = |pin: &Pin| pin.until.is_some_and(|until| until <= now);
+        let ended = self.pins.iter().filter(|(_, pin)| has_ended(pin));
+        let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
+        if !ended.is_empty() {
+            self.unpin(&ended)?;
+        }
+        Ok(ended.len())
     }
 
     /// Packs that a crash left behind, or kept from being removed.
@@ -142,7 +207,9 @@ impl Receiving {
     }
 
     fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
-        self.missing.retain(|id, _| state.partition(*id).is_some());
+        self.lacks
+            .keep(&|id| state.partition(id).is_some(), changed);
+        self.wanted = Wanted::of(&self.rules, &self.pins, &state);
         self.state = Arc::clone(&state);
         self.look(changed)?;
         self.show(Some(state))
@@ -294,98 +361,74 @@ impl Receiving {
         if partitions.is_empty() {
             return Ok(());
         }
+        let store = self.store(&partitions);
+        for partition in partitions {
+            let lacks = self.lacks_of(&store, &state, partition)?;
+            self.lacks.put(partition.id, lacks);
+        }
+        self.lacks.forget_served(&self.packs);
+        Ok(())
+    }
+
+    /// Reads partitions of the state through what is here of them.
+    pub(super) fn store(&self, partitions: &[&StatePartition]) -> Store {
         let segments = partitions
             .iter()
             .map(|p| (p.id, self.pack(p.id), p.record.committed_bytes));
         let root = Path::new(ROOT);
-        let store = Store::new(
+        Store::new(
             Arc::new(PackFiles::new(root, segments)),
             segment_dir(root),
             CACHE_BYTES,
             OPEN_FILES_MAX,
-            usize::from(state.shards),
-        );
-        for partition in partitions {
-            match self.missing_of(&store, &state, partition)? {
-                None => drop(self.missing.remove(&partition.id)),
-                Some(missing) => drop(self.missing.insert(partition.id, missing)),
-            }
-        }
-        Ok(())
+            usize::from(self.state.shards),
+        )
     }
 
-    /// What is missing of a segment; `None` = it is complete.
-    fn missing_of(
+    /// What is wanted of a partition of the state, here or not.
+    pub(super) fn needed(&self, store: &Store, partition: &StatePartition) -> Result<Needed> {
+        let file = store.segment_file(partition.id);
+        needed(store, &self.state, partition, &file, &self.wanted)
+    }
+
+    fn lacks_of(
         &self,
         store: &Store,
         state: &State,
         partition: &StatePartition,
-    ) -> Result<Option<Vec<NeededRange>>> {
+    ) -> Result<SegmentLacks> {
         let file = store.segment_file(partition.id);
         let pack = self.pack(partition.id);
-        let found = match needed(store, state, partition, &file, self.level) {
+        let found = match needed(store, state, partition, &file, &self.wanted) {
             // It was damaged here, or where it came from: to fetch it again and again would help
             // nobody. Readers are told, and whoever compares the two.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 tracing::warn!(%error, "a segment of a copy is damaged: what was shown before stays");
-                return Ok(Some(Vec::new()));
+                return Ok(SegmentLacks::DAMAGED);
             }
             other => other?,
         };
-        let parts = found.ranges.iter().flat_map(|range| {
-            let missing = pack.missing(range.offset, range.bytes);
-            missing.into_iter().map(|(offset, bytes)| NeededRange {
-                offset,
-                bytes,
-                ..*range
-            })
-        });
-        let missing: Vec<NeededRange> = parts.collect();
-        if missing.is_empty() && !found.is_whole {
+        let lacks = SegmentLacks::of(&found.ranges, &pack);
+        if lacks.is_complete() && !found.is_whole {
             return Err(Error::internal(
                 "a segment of a copy that lacks what it holds",
             ));
         }
-        Ok(Some(missing).filter(|missing| !missing.is_empty()))
+        Ok(lacks)
     }
 
-    /// Ranges that are missing, those first that are worth most, of so many bytes about.
-    pub(super) fn missing(&self, bytes_max: u64) -> Vec<Missing> {
-        let all = self.missing.iter().flat_map(|(id, ranges)| {
-            ranges.iter().map(|range| Missing {
-                segment: id.0,
-                range: *range,
-            })
-        });
-        let mut all: Vec<Missing> = all.collect();
-        all.sort_by_key(|m| (m.range.needed_for.rank(), m.segment, m.range.offset));
-        let mut bytes = 0;
-        let taken = all.iter().take_while(|m| {
-            let has_room = bytes < bytes_max;
-            bytes += m.range.bytes;
-            has_room
-        });
-        let taken = taken.count();
-        all.truncate(taken);
-        all
-    }
-
-    pub(super) fn missing_bytes(&self) -> u64 {
-        let ranges = self.missing.values().flatten();
-        ranges.map(|range| range.bytes).sum()
-    }
-
-    /// Segments of the state of which everything that is wanted is here.
+    /// Segments of the state of which everything that is wanted is here, and something is wanted.
     pub(super) fn complete(&self) -> Vec<u64> {
         let partitions = self.state.partitions.iter();
-        let complete = partitions.filter(|p| !self.missing.contains_key(&p.id));
+        let complete =
+            partitions.filter(|p| self.lacks.is_complete(p.id) && self.lacks.is_wanted(p.id));
         complete.map(|p| p.id.0).collect()
     }
 
     /// Shows what can be shown now, with another state if there is one.
     fn show(&mut self, state: Option<Arc<State>>) -> Result<()> {
-        let missing = &self.missing;
-        let is_complete = |p: &StatePartition| !missing.contains_key(&p.id);
+        let lacks = &self.lacks;
+        let is_complete = |p: &StatePartition| lacks.is_complete(p.id);
         let shown = next_shown(&self.shown, &self.state, &is_complete);
         let is_named = |id: &SegmentId| {
             self.state.partition(*id).is_some() || shown.iter().any(|p| p.id == *id)

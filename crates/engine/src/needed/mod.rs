@@ -8,6 +8,9 @@
 //! the leaves of these buckets. Where a pyramid begins above the level asked for, or there is none,
 //! all leaves. What has expired is not looked at: a read that meets it needs rows.
 //!
+//! Rules say of each stream from which level on, or that all of its rows are wanted; pins want the
+//! rows of a stretch of time.
+//!
 //! Invariants: a reader that asks for tiles at this level or above touches nothing else
 //! (tests/it/remote/needed.rs). To say so in full it takes the footers and the leaves of late runs;
 //! where these are not in a copy yet, they are named, and the answer says that more will be needed.
@@ -17,9 +20,10 @@ pub(crate) mod descent;
 
 use crate::ids::StreamId;
 use crate::ranges::{overlapping, swallows, union};
-use crate::segment::{BlockEntry, LeafEntry, Partition, SegmentFile, Store, StreamState};
+use crate::segment::{LeafEntry, Partition, SegmentFile, Store, StreamState};
 use crate::state::{State, StatePartition};
 use crate::tombstone::Tombstone;
+use crate::wanted::{Outcome, Want, Wanted};
 use crate::{Error, ErrorKind, Result};
 use descent::{below, left_to_below, no_wider, stale_buckets};
 use headwater_types::{ClosedRange, Level, Timestamp};
@@ -54,6 +58,45 @@ impl NeededFor {
     }
 }
 
+/// Why somebody wants a range; what is wanted for several reasons goes by the first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A reader asked for it.
+    Asked,
+    /// Tiles at the level that is asked for, and above, need it.
+    Summaries,
+    /// A pin is on it.
+    Pinned,
+    /// All rows of its stream are wanted.
+    Rows,
+    /// Rows that may be fetched ahead of who looks at them.
+    Ahead,
+}
+
+impl Reason {
+    /// All of them, in their order.
+    pub const ALL: [Reason; 5] = [
+        Reason::Asked,
+        Reason::Summaries,
+        Reason::Pinned,
+        Reason::Rows,
+        Reason::Ahead,
+    ];
+}
+
+/// Why a range is wanted, or is here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Why {
+    /// The reason.
+    pub reason: Reason,
+    /// The priority of the rule.
+    pub priority: u8,
+    /// The number of the pin.
+    pub pin: Option<u64>,
+    /// By what it goes before others, where that is looked at.
+    pub score: Option<f64>,
+}
+
 /// A range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeededRange {
@@ -65,11 +108,29 @@ pub struct NeededRange {
     pub needed_for: NeededFor,
 }
 
+/// A range that is wanted: a part of it is wanted for the same reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedRange {
+    pub(crate) range: NeededRange,
+    pub(crate) reason: Reason,
+    pub(crate) priority: u8,
+    pub(crate) pin: Option<u64>,
+    /// Of leaves: one of the streams whose rows they hold, and from when to when.
+    pub(crate) rows: Option<(StreamId, ClosedRange)>,
+}
+
+impl WantedRange {
+    /// What comes first is worth most, among what is wanted for one reason.
+    pub(crate) fn rank(&self) -> (u8, u8) {
+        (u8::MAX - self.priority, self.range.needed_for.rank())
+    }
+}
+
 /// What is needed of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Needed {
     /// By offset; they do not meet.
-    pub(crate) ranges: Vec<NeededRange>,
+    pub(crate) ranges: Vec<WantedRange>,
     /// False where what is in these ranges has to be there first, to tell the rest.
     pub(crate) is_whole: bool,
 }
@@ -77,57 +138,61 @@ pub(crate) struct Needed {
 /// Leaves and blocks, by offset.
 #[derive(Default)]
 struct Found {
-    parts: BTreeMap<u64, (u64, NeededFor)>,
+    parts: BTreeMap<u64, WantedRange>,
     lacks: bool,
 }
 
 impl Found {
-    fn put(&mut self, offset: u64, bytes: u64, needed_for: NeededFor) {
-        let known = self.parts.entry(offset).or_insert((bytes, needed_for));
-        // A leaf may be shared, as a late one and as one of a main run.
-        if needed_for.rank() < known.1.rank() {
-            known.1 = needed_for;
+    fn put(&mut self, part: WantedRange) {
+        let known = self.parts.entry(part.range.offset).or_insert(part);
+        // A leaf may be shared, as a late one and as one of a main run, and by several streams.
+        let priority = known.priority.max(part.priority);
+        let order = |part: &WantedRange| (part.reason, part.range.needed_for.rank());
+        if order(&part) < order(known) {
+            *known = part;
         }
+        known.priority = priority;
     }
 
-    fn leaf(&mut self, leaf: &LeafEntry, needed_for: NeededFor) {
-        self.put(leaf.offset, u64::from(leaf.bytes), needed_for);
-    }
-
-    fn block(&mut self, block: &BlockEntry) {
-        let needed_for = NeededFor::Buckets(block.level);
-        self.put(block.offset, u64::from(block.bytes), needed_for);
+    fn frame(&mut self, offset: u64, bytes: u64, priority: u8) {
+        self.put(WantedRange {
+            range: NeededRange {
+                offset,
+                bytes,
+                needed_for: NeededFor::Frame,
+            },
+            reason: Reason::Summaries,
+            priority,
+            pin: None,
+            rows: None,
+        });
     }
 
     fn finish(self) -> Needed {
-        let parts = self.parts.into_iter();
         Needed {
-            ranges: parts
-                .map(|(offset, (bytes, needed_for))| NeededRange {
-                    offset,
-                    bytes,
-                    needed_for,
-                })
-                .collect(),
+            ranges: self.parts.into_values().collect(),
             is_whole: !self.lacks,
         }
     }
 }
 
-/// What of a partition's segment is touched for tiles at this level and above. `file` is where
-/// `store` finds it.
+/// What is wanted of a partition's segment. `file` is where `store` finds it.
 pub(crate) fn needed(
     store: &Store,
     state: &State,
     partition: &StatePartition,
     file: &Arc<SegmentFile>,
-    level: Level,
+    wanted: &Wanted,
 ) -> Result<Needed> {
     let mut found = Found::default();
-    for (offset, bytes) in partition.frame() {
-        found.put(offset, bytes, NeededFor::Frame);
-    }
     let record = &partition.record;
+    let of_table = wanted.of_table(record.table);
+    if of_table.want == Want::Nothing {
+        return Ok(found.finish());
+    }
+    for (offset, bytes) in partition.frame() {
+        found.frame(offset, bytes, of_table.priority);
+    }
     let table = state.table(record.table);
     let table = table.ok_or_else(|| Error::internal("a partition of no table"))?;
     if table.life.dropped {
@@ -157,10 +222,16 @@ pub(crate) fn needed(
                 held,
                 span,
                 hidden: hidden(&tombstones, (table.id, stream), &span, before_cut),
-                level,
+                stream,
+                outcome: wanted.of_stream(table.id, stream),
                 found: &mut found,
             };
-            partly.find()
+            partly.find()?;
+            partly.pinned(&wanted.pins(table.id, stream));
+            if wanted.looks_ahead {
+                partly.rows(&ClosedRange::ALL, Reason::Ahead);
+            }
+            Ok(())
         });
         match each {
             // Pages of a checkpoint that earlier groups have.
@@ -184,31 +255,41 @@ fn hidden(
 }
 
 /// What a partition holds of a stream.
-struct PartOfStream<'a> {
+struct PartOfStream<'a, 'b> {
     store: &'a Store,
     opened: &'a Partition,
-    held: &'a StreamState,
+    held: &'b StreamState,
     span: ClosedRange,
     hidden: Vec<ClosedRange>,
-    level: Level,
+    stream: StreamId,
+    outcome: Outcome,
     found: &'a mut Found,
 }
 
-impl PartOfStream<'_> {
+impl<'b> PartOfStream<'_, 'b> {
     fn find(&mut self) -> Result<()> {
         for leaf in self.held.late.iter().flatten() {
-            self.found.leaf(leaf, NeededFor::LateRows);
+            self.leaf(leaf, NeededFor::LateRows, Reason::Summaries, None);
         }
         let Some(base) = self.held.base.filter(|b| *b != Level::MAX) else {
-            self.rows(&ClosedRange::ALL);
+            self.rows(&ClosedRange::ALL, Reason::Summaries);
             return Ok(());
         };
-        if self.level < base && !self.held.is_aged() {
+        let level = match self.outcome.want {
+            // Said of whole tables, which were left out.
+            Want::Nothing => return Ok(()),
+            Want::Full => Level::MIN,
+            Want::Summaries(level) => level,
+        };
+        match self.outcome.want {
+            _ if self.held.is_aged() => {}
+            Want::Full => self.rows(&ClosedRange::ALL, Reason::Rows),
             // Tiles finer than the base are made of rows.
-            self.rows(&ClosedRange::ALL);
+            _ if level < base => self.rows(&ClosedRange::ALL, Reason::Summaries),
+            _ => {}
         }
         let top = self.held.blocks.last().map_or(base, |b| b.level);
-        let first = no_wider(top, base, self.level.bucket_start_wide(1));
+        let first = no_wider(top, base, level.bucket_start_wide(1));
         let mut from = top;
         loop {
             self.level(from, base, self.span);
@@ -226,12 +307,40 @@ impl PartOfStream<'_> {
         Ok(())
     }
 
+    /// Leaves in stretches on which pins are.
+    fn pinned(&mut self, pins: &[(u64, ClosedRange)]) {
+        for (number, range) in pins {
+            for leaf in self.leaves(range) {
+                self.leaf(leaf, NeededFor::Rows, Reason::Pinned, Some(*number));
+            }
+        }
+    }
+
+    fn leaf(&mut self, leaf: &LeafEntry, needed_for: NeededFor, reason: Reason, pin: Option<u64>) {
+        self.found.put(WantedRange {
+            range: NeededRange {
+                offset: leaf.offset,
+                bytes: u64::from(leaf.bytes),
+                needed_for,
+            },
+            reason,
+            priority: self.outcome.priority,
+            pin,
+            rows: Some((self.stream, leaf.range())),
+        });
+    }
+
     /// Leaves of the main run that meet a range.
-    fn rows(&mut self, range: &ClosedRange) {
+    fn leaves(&self, range: &ClosedRange) -> Vec<&'b LeafEntry> {
         let from = self.held.main.partition_point(|l| l.last < range.first);
         let behind = self.held.main.iter().skip(from);
-        for leaf in behind.take_while(|l| l.first <= range.last) {
-            self.found.leaf(leaf, NeededFor::Rows);
+        behind.take_while(|l| l.first <= range.last).collect()
+    }
+
+    /// Leaves of the main run that meet a range are wanted.
+    fn rows(&mut self, range: &ClosedRange, reason: Reason) {
+        for leaf in self.leaves(range) {
+            self.leaf(leaf, NeededFor::Rows, reason, None);
         }
     }
 
@@ -242,7 +351,17 @@ impl PartOfStream<'_> {
         let from = blocks.partition_point(|b| b.last_bucket < first);
         let behind = blocks.iter().skip(from);
         for block in behind.take_while(|b| b.first_bucket <= last) {
-            self.found.block(block);
+            self.found.put(WantedRange {
+                range: NeededRange {
+                    offset: block.offset,
+                    bytes: u64::from(block.bytes),
+                    needed_for: NeededFor::Buckets(block.level),
+                },
+                reason: Reason::Summaries,
+                priority: self.outcome.priority,
+                pin: None,
+                rows: None,
+            });
         }
     }
 
@@ -276,7 +395,7 @@ impl PartOfStream<'_> {
             let looks_in = is_dirty || is_partly_hidden;
             if level == base {
                 if looks_in {
-                    self.rows(&bucket);
+                    self.rows(&bucket, Reason::Summaries);
                 }
                 return;
             }

@@ -41,11 +41,12 @@ pub struct Bin {
     pub last: Option<(Timestamp, Value)>,
 }
 
+/// The bins that hold a value, with their numbers.
 pub(crate) fn aggregate(
     view: &StreamView,
     field: FieldId,
     spec: &AggregateSpec,
-) -> Result<Vec<Bin>> {
+) -> Result<Vec<(i128, Bin)>> {
     spec.bins.check()?;
     let bins = by_bin(view, field, spec)?;
     let mut ends = match spec.first_last {
@@ -54,11 +55,14 @@ pub(crate) fn aggregate(
     };
     Ok(bins
         .into_iter()
-        .map(|(number, aggregate)| Bin {
-            start: spec.bins.start(number, &spec.range),
-            aggregate,
-            first: ends.first.remove(&number),
-            last: ends.last.remove(&number),
+        .map(|(number, aggregate)| {
+            let bin = Bin {
+                start: spec.bins.start(number, &spec.range),
+                aggregate,
+                first: ends.first.remove(&number),
+                last: ends.last.remove(&number),
+            };
+            (number, bin)
         })
         .collect())
 }

@@ -1,6 +1,6 @@
 //! Which streams there are, and what a stream holds, without reading its rows.
 
-use super::snapshot::Snapshot;
+use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
 use crate::catalog::{Having, Table, decode_stream_key, push_tags_text, stream_key};
 use crate::core::Core;
@@ -30,51 +30,26 @@ pub struct StreamPage {
     pub next: Option<StreamName>,
 }
 
-impl Snapshot {
-    /// What a stream holds, from what is known about its files and from memory: no row is read.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream, `corrupt`, `io`.
-    pub fn stream_info(&self, stream: &StreamName) -> Result<StreamInfo> {
-        info(&self.view(self.find(stream)?, &ClosedRange::ALL)?)
+impl SingleSnapshot {
+    /// As `Snapshot::stream_info`.
+    pub(super) fn stream_info(&self, stream: &StreamName) -> Result<StreamInfo> {
+        self.info_found(self.find(stream)?)
     }
 
-    /// The type of a field of a stream.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream or field.
-    pub fn field_type(&self, stream: &StreamName, field: &str) -> Result<FieldType> {
+    pub(super) fn info_found(&self, found: ResolvedStream<'_>) -> Result<StreamInfo> {
+        info(&self.view(found, &ClosedRange::ALL)?)
+    }
+
+    /// As `Snapshot::field_type`.
+    pub(super) fn field_type(&self, stream: &StreamName, field: &str) -> Result<FieldType> {
         let table = self.find(stream)?.table;
-        let id = Snapshot::field(table, field)?;
+        let id = SingleSnapshot::field(table, field)?;
         let field = table.field(id).map(|f| f.field_type);
         field.ok_or_else(|| Error::internal("a field without its definition"))
     }
 
-    /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags,
-    /// shorter texts first. To walk through the streams of a table a page at a time.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options};
-    /// use headwater_types::{Batch, StreamName};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let mut batch = Batch::new();
-    /// for id in ["10", "9", "b"] {
-    ///     let pump = StreamName::new("pump", [("id", id)]);
-    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
-    /// }
-    /// db.commit(batch)?;
-    /// let snapshot = db.snapshot()?;
-    /// let page = snapshot.streams_after("pump", None, 2)?;
-    /// let rest = snapshot.streams_after("pump", page.last(), 2)?;
-    /// let ids: Vec<_> = page.iter().chain(&rest).filter_map(|s| s.tag("id")).collect();
-    /// assert_eq!(ids, ["9", "b", "10"]);
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` without such a table.
-    pub fn streams_after(
+    /// As `Snapshot::streams_after`.
+    pub(super) fn streams_after(
         &self,
         table: &str,
         after: Option<&StreamName>,
@@ -89,31 +64,8 @@ impl Snapshot {
         Ok(streams)
     }
 
-    /// Looks through the texts of at most `limit` streams of a table behind `after`, in the order
-    /// of [`Snapshot::streams_after`], and gives those for which `wanted` says yes: a search makes
-    /// no names of what it does not find.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options};
-    /// use headwater_types::{Batch, StreamName};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let mut batch = Batch::new();
-    /// for id in ["a 1", "b 1", "b 2"] {
-    ///     let pump = StreamName::new("pump", [("id", id)]);
-    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
-    /// }
-    /// db.commit(batch)?;
-    /// let page = db.snapshot()?.streams_where("pump", None, 2, &mut |text| text == r"pump,id=b\ 1")?;
-    /// assert_eq!(page.streams, [StreamName::new("pump", [("id", "b 1")])]);
-    /// // There are more to look at.
-    /// assert_eq!(page.next.as_ref(), page.streams.last());
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` without such a table.
-    pub fn streams_where(
+    /// As `Snapshot::streams_where`.
+    pub(super) fn streams_where(
         &self,
         table: &str,
         after: Option<&StreamName>,
@@ -181,25 +133,18 @@ impl Snapshot {
         }
     }
 
-    /// Streams of a table, as far as the catalog counts them: with those made since the snapshot.
-    ///
-    /// # Errors
-    /// `not_found` without such a table.
-    pub fn stream_count(&self, table: &str) -> Result<u64> {
+    /// As `Snapshot::stream_count`.
+    pub(super) fn stream_count(&self, table: &str) -> Result<u64> {
         Ok(self.core().catalog.stream_count(self.table(table)?.id))
     }
 
-    /// The definition of a table; numbers of streams and tag keys are those of now.
-    ///
-    /// # Errors
-    /// `not_found` without such a table.
-    pub fn table_info(&self, table: &str) -> Result<crate::TableInfo> {
+    /// As `Snapshot::table_info`.
+    pub(super) fn table_info(&self, table: &str) -> Result<crate::TableInfo> {
         Ok(self.core().catalog.table_info(self.table(table)?))
     }
 
-    /// The tables, by name.
-    #[must_use]
-    pub fn table_names(&self) -> Vec<String> {
+    /// As `Snapshot::table_names`.
+    pub(super) fn table_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.tables().iter().map(|t| t.name.clone()).collect();
         names.sort_unstable();
         names

@@ -7,7 +7,7 @@
 
 use super::ends::{self, End, Side};
 use super::last;
-use super::snapshot::{ResolvedStream, Snapshot};
+use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
 use crate::Result;
 use headwater_types::{ClosedRange, FieldId, StreamName, Timestamp, Value};
@@ -39,33 +39,9 @@ fn reaches_all_that_is_stored(view: &StreamView, range: &ClosedRange) -> bool {
     })
 }
 
-impl Snapshot {
-    /// The earliest value of a field in a range: what a scan of the range gives first. Little more
-    /// is read than the leaf it lies in.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options};
-    /// use headwater_types::{Batch, ClosedRange, StreamName, Timestamp};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let pump = StreamName::new("pump", [("id", "7")]);
-    /// let mut batch = Batch::new();
-    /// for (time, rpm) in [(5, 2150.0), (7, 2180.0), (9, 2170.0)] {
-    ///     batch.stream(&pump).row(time, [("rpm", rpm.into())]).unwrap();
-    /// }
-    /// db.commit(batch)?;
-    /// let snapshot = db.snapshot()?;
-    /// let range = ClosedRange::nanos(6, 8);
-    /// let first = snapshot.first_in(&pump, "rpm", range)?;
-    /// assert_eq!(first, Some((Timestamp::from_nanos(7), 2180.0.into())));
-    /// assert_eq!(snapshot.last_in(&pump, "rpm", range)?, first);
-    /// assert_eq!(snapshot.last_row_in(&pump, ClosedRange::ALL)?, Some(Timestamp::from_nanos(9)));
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream or field, `corrupt`, `io`.
-    pub fn first_in(
+impl SingleSnapshot {
+    /// As `Snapshot::first_in`.
+    pub(super) fn first_in(
         &self,
         stream: &StreamName,
         field: &str,
@@ -74,11 +50,8 @@ impl Snapshot {
         self.end_found(self.find(stream)?, field, range, Side::First)
     }
 
-    /// The latest value of a field in a range: what a scan of the range gives last.
-    ///
-    /// # Errors
-    /// As [`Snapshot::first_in`].
-    pub fn last_in(
+    /// As `Snapshot::last_in`.
+    pub(super) fn last_in(
         &self,
         stream: &StreamName,
         field: &str,
@@ -87,11 +60,8 @@ impl Snapshot {
         self.end_found(self.find(stream)?, field, range, Side::Last)
     }
 
-    /// The instant of the earliest row in a range, whatever fields it has.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream, `corrupt`, `io`.
-    pub fn first_row_in(
+    /// As `Snapshot::first_row_in`.
+    pub(super) fn first_row_in(
         &self,
         stream: &StreamName,
         range: ClosedRange,
@@ -99,11 +69,8 @@ impl Snapshot {
         self.row_found(self.find(stream)?, range, Side::First)
     }
 
-    /// The instant of the latest row in a range, whatever fields it has.
-    ///
-    /// # Errors
-    /// As [`Snapshot::first_row_in`].
-    pub fn last_row_in(
+    /// As `Snapshot::last_row_in`.
+    pub(super) fn last_row_in(
         &self,
         stream: &StreamName,
         range: ClosedRange,

@@ -5,22 +5,17 @@
 //! numbers are never used twice.
 //! Concurrency: immutable.
 
-use super::aggregate::{AggregateSpec, Bin};
-use super::ends::Side;
-use super::last::LastValue;
-use super::scan::{Scan, ScanSpec};
-use super::snapshot::{ResolvedStream, Snapshot};
-use super::summary::{SummaryBin, SummarySpec};
-use super::visit::{self, RowBlock};
+use super::single::{ResolvedStream, SingleSnapshot};
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::{Error, Result};
-use headwater_types::{Aggregate, ClosedRange, Level, StreamName, Timestamp, Value};
+use headwater_types::StreamName;
 use std::sync::{Arc, Weak};
 
-/// A stream that was looked up once ([`Snapshot::handle`]), for programs that read the same streams
-/// again and again: with it a read goes without the lookup of the name. It may be used with any
-/// snapshot, and gives what the name would give there; it keeps neither data nor the database open.
+/// A stream that was looked up once ([`crate::Snapshot::handle`]), for programs that read the same
+/// streams again and again: with it a read goes without the lookup of the name. It may be used
+/// with any snapshot, and gives what the name would give there; it keeps neither data nor the
+/// database open.
 #[derive(Clone, Debug)]
 pub struct StreamHandle {
     name: StreamName,
@@ -30,17 +25,14 @@ pub struct StreamHandle {
     pub(super) shard: ShardIndex,
 }
 
-impl Snapshot {
-    /// Looks a stream up, to read it many times, in this snapshot and in others.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream.
-    pub fn handle(&self, stream: &StreamName) -> Result<StreamHandle> {
+impl SingleSnapshot {
+    /// As `Snapshot::handle`.
+    pub(super) fn handle(&self, stream: &StreamName) -> Result<StreamHandle> {
         let found = self.find(stream)?;
         Ok(StreamHandle::new(stream.clone(), &self.core, &found))
     }
 
-    /// As [`Snapshot::find`], for a stream that was looked up before.
+    /// As `SingleSnapshot::find`, for a stream that was looked up before.
     pub(super) fn find_again(&self, handle: &StreamHandle) -> Result<ResolvedStream<'_>> {
         let table = self.tables.get(handle.table);
         let (Some(table), true) = (table, handle.is_of(&self.core)) else {
@@ -89,119 +81,5 @@ impl StreamHandle {
     /// used again.
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
         std::ptr::eq(self.database.as_ptr(), Arc::as_ptr(core))
-    }
-
-    /// As [`Snapshot::scan`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn scan(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Scan> {
-        snapshot.scan_found(snapshot.find_again(self)?, spec)
-    }
-
-    /// As [`Snapshot::visit`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn visit(
-        &self,
-        snapshot: &Snapshot,
-        spec: &ScanSpec,
-        each: impl FnMut(RowBlock<'_>),
-    ) -> Result<()> {
-        visit::visit(snapshot, snapshot.find_again(self)?, spec, each)
-    }
-
-    /// As [`Snapshot::last`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn last(&self, snapshot: &Snapshot) -> Result<Vec<LastValue>> {
-        snapshot.last_found(snapshot.find_again(self)?)
-    }
-
-    /// As [`Snapshot::first_in`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn first_in(
-        &self,
-        snapshot: &Snapshot,
-        field: &str,
-        range: ClosedRange,
-    ) -> Result<Option<(Timestamp, Value)>> {
-        snapshot.end_found(snapshot.find_again(self)?, field, range, Side::First)
-    }
-
-    /// As [`Snapshot::last_in`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn last_in(
-        &self,
-        snapshot: &Snapshot,
-        field: &str,
-        range: ClosedRange,
-    ) -> Result<Option<(Timestamp, Value)>> {
-        snapshot.end_found(snapshot.find_again(self)?, field, range, Side::Last)
-    }
-
-    /// As [`Snapshot::first_row_in`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn first_row_in(
-        &self,
-        snapshot: &Snapshot,
-        range: ClosedRange,
-    ) -> Result<Option<Timestamp>> {
-        snapshot.row_found(snapshot.find_again(self)?, range, Side::First)
-    }
-
-    /// As [`Snapshot::last_row_in`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn last_row_in(
-        &self,
-        snapshot: &Snapshot,
-        range: ClosedRange,
-    ) -> Result<Option<Timestamp>> {
-        snapshot.row_found(snapshot.find_again(self)?, range, Side::Last)
-    }
-
-    /// As [`Snapshot::aggregate`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn aggregate(
-        &self,
-        snapshot: &Snapshot,
-        field: &str,
-        spec: &AggregateSpec,
-    ) -> Result<Vec<Bin>> {
-        snapshot.aggregate_found(snapshot.find_again(self)?, field, spec)
-    }
-
-    /// As [`Snapshot::summary`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn summary(&self, snapshot: &Snapshot, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
-        snapshot.summary_found(snapshot.find_again(self)?, spec)
-    }
-
-    /// As [`Snapshot::tile`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn tile(
-        &self,
-        snapshot: &Snapshot,
-        field: &str,
-        level: Level,
-        offset: i64,
-    ) -> Result<Vec<(i64, Aggregate)>> {
-        snapshot.tile_found(snapshot.find_again(self)?, field, level, offset)
     }
 }

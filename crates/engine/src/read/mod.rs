@@ -7,8 +7,10 @@
 //! Failure: damage is an error of kind `corrupt` for what needs the damaged part, and for nothing
 //! else; a damaged block is replaced by reading rows.
 
+mod across;
 mod aggregate;
 mod bins;
+mod databases;
 pub(crate) mod describe;
 mod ends;
 mod filter;
@@ -19,6 +21,7 @@ mod last;
 mod listing;
 pub(crate) mod merge;
 mod scan;
+mod single;
 mod snapshot;
 mod summary;
 pub(crate) mod version;
@@ -27,15 +30,17 @@ mod visit;
 mod walk;
 mod whole;
 
+pub use across::{Conflict, Owned, Owners};
 pub use aggregate::{AggregateSpec, Bin};
 pub use bins::Bins;
+pub use databases::{Across, SnapshotPart};
 pub use describe::{PartitionInfo, StreamInfo, StreamPage};
 pub use filter::{Comparison, Filter};
 pub use handle::StreamHandle;
 pub use last::LastValue;
 pub use listing::{HandlePage, PageStart};
-pub use scan::{Scan, ScanChunk, ScanSpec};
-pub use snapshot::Snapshot;
+pub use scan::{ScanChunk, ScanSpec};
+pub use snapshot::{Scan, Snapshot};
 pub use summary::{SummaryBin, SummarySpec};
 pub use version::DataVersion;
 pub use visit::{ColumnSlice, RowBlock};

@@ -38,15 +38,13 @@ impl Default for ScanSpec {
 pub struct ScanChunk {
     /// Nanoseconds since 1970 UTC.
     pub times: Vec<i64>,
-    /// One column per field of [`Scan::fields`].
+    /// One column per field of [`crate::Scan::fields`].
     pub columns: Vec<Column>,
 }
 
-/// An iterator over the rows of a stream, by time. It keeps what it reads alive, apart from its
-/// snapshot's memory.
-pub struct Scan {
+/// See [`crate::Scan`].
+pub(crate) struct SingleScan {
     view: StreamView,
-    range: ClosedRange,
     /// Names and types of `wanted`, made when they are asked for.
     fields: OnceLock<Vec<(String, FieldType)>>,
     wanted: Vec<FieldId>,
@@ -62,23 +60,14 @@ pub struct Scan {
     ready: Option<Rows>,
 }
 
-impl std::fmt::Debug for Scan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scan")
-            .field("range", &self.range)
-            .field("fields", &self.fields())
-            .finish_non_exhaustive()
-    }
-}
-
 pub(super) enum ScanStretch {
     /// Only memory can hold something here.
     Between(ClosedRange),
     Partition(Arc<Partition>, ClosedRange),
 }
 
-impl Scan {
-    pub(crate) fn new(view: StreamView, spec: &ScanSpec) -> Result<Scan> {
+impl SingleScan {
+    pub(crate) fn new(view: StreamView, spec: &ScanSpec) -> Result<SingleScan> {
         let table = Arc::clone(&view.table);
         let wanted = wanted_fields(&table, spec)?;
         let conditions: Vec<Condition> = spec
@@ -101,9 +90,8 @@ impl Scan {
         let mut memory = view.memory_rows(&spec.range, Some(asked));
         let segments = segments(&view, &spec.range);
         let ready = segments.is_empty().then(|| std::mem::take(&mut memory));
-        Ok(Scan {
+        Ok(SingleScan {
             view,
-            range: spec.range,
             fields: OnceLock::new(),
             wanted,
             read,
@@ -118,8 +106,7 @@ impl Scan {
     }
 
     /// Names and types of the columns of every chunk.
-    #[must_use]
-    pub fn fields(&self) -> &[(String, FieldType)] {
+    pub(crate) fn fields(&self) -> &[(String, FieldType)] {
         self.fields.get_or_init(|| {
             let fields = self.wanted.iter();
             fields
@@ -256,7 +243,7 @@ impl Scan {
     }
 }
 
-impl Iterator for Scan {
+impl Iterator for SingleScan {
     type Item = Result<ScanChunk>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -7,7 +7,7 @@
 use super::bins::Bins;
 use super::gather::{Sink, buckets_and_rows};
 use super::merge::{Merge, Source};
-use super::snapshot::Snapshot;
+use super::single::SingleSnapshot;
 use super::view::StreamView;
 use super::walk::{SeenBucket, Visit};
 use crate::Result;
@@ -237,36 +237,19 @@ fn summary(view: &StreamView, fields: &[FieldId], spec: &SummarySpec) -> Result<
     Ok(bins)
 }
 
-impl Snapshot {
-    /// Rows and aggregates of several fields over a range, whole or in bins; bins without a row are
-    /// left out. Whole buckets come from the pyramid.
-    ///
-    /// ```
-    /// use headwater_types::{Batch, ClosedRange, StreamName};
-    /// use headwater_engine::{Bins, Database, Options, SummarySpec};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let mut batch = Batch::new();
-    /// let pump = StreamName::new("pump", [("id", "7")]);
-    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into()), ("on", true.into())]).unwrap();
-    /// batch.stream(&pump).row(7, [("on", false.into())]).unwrap();
-    /// db.commit(batch)?;
-    /// let spec = SummarySpec { range: ClosedRange::ALL, bins: Bins::Whole, fields: vec!["rpm".into()] };
-    /// let bins = db.snapshot()?.summary(&pump, &spec)?;
-    /// assert_eq!((bins[0].rows, bins[0].aggregates[0].count), (2, 1));
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less,
-    /// `corrupt`, `io`.
-    pub fn summary(&self, stream: &StreamName, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
+impl SingleSnapshot {
+    /// As `Snapshot::summary`.
+    pub(super) fn summary(
+        &self,
+        stream: &StreamName,
+        spec: &SummarySpec,
+    ) -> Result<Vec<SummaryBin>> {
         self.summary_found(self.find(stream)?, spec)
     }
 
     pub(super) fn summary_found(
         &self,
-        found: super::snapshot::ResolvedStream<'_>,
+        found: super::single::ResolvedStream<'_>,
         spec: &SummarySpec,
     ) -> Result<Vec<SummaryBin>> {
         let view = self.view(found, &spec.range)?;

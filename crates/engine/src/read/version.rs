@@ -8,7 +8,7 @@
 //! Concurrency: [`quick`] takes no lock that is ever held over I/O, and gives up where the catalog
 //! is busy.
 
-use super::snapshot::Snapshot;
+use super::single::{ResolvedStream, SingleSnapshot};
 use crate::Result;
 use crate::catalog::{Table, stream_key};
 use crate::chunk::Chunk;
@@ -19,7 +19,7 @@ use crate::tombstone::Tombstone;
 use headwater_types::{ClosedRange, StreamName};
 use std::hash::{Hash, Hasher};
 
-/// The version of a range of a stream: see [`Snapshot::version`].
+/// The version of a range of a stream: see [`crate::Snapshot::version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DataVersion {
     /// A keyed hash of what the range is made of.
@@ -127,36 +127,21 @@ fn visible_rows(chunk: &Chunk, range: &ClosedRange, at: Sequence) -> Option<Visi
     })
 }
 
-impl Snapshot {
-    /// The version of a range of a stream in this snapshot: as long as it is the same, so is every
-    /// answer to a read of the range. `None` when the table's values expire, so that time alone
-    /// changes answers.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options};
-    /// use headwater_types::{Batch, ClosedRange, StreamName};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let pump = StreamName::new("pump", [("id", "7")]);
-    /// let write = |time| {
-    ///     let mut batch = Batch::new();
-    ///     batch.stream(&pump).row(time, [("rpm", 2150.0.into())]).unwrap();
-    ///     db.commit(batch)
-    /// };
-    /// write(5)?;
-    /// let range = ClosedRange::nanos(0, 9);
-    /// let before = db.snapshot()?.version(&pump, &range)?;
-    /// write(50)?;
-    /// assert_eq!(db.snapshot()?.version(&pump, &range)?, before);
-    /// write(6)?;
-    /// assert_ne!(db.snapshot()?.version(&pump, &range)?, before);
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream.
-    pub fn version(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<DataVersion>> {
-        let found = self.find(stream)?;
+impl SingleSnapshot {
+    /// As `Snapshot::version`.
+    pub(super) fn version(
+        &self,
+        stream: &StreamName,
+        range: &ClosedRange,
+    ) -> Result<Option<DataVersion>> {
+        self.version_found(self.find(stream)?, range)
+    }
+
+    pub(super) fn version_found(
+        &self,
+        found: ResolvedStream<'_>,
+        range: &ClosedRange,
+    ) -> Result<Option<DataVersion>> {
         let chunks = found.chunks(range)?;
         let seen = VersionInputs {
             core: self.core(),

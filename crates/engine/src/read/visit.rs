@@ -11,8 +11,8 @@
 //! reader's code runs.
 //! Failure: the first error ends the read.
 
-use super::scan::{ScanSpec, wanted_field, wanted_fields};
-use super::snapshot::{ResolvedStream, Snapshot};
+use super::scan::{ScanChunk, ScanSpec, wanted_field, wanted_fields};
+use super::single::{ResolvedStream, SingleSnapshot};
 use crate::Result;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
@@ -26,7 +26,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Some rows of a read, by time, for as long as [`Snapshot::visit`] hands them out.
+/// Some rows of a read, by time, for as long as [`crate::Snapshot::visit`] hands them out.
 #[derive(Clone, Debug)]
 pub struct RowBlock<'a> {
     times: &'a [i64],
@@ -50,6 +50,15 @@ struct Wanted<'a> {
 }
 
 impl<'a> RowBlock<'a> {
+    /// The rows of a chunk, of which there is one at least.
+    pub(super) fn of(chunk: &'a ScanChunk) -> RowBlock<'a> {
+        RowBlock {
+            times: &chunk.times,
+            rows: 0..chunk.times.len(),
+            columns: Columns::Own(&chunk.columns),
+        }
+    }
+
     /// Number of rows, at least one.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "it never is")]
@@ -165,9 +174,9 @@ impl<'a> ColumnSlice<'a> {
     }
 }
 
-/// See [`Snapshot::visit`].
+/// See [`crate::Snapshot::visit`].
 pub(super) fn visit(
-    snapshot: &Snapshot,
+    snapshot: &SingleSnapshot,
     found: ResolvedStream<'_>,
     spec: &ScanSpec,
     mut each: impl FnMut(RowBlock<'_>),
@@ -189,42 +198,14 @@ pub(super) fn visit(
         return lying.hand_out(snapshot, Wanted { fields, table }, &spec.range, &mut each);
     }
     for chunk in snapshot.scan_found(found, spec)? {
-        let chunk = chunk?;
-        each(RowBlock {
-            times: &chunk.times,
-            rows: 0..chunk.times.len(),
-            columns: Columns::Own(&chunk.columns),
-        });
+        each(RowBlock::of(&chunk?));
     }
     Ok(())
 }
 
-impl Snapshot {
-    /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in
-    /// memory or decoded already is not copied, and what has to be put together first is. For
-    /// programs that put rows into memory of their own.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options, ScanSpec};
-    /// use headwater_types::{Batch, StreamName};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let pump = StreamName::new("pump", [("id", "7")]);
-    /// let mut batch = Batch::new();
-    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into())]).unwrap();
-    /// db.commit(batch)?;
-    /// let (mut times, mut values) = (Vec::new(), Vec::new());
-    /// db.snapshot()?.visit(&pump, &ScanSpec::default(), |rows| {
-    ///     times.extend_from_slice(rows.times());
-    ///     values.extend_from_slice(rows.column(0).and_then(|c| c.f64s()).unwrap_or_default());
-    /// })?;
-    /// assert_eq!((times, values), (vec![5], vec![2150.0]));
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Snapshot::scan`]; the first error ends it, `corrupt` too.
-    pub fn visit(
+impl SingleSnapshot {
+    /// As `Snapshot::visit`.
+    pub(super) fn visit(
         &self,
         stream: &StreamName,
         spec: &ScanSpec,
@@ -244,7 +225,7 @@ struct RowsInPlace {
 impl RowsInPlace {
     /// `None` when the rows of the stream have to be scanned.
     fn find(
-        snapshot: &Snapshot,
+        snapshot: &SingleSnapshot,
         found: &ResolvedStream<'_>,
         spec: &ScanSpec,
         fields: &[FieldId],
@@ -284,7 +265,7 @@ impl RowsInPlace {
 
     fn hand_out(
         self,
-        snapshot: &Snapshot,
+        snapshot: &SingleSnapshot,
         wanted: Wanted<'_>,
         range: &ClosedRange,
         each: &mut impl FnMut(RowBlock<'_>),

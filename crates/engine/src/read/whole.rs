@@ -5,13 +5,13 @@
 //! there (rows that may replace others, are deleted, have expired or were aged away, events in
 //! memory) is asked of the stream itself, so the answers are those of one stream after the other.
 //!
-//! Invariants: as [`Snapshot::summary`] counts rows and [`Snapshot::last_row_in`] finds them;
+//! Invariants: as `Snapshot::summary` counts rows and `Snapshot::last_row_in` finds them;
 //! partitions of a shard share no instant, so what one holds of a stream counts for itself.
 //! Concurrency, failure: as in [`super`].
 
 use super::Bins;
 use super::ends::Side;
-use super::snapshot::{ResolvedStream, Snapshot};
+use super::single::{ResolvedStream, SingleSnapshot};
 use super::summary::SummarySpec;
 use crate::catalog::{Table, decode_stream_key};
 use crate::ids::{ShardIndex, StreamId};
@@ -22,10 +22,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Asked for by whoever goes through many streams: false ends the work, since nobody waits for it.
-type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
+pub(super) type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Which streams may be taken, asked by name.
-type Accepts<'a> = &'a mut dyn FnMut(&StreamName) -> Result<bool>;
+pub(super) type Accepts<'a> = &'a mut dyn FnMut(&StreamName) -> Result<bool>;
 
 /// What is wanted of the outermost rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +38,20 @@ pub struct OutermostSpec {
     pub limit: usize,
 }
 
+impl OutermostSpec {
+    /// How far an instant lies to the side: the more the further.
+    pub(super) fn far(&self, at: Timestamp) -> i64 {
+        match self.newest {
+            true => at.as_nanos(),
+            // The order of instants the other way round, without an overflow.
+            false => !at.as_nanos(),
+        }
+    }
+}
+
 /// The search for the outermost rows of a table.
 struct Search<'a, 'b> {
-    snapshot: &'a Snapshot,
+    snapshot: &'a SingleSnapshot,
     table: &'a Arc<Table>,
     accepts: Option<Accepts<'b>>,
     found: Outermost,
@@ -51,17 +62,10 @@ impl Search<'_, '_> {
     fn exact(&self, shard: &OfShard<'_>, stream: StreamId) -> Result<Option<i64>> {
         let spec = &self.found.spec;
         let side = if spec.newest { Side::Last } else { Side::First };
-        let far = |at: Timestamp| {
-            if spec.newest {
-                at.as_nanos()
-            } else {
-                !at.as_nanos()
-            }
-        };
         let at = self
             .snapshot
             .row_found(shard.stream(stream)?, spec.range, side)?;
-        Ok(at.map(far))
+        Ok(at.map(|at| spec.far(at)))
     }
 
     /// Takes a stream, if it is wanted.
@@ -146,7 +150,7 @@ impl Search<'_, '_> {
 
 /// A shard as a question about a table sees it.
 struct OfShard<'a> {
-    snapshot: &'a Snapshot,
+    snapshot: &'a SingleSnapshot,
     table: &'a Arc<Table>,
     index: ShardIndex,
     /// Streams with something in memory, by number.
@@ -156,7 +160,7 @@ struct OfShard<'a> {
 }
 
 impl<'a> OfShard<'a> {
-    fn all(snapshot: &'a Snapshot, table: &'a Arc<Table>) -> Vec<OfShard<'a>> {
+    fn all(snapshot: &'a SingleSnapshot, table: &'a Arc<Table>) -> Vec<OfShard<'a>> {
         let shards = snapshot.core().shards.indices();
         let seen = shards.zip(&snapshot.shards).map(|(index, seen)| {
             let mut deletes = seen.tombstones.iter();
@@ -241,22 +245,15 @@ struct Outermost {
     /// By how far they lie, the nearest first.
     held: BTreeSet<(i64, StreamId, ShardIndex)>,
     spec: OutermostSpec,
+    /// What lies no further is not wanted.
+    floor: Option<i64>,
 }
 
 impl Outermost {
-    /// How far an instant lies to the side: the more the further.
-    fn far(&self, at: Timestamp) -> i64 {
-        match self.spec.newest {
-            true => at.as_nanos(),
-            // The order of instants the other way round, without an overflow.
-            false => !at.as_nanos(),
-        }
-    }
-
     /// The end of a span at the side, inside the range.
     fn end(&self, span: &ClosedRange) -> i64 {
         let inside = span.intersect(&self.spec.range);
-        self.far(if self.spec.newest {
+        self.spec.far(if self.spec.newest {
             inside.last
         } else {
             inside.first
@@ -265,7 +262,8 @@ impl Outermost {
 
     /// True when something that lies so far would be among those wanted.
     fn wants(&self, far: i64) -> bool {
-        self.held.len() < self.spec.limit || self.held.first().is_some_and(|h| h.0 < far)
+        self.floor.is_none_or(|floor| floor < far)
+            && (self.held.len() < self.spec.limit || self.held.first().is_some_and(|h| h.0 < far))
     }
 
     fn holds(&self, stream: StreamId) -> bool {
@@ -280,7 +278,7 @@ impl Outermost {
     }
 }
 
-impl Snapshot {
+impl SingleSnapshot {
     pub(super) fn resolved<'a>(
         &'a self,
         table: &'a Arc<Table>,
@@ -299,28 +297,8 @@ impl Snapshot {
         })
     }
 
-    /// The rows of all streams of a table in a range, as [`Snapshot::summary`] counts those of one;
-    /// `None` when `goes_on` said false, which is asked now and then.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options};
-    /// use headwater_types::{Batch, ClosedRange, StreamName};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let mut batch = Batch::new();
-    /// for id in ["1", "2", "3"] {
-    ///     let pump = StreamName::new("pump", [("id", id)]);
-    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
-    /// }
-    /// db.commit(batch)?;
-    /// let rows = db.snapshot()?.row_count("pump", ClosedRange::ALL, &mut || true)?;
-    /// assert_eq!(rows, Some(3));
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` without such a table, `corrupt`, `io`.
-    pub fn row_count(
+    /// As `Snapshot::row_count`.
+    pub(super) fn row_count(
         &self,
         table: &str,
         range: ClosedRange,
@@ -364,51 +342,42 @@ impl Snapshot {
         Ok(Some(rows))
     }
 
-    /// Streams whose newest (or oldest) rows in a range are the newest (or oldest) of the table:
-    /// among the rows of these streams are those of all streams that come first, as many as there
-    /// are streams asked for; of rows of one instant any may come first. Only streams that
-    /// `accepts` says yes of, which is asked where one would be among them; `None` asks nothing.
-    /// Fewer than asked for when `goes_on` said false.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, Options, OutermostSpec};
-    /// use headwater_types::{Batch, ClosedRange, StreamName};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let mut batch = Batch::new();
-    /// for (id, at) in [("1", 5), ("2", 7), ("3", 6)] {
-    ///     let pump = StreamName::new("pump", [("id", id)]);
-    ///     batch.stream(&pump).row(at, [("rpm", 2150.0.into())]).unwrap();
-    /// }
-    /// db.commit(batch)?;
-    /// let spec = OutermostSpec { range: ClosedRange::ALL, newest: true, limit: 2 };
-    /// let streams = db.snapshot()?.outermost_streams("pump", &spec, None, &mut || true)?;
-    /// let ids: Vec<_> = streams.iter().filter_map(|s| s.tag("id")).collect();
-    /// assert_eq!(ids, ["2", "3"]);
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `not_found` without such a table, `corrupt`, `io`, and what `accepts` says.
-    pub fn outermost_streams(
+    /// As `Snapshot::outermost_streams`.
+    pub(super) fn outermost_streams(
         &self,
         table: &str,
         spec: &OutermostSpec,
-        mut accepts: Option<Accepts<'_>>,
+        accepts: Option<Accepts<'_>>,
         goes_on: GoesOn<'_>,
     ) -> Result<Vec<StreamName>> {
+        let found = self.outermost(table, spec, accepts, goes_on, None)?;
+        let names = found.into_iter().flatten();
+        Ok(names.map(|(_, name)| name).collect())
+    }
+
+    /// The streams with how far they lie, the furthest first; only those that lie further than
+    /// `floor`. `None` when nobody waits any more.
+    pub(super) fn outermost(
+        &self,
+        table: &str,
+        spec: &OutermostSpec,
+        accepts: Option<Accepts<'_>>,
+        goes_on: GoesOn<'_>,
+        floor: Option<i64>,
+    ) -> Result<Option<Vec<(i64, StreamName)>>> {
         let table = self.table(table)?;
         if spec.limit == 0 || spec.range.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let shards = OfShard::all(self, table);
         let mut search = Search {
             snapshot: self,
             table,
-            accepts: accepts.take(),
+            accepts,
             found: Outermost {
                 held: BTreeSet::new(),
                 spec: *spec,
+                floor,
             },
         };
         search.memory(&shards, goes_on)?;
@@ -423,14 +392,15 @@ impl Snapshot {
                 break;
             }
             if !search.partition(shard, &partition, goes_on)? {
-                return Ok(Vec::new());
+                return Ok(None);
             }
         }
         let mut names = Vec::with_capacity(search.found.held.len());
-        for (_, stream, _) in search.found.held.iter().rev() {
-            names.extend(self.name_of(table, *stream)?);
+        for (far, stream, _) in search.found.held.iter().rev() {
+            let name = self.name_of(table, *stream)?;
+            names.extend(name.map(|name| (*far, name)));
         }
-        Ok(names)
+        Ok(Some(names))
     }
 
     fn name_of(&self, table: &Table, stream: StreamId) -> Result<Option<StreamName>> {

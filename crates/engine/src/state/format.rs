@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const MAGIC: [u8; 7] = *b"HWSTATE";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Names had no view.
+const VERSION_WITHOUT_VIEWS: u8 = 1;
 const WHOLE: u8 = 0;
 const AFTER: u8 = 1;
 const CRC_BYTES: usize = 4;
@@ -83,6 +85,7 @@ fn put_name(name: &StateName, out: &mut Vec<u8>) {
         name.opening,
         name.number,
         name.sequence,
+        name.view,
     ] {
         out.put_u64(number);
     }
@@ -212,17 +215,18 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
     if cursor.take(MAGIC.len(), "the magic of a state")? != MAGIC {
         return Err(wrong("the magic of a state"));
     }
-    if cursor.u8("version of a state")? != VERSION {
-        return Err(wrong("a state of version 1"));
+    let version = cursor.u8("version of a state")?;
+    if !(VERSION_WITHOUT_VIEWS..=VERSION).contains(&version) {
+        return Err(wrong("a state of version 1 or 2"));
     }
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(wrong("a state with the right checksum"));
     }
     let kind = cursor.u8("kind of a state")?;
-    let name = name(&mut cursor)?;
+    let name = name(version, &mut cursor)?;
     let base = match kind {
         WHOLE => None,
-        AFTER => Some(self::name(&mut cursor)?),
+        AFTER => Some(self::name(version, &mut cursor)?),
         _ => return Err(cursor.fail("kind 0 or 1 of a state")),
     };
     let parts = Parts {
@@ -250,13 +254,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
     Ok(parts)
 }
 
-fn name(cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> {
+fn name(version: u8, cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> {
     Ok(StateName {
         identity: cursor.u64("identity")?,
         incarnation: cursor.u64("incarnation")?,
         opening: cursor.u64("opening")?,
         number: cursor.u64("state number")?,
         sequence: cursor.u64("sequence")?,
+        view: match version {
+            VERSION_WITHOUT_VIEWS => 0,
+            _ => cursor.u64("view")?,
+        },
     })
 }
 

@@ -13,6 +13,9 @@
 //! Format: docs/format/state.md.
 
 mod format;
+mod view;
+
+pub(crate) use view::{left_out, view_of};
 
 use crate::assured::wide;
 use crate::catalog::{StreamRecord, Table};
@@ -36,6 +39,9 @@ pub struct StateName {
     pub number: u64,
     /// Definitions and deletes up to the record with this number are part of it.
     pub sequence: u64,
+    /// Which tables were left out of it, since nothing of them may leave the database: a number
+    /// that stands for the list of them. 0 = none.
+    pub view: u64,
 }
 
 /// What a database names at one instant.
@@ -93,8 +99,9 @@ impl State {
         self.name
     }
 
-    /// Whether the database was in a state of this name before it came to this one, or this is it.
-    /// Else they are of two histories: one of the two was made of an older copy of the files.
+    /// Whether the database was in a state of this name before it came to this one, or this is it,
+    /// whatever was left out of the two. Else they are of two histories: one of them was made of an
+    /// older copy of the files.
     #[must_use]
     pub fn goes_on_from(&self, earlier: &StateName) -> bool {
         let lineage = Lineage {
@@ -277,6 +284,7 @@ pub(crate) mod tests {
             opening: 5,
             number: 9,
             sequence: 1_000,
+            view: 0,
         };
         let delete = DeleteRecord {
             table: TableId(0),
@@ -303,6 +311,7 @@ pub(crate) mod tests {
                 opening: 6,
                 number: 12,
                 sequence: 1_050,
+                view: 3,
                 ..name
             },
             openings: vec![(3, 4), (8, 5), (10, 6)],
@@ -342,6 +351,22 @@ pub(crate) mod tests {
         let (before, after) = two();
         crate::golden::check("state_whole", &before.encode());
         crate::golden::check("state_after", &after.encode_after(&before));
+    }
+
+    #[test]
+    fn states_of_version_1_are_read_and_nothing_was_left_out_of_them() {
+        let (before, after) = two();
+        let after = State {
+            name: StateName {
+                view: 0,
+                ..after.name
+            },
+            ..after
+        };
+        let whole = crate::golden::read("state_whole_v1");
+        assert_eq!(State::decode(&whole, None).unwrap(), before);
+        let differs = crate::golden::read("state_after_v1");
+        assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
     }
 
     #[test]

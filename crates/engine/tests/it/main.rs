@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod across;
 mod awaiting;
 mod backup;
 mod checkpoints;

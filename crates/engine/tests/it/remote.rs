@@ -5,3 +5,4 @@ mod copies;
 mod edge;
 mod needed;
 mod states;
+mod wants;

@@ -139,7 +139,7 @@ async fn aggregate(
     let body = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.db.snapshot()?;
+            let snapshot = app.snapshot()?;
             match asked.form {
                 Form::Json => asked.json(&snapshot, &access, deadline),
                 Form::Csv => asked.csv(&snapshot, &access, deadline),

@@ -57,7 +57,7 @@ async fn count(
     let counts = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            asked.counts(&app.db.snapshot()?, &access, deadline)
+            asked.counts(&app.snapshot()?, &access, deadline)
         })
         .await?;
     let body = serde_json::to_vec(&counts).map_err(|error| {

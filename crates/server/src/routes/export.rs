@@ -126,7 +126,7 @@ async fn export(
         let (access, table, streams) = (access.clone(), asked.table.clone(), asked.streams.clone());
         let fields = asked.spec.fields.clone();
         app.blocking(move |app| {
-            let snapshot = app.db.snapshot()?;
+            let snapshot = app.snapshot()?;
             let columns = columns(&snapshot, &access, &table, streams.as_deref(), fields)?;
             Ok((snapshot, columns))
         })

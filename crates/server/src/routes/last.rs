@@ -52,7 +52,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     let body = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.db.snapshot()?;
+            let snapshot = app.snapshot()?;
             if streams.is_empty() {
                 wanted.walk(&snapshot, &access, None, deadline, &mut |stream| {
                     streams.push(stream);

@@ -46,7 +46,7 @@ async fn live(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     let looked = {
         let (access, channels) = (access.clone(), channels.clone());
         app.blocking(move |app| {
-            let snapshot = app.db.snapshot()?;
+            let snapshot = app.snapshot()?;
             for (text, channel) in &channels {
                 if channel_type(&snapshot, &access, channel)?.is_none() {
                     return Err(not_found("channel", text));

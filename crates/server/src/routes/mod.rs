@@ -19,6 +19,7 @@ pub(crate) mod scan;
 pub(crate) mod sql;
 pub(crate) mod storage;
 pub(crate) mod streams;
+pub(crate) mod sync;
 pub(crate) mod tiles;
 pub(crate) mod write;
 
@@ -49,6 +50,7 @@ pub(crate) fn all() -> Vec<Route> {
         sql::routes(),
         storage::routes(),
         streams::routes(),
+        sync::routes(),
         tiles::routes(),
         write::routes(),
     ]

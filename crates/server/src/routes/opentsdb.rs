@@ -220,7 +220,7 @@ async fn work(
     let body = app
         .blocking(move |app| {
             let budget = Budget::new(Deadline::after(app.settings.request_timeout), cancel);
-            let snapshot = app.db.snapshot()?;
+            let snapshot = app.snapshot()?;
             let answer = call(&Asker {
                 snapshot: &snapshot,
                 access: &Granted(access),

@@ -256,7 +256,7 @@ impl Asking {
     ) -> Result<T, ApiError> {
         let deadline = Deadline::after(app.settings.request_timeout);
         let budget = Budget::new(deadline, self.cancel.clone());
-        let snapshot = app.db.snapshot()?;
+        let snapshot = app.snapshot()?;
         let asker = Asker::new(&snapshot, &self.access, &budget, now())
             .with_databases(&app.databases)
             .with_changes(&app.db)

@@ -40,7 +40,7 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     let body = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.db.snapshot()?;
+            let snapshot = app.snapshot()?;
             if !access.may_read_stream(&stream) || found(snapshot.stream_info(&stream))?.is_none() {
                 return Err(not_found("stream", &stream));
             }

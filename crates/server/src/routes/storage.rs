@@ -213,7 +213,7 @@ impl Storage {
         mut partitions: Vec<PartitionInfo>,
         late: Option<&LateReport>,
     ) -> Result<Storage, ApiError> {
-        let snapshot = app.db.snapshot()?;
+        let snapshot = app.snapshot()?;
         let mut tables = Vec::new();
         for table in app.db.tables() {
             let mine = || partitions.iter().filter(|p| p.table == table.name);

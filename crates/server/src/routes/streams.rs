@@ -66,7 +66,7 @@ async fn streams(
     let body = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.db.snapshot()?;
+            let snapshot = app.snapshot()?;
             let page = if names.is_empty() {
                 wanted.page(&snapshot, &access, after.as_ref(), limit, deadline)?
             } else {

@@ -13,6 +13,7 @@
 
 mod engine;
 mod engine_text;
+mod fleet;
 mod load;
 mod mqtt;
 mod page;
@@ -22,6 +23,7 @@ mod subscription;
 mod table;
 pub(crate) mod values;
 
+pub use fleet::{NodeRole, Sync};
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
 pub use page::page;
@@ -141,6 +143,8 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     /// Messages from a broker.
     pub mqtt: Mqtt,
+    /// What this node is to others.
+    pub sync: Sync,
 }
 
 impl Settings {
@@ -186,6 +190,7 @@ impl Settings {
             tls_cert: shell.tls_cert,
             tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
+            sync: Sync::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Apart;
 use super::setting::{How, SWITCH, Setting, duration_within, size_within, within};
 use super::values::{parse_count, parse_switch, show_duration, show_size};
-use super::{LogFormat, LogRequests, engine, mqtt};
+use super::{LogFormat, LogRequests, engine, fleet, mqtt};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Every setting, in the order of the page.
 pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
-    SERVER.iter().chain(mqtt::TABLE).chain(engine::TABLE.iter())
+    SERVER
+        .iter()
+        .chain(fleet::TABLE)
+        .chain(mqtt::TABLE)
+        .chain(engine::TABLE.iter())
 }
 
 static SERVER: &[Setting] = &[

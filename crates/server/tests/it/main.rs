@@ -34,6 +34,7 @@ mod settings_page;
 #[cfg(feature = "sql")]
 mod sql;
 mod support;
+mod sync;
 mod tls;
 mod wait;
 mod write;

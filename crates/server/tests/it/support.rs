@@ -37,7 +37,8 @@ impl Running {
         Running::start_in(dir, change)
     }
 
-    fn start_in(dir: TempDir, change: impl FnOnce(&mut Settings)) -> Running {
+    /// Starts one in a folder, whose database may be there.
+    pub(crate) fn start_in(dir: TempDir, change: impl FnOnce(&mut Settings)) -> Running {
         let mut settings = Settings::new(dir.path().join("db"));
         settings.http_addr.set_port(0);
         change(&mut settings);

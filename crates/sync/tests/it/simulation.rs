@@ -1,8 +1,10 @@
 //! Lives of sources and copies from seeds: whatever the link, the power and the clocks do, what was
 //! confirmed is there, the copy gets what it wants in the end, and answers as the source does.
 
-use crate::world::{LEVEL, PERFECT, World};
-use headwater_sync::{BudgetLimits, QuietHours, Verified};
+use crate::dice::Dice;
+use crate::world::{LEVEL, PERFECT, World, some_rules};
+use headwater_engine::{Reason, Rules, StateName};
+use headwater_sync::{BudgetLimits, Message, Piece, QuietHours, Share, Verified, Weights};
 use headwater_types::Level;
 
 /// Lets a world come to rest over a link without faults.
@@ -25,12 +27,14 @@ fn settle(world: &mut World) {
     );
 }
 
-fn live(seed: u64) -> u64 {
-    let level = match seed % 3 {
-        0 => Level::MIN,
-        _ => Level::clamped(LEVEL),
+/// How many answers were elsewhere, and how many bytes came by score.
+fn live(seed: u64) -> (u64, u64) {
+    let rules = match seed % 3 {
+        0 => Rules::default(),
+        1 => Rules::from(Level::clamped(LEVEL)),
+        _ => some_rules(&mut Dice(seed)),
     };
-    let mut world = World::new(seed, BudgetLimits::default(), level);
+    let mut world = World::new(seed, BudgetLimits::default(), rules);
     for step in 0..400 {
         world.step();
         match world.dice.below(100) {
@@ -46,13 +50,39 @@ fn live(seed: u64) -> u64 {
                 world.source.cut(seed);
             }
             28..=29 => world.cut_link(),
+            31 if seed.is_multiple_of(2) => world.change_rules(),
+            32 => world.change_pins(),
+            34..=36 => world.ask_for(),
+            33 if seed.is_multiple_of(5) => {
+                let withholds = !world.source.withholds;
+                world.cut_link();
+                world.source.withhold(withholds);
+            }
             30 if step > 200 => world.verify(),
             _ => {}
         }
     }
     settle(&mut world);
     let elsewhere = world.compare();
-    assert!(level != Level::MIN || elsewhere == 0);
+    assert!(world.rules != Rules::default() || elsewhere == 0);
+    world.compare_wanted();
+    // Nobody waits for what was asked for, and every byte that is here says why.
+    let figures = world.figures();
+    let by_score = figures
+        .shares
+        .iter()
+        .filter(|f| f.share == Share::Proactive);
+    let by_score = by_score.map(|f| f.arrived).sum();
+    let left = figures
+        .shares
+        .iter()
+        .filter(|f| f.share != Share::Proactive);
+    assert_eq!(left.map(|f| f.missing).sum::<u64>(), 0, "{figures:?}");
+    let planner = world.planner();
+    for missing in planner.copy().present() {
+        let found = planner.explain(missing.0, missing.1).unwrap();
+        assert!(found.is_none_or(|(found, _)| found.is_here || found.why.reason == Reason::Ahead));
+    }
     // Both media hold the same.
     world.verify();
     while world.planner().verified().is_none() {
@@ -64,7 +94,7 @@ fn live(seed: u64) -> u64 {
     let confirmed = world.source.agent().confirmed();
     let state = world.planner().copy().state();
     assert_eq!(confirmed.unwrap().segments.len(), state.segments().count());
-    elsewhere
+    (elsewhere, by_score)
 }
 
 #[test]
@@ -72,15 +102,114 @@ fn a_copy_gets_what_it_wants_over_a_bad_link_between_machines_that_fail() {
     let variable = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let first = variable("HEADWATER_SYNC_FIRST_SEED").unwrap_or(1);
     let seeds = variable("HEADWATER_SYNC_SEEDS").unwrap_or(40);
-    let mut elsewhere = 0;
+    let (mut elsewhere, mut by_score) = (0, 0);
     for seed in first..first + seeds {
         let lived = std::panic::catch_unwind(|| live(seed));
-        elsewhere += lived.unwrap_or_else(|panic| {
+        let lived = lived.unwrap_or_else(|panic| {
             eprintln!("HEADWATER_SYNC_FIRST_SEED={seed} HEADWATER_SYNC_SEEDS=1");
             std::panic::resume_unwind(panic)
         });
+        elsewhere += lived.0;
+        by_score += lived.1;
     }
     assert!(elsewhere > 0 || seeds < 40, "no copy lacked a row");
+    assert!(by_score > 0 || seeds < 40, "no rows came by score");
+}
+
+#[test]
+fn no_share_starves_while_the_source_goes_on_changing_over_a_link_that_is_too_slow() {
+    for seed in 61..=63 {
+        let limits = BudgetLimits {
+            bytes_per_second: Some(3_000),
+            ..BudgetLimits::default()
+        };
+        let mut world = World::new(seed, limits, Rules::default());
+        world.link = PERFECT;
+        world
+            .planner
+            .as_mut()
+            .unwrap()
+            .set_weights(Weights::default());
+        let mut behind = 0;
+        for step in 0..3_000 {
+            world.step();
+            let mut dice = world.dice.clone();
+            world.source.act(&mut dice);
+            world.dice = dice;
+            // There is always another state.
+            world.hello();
+            if step % 20 == 0 {
+                world.ask_for();
+            }
+            behind += u32::from(world.planner().copy().progress().missing_bytes > 0);
+        }
+        let figures = world.figures();
+        assert!(behind > 2_000, "the link is not too slow: {figures:?}");
+        // Rows go by score once all else of their segment is here, which it never is.
+        let ready = figures
+            .shares
+            .iter()
+            .filter(|f| f.share != Share::Proactive);
+        for share in ready {
+            assert!(share.arrived > 10_000, "{share:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_withheld_table_leaves_whatever_a_copy_asks_for() {
+    for seed in 51..=54 {
+        let mut world = World::new(seed, BudgetLimits::default(), Level::MIN);
+        world.source.withhold(false);
+        settle(&mut world);
+        // A state of when everything could leave, and every segment of it.
+        let known = world.planner().copy().state();
+        let all: Vec<Piece> = known
+            .segments()
+            .map(|s| Piece {
+                segment: s.id,
+                offset: 0,
+                bytes: u32::try_from(s.bytes).unwrap(),
+            })
+            .collect();
+        world.source.withhold(true);
+        let fetch = |world: &mut World, state, pieces: &[Piece]| {
+            world.ask(Message::Fetch {
+                request: 1,
+                state,
+                pieces: pieces.to_vec(),
+            })
+        };
+        let answer = fetch(&mut world, known.name(), &all);
+        assert_eq!(answer, [Message::Gone { request: 1 }]);
+        settle(&mut world);
+        world.compare_wanted();
+        let now = world.planner().copy().state();
+        let is_withheld = |piece: &&Piece| now.segments().all(|s| s.id != piece.segment);
+        let withheld: Vec<Piece> = all.iter().filter(is_withheld).copied().collect();
+        assert!(!withheld.is_empty() && withheld.len() < all.len());
+        for piece in withheld {
+            for ask in [fetch, compare] {
+                let answer = ask(&mut world, now.name(), &[piece]);
+                assert!(
+                    matches!(answer[..], [Message::Refused { .. }]),
+                    "{answer:?}"
+                );
+            }
+        }
+        // What the copy had is gone from its medium with the next state.
+        world.source.withhold(false);
+        settle(&mut world);
+        world.compare_wanted();
+    }
+}
+
+fn compare(world: &mut World, state: StateName, pieces: &[Piece]) -> Vec<Message> {
+    world.ask(Message::Compare {
+        request: 1,
+        state,
+        pieces: pieces.to_vec(),
+    })
 }
 
 #[test]
@@ -112,8 +241,8 @@ fn a_rolled_back_source_is_refused_and_the_copy_stays_as_it_is() {
 }
 
 #[test]
-fn no_day_gets_more_than_its_cap_and_nothing_is_sent_in_quiet_hours() {
-    let cap = 12_000;
+fn no_day_gets_more_than_its_cap_over_restarts_and_nothing_is_sent_in_quiet_hours() {
+    let cap = 300_000;
     let limits = BudgetLimits {
         bytes_per_second: Some(2_000),
         bytes_per_day: Some(cap),
@@ -125,7 +254,8 @@ fn no_day_gets_more_than_its_cap_and_nothing_is_sent_in_quiet_hours() {
     world.link = PERFECT;
     let minute = |world: &World| world.wall().as_nanos().div_euclid(60_000_000_000) % 1440;
     let mut hours_of_quiet = 0;
-    for turn in 0..4000 {
+    let mut skewed_until = 0;
+    for turn in 0..6000 {
         let quiet = (60..120).contains(&minute(&world));
         let sent: u64 = world.source.sent.values().sum();
         world.step();
@@ -135,19 +265,90 @@ fn no_day_gets_more_than_its_cap_and_nothing_is_sent_in_quiet_hours() {
         }
         // Most of the time nothing happens.
         world.now += std::time::Duration::from_secs(67);
-        if turn % 10 == 0 {
+        if turn % 2 == 0 {
             let mut dice = world.dice.clone();
             world.source.act(&mut dice);
             world.dice = dice;
             world.hello();
         }
-        if turn % 400 == 399 {
+        if turn == skewed_until {
+            world.skew = 0;
+        }
+        if turn % 190 == 189 {
             let seed = world.dice.next();
             world.source.cut(seed);
+            // The clock of the machine stands still without power: it is the first day of 1970,
+            // after noon, until somebody tells it.
+            let noon = 12 * 3_600_000_000_000;
+            world.skew = 0;
+            world.skew = noon - world.wall().as_nanos();
+            skewed_until = turn + 1 + world.dice.below(60);
         }
     }
-    assert!(hours_of_quiet > 0 && world.source.sent.len() > 2);
+    let sent: u64 = world.source.sent.values().sum();
+    assert!(hours_of_quiet > 0 && world.source.sent.len() > 3);
+    let full = world.source.sent.values().filter(|sent| **sent > cap / 2);
+    assert!(full.count() > 1, "no cap was near: {:?}", world.source.sent);
     assert!(world.source.sent.values().all(|sent| *sent <= cap));
+    assert!(world.source.sent.contains_key(&0));
+    assert!(
+        world.source.kept_bytes * 100 <= sent,
+        "{} for {sent}",
+        world.source.kept_bytes
+    );
+}
+
+#[test]
+fn a_greedy_copy_costs_a_source_no_more_reads_than_it_allows() {
+    let mut world = World::new(72, BudgetLimits::default(), Level::MIN);
+    settle(&mut world);
+    let reads = 1 << 20;
+    world.source.set_reads(reads);
+    let state = world.planner().copy().state();
+    let segments: Vec<_> = state.segments().collect();
+    let pieces: Vec<Piece> = (0..50_000)
+        .map(|n| {
+            let segment = segments[n % segments.len()];
+            Piece {
+                segment: segment.id,
+                offset: 0,
+                bytes: u32::try_from(segment.bytes).unwrap(),
+            }
+        })
+        .collect();
+    let start = world.now;
+    let (mut compared, mut states) = (0u64, 0u64);
+    for turn in 0..200u64 {
+        // Without minding what it is told, ten times a second.
+        world.now += std::time::Duration::from_millis(100);
+        let request = turn;
+        let asks_first = turn % 2 == 0;
+        for asks in [asks_first, !asks_first] {
+            if asks {
+                let known = None;
+                let answers = world.ask(Message::AskState { request, known });
+                states += u64::from(matches!(answers[..], [Message::State { .. }, _]));
+                continue;
+            }
+            for answer in compare(&mut world, state.name(), &pieces) {
+                if let Message::Digests { digests, .. } = answer {
+                    let read = pieces.iter().zip(&digests).map(|(p, _)| u64::from(p.bytes));
+                    compared += read.sum::<u64>();
+                }
+            }
+        }
+    }
+    let passed = (world.now - start).as_secs() + 2;
+    assert!(
+        compared + states * (64 << 10) <= passed * reads,
+        "{compared} {states}"
+    );
+    assert!(compared > 0 && states > 0);
+    // Whoever is patient is served all the same.
+    world.verify();
+    while world.planner().verified().is_none() {
+        world.step();
+    }
 }
 
 #[test]

@@ -4,11 +4,13 @@
 
 use crate::dice::Dice;
 use headwater_engine::{
-    Database, DeleteSpec, ErrorKind, Options, RemoteCopy, ScanSpec, Snapshot, StateName, TableSpec,
+    Database, DeleteSpec, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules, ScanSpec, Snapshot,
+    StateName, TableSpec, Want,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
-    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Spent, decode, encode,
+    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerFigures, PlannerLimits, ScoreBy,
+    Spent, Weights, decode, encode,
 };
 use headwater_types::{Batch, ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -20,6 +22,9 @@ const SECOND: i64 = 1_000_000_000;
 pub(crate) const STEP: Duration = Duration::from_millis(200);
 const DIR: &str = "/copies/1";
 pub(crate) const LEVEL: i32 = 5;
+/// A table, and a field of it, of which nothing may leave the source while it says so.
+const SECRET: &str = "s3cret";
+const SECRET_FIELD: &str = "h1dden";
 
 /// Where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +67,14 @@ pub(crate) struct Source {
     agent: Agent,
     limits: BudgetLimits,
     hold_bytes: u64,
+    /// Nothing of the secret table may leave.
+    pub(crate) withholds: bool,
     /// As it was kept last.
     kept: Spent,
+    /// Bytes that were written for that.
+    pub(crate) kept_bytes: u64,
+    /// What it reads for others in a second.
+    reads: u64,
     newest: i64,
     /// Bytes of payload it sent, by day of its clock.
     pub(crate) sent: BTreeMap<i64, u64>,
@@ -77,7 +88,7 @@ pub(crate) struct World {
     pub(crate) source: Source,
     pub(crate) disk: FaultyFiles,
     pub(crate) planner: Option<Planner>,
-    level: Level,
+    pub(crate) rules: Rules,
     flying: Vec<Flying>,
     pub(crate) link: Link,
 }
@@ -118,12 +129,17 @@ impl Source {
             agent: Agent::new(0, Budget::new(BudgetLimits::default(), Spent::default())),
             limits,
             hold_bytes,
+            withholds: true,
             kept: Spent::default(),
+            kept_bytes: 0,
+            reads: [64 << 20, 200 << 10][(seed % 2) as usize],
             newest: Env::MEMORY_START.as_nanos(),
             sent: BTreeMap::new(),
         };
         source.open();
-        source.db().create_table(&TableSpec::new("m")).unwrap();
+        for table in [SECRET, "m"] {
+            source.db().create_table(&TableSpec::new(table)).unwrap();
+        }
         source
     }
 
@@ -141,16 +157,46 @@ impl Source {
         self.db = Some(Database::open_in(self.env(), options()).unwrap());
         let budget = Budget::new(self.limits.clone(), self.kept);
         self.agent = Agent::new(self.hold_bytes, budget);
+        self.agent.set_reads(self.reads);
+        self.withhold(self.withholds);
+    }
+
+    /// Nothing of the secret table may leave from now on, or all may.
+    pub(crate) fn withhold(&mut self, withholds: bool) {
+        self.withholds = withholds;
+        self.agent.set_rules(self.rules());
+    }
+
+    /// What may leave.
+    fn rules(&self) -> Rules {
+        match self.withholds {
+            true => Rules::new(vec![rule(SECRET, None, Want::Nothing, 0)], Want::Full).unwrap(),
+            false => Rules::default(),
+        }
     }
 
     /// Power goes.
     pub(crate) fn cut(&mut self, seed: u64) {
-        self.kept = self.agent.spent();
         self.disk.crash_now();
         let after = self.disk.after_crash(seed);
         self.let_go();
         self.disk = after;
         self.open();
+    }
+
+    pub(crate) fn set_reads(&mut self, reads: u64) {
+        self.reads = reads;
+        self.agent.set_reads(reads);
+    }
+
+    /// Keeps what it has to before it sends what was answered.
+    fn keep(&mut self) {
+        if let Some(spent) = self.agent.to_keep() {
+            let bytes = spent.encode();
+            self.kept = Spent::decode(&bytes).unwrap();
+            self.kept_bytes += bytes.len() as u64;
+            self.agent.has_kept(self.kept);
+        }
     }
 
     fn let_go(&mut self) {
@@ -184,7 +230,10 @@ impl Source {
     }
 
     fn write(&mut self, dice: &mut Dice) {
-        let stream = StreamName::new("m", [("id", dice.below(3).to_string())]);
+        let is_secret = dice.chance(15);
+        let table = if is_secret { SECRET } else { "m" };
+        let field = if is_secret { SECRET_FIELD } else { "v" };
+        let stream = StreamName::new(table, [("id", dice.below(3).to_string())]);
         let late = if dice.chance(15) {
             dice.below(900) as i64 * SECOND
         } else {
@@ -196,7 +245,7 @@ impl Source {
         for _ in 0..1 + dice.below(if late > 0 { 5 } else { 80 }) {
             time += SECOND / 2 + dice.below(SECOND as u64) as i64;
             let value = Value::F64(dice.below(1000) as f64 / 8.0);
-            rows.row(time, [("v", value)]).unwrap();
+            rows.row(time, [(field, value)]).unwrap();
         }
         self.db().commit(batch).unwrap();
         self.newest = self.newest.max(time);
@@ -204,7 +253,8 @@ impl Source {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, limits: BudgetLimits, level: Level) -> World {
+    pub(crate) fn new(seed: u64, limits: BudgetLimits, rules: impl Into<Rules>) -> World {
+        let rules = rules.into();
         let mut dice = Dice(seed);
         let hold_bytes = if dice.chance(50) { u64::MAX } else { 4 << 10 };
         let mut source = Source::new(seed, limits, hold_bytes);
@@ -212,10 +262,10 @@ impl World {
             source.act(&mut dice);
         }
         source.db().flush().unwrap();
-        let first = source.db().hold_state(None).unwrap();
+        let first = source.db().hold_state_of(None, &source.rules()).unwrap();
         let disk = FaultyFiles::new(seed);
         let to = Path::new(DIR);
-        RemoteCopy::begin(far(&disk), to, first.state(), level).unwrap();
+        RemoteCopy::begin(far(&disk), to, first.state(), rules.clone()).unwrap();
         drop(first);
         let link = Link {
             loses: dice.below(20),
@@ -230,7 +280,7 @@ impl World {
             source,
             disk,
             planner: None,
-            level,
+            rules,
             flying: Vec::new(),
             link,
         };
@@ -239,14 +289,46 @@ impl World {
     }
 
     fn open_copy(&mut self) {
-        let copy = RemoteCopy::open(far(&self.disk), Path::new(DIR), self.level).unwrap();
+        let rules = self.rules.clone();
+        let copy = RemoteCopy::open(far(&self.disk), Path::new(DIR), rules).unwrap();
         let limits = PlannerLimits {
             request_bytes: 1 + self.dice.below(8 << 10),
             answer_within: Duration::from_secs(5),
             wait_first: Duration::from_millis(300),
             wait_most: Duration::from_secs(20),
         };
-        self.planner = Some(Planner::new(copy, limits, self.dice.next()));
+        let mut planner = Planner::new(copy, limits, self.dice.next());
+        let mut weight = || u32::try_from(self.dice.below(9)).unwrap();
+        planner.set_weights(Weights {
+            states: weight(),
+            periodic: weight(),
+            proactive: weight(),
+            asked: weight(),
+            backlog: weight(),
+        });
+        planner.set_score(match weight() {
+            0 | 1 => ScoreBy::Spread,
+            2 => ScoreBy::Events,
+            3 => ScoreBy::Misses,
+            _ => ScoreBy::Deviation,
+        });
+        self.planner = Some(planner);
+    }
+
+    /// A reader asks for some range.
+    pub(crate) fn ask_for(&mut self) {
+        let copy = self.planner().copy().clone();
+        let segments: Vec<_> = copy.state().segments().collect();
+        let segment = segments[self.dice.below(segments.len() as u64) as usize];
+        let offset = self.dice.below(segment.bytes);
+        let bytes = 1 + self.dice.below(3000);
+        let is_named = offset + bytes <= segment.bytes;
+        assert!(!copy.ask_for(segment.id, offset, bytes) || is_named);
+    }
+
+    /// What the planner has done.
+    pub(crate) fn figures(&self) -> PlannerFigures {
+        self.planner().figures(self.clocks())
     }
 
     pub(crate) fn planner(&self) -> &Planner {
@@ -296,6 +378,13 @@ impl World {
         }
         for _ in 0..copies {
             let mut bytes = encode(message);
+            if to == To::Copy && self.source.withholds {
+                let holds = |word: &str| {
+                    let mut parts = bytes.windows(word.len());
+                    parts.any(|part| part == word.as_bytes())
+                };
+                assert!(!holds(SECRET) && !holds(SECRET_FIELD), "{message:?}");
+            }
             if self.dice.chance(link.damages) {
                 let at = self.dice.below(bytes.len() as u64) as usize;
                 bytes[at] ^= 1 << self.dice.below(8);
@@ -325,6 +414,7 @@ impl World {
                 To::Source => {
                     let db = self.source.db.clone().unwrap();
                     let answers = self.source.agent.answer(&db, now, message).unwrap();
+                    self.source.keep();
                     for answer in answers {
                         self.send(To::Copy, &answer);
                     }
@@ -344,6 +434,15 @@ impl World {
         self.send(To::Copy, &hello);
     }
 
+    /// What the source answers to somebody else, who is no planner.
+    pub(crate) fn ask(&mut self, message: Message) -> Vec<Message> {
+        let now = self.clocks();
+        let db = self.source.db.clone().unwrap();
+        let answers = self.source.agent.answer(&db, now, message).unwrap();
+        self.source.keep();
+        answers
+    }
+
     pub(crate) fn verify(&mut self) {
         self.planner.as_mut().unwrap().verify();
     }
@@ -352,10 +451,73 @@ impl World {
         self.source.db().hold_state(None).unwrap().state().name()
     }
 
-    /// True when the copy has the state that the source is in.
+    /// True when the copy has the state that the source is in, as far as it may leave.
     pub(crate) fn is_told(&self) -> bool {
-        let now = self.source.db().hold_state(None).unwrap();
+        let rules = self.source.rules();
+        let now = self.source.db().hold_state_of(None, &rules).unwrap();
         now.state().says_the_same(&self.planner().copy().state())
+    }
+
+    /// Other rules for the copy.
+    pub(crate) fn change_rules(&mut self) {
+        self.rules = some_rules(&mut self.dice);
+        let copy = self.planner().copy();
+        copy.set_rules(self.rules.clone()).unwrap();
+    }
+
+    /// Pins some rows, or takes a pin away.
+    pub(crate) fn change_pins(&mut self) {
+        let copy = self.planner().copy().clone();
+        let pins = copy.pins();
+        if let Some((number, _)) = pins.first()
+            && self.dice.chance(40)
+        {
+            assert!(copy.unpin(*number).unwrap());
+            return;
+        }
+        let first = Env::MEMORY_START.as_nanos() + self.dice.below(900) as i64 * SECOND;
+        let last = first + self.dice.below(600) as i64 * SECOND;
+        let soon = self.wall().as_nanos() + self.dice.below(100) as i64 * SECOND;
+        let until = Timestamp::from_nanos(soon);
+        let pin = Pin {
+            table: "m".into(),
+            tags: vec![("id".into(), self.dice.below(3).to_string())],
+            range: ClosedRange::nanos(first, last),
+            until: Some(until).filter(|_| self.dice.chance(50)),
+        };
+        copy.pin(pin).unwrap();
+    }
+
+    /// What is pinned, or wanted as a whole, is here.
+    pub(crate) fn compare_wanted(&self) {
+        let copy = self.planner().copy();
+        let source = self.source.db().snapshot().unwrap();
+        let reader = copy.reader(options()).unwrap().snapshot();
+        let pins = copy.pins().into_iter();
+        let mut wanted: Vec<(StreamName, ClosedRange)> = pins
+            .map(|(_, pin)| (StreamName::new("m", pin.tags), pin.range))
+            .collect();
+        if self.rules == Rules::default() {
+            let streams = source.streams("m", &[]).unwrap();
+            wanted.extend(streams.into_iter().map(|s| (s, ClosedRange::ALL)));
+        }
+        for (stream, range) in wanted {
+            let rows = |snapshot: &Snapshot| {
+                let spec = ScanSpec {
+                    range,
+                    ..ScanSpec::default()
+                };
+                let scan = snapshot.scan(&stream, &spec);
+                // A pin may be of a stream that there is not.
+                let Ok(scan) = scan else { return Vec::new() };
+                scan.flat_map(|chunk| chunk.unwrap().times).collect()
+            };
+            assert_eq!(rows(&reader), rows(&source));
+        }
+        // Whether of the secret table nothing is known is what the source says now.
+        let has = |snapshot: &Snapshot| snapshot.table_names().contains(&SECRET.to_owned());
+        assert!(has(&source));
+        assert_eq!(has(&reader), !self.source.withholds);
     }
 
     /// Compares what the copy answers with what the source does; how many answers were elsewhere.
@@ -363,6 +525,34 @@ impl World {
         let source = self.source.db().snapshot().unwrap();
         let reader = self.planner().copy().reader(options()).unwrap();
         compare(&source, &reader.snapshot())
+    }
+}
+
+fn rule(table: &str, id: Option<u64>, want: Want, priority: u8) -> Rule {
+    let tags = id.iter().map(|id| ("id".to_owned(), id.to_string()));
+    Rule {
+        table: Some(table.into()),
+        tags: tags.collect(),
+        want,
+        priority,
+    }
+}
+
+/// Rules of a copy that want tiles from the level on, of every stream.
+pub(crate) fn some_rules(dice: &mut Dice) -> Rules {
+    let summaries = Want::Summaries(Level::clamped(LEVEL));
+    match dice.below(4) {
+        0 => Rules::default(),
+        1 => Rules::from(summaries),
+        2 => Rules::from(summaries).with_ahead_bytes(dice.below(20_000)),
+        _ => {
+            let finer = Want::Summaries(Level::clamped(LEVEL - 2));
+            let rules = vec![
+                rule("m", Some(0), Want::Full, 2),
+                rule("m", Some(dice.below(3)), finer, 7),
+            ];
+            Rules::new(rules, summaries).unwrap()
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -48,6 +48,16 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ),
     ("headwater-shell", &["headwater", "headwater-io"]),
     (
+        "headwater-fleet",
+        &[
+            "headwater-types",
+            "headwater-io",
+            "headwater-engine",
+            "headwater-sync",
+            "headwater-shell",
+        ],
+    ),
+    (
         "headwater-server",
         &[
             "headwater",
@@ -57,6 +67,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "headwater-query",
             "headwater-postgres",
             "headwater-shell",
+            "headwater-fleet",
             "headwater-wire",
         ],
     ),
@@ -70,6 +81,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "headwater-query",
             "headwater-wire",
             "headwater-server",
+            "headwater-fleet",
         ],
     ),
     ("headwater-ffi", &["headwater"]),

@@ -3,18 +3,20 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 15] = [
+const FORMATS: [&str; 16] = [
     "backup",
     "block",
     "copy",
     "csv",
     "device",
+    "fleet",
     "leaf",
     "light",
     "lineprotocol",
     "log",
     "meta",
     "segment",
+    "spent",
     "state",
     "sync",
     "tier",

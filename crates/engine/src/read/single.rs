@@ -1,9 +1,9 @@
-//! A consistent view of the database.
+//! A consistent view of one database.
 
 use super::aggregate::{self, AggregateSpec, Bin};
 use super::bins::Bins;
 use super::last::{self, LastValue};
-use super::scan::{Scan, ScanSpec};
+use super::scan::{ScanSpec, SingleScan};
 use super::view::StreamView;
 use crate::catalog::{Table, Tables, decode_stream_key, stream_key};
 use crate::chunk::Chunk;
@@ -17,11 +17,9 @@ use crate::{Error, Result};
 use headwater_types::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
 use std::sync::Arc;
 
-/// A consistent view of everything acknowledged before it was opened, over all shards; it never
-/// changes. While it is open the files it sees are kept, and what it sees of memory, which goes to
-/// files where snapshots together keep much: it costs space on the disk, and writers nothing.
+/// A view of one database: see [`crate::Snapshot`].
 #[derive(Debug)]
-pub struct Snapshot {
+pub(crate) struct SingleSnapshot {
     pub(super) core: Arc<Core>,
     sequence: Sequence,
     pub(super) shards: Vec<ShardSnapshot>,
@@ -33,7 +31,7 @@ pub struct Snapshot {
     definitions: Option<u64>,
 }
 
-impl Drop for Snapshot {
+impl Drop for SingleSnapshot {
     fn drop(&mut self) {
         for (shard, seen) in self.core.shards.iter().zip(&self.shards) {
             let closed = SnapshotPoint {
@@ -47,8 +45,8 @@ impl Drop for Snapshot {
     }
 }
 
-impl Snapshot {
-    pub(crate) fn open(core: Arc<Core>) -> Snapshot {
+impl SingleSnapshot {
+    pub(crate) fn open(core: Arc<Core>) -> SingleSnapshot {
         loop {
             let deletes = core.door.deletes();
             let definitions = core.catalog.changes();
@@ -66,7 +64,7 @@ impl Snapshot {
             }
             let tables = core.catalog.tables();
             let now = tables.expire.then(|| core.moment());
-            let snapshot = Snapshot {
+            let snapshot = SingleSnapshot {
                 core: Arc::clone(&core),
                 sequence,
                 shards,
@@ -82,17 +80,13 @@ impl Snapshot {
         }
     }
 
-    /// The number of the newest record it sees.
-    #[must_use]
-    pub fn sequence(&self) -> u64 {
+    /// As `Snapshot::sequence`.
+    pub(super) fn sequence(&self) -> u64 {
         self.sequence.0
     }
 
-    /// Tells tables, fields and streams apart from those of other snapshots of the same open
-    /// database: where it is the same, they are the same. `None` when they were being changed; that
-    /// says nothing. For programs that prepare something per table.
-    #[must_use]
-    pub fn definitions(&self) -> Option<u64> {
+    /// As `Snapshot::definitions`.
+    pub(super) fn definitions(&self) -> Option<u64> {
         self.definitions
     }
 
@@ -127,11 +121,12 @@ impl Snapshot {
         })
     }
 
-    /// The streams of a table whose tags have these values, by tags. An empty filter gives all.
-    ///
-    /// # Errors
-    /// `not_found` without such a table.
-    pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
+    /// As `Snapshot::streams`.
+    pub(super) fn streams(
+        &self,
+        table: &str,
+        tags: &[(String, String)],
+    ) -> Result<Vec<StreamName>> {
         let table = self.table(table)?;
         let catalog = &self.core.catalog;
         let mut records = catalog.streams_of(&*self.core.meta, table.id, Some(self.sequence))?;
@@ -148,8 +143,23 @@ impl Snapshot {
         Ok(out)
     }
 
+    /// Key bytes of the streams of a table, rising.
+    pub(super) fn stream_keys(&self, table: &Table) -> Result<Vec<Box<[u8]>>> {
+        let catalog = &self.core.catalog;
+        let records = catalog.streams_of(&*self.core.meta, table.id, Some(self.sequence))?;
+        let mut keys: Vec<Box<[u8]>> = records.into_iter().map(|record| record.key).collect();
+        // One that was dropped since and its successor have one name.
+        keys.dedup();
+        Ok(keys)
+    }
+
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// True for a snapshot of the same open database.
+    pub(super) fn is_of_core(&self, core: &Arc<Core>) -> bool {
+        Arc::ptr_eq(&self.core, core)
     }
 
     pub(super) fn tables(&self) -> &[Arc<Table>] {
@@ -275,11 +285,8 @@ impl Snapshot {
         deletes.any(|t| t.sequence <= self.sequence && t.concerns(found.table.id, found.stream))
     }
 
-    /// The fields of a stream's table, in the order they were added.
-    ///
-    /// # Errors
-    /// `not_found` without such a table.
-    pub fn fields(&self, table: &str) -> Result<Vec<(String, FieldType)>> {
+    /// As `Snapshot::fields`.
+    pub(super) fn fields(&self, table: &str) -> Result<Vec<(String, FieldType)>> {
         Ok(self
             .table(table)?
             .fields
@@ -288,24 +295,21 @@ impl Snapshot {
             .collect())
     }
 
-    /// The rows of a stream in a range, by time; of equal times by arrival.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its
-    /// field. The iterator gives `corrupt` for a damaged part and goes on behind it.
-    pub fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<Scan> {
+    /// As `Snapshot::scan`.
+    pub(super) fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<SingleScan> {
         self.scan_found(self.find(stream)?, spec)
     }
 
-    pub(super) fn scan_found(&self, found: ResolvedStream<'_>, spec: &ScanSpec) -> Result<Scan> {
-        Scan::new(self.view(found, &spec.range)?, spec)
+    pub(super) fn scan_found(
+        &self,
+        found: ResolvedStream<'_>,
+        spec: &ScanSpec,
+    ) -> Result<SingleScan> {
+        SingleScan::new(self.view(found, &spec.range)?, spec)
     }
 
-    /// For each field its newest present value; fields without any are left out.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream, `corrupt`, `io`.
-    pub fn last(&self, stream: &StreamName) -> Result<Vec<LastValue>> {
+    /// As `Snapshot::last`.
+    pub(super) fn last(&self, stream: &StreamName) -> Result<Vec<LastValue>> {
         self.last_found(self.find(stream)?)
     }
 
@@ -313,12 +317,8 @@ impl Snapshot {
         last::last(&self.view(found, &ClosedRange::ALL)?)
     }
 
-    /// Aggregates of one field over a range, whole or in bins. Bins without a value are left out.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less,
-    /// `corrupt`, `io`.
-    pub fn aggregate(
+    /// As `Snapshot::aggregate`.
+    pub(super) fn aggregate(
         &self,
         stream: &StreamName,
         field: &str,
@@ -333,17 +333,24 @@ impl Snapshot {
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
+        let bins = self.aggregate_numbered(found, field, spec)?;
+        Ok(bins.into_iter().map(|(_, bin)| bin).collect())
+    }
+
+    /// As [`SingleSnapshot::aggregate_found`], with the numbers of the bins.
+    pub(super) fn aggregate_numbered(
+        &self,
+        found: ResolvedStream<'_>,
+        field: &str,
+        spec: &AggregateSpec,
+    ) -> Result<Vec<(i128, Bin)>> {
         let view = self.view(found, &spec.range)?;
         let field = Self::field(&view.table, field)?;
         aggregate::aggregate(&view, field, spec)
     }
 
-    /// The filled buckets of a tile: bucket numbers of the level, with the field's aggregates.
-    ///
-    /// # Errors
-    /// `not_found` for an unknown stream or field, `corrupt`, `io`. A tile outside the range of
-    /// instants is empty.
-    pub fn tile(
+    /// As `Snapshot::tile`.
+    pub(super) fn tile(
         &self,
         stream: &StreamName,
         field: &str,
@@ -360,15 +367,30 @@ impl Snapshot {
         level: Level,
         offset: i64,
     ) -> Result<Vec<(i64, Aggregate)>> {
+        self.tile_in(found, field, level, &Self::tile_range(level, offset))
+    }
+
+    /// The instants of a tile.
+    pub(super) fn tile_range(level: Level, offset: i64) -> ClosedRange {
         let buckets = level.tile_buckets(offset);
-        let range = buckets.map_or(ClosedRange::EMPTY, |b| level.span(*b.start(), *b.end()));
-        let view = self.view(found, &range)?;
+        buckets.map_or(ClosedRange::EMPTY, |b| level.span(*b.start(), *b.end()))
+    }
+
+    /// The filled buckets of a level in a part of a tile.
+    pub(super) fn tile_in(
+        &self,
+        found: ResolvedStream<'_>,
+        field: &str,
+        level: Level,
+        range: &ClosedRange,
+    ) -> Result<Vec<(i64, Aggregate)>> {
+        let view = self.view(found, range)?;
         let field = Self::field(&view.table, field)?;
         if range.is_empty() {
             return Ok(Vec::new());
         }
         let spec = AggregateSpec {
-            range,
+            range: *range,
             bins: Bins::Level(level),
             first_last: false,
         };
@@ -378,6 +400,7 @@ impl Snapshot {
 }
 
 /// A stream as a snapshot finds it.
+#[derive(Clone, Copy)]
 pub(super) struct ResolvedStream<'a> {
     pub(super) table: &'a Arc<Table>,
     pub(super) stream: StreamId,

@@ -1,0 +1,186 @@
+//! `headwater edges`: the edges of a cloud.
+
+use crate::arguments::parse_duration;
+use crate::commands::sync::{ListFormat, NodeArgs, ago, edges_of};
+use crate::failure::Failure;
+use crate::grid::{Heading, bytes, render};
+use crate::output::{print, print_json};
+use clap::{Args, Subcommand};
+use headwater_fleet::{EdgeStatus, Want};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// List, invite and remove the edges of a cloud
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Asks a server that runs with --role cloud. An edge that was removed may not connect any more; its copy is put aside, not
+removed. docs/cluster/README.md goes from nothing to ten gateways.
+
+Examples:
+  headwater edges                                     # how it stands with each
+  headwater edges add pump-7 --at https://cloud.example:7373
+  headwater edges add pump-8 --want summaries:12      # no rows, only what tiles from level 12 on need
+  headwater edges remove pump-7")]
+pub(crate) struct Edges {
+    #[command(flatten)]
+    node: NodeArgs,
+
+    /// Format of the list
+    #[arg(long, value_enum, default_value_t = ListFormat::Table)]
+    format: ListFormat,
+
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the edges and how it stands with each (also without `list`)
+    List,
+    /// Invite an edge: prints the text for `headwater join`, which is kept nowhere
+    Add {
+        /// What the edge is called here: letters, digits, `-`, `_` and `.`
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Address under which the edge reaches this cloud; that of --url unless given
+        #[arg(long, value_name = "URL")]
+        at: Option<String>,
+        /// What is wanted of it: full (all rows), or summaries:LEVEL
+        #[arg(long, value_name = "WANT", value_parser = parse_want)]
+        want: Option<Want>,
+        /// How long the invitation holds
+        #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration)]
+        valid: i64,
+        /// Certificate that the edge verifies this cloud by, where systems do not trust it anyway
+        #[arg(long, value_name = "FILE")]
+        edge_ca: Option<PathBuf>,
+        /// Invite the machine behind a name again, as when it was replaced
+        #[arg(long)]
+        again: bool,
+    },
+    /// Take an edge out: it may not connect any more, and its copy is put aside
+    Remove {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Want something else of an edge
+    Want {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// full (all rows), or summaries:LEVEL
+        #[arg(value_name = "WANT", value_parser = parse_want)]
+        want: Want,
+    },
+}
+
+fn parse_want(text: &str) -> Result<Want, String> {
+    if text == "full" {
+        return Ok(Want::Full);
+    }
+    let level = text.strip_prefix("summaries:");
+    level
+        .and_then(|level| level.parse().ok())
+        .map(Want::Summaries)
+        .ok_or_else(|| "expected full, or summaries:LEVEL such as summaries:12".to_owned())
+}
+
+impl Edges {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let server = self.node.open()?;
+        match self.what {
+            None | Some(What::List) => list(&edges_of(&server)?, self.format),
+            Some(What::Add {
+                name,
+                at,
+                want,
+                valid,
+                edge_ca,
+                again,
+            }) => {
+                let ca = edge_ca.as_ref().map(|path| {
+                    let read = std::fs::read_to_string(path);
+                    read.map_err(|e| Failure::usage(format!("--edge-ca {}: {e}", path.display())))
+                });
+                let asked = json!({
+                    "op": "add_edge", "edge": name, "again": again,
+                    "want": want, "ca": ca.transpose()?,
+                    "url": at.unwrap_or_else(|| self.node.url.clone()),
+                    "valid_seconds": valid.unsigned_abs() / 1_000_000_000,
+                });
+                let answer = server.sync(&asked)?;
+                print(&format!(
+                    "{}\n",
+                    answer.text("invitation").unwrap_or_default()
+                ))?;
+                eprintln!(
+                    "This is the only time it is shown. At the edge: headwater join INVITATION --db DIR"
+                );
+                Ok(())
+            }
+            Some(What::Remove { name }) => {
+                server.sync(&json!({ "op": "remove_edge", "edge": name }))?;
+                print(&format!("removed {name}: its copy is put aside\n"))
+            }
+            Some(What::Want { name, want }) => {
+                server.sync(&json!({ "op": "want", "edge": name, "want": want }))?;
+                print(&format!("{name}: wanted from its next connection on\n"))
+            }
+        }
+    }
+}
+
+/// What is wanted, as it is said on the command line.
+fn said(want: Want) -> String {
+    match want {
+        Want::Full => "full".to_owned(),
+        Want::Summaries(level) => format!("summaries:{level}"),
+    }
+}
+
+fn cells(edge: &EdgeStatus) -> Vec<String> {
+    let size = |value: Option<u64>| value.map_or_else(String::new, bytes);
+    let (copy, about) = (edge.copy.as_ref(), edge.about.as_ref());
+    vec![
+        edge.name.clone(),
+        edge.state.name().to_owned(),
+        said(edge.want),
+        ago(edge.heard_ns),
+        ago(edge.current_ns),
+        size(copy.map(|copy| copy.bytes)),
+        size(copy.map(|copy| copy.missing_bytes)),
+        size(about.map(|about| about.sent_today)),
+        size(about.and_then(|about| about.day_max)),
+        size(about.map(|about| about.written_bytes)),
+        about.map_or_else(String::new, |about| about.version.clone()),
+    ]
+}
+
+fn list(edges: &[EdgeStatus], format: ListFormat) -> Result<(), Failure> {
+    if format == ListFormat::Json {
+        return print_json(&edges);
+    }
+    if edges.is_empty() {
+        eprintln!("headwater: there are no edges; `headwater edges add NAME` invites one");
+    }
+    let headings = [
+        Heading::text("edge"),
+        Heading::text("state"),
+        Heading::text("want"),
+        Heading::text("heard"),
+        Heading::text("current"),
+        Heading::number("here"),
+        Heading::number("missing"),
+        Heading::number("sent today"),
+        Heading::number("of"),
+        Heading::number("written"),
+        Heading::text("version"),
+    ];
+    let rows: Vec<Vec<String>> = edges.iter().map(cells).collect();
+    print(&render(&headings, &rows))?;
+    for edge in edges {
+        if let Some(error) = &edge.error {
+            eprintln!("headwater: {}: {error}", edge.name);
+        }
+    }
+    Ok(())
+}

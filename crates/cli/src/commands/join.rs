@@ -1,0 +1,91 @@
+//! `headwater join`: makes a database an edge of a cloud.
+
+use crate::failure::Failure;
+use crate::output::print;
+use clap::Args;
+use headwater_fleet::UplinkFile;
+use std::path::PathBuf;
+
+/// Join a cloud, which copies this database from then on
+#[derive(Debug, Args)]
+#[command(after_help = "\
+INVITATION is what `headwater edges add NAME` printed at the cloud; it is worth one joining. A server that runs on the
+database with --role edge connects within seconds. What is sent, and when, is set at this side: docs/operate/settings.md,
+sync.*. A database that was restored, repaired or moved to another machine, and that the cloud refuses therefore, joins with
+--new-incarnation: the cloud puts aside what it has, and begins anew.
+
+Examples:
+  headwater join hwjoin1.eyJ1cmwi… --db plant.db
+  headwater join --new-incarnation --db plant.db
+  headwater join --leave --db plant.db")]
+pub(crate) struct Join {
+    /// Text that lets this database join, once
+    #[arg(value_name = "INVITATION", required_unless_present_any = ["new_incarnation", "leave"])]
+    invitation: Option<String>,
+
+    /// Directory of the database
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
+    db: PathBuf,
+
+    /// Address of the cloud, where this machine reaches it under another than the invitation names
+    #[arg(long, value_name = "URL", requires = "invitation")]
+    url: Option<String>,
+
+    /// Certificate of the cloud, or of its issuer, in PEM
+    #[arg(long, value_name = "FILE", requires = "invitation")]
+    ca: Option<PathBuf>,
+
+    /// Have the cloud put aside what it has of this database, and begin anew
+    #[arg(long)]
+    new_incarnation: bool,
+
+    /// Forget the cloud; what it has stays there
+    #[arg(long, conflicts_with_all = ["invitation", "new_incarnation"])]
+    leave: bool,
+}
+
+impl Join {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.leave {
+            if UplinkFile::read(&self.db)
+                .map_err(Failure::failed)?
+                .is_none()
+            {
+                return Err(Failure::failed("this database has joined no cloud"));
+            }
+            UplinkFile::forget(&self.db).map_err(Failure::failed)?;
+            return print("left: what the cloud has stays there\n");
+        }
+        let Some(invitation) = &self.invitation else {
+            let file = UplinkFile::read(&self.db).map_err(Failure::failed)?;
+            let mut file = file.ok_or_else(|| {
+                Failure::failed("this database has joined no cloud: give an invitation of it")
+            })?;
+            file.begins_anew = true;
+            file.write(&self.db).map_err(Failure::failed)?;
+            return print(&format!(
+                "{}: the cloud puts its copy aside and begins anew at the next connection\n",
+                file.edge
+            ));
+        };
+        let ca = self.ca.as_ref().map(|path| {
+            let read = std::fs::read_to_string(path);
+            read.map_err(|error| Failure::usage(format!("--ca {}: {error}", path.display())))
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::failed)?;
+        let joining = headwater_fleet::join(
+            &self.db,
+            invitation,
+            self.url.as_deref(),
+            ca.transpose()?,
+            self.new_incarnation,
+        );
+        let file = runtime.block_on(joining).map_err(Failure::failed)?;
+        print(&format!("joined {} as {}\n", file.url, file.edge))?;
+        eprintln!("Serve it with --role edge, and it connects.");
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Tables and streams over all parts.
+//!
+//! It is brought up to date by what changed of a part, and shared with the snapshots that were
+//! taken before: what does not change is not copied.
+//!
+//! Invariants: a table is there as long as a part has it; its streams are those of all parts, each
+//! with the parts that have it and what is shown of it.
+//! Concurrency: immutable where it is shared.
+
+use super::index::{Entry, StreamIndex};
+use super::owners::{Owners, Shown};
+use super::tables::{PartTable, UnionTable};
+use crate::catalog::decode_stream_key;
+use crate::{Error, Result};
+use headwater_codec::DecodeError;
+use headwater_types::StreamName;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+/// Whose streams are, for a catalog that is being changed.
+pub(super) struct Ownership<'a> {
+    pub(super) owners: Option<&'a Owners>,
+    /// Numbers of the parts that there are, by name.
+    pub(super) numbers: &'a HashMap<Arc<str>, u32>,
+}
+
+impl Ownership<'_> {
+    fn shown(&self, table: &str, key: &[u8], holders: &[u32]) -> Result<Shown> {
+        let owned = match self.owners {
+            Some(owners) => owners.of(&name_of(table, key)?),
+            None => Vec::new(),
+        };
+        let number_of = |name: &str| self.numbers.get(name).copied();
+        Ok(Shown::of(&owned, holders, &number_of))
+    }
+}
+
+/// A table over all parts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TableAcross {
+    pub(super) streams: StreamIndex,
+    /// By the number of the part.
+    parts: BTreeMap<u32, PartTable>,
+    /// Made of `parts` when somebody asks.
+    union: Arc<OnceLock<Option<Arc<UnionTable>>>>,
+}
+
+impl TableAcross {
+    pub(super) fn union(&self) -> Result<&Arc<UnionTable>> {
+        let made = self
+            .union
+            .get_or_init(|| UnionTable::of(&self.parts).map(Arc::new));
+        let made = made.as_ref();
+        made.ok_or_else(|| Error::internal("a table that no part has"))
+    }
+
+    /// The parts that have it, by number.
+    pub(super) fn parts(&self) -> impl Iterator<Item = u32> {
+        self.parts.keys().copied()
+    }
+}
+
+/// Tables and streams over all parts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CatalogAcross {
+    tables: BTreeMap<String, Arc<TableAcross>>,
+}
+
+impl CatalogAcross {
+    pub(super) fn table(&self, name: &str) -> Result<&TableAcross> {
+        let found = self.tables.get(name).map(|table| &**table);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.tables.keys().map(String::as_str).take(10).collect();
+            Error::not_found(format!(
+                "no table `{name}`; there are: {}",
+                known.join(", ")
+            ))
+        })
+    }
+
+    pub(super) fn table_names(&self) -> impl Iterator<Item = &String> {
+        self.tables.keys()
+    }
+
+    /// How a part has a table.
+    pub(super) fn part_table(&self, table: &str, part: u32) -> Option<&PartTable> {
+        self.tables.get(table)?.parts.get(&part)
+    }
+
+    fn table_mut(&mut self, name: &str) -> &mut TableAcross {
+        let table = self.tables.entry(name.to_owned()).or_default();
+        Arc::make_mut(table)
+    }
+
+    /// Says how a part has a table now.
+    pub(super) fn put_table(&mut self, part: u32, table: PartTable) {
+        let name = table.table.name.clone();
+        let known = self.table_mut(&name);
+        known.parts.insert(part, table);
+        known.union = Arc::default();
+    }
+
+    /// A part has a table no more, of which it has no streams any more.
+    pub(super) fn remove_table(&mut self, part: u32, name: &str) {
+        let known = self.table_mut(name);
+        known.parts.remove(&part);
+        known.union = Arc::default();
+        if known.parts.is_empty() {
+            self.tables.remove(name);
+        }
+    }
+
+    /// A part has a stream, or has it no more.
+    pub(super) fn put_stream(
+        &mut self,
+        (part, is_there): (u32, bool),
+        table: &str,
+        key: &Arc<[u8]>,
+        whose: &Ownership<'_>,
+    ) -> Result<()> {
+        let streams = &mut self.table_mut(table).streams;
+        let known = streams.find(key);
+        let mut holders = known.map_or_else(Vec::new, |entry| entry.holders.clone());
+        match (holders.binary_search(&part), is_there) {
+            (Err(at), true) => holders.insert(at, part),
+            (Ok(at), false) => drop(holders.remove(at)),
+            _ => {}
+        }
+        if holders.is_empty() {
+            streams.remove(key);
+            return Ok(());
+        }
+        let shown = whose.shown(table, key, &holders)?;
+        streams.put(Entry {
+            key: Arc::clone(key),
+            holders,
+            shown,
+        });
+        Ok(())
+    }
+
+    /// Asks anew whose each stream is.
+    pub(super) fn ask_owners(&mut self, whose: &Ownership<'_>) -> Result<()> {
+        let names: Vec<String> = self.tables.keys().cloned().collect();
+        for name in names {
+            let streams = &mut self.table_mut(&name).streams;
+            let mut changed = Vec::new();
+            for entry in streams.iter() {
+                let shown = whose.shown(&name, &entry.key, &entry.holders)?;
+                if shown != entry.shown {
+                    let entry = entry.clone();
+                    changed.push(Entry { shown, ..entry });
+                }
+            }
+            for entry in changed {
+                streams.put(entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stream of a table behind key bytes.
+pub(super) fn name_of(table: &str, key: &[u8]) -> Result<StreamName> {
+    decode_stream_key(table, key).map_err(|e| unreadable(&e))
+}
+
+/// The error for key bytes that cannot be read; they were taken for sound when they were put in.
+pub(super) fn unreadable(error: &DecodeError) -> Error {
+    Error::internal(format!("key bytes of a stream: {error}"))
+}

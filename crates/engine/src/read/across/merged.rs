@@ -1,0 +1,64 @@
+//! Bins that stretches of one stream have in common, put together.
+//!
+//! Invariants: what comes in is by time, so that of two stretches the first one's earliest event is
+//! the earliest of both.
+
+use crate::read::aggregate::Bin;
+use crate::read::summary::SummaryBin;
+use headwater_types::Aggregate;
+use std::collections::BTreeMap;
+
+/// Bins of several stretches, by number.
+pub(super) struct Merged<T> {
+    bins: BTreeMap<i128, T>,
+}
+
+/// What is put together of two stretches, of which `later` comes behind.
+pub(super) trait Together {
+    fn take(&mut self, later: Self);
+}
+
+impl<T: Together> Merged<T> {
+    pub(super) fn new() -> Merged<T> {
+        Merged {
+            bins: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, bins: impl IntoIterator<Item = (i128, T)>) {
+        for (number, bin) in bins {
+            match self.bins.get_mut(&number) {
+                Some(known) => known.take(bin),
+                None => drop(self.bins.insert(number, bin)),
+            }
+        }
+    }
+
+    /// By number.
+    pub(super) fn finish(self) -> impl Iterator<Item = (i128, T)> {
+        self.bins.into_iter()
+    }
+}
+
+impl Together for Aggregate {
+    fn take(&mut self, later: Aggregate) {
+        self.merge(&later);
+    }
+}
+
+impl Together for Bin {
+    fn take(&mut self, later: Bin) {
+        self.aggregate.merge(&later.aggregate);
+        self.first = self.first.take().or(later.first);
+        self.last = later.last.or(self.last.take());
+    }
+}
+
+impl Together for SummaryBin {
+    fn take(&mut self, later: SummaryBin) {
+        self.rows = self.rows.saturating_add(later.rows);
+        for (known, later) in self.aggregates.iter_mut().zip(&later.aggregates) {
+            known.merge(later);
+        }
+    }
+}

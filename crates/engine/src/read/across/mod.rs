@@ -1,0 +1,86 @@
+//! Several databases read as one: tables are the union of their tables, and a stream is read from
+//! the part whose it is.
+//!
+//! Invariants: one instant of a stream is read from one part at most, as [`Owners`] and the order
+//! of the parts say; what another part has of it is not shown and is told
+//! ([`AcrossSnapshot::conflicts`]). Where the owner of a stretch is not among the parts, reads of
+//! it are `elsewhere`. Otherwise an answer is what one database with the same rows would answer.
+//! Concurrency: immutable; parts and the catalog over them are shared with whoever keeps them.
+//! Failure: as for a snapshot of one database; the first error of a part is the error.
+
+mod catalog;
+mod index;
+mod keeper;
+mod lists;
+mod merged;
+mod owners;
+mod part;
+mod scan;
+mod stream;
+mod tables;
+mod whole;
+
+pub(crate) use keeper::{Change, Keeper};
+pub use lists::Conflict;
+pub use owners::{Owned, Owners};
+pub(crate) use scan::AcrossScan;
+
+use crate::read::handle::StreamHandle;
+use crate::{Error, ErrorKind, Result};
+use catalog::{CatalogAcross, TableAcross};
+use headwater_types::StreamName;
+use part::{Part, Parts};
+use std::sync::Arc;
+use stream::StreamAcross;
+
+/// A view of several databases as if they were one.
+#[derive(Clone, Debug)]
+pub(crate) struct AcrossSnapshot {
+    parts: Arc<Parts>,
+    catalog: Arc<CatalogAcross>,
+    /// No other one has it.
+    number: u64,
+    definitions: Option<u64>,
+}
+
+impl AcrossSnapshot {
+    pub(in crate::read) fn sequence(&self) -> u64 {
+        self.number
+    }
+
+    pub(in crate::read) fn definitions(&self) -> Option<u64> {
+        self.definitions
+    }
+
+    fn table(&self, name: &str) -> Result<&TableAcross> {
+        self.catalog.table(name)
+    }
+
+    fn part(&self, number: u32) -> Result<&Part> {
+        let part = self.parts.get(number);
+        part.ok_or_else(|| Error::internal("a stream of a part that is not there"))
+    }
+
+    /// A stream, to be read.
+    pub(in crate::read) fn stream<'a>(&'a self, name: &'a StreamName) -> Result<StreamAcross<'a>> {
+        StreamAcross::find(self, name, None)
+    }
+
+    /// A stream that was looked up before.
+    pub(in crate::read) fn stream_again<'a>(
+        &'a self,
+        handle: &'a StreamHandle,
+    ) -> Result<StreamAcross<'a>> {
+        StreamAcross::find(self, handle.name(), Some(handle))
+    }
+}
+
+/// The error for a stretch of time whose owner is not here.
+fn owner_elsewhere(stream: &StreamName) -> Error {
+    Error::new(
+        ErrorKind::Elsewhere,
+        format!(
+            "the database that stream `{stream}` belongs to at this time is not here; ask where it is written"
+        ),
+    )
+}

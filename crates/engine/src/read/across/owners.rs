@@ -1,0 +1,225 @@
+//! Whose a stream is, and when.
+//!
+//! Invariants: of a stream every instant belongs to one part at most; what is said first counts.
+//! Where nothing is said, an instant belongs to the first part that has the stream.
+//! Concurrency: pure.
+
+use crate::ranges::union;
+use headwater_types::{ClosedRange, StreamName};
+use std::fmt;
+use std::sync::Arc;
+
+/// A stretch of time in which a stream belongs to a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// The instants, both ends included.
+    pub range: ClosedRange,
+    /// The name of the part.
+    pub part: Arc<str>,
+}
+
+type Says = dyn Fn(&StreamName) -> Vec<Owned> + Send + Sync;
+
+/// Says whose streams are: for each its stretches of time. Where stretches meet, the one that is
+/// named first counts; where none is, the first part that has the stream.
+#[derive(Clone)]
+pub struct Owners(Arc<Says>);
+
+impl Owners {
+    /// By a function, which is asked once for each stream.
+    ///
+    /// ```
+    /// use headwater_engine::{Owned, Owners};
+    /// use headwater_types::ClosedRange;
+    /// // Everything of site a is written at the edge of this name, whoever else has some of it.
+    /// let owners = Owners::new(|stream| match stream.tag("site") {
+    ///     Some("a") => vec![Owned { range: ClosedRange::ALL, part: "edge-a".into() }],
+    ///     _ => Vec::new(),
+    /// });
+    /// # drop(owners);
+    /// ```
+    pub fn new(says: impl Fn(&StreamName) -> Vec<Owned> + Send + Sync + 'static) -> Owners {
+        Owners(Arc::new(says))
+    }
+
+    pub(super) fn of(&self, stream: &StreamName) -> Vec<Owned> {
+        (self.0)(stream)
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owners").finish_non_exhaustive()
+    }
+}
+
+/// A stretch of time of a stream, and the part that its rows are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) range: ClosedRange,
+    /// `None` = its owner is not here.
+    pub(super) part: Option<u32>,
+}
+
+/// What is shown of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// All that this part has of it.
+    Whole(u32),
+    /// By time, apart; none = nothing is.
+    Pieces(Arc<[Piece]>),
+}
+
+impl Shown {
+    /// What is shown of a stream that these parts have, which is one at least.
+    pub(super) fn of(
+        owned: &[Owned],
+        holders: &[u32],
+        number_of: &dyn Fn(&str) -> Option<u32>,
+    ) -> Shown {
+        let first = holders.first().copied();
+        let mut pieces = Vec::new();
+        let mut left = vec![ClosedRange::ALL];
+        for Owned { range, part } in owned {
+            let part = number_of(part);
+            let taken = left.iter().map(|l| l.intersect(range));
+            let taken = taken.filter(|t| !t.is_empty());
+            pieces.extend(taken.map(|range| Piece { range, part }));
+            left = left.iter().flat_map(|l| without(l, range)).collect();
+        }
+        pieces.extend(left.into_iter().map(|range| Piece { range, part: first }));
+        let is_there = |piece: &Piece| piece.part.is_none_or(|part| holders.contains(&part));
+        pieces.retain(is_there);
+        pieces.sort_by_key(|piece| piece.range.first);
+        joined(pieces)
+    }
+
+    /// The stretches that are read from a part.
+    pub(super) fn of_part(&self, number: u32) -> Vec<ClosedRange> {
+        match self {
+            Shown::Whole(part) if *part == number => vec![ClosedRange::ALL],
+            Shown::Whole(_) => Vec::new(),
+            Shown::Pieces(pieces) => {
+                let own = pieces.iter().filter(|p| p.part == Some(number));
+                own.map(|p| p.range).collect()
+            }
+        }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Shown::Pieces(pieces) if pieces.is_empty())
+    }
+
+    /// The part where the stream is at home: that of its first stretch, and else the first that has
+    /// it.
+    pub(super) fn home(&self, holders: &[u32]) -> Option<u32> {
+        match self {
+            Shown::Whole(part) => Some(*part),
+            Shown::Pieces(pieces) => {
+                let first = pieces.iter().find_map(|piece| piece.part);
+                first.or_else(|| holders.first().copied())
+            }
+        }
+    }
+}
+
+/// Stretches of one part that touch are one.
+fn joined(pieces: Vec<Piece>) -> Shown {
+    let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match out.last_mut() {
+            Some(last)
+                if last.part == piece.part && last.range.last.next() == Some(piece.range.first) =>
+            {
+                last.range.last = piece.range.last;
+            }
+            _ => out.push(piece),
+        }
+    }
+    match out.as_slice() {
+        [
+            Piece {
+                range: ClosedRange::ALL,
+                part: Some(part),
+            },
+        ] => Shown::Whole(*part),
+        _ => Shown::Pieces(out.into()),
+    }
+}
+
+/// What lies in `range` and not in `taken`.
+pub(super) fn without(range: &ClosedRange, taken: &ClosedRange) -> Vec<ClosedRange> {
+    if range.intersect(taken).is_empty() {
+        return vec![*range];
+    }
+    let before = taken.first.previous();
+    let before = before.map(|last| ClosedRange::new(range.first, last));
+    let behind = taken.last.next();
+    let behind = behind.map(|first| ClosedRange::new(first, range.last));
+    let parts = before.into_iter().chain(behind);
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
+/// What lies in `range` and in none of the others.
+pub(super) fn outside(range: &ClosedRange, shown: &[ClosedRange]) -> Vec<ClosedRange> {
+    let mut left = vec![*range];
+    for taken in shown {
+        left = left.iter().flat_map(|l| without(l, taken)).collect();
+    }
+    union(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PARTS: [&str; 4] = ["a", "b", "c", "nobody"];
+
+    fn number_of(name: &str) -> Option<u32> {
+        match name {
+            "a" => Some(1),
+            "b" => Some(2),
+            "c" => Some(3),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_instant_is_whose_the_first_that_says_so_says(
+            owned in prop::collection::vec((0usize..4, -20i64..20, 0i64..20), 0..6),
+            holders in prop::collection::btree_set(1u32..4, 1..4),
+        ) {
+            let holders: Vec<u32> = holders.into_iter().collect();
+            let owned: Vec<Owned> = owned
+                .into_iter()
+                .filter_map(|(part, first, width)| {
+                    let range = ClosedRange::nanos(first, first + width);
+                    Some(Owned { range, part: (*PARTS.get(part)?).into() })
+                })
+                .collect();
+            let shown = Shown::of(&owned, &holders, &number_of);
+            for at in (-30..50).chain([i64::MIN, i64::MAX]) {
+                let at = headwater_types::Timestamp::from_nanos(at);
+                let said = owned.iter().find(|o| o.range.contains(at));
+                // Nothing = nobody has anything there.
+                let expected = match said {
+                    None => Some(holders.first().copied()),
+                    Some(said) => match number_of(&said.part) {
+                        None => Some(None),
+                        Some(part) => holders.contains(&part).then_some(Some(part)),
+                    },
+                };
+                let found: Vec<Option<u32>> = match &shown {
+                    Shown::Whole(part) => vec![Some(*part)],
+                    Shown::Pieces(pieces) => {
+                        let here = pieces.iter().filter(|p| p.range.contains(at));
+                        here.map(|p| p.part).collect()
+                    }
+                };
+                prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A table over all parts that have it: fields by name, everything else as the first part has it.
+//!
+//! A field whose type is another one in a later part is there twice: under its name with the type
+//! of the first part that has it, and as `name@part` for the later one.
+//!
+//! Invariants: a field of the table is read from a part as one of the part's own fields, which has
+//! the same type, or the part has no value of it. The parts' own fields are all told once.
+//! Concurrency: immutable.
+
+use crate::catalog::{Field, Table, TableInfo};
+use crate::ids::TableId;
+use headwater_types::FieldId;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A table as a part has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PartTable {
+    /// The name of the part.
+    pub(super) part: Arc<str>,
+    pub(super) table: Arc<Table>,
+    /// Keys of its streams' tags, and those declared.
+    pub(super) tags: Vec<String>,
+}
+
+/// Under which of its own fields a part has those of the table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum PartFields {
+    /// It has the same ones in the same order.
+    Same,
+    /// For each of the table's fields.
+    Mapped(Vec<Option<FieldId>>),
+}
+
+/// A table over all parts.
+#[derive(Debug)]
+pub(super) struct UnionTable {
+    /// As if all of it were in one database; its number means nothing.
+    pub(super) table: Arc<Table>,
+    /// Tag keys, sorted.
+    tags: Vec<String>,
+    /// By the number of the part.
+    parts: BTreeMap<u32, PartFields>,
+    /// Tells its fields apart from those of another such table.
+    pub(super) fingerprint: u64,
+}
+
+impl UnionTable {
+    /// The table of parts that have it, by number; `None` without any.
+    pub(super) fn of(parts: &BTreeMap<u32, PartTable>) -> Option<UnionTable> {
+        let first = &parts.values().next()?.table;
+        let fields = Fields::of(parts);
+        let mut mapped = BTreeMap::new();
+        for (number, part) in parts {
+            mapped.insert(*number, fields.of_part(*number, part));
+        }
+        let tags: BTreeSet<&String> = parts.values().flat_map(|p| &p.tags).collect();
+        let mut hasher = DefaultHasher::new();
+        for field in &fields.list {
+            field.name.hash(&mut hasher);
+            field.field_type.hash(&mut hasher);
+        }
+        Some(UnionTable {
+            tags: tags.into_iter().cloned().collect(),
+            table: Arc::new(Table {
+                id: TableId(0),
+                fields: fields.list,
+                ..(**first).clone()
+            }),
+            parts: mapped,
+            fingerprint: hasher.finish(),
+        })
+    }
+
+    pub(super) fn fields_of(&self, part: u32) -> Option<&PartFields> {
+        self.parts.get(&part)
+    }
+
+    pub(super) fn info(&self, streams: u64) -> TableInfo {
+        let life = &self.table.life;
+        TableInfo {
+            name: self.table.name.clone(),
+            duplicates: self.table.duplicates,
+            leaf_events: self.table.leaf_events,
+            tags: self.tags.clone(),
+            fields: self.table.fields.clone(),
+            streams,
+            retention: life.retention,
+            raw_for: life.raw_for,
+            cut: life.cut.instant(),
+            aged_to: life.aged_to.instant(),
+        }
+    }
+}
+
+/// The fields of all parts.
+struct Fields<'a> {
+    list: Vec<Field>,
+    /// Where the fields stand that go by their own name.
+    plain: HashMap<&'a str, usize>,
+    /// Where the fields of a part stand that go by another name, by their name there.
+    renamed: HashMap<(u32, &'a str), usize>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(parts: &'a BTreeMap<u32, PartTable>) -> Fields<'a> {
+        let mut fields = Fields {
+            list: Vec::new(),
+            plain: HashMap::new(),
+            renamed: HashMap::new(),
+        };
+        let mut conflicts: Vec<(u32, &PartTable, &Field)> = Vec::new();
+        for (number, part) in parts {
+            for field in &part.table.fields {
+                match fields.plain.get(field.name.as_str()) {
+                    None => {
+                        fields.plain.insert(&field.name, fields.list.len());
+                        fields.list.push(field.clone());
+                    }
+                    Some(at) => {
+                        let known = fields.list.get(*at).map(|f| f.field_type);
+                        if known != Some(field.field_type) {
+                            conflicts.push((*number, part, field));
+                        }
+                    }
+                }
+            }
+        }
+        let mut taken: BTreeSet<String> = fields.list.iter().map(|f| f.name.clone()).collect();
+        for (number, part, field) in conflicts {
+            let mut name = format!("{}@{}", field.name, part.part);
+            while !taken.insert(name.clone()) {
+                name.push('@');
+                name.push_str(&part.part);
+            }
+            fields
+                .renamed
+                .insert((number, &field.name), fields.list.len());
+            let field_type = field.field_type;
+            fields.list.push(Field { name, field_type });
+        }
+        fields
+    }
+
+    /// Which of its fields a part has, under which number there.
+    fn of_part(&self, number: u32, part: &PartTable) -> PartFields {
+        if part.table.fields == self.list {
+            return PartFields::Same;
+        }
+        let mut mapped = vec![None; self.list.len()];
+        for (own, field) in part.table.fields.iter().enumerate() {
+            let renamed = self.renamed.get(&(number, field.name.as_str()));
+            let at = renamed.or_else(|| self.plain.get(field.name.as_str()));
+            let slot = at.and_then(|at| mapped.get_mut(*at));
+            if let (Some(slot), Ok(own)) = (slot, u32::try_from(own)) {
+                *slot = Some(FieldId(own));
+            }
+        }
+        PartFields::Mapped(mapped)
+    }
+}
+
+impl PartFields {
+    /// The name under which a part has a field of the table; `None` = it has none of its values.
+    pub(super) fn name_in<'a>(
+        &self,
+        union: &'a UnionTable,
+        part: &'a Table,
+        field: FieldId,
+    ) -> Option<&'a str> {
+        let found = match self {
+            PartFields::Same => union.table.field(field),
+            PartFields::Mapped(fields) => {
+                let at = usize::try_from(field.0).ok()?;
+                part.field((*fields.get(at)?)?)
+            }
+        };
+        found.map(|f| f.name.as_str())
+    }
+}

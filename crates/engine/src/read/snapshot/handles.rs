@@ -1,0 +1,162 @@
+//! Streams that were looked up once, and are read in snapshots.
+//!
+//! Invariants, concurrency, failure: as for snapshots, which say it for names.
+
+use super::{Scan, Seen, Snapshot};
+use crate::Result;
+use crate::read::aggregate::{AggregateSpec, Bin};
+use crate::read::ends::Side;
+use crate::read::handle::StreamHandle;
+use crate::read::last::LastValue;
+use crate::read::scan::ScanSpec;
+use crate::read::summary::{SummaryBin, SummarySpec};
+use crate::read::visit::{self, RowBlock};
+use headwater_types::{Aggregate, ClosedRange, Level, Timestamp, Value};
+
+impl StreamHandle {
+    /// As [`Snapshot::scan`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn scan(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Scan> {
+        match &snapshot.seen {
+            Seen::Single(one) => one
+                .scan_found(one.find_again(self)?, spec)
+                .map(Scan::of_one),
+            Seen::Across(all) => all.stream_again(self)?.scan(spec).map(Scan::of_several),
+        }
+    }
+
+    /// As [`Snapshot::visit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn visit(
+        &self,
+        snapshot: &Snapshot,
+        spec: &ScanSpec,
+        each: impl FnMut(RowBlock<'_>),
+    ) -> Result<()> {
+        match &snapshot.seen {
+            Seen::Single(one) => visit::visit(one, one.find_again(self)?, spec, each),
+            Seen::Across(all) => all.stream_again(self)?.visit(spec, each),
+        }
+    }
+
+    /// As [`Snapshot::last`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn last(&self, snapshot: &Snapshot) -> Result<Vec<LastValue>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.last_found(one.find_again(self)?),
+            Seen::Across(all) => all.stream_again(self)?.last(),
+        }
+    }
+
+    /// As [`Snapshot::first_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn first_in(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        range: ClosedRange,
+    ) -> Result<Option<(Timestamp, Value)>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.end_found(one.find_again(self)?, field, range, Side::First),
+            Seen::Across(all) => all.stream_again(self)?.first_in(field, range),
+        }
+    }
+
+    /// As [`Snapshot::last_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn last_in(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        range: ClosedRange,
+    ) -> Result<Option<(Timestamp, Value)>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.end_found(one.find_again(self)?, field, range, Side::Last),
+            Seen::Across(all) => all.stream_again(self)?.last_in(field, range),
+        }
+    }
+
+    /// As [`Snapshot::first_row_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn first_row_in(
+        &self,
+        snapshot: &Snapshot,
+        range: ClosedRange,
+    ) -> Result<Option<Timestamp>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.row_found(one.find_again(self)?, range, Side::First),
+            Seen::Across(all) => all.stream_again(self)?.first_row_in(range),
+        }
+    }
+
+    /// As [`Snapshot::last_row_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn last_row_in(
+        &self,
+        snapshot: &Snapshot,
+        range: ClosedRange,
+    ) -> Result<Option<Timestamp>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.row_found(one.find_again(self)?, range, Side::Last),
+            Seen::Across(all) => all.stream_again(self)?.last_row_in(range),
+        }
+    }
+
+    /// As [`Snapshot::aggregate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn aggregate(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        spec: &AggregateSpec,
+    ) -> Result<Vec<Bin>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.aggregate_found(one.find_again(self)?, field, spec),
+            Seen::Across(all) => all.stream_again(self)?.aggregate(field, spec),
+        }
+    }
+
+    /// As [`Snapshot::summary`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn summary(&self, snapshot: &Snapshot, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.summary_found(one.find_again(self)?, spec),
+            Seen::Across(all) => all.stream_again(self)?.summary(spec),
+        }
+    }
+
+    /// As [`Snapshot::tile`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tile(
+        &self,
+        snapshot: &Snapshot,
+        field: &str,
+        level: Level,
+        offset: i64,
+    ) -> Result<Vec<(i64, Aggregate)>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.tile_found(one.find_again(self)?, field, level, offset),
+            Seen::Across(all) => all.stream_again(self)?.tile(field, level, offset),
+        }
+    }
+}

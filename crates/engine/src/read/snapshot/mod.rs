@@ -1,0 +1,84 @@
+//! A consistent view of a database, or of several as if they were one.
+//!
+//! Everything that reads data does it by a snapshot. What a question means is said here; how one
+//! database answers it, and how several do, say the rooms below.
+//!
+//! Invariants: a snapshot never changes. Of one database there is nothing between a question and
+//! its answer but a look at which kind of snapshot it is.
+//! Concurrency: snapshots are shared freely between threads.
+
+mod buckets;
+mod handles;
+mod rows;
+mod streams;
+
+pub use rows::Scan;
+
+use super::across::AcrossSnapshot;
+use super::single::SingleSnapshot;
+use crate::core::Core;
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// A consistent view of everything acknowledged before it was opened, over all shards; it never
+/// changes. While it is open the files it sees are kept, and what it sees of memory, which goes to
+/// files where snapshots together keep much: it costs space on the disk, and writers nothing.
+///
+/// One of several databases ([`crate::Across`]) shows the union of their tables and streams.
+#[derive(Debug)]
+pub struct Snapshot {
+    seen: Seen,
+}
+
+#[derive(Debug)]
+enum Seen {
+    Single(SingleSnapshot),
+    Across(AcrossSnapshot),
+}
+
+impl Snapshot {
+    pub(crate) fn open(core: Arc<Core>) -> Snapshot {
+        Snapshot {
+            seen: Seen::Single(SingleSnapshot::open(core)),
+        }
+    }
+
+    /// Of several databases.
+    pub(super) fn across(all: AcrossSnapshot) -> Snapshot {
+        Snapshot {
+            seen: Seen::Across(all),
+        }
+    }
+
+    /// The view of one database that it is.
+    pub(super) fn into_single(self) -> Result<SingleSnapshot> {
+        match self.seen {
+            Seen::Single(one) => Ok(one),
+            Seen::Across(_) => Err(Error::invalid(
+                "a part is a snapshot of one database; found one of several: put its parts instead",
+            )),
+        }
+    }
+
+    /// The number of the newest record it sees. Of several databases: a number that no other
+    /// snapshot of this process has.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        match &self.seen {
+            Seen::Single(one) => one.sequence(),
+            Seen::Across(all) => all.sequence(),
+        }
+    }
+
+    /// Tells tables, fields and streams apart from those of other snapshots of the same open
+    /// database: where it is the same, they are the same. `None` when they were being changed; that
+    /// says nothing. For programs that prepare something per table. Of several databases it is a
+    /// number that no single one has, and it rises with every change.
+    #[must_use]
+    pub fn definitions(&self) -> Option<u64> {
+        match &self.seen {
+            Seen::Single(one) => one.definitions(),
+            Seen::Across(all) => all.definitions(),
+        }
+    }
+}

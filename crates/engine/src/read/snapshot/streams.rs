@@ -1,0 +1,328 @@
+//! Tables and streams, and what can be said of a whole table.
+
+use super::{Seen, Snapshot};
+use crate::read::across::Conflict;
+use crate::read::describe::{StreamInfo, StreamPage};
+use crate::read::handle::StreamHandle;
+use crate::read::listing::{HandlePage, PageStart};
+use crate::read::whole::{Accepts, GoesOn, OutermostSpec};
+use crate::{Result, TableInfo};
+use headwater_types::{ClosedRange, FieldType, StreamName};
+
+impl Snapshot {
+    /// The streams of a table whose tags have these values, by tags. An empty filter gives all.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
+        match &self.seen {
+            Seen::Single(one) => one.streams(table, tags),
+            Seen::Across(all) => all.streams(table, tags),
+        }
+    }
+
+    /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags,
+    /// shorter texts first. To walk through the streams of a table a page at a time.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for id in ["10", "9", "b"] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let snapshot = db.snapshot()?;
+    /// let page = snapshot.streams_after("pump", None, 2)?;
+    /// let rest = snapshot.streams_after("pump", page.last(), 2)?;
+    /// let ids: Vec<_> = page.iter().chain(&rest).filter_map(|s| s.tag("id")).collect();
+    /// assert_eq!(ids, ["9", "b", "10"]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn streams_after(
+        &self,
+        table: &str,
+        after: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamName>> {
+        match &self.seen {
+            Seen::Single(one) => one.streams_after(table, after, limit),
+            Seen::Across(all) => all.streams_after(table, after, limit),
+        }
+    }
+
+    /// Looks through the texts of at most `limit` streams of a table behind `after`, in the order
+    /// of [`Snapshot::streams_after`], and gives those for which `wanted` says yes: a search makes
+    /// no names of what it does not find.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for id in ["a 1", "b 1", "b 2"] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let page = db.snapshot()?.streams_where("pump", None, 2, &mut |text| text == r"pump,id=b\ 1")?;
+    /// assert_eq!(page.streams, [StreamName::new("pump", [("id", "b 1")])]);
+    /// // There are more to look at.
+    /// assert_eq!(page.next.as_ref(), page.streams.last());
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn streams_where(
+        &self,
+        table: &str,
+        after: Option<&StreamName>,
+        limit: usize,
+        wanted: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<StreamPage> {
+        match &self.seen {
+            Seen::Single(one) => one.streams_where(table, after, limit, wanted),
+            Seen::Across(all) => all.streams_where(table, after, limit, wanted),
+        }
+    }
+
+    /// At most `limit` streams of a table behind `after` whose tags have one of the values given,
+    /// in the order of [`Snapshot::streams_after`]. Streams that do not are not looked at one by
+    /// one, but for those that differ in a tag before the ones given.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for (id, site) in [("1", "a"), ("2", "b"), ("3", "a")] {
+    ///     let pump = StreamName::new("pump", [("id", id), ("site", site)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let wanted = [("site".to_owned(), vec!["a".to_owned()])];
+    /// let found = db.snapshot()?.streams_having("pump", &wanted, None, 10)?;
+    /// let ids: Vec<_> = found.iter().filter_map(|s| s.tag("id")).collect();
+    /// assert_eq!(ids, ["1", "3"]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn streams_having(
+        &self,
+        table: &str,
+        wanted: &[(String, Vec<String>)],
+        after: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamName>> {
+        match &self.seen {
+            Seen::Single(one) => one.streams_having(table, wanted, after, limit),
+            Seen::Across(all) => all.streams_having(table, wanted, after, limit),
+        }
+    }
+
+    /// At most `limit` streams of a table from `start` on, in the order in which they were made,
+    /// ready to be read: to go through all streams of a table without holding their names.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options, PageStart};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// for id in ["b", "a", "c"] {
+    ///     let mut batch = Batch::new();
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    ///     db.commit(batch)?;
+    /// }
+    /// let snapshot = db.snapshot()?;
+    /// let mut ids = Vec::new();
+    /// let mut start = Some(PageStart::default());
+    /// while let Some(from) = start {
+    ///     let page = snapshot.handles_from("pump", from, 2)?;
+    ///     ids.extend(page.streams.iter().filter_map(|s| s.name().tag("id")).map(str::to_owned));
+    ///     start = page.next;
+    /// }
+    /// assert_eq!(ids, ["b", "a", "c"]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn handles_from(&self, table: &str, start: PageStart, limit: usize) -> Result<HandlePage> {
+        match &self.seen {
+            Seen::Single(one) => one.handles_from(table, start, limit),
+            Seen::Across(all) => all.handles_from(table, start, limit),
+        }
+    }
+
+    /// Looks a stream up, to read it many times, in this snapshot and in others.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream.
+    pub fn handle(&self, stream: &StreamName) -> Result<StreamHandle> {
+        match &self.seen {
+            Seen::Single(one) => one.handle(stream),
+            Seen::Across(all) => all.handle(stream),
+        }
+    }
+
+    /// Streams of a table, as far as the catalog counts them: with those made since the snapshot.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn stream_count(&self, table: &str) -> Result<u64> {
+        match &self.seen {
+            Seen::Single(one) => one.stream_count(table),
+            Seen::Across(all) => all.stream_count(table),
+        }
+    }
+
+    /// What a stream holds, from what is known about its files and from memory: no row is read.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream, `corrupt`, `io`.
+    pub fn stream_info(&self, stream: &StreamName) -> Result<StreamInfo> {
+        match &self.seen {
+            Seen::Single(one) => one.stream_info(stream),
+            Seen::Across(all) => all.stream(stream)?.stream_info(),
+        }
+    }
+
+    /// The type of a field of a stream.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream or field.
+    pub fn field_type(&self, stream: &StreamName, field: &str) -> Result<FieldType> {
+        match &self.seen {
+            Seen::Single(one) => one.field_type(stream, field),
+            Seen::Across(all) => all.stream(stream)?.field_type(field),
+        }
+    }
+
+    /// The fields of a stream's table, in the order they were added.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn fields(&self, table: &str) -> Result<Vec<(String, FieldType)>> {
+        match &self.seen {
+            Seen::Single(one) => one.fields(table),
+            Seen::Across(all) => all.fields(table),
+        }
+    }
+
+    /// The definition of a table; numbers of streams and tag keys are those of now.
+    ///
+    /// # Errors
+    /// `not_found` without such a table.
+    pub fn table_info(&self, table: &str) -> Result<TableInfo> {
+        match &self.seen {
+            Seen::Single(one) => one.table_info(table),
+            Seen::Across(all) => all.table_info(table),
+        }
+    }
+
+    /// The tables, by name.
+    #[must_use]
+    pub fn table_names(&self) -> Vec<String> {
+        match &self.seen {
+            Seen::Single(one) => one.table_names(),
+            Seen::Across(all) => all.table_names(),
+        }
+    }
+
+    /// The rows of all streams of a table in a range, as [`Snapshot::summary`] counts those of one;
+    /// `None` when `goes_on` said false, which is asked now and then.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for id in ["1", "2", "3"] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let rows = db.snapshot()?.row_count("pump", ClosedRange::ALL, &mut || true)?;
+    /// assert_eq!(rows, Some(3));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `corrupt`, `io`.
+    pub fn row_count(
+        &self,
+        table: &str,
+        range: ClosedRange,
+        goes_on: GoesOn<'_>,
+    ) -> Result<Option<u64>> {
+        match &self.seen {
+            Seen::Single(one) => one.row_count(table, range, goes_on),
+            Seen::Across(all) => all.row_count(table, range, goes_on),
+        }
+    }
+
+    /// Streams whose newest (or oldest) rows in a range are the newest (or oldest) of the table:
+    /// among the rows of these streams are those of all streams that come first, as many as there
+    /// are streams asked for; of rows of one instant any may come first. Only streams that
+    /// `accepts` says yes of, which is asked where one would be among them; `None` asks nothing.
+    /// Fewer than asked for when `goes_on` said false.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options, OutermostSpec};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for (id, at) in [("1", 5), ("2", 7), ("3", 6)] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     batch.stream(&pump).row(at, [("rpm", 2150.0.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let spec = OutermostSpec { range: ClosedRange::ALL, newest: true, limit: 2 };
+    /// let streams = db.snapshot()?.outermost_streams("pump", &spec, None, &mut || true)?;
+    /// let ids: Vec<_> = streams.iter().filter_map(|s| s.tag("id")).collect();
+    /// assert_eq!(ids, ["2", "3"]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `corrupt`, `io`, and what `accepts` says.
+    pub fn outermost_streams(
+        &self,
+        table: &str,
+        spec: &OutermostSpec,
+        accepts: Option<Accepts<'_>>,
+        goes_on: GoesOn<'_>,
+    ) -> Result<Vec<StreamName>> {
+        match &self.seen {
+            Seen::Single(one) => one.outermost_streams(table, spec, accepts, goes_on),
+            Seen::Across(all) => all.outermost_streams(table, spec, accepts, goes_on),
+        }
+    }
+
+    /// Of several databases: what of a table's streams is not shown, since it lies in a part whose
+    /// it is not. Of one database there is nothing.
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `elsewhere` where a copy does not know yet what it has,
+    /// `corrupt`, `io`.
+    pub fn conflicts(&self, table: &str) -> Result<Vec<Conflict>> {
+        match &self.seen {
+            Seen::Single(one) => one.table(table).map(|_| Vec::new()),
+            Seen::Across(all) => all.conflicts(table),
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! The copies of a cloud node: one for each edge, in `DIR/copies/NAME`.
+//!
+//! Invariants: an edge's copy is reached by its key only. A copy that is put aside, because its
+//! edge begins anew, stays as it is in `DIR/copies-aside/NAME.N`.
+//! Concurrency: a copy has a lock of its own; the list of edges another, which is never waited for
+//! while a copy's is held.
+//! Failure: what a medium refuses is told in the status of that edge; the others go on.
+
+use crate::edges::{Edge, Edges, Secret, Want};
+use crate::error::{FleetError, FleetErrorKind};
+use crate::frame::About;
+use crate::invite::{Invite, check_url};
+use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
+use headwater_engine::{
+    Across, CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Snapshot, SnapshotPart, State,
+    StateName,
+};
+use headwater_io::Env;
+use headwater_sync::Verified;
+use headwater_types::{Level, Timestamp};
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Most copies of one edge that are kept aside.
+const ASIDE_MAX: usize = 8;
+
+/// Where a copy is, and what is wanted in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    env: Env,
+    dir: PathBuf,
+    level: Level,
+}
+
+/// What a fleet may take.
+#[derive(Clone, Debug)]
+pub struct FleetLimits {
+    /// What counts for readers of copies: memory and open files.
+    pub reader: Options,
+}
+
+/// What is known of a copy while the node runs.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// The connection that counts; 0 = none.
+    pub(crate) session: u64,
+    pub(crate) heard: Option<Timestamp>,
+    pub(crate) current: Option<Timestamp>,
+    pub(crate) about: Option<About>,
+    pub(crate) progress: Option<CopyProgress>,
+    pub(crate) refused: Option<String>,
+    pub(crate) failed: Option<String>,
+    pub(crate) is_to_be_opened_again: bool,
+    pub(crate) wants_verifying: bool,
+    pub(crate) wants_fetching_again: bool,
+    pub(crate) is_verifying: bool,
+    pub(crate) verified: Option<(Timestamp, Verified)>,
+}
+
+/// A reader of a copy, and which changes it shows.
+#[derive(Debug)]
+struct Reading {
+    reader: Reader,
+    changes: u64,
+}
+
+/// The copy of one edge.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) name: String,
+    pub(crate) live: Mutex<Live>,
+    /// Something is to be done that nothing came for.
+    pub(crate) wake: Notify,
+    copy: Mutex<Option<RemoteCopy>>,
+    reading: Mutex<Option<Reading>>,
+    /// Goes up when what is shown may have changed, and that of all copies with it.
+    changes: AtomicU64,
+    all_changes: Arc<AtomicU64>,
+}
+
+impl Held {
+    fn new(name: &str, all_changes: &Arc<AtomicU64>) -> Held {
+        Held {
+            name: name.to_owned(),
+            live: Mutex::default(),
+            wake: Notify::new(),
+            copy: Mutex::new(None),
+            reading: Mutex::new(None),
+            changes: AtomicU64::new(0),
+            all_changes: Arc::clone(all_changes),
+        }
+    }
+
+    /// What is shown may have changed.
+    pub(crate) fn has_changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.all_changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The copy, opened if it is there; `None` when there is none yet.
+    pub(crate) fn copy(&self, place: &Place) -> headwater_engine::Result<Option<RemoteCopy>> {
+        let mut held = self.copy.lock();
+        if held.is_none() {
+            match RemoteCopy::open(place.env.clone(), &place.dir, place.level) {
+                Ok(copy) => *held = Some(copy),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(held.clone())
+    }
+
+    /// Begins a copy with a first state.
+    pub(crate) fn begin(
+        &self,
+        place: &Place,
+        state: &State,
+    ) -> headwater_engine::Result<RemoteCopy> {
+        let mut held = self.copy.lock();
+        if let Some(copy) = &*held {
+            return Ok(copy.clone());
+        }
+        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.level)?;
+        *held = Some(copy.clone());
+        Ok(copy)
+    }
+
+    /// Lets go of what is open, so that it is opened again.
+    pub(crate) fn close(&self) {
+        *self.copy.lock() = None;
+        *self.reading.lock() = None;
+        self.has_changed();
+    }
+}
+
+/// The edges of a cloud node and their copies.
+#[derive(Debug)]
+pub struct Fleet {
+    env: Env,
+    dir: PathBuf,
+    limits: FleetLimits,
+    edges: Mutex<Edges>,
+    held: Mutex<HashMap<String, Arc<Held>>>,
+    sessions: AtomicU64,
+    /// Goes up when some copy may show something else.
+    changes: Arc<AtomicU64>,
+    shown: Mutex<Shown>,
+}
+
+/// The own database and what copies show, as one.
+#[derive(Debug, Default)]
+struct Shown {
+    all: Across,
+    /// The edges that are among them.
+    names: BTreeSet<String>,
+    /// Which changes they show.
+    changes: u64,
+}
+
+/// What the part is called that is the node's own database: no edge may be called so.
+const OWN: &str = "this node";
+
+impl Fleet {
+    /// That of the node whose database is in a directory.
+    ///
+    /// # Errors
+    /// `io` when the list of edges cannot be read.
+    pub fn open(env: Env, dir: &Path, limits: FleetLimits) -> Result<Fleet, FleetError> {
+        Ok(Fleet {
+            env,
+            dir: dir.to_owned(),
+            limits,
+            edges: Mutex::new(Edges::open(dir)?),
+            held: Mutex::default(),
+            sessions: AtomicU64::new(1),
+            // More than what was shown last, so that the first reader looks.
+            changes: Arc::new(AtomicU64::new(1)),
+            shown: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(crate) fn next_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Invites an edge. Returns the text that lets it join, which is kept nowhere.
+    ///
+    /// # Errors
+    /// `invalid` for a bad name or address, `taken`, `not_found` with `again`, `io`.
+    pub fn invite(
+        &self,
+        name: &str,
+        url: &str,
+        ca: Option<String>,
+        want: Option<Want>,
+        valid: Duration,
+        again: bool,
+    ) -> Result<String, FleetError> {
+        check_url(url)?;
+        let now = self.env.clock.now();
+        let secret = self.edges.lock().invite(name, want, now, valid, again)?;
+        let invite = Invite {
+            url: url.to_owned(),
+            edge: name.to_owned(),
+            secret,
+            ca,
+        };
+        invite.encode()
+    }
+
+    /// Takes an edge out: its key is worth nothing from then on, and its copy is put aside.
+    ///
+    /// # Errors
+    /// `not_found`, `io`.
+    pub fn remove(&self, name: &str) -> Result<(), FleetError> {
+        self.edges.lock().remove(name)?;
+        let held = self.held.lock().remove(name);
+        if let Some(held) = held {
+            held.live.lock().session = 0;
+            held.wake.notify_one();
+            held.close();
+        }
+        self.put_aside(name)
+    }
+
+    /// Asks nothing of an edge any more, or asks again.
+    ///
+    /// # Errors
+    /// `not_found`, `io`.
+    pub fn pause(&self, name: &str, is_paused: bool) -> Result<(), FleetError> {
+        let mut edges = self.edges.lock();
+        edges.update(name, |edge| edge.is_paused = is_paused)?;
+        drop(edges);
+        self.held(name).wake.notify_one();
+        Ok(())
+    }
+
+    /// Wants something else of an edge, from its next connection on.
+    ///
+    /// # Errors
+    /// `not_found`, `io`.
+    pub fn want(&self, name: &str, want: Want) -> Result<(), FleetError> {
+        self.edges.lock().update(name, |edge| edge.want = want)?;
+        let held = self.held(name);
+        let mut live = held.live.lock();
+        // The connection that there is ends, and with it the copy is let go of; the edge makes
+        // another, and the copy is opened with what is wanted now.
+        match std::mem::take(&mut live.session) {
+            0 => held.close(),
+            _ => live.is_to_be_opened_again = true,
+        }
+        drop(live);
+        held.wake.notify_one();
+        Ok(())
+    }
+
+    /// Begins to compare what is here of an edge with what it has, both read from their media.
+    ///
+    /// # Errors
+    /// `not_found`, `unreachable` when it is not connected.
+    pub fn verify(&self, name: &str) -> Result<(), FleetError> {
+        self.connected(name, |live| {
+            live.wants_verifying = true;
+            live.is_verifying = true;
+            live.verified = None;
+        })
+    }
+
+    /// Forgets what the newest comparison found to differ, so that it is fetched again.
+    ///
+    /// # Errors
+    /// `not_found`, `unreachable` when it is not connected.
+    pub fn fetch_again(&self, name: &str) -> Result<(), FleetError> {
+        self.connected(name, |live| live.wants_fetching_again = true)
+    }
+
+    fn connected(&self, name: &str, change: impl FnOnce(&mut Live)) -> Result<(), FleetError> {
+        self.edges.lock().get(name)?;
+        let held = self.held(name);
+        let mut live = held.live.lock();
+        if live.session == 0 {
+            return Err(FleetError::new(
+                FleetErrorKind::Unreachable,
+                format!("the edge `{name}` is not connected; it is asked once it is"),
+            ));
+        }
+        change(&mut live);
+        drop(live);
+        held.wake.notify_one();
+        Ok(())
+    }
+
+    /// Who shows this secret, if it holds.
+    pub(crate) fn find(&self, secret: &str) -> Option<Secret> {
+        self.edges.lock().find(secret, self.env.clock.now())
+    }
+
+    pub(crate) fn redeem(&self, name: &str) -> Result<String, FleetError> {
+        self.edges.lock().redeem(name)
+    }
+
+    pub(crate) fn has_come(&self, name: &str) -> Result<(), FleetError> {
+        self.edges.lock().has_come(name)
+    }
+
+    /// What is known of an edge; `None` when it was taken out.
+    pub(crate) fn edge(&self, name: &str) -> Option<Edge> {
+        self.edges.lock().get(name).ok().cloned()
+    }
+
+    /// True when the database is that which belongs to the name: the first one that came.
+    pub(crate) fn admit(&self, name: &str, state: &StateName) -> Result<bool, FleetError> {
+        let mut edges = self.edges.lock();
+        match edges.get(name)?.identity {
+            Some(known) => Ok(known == state.identity),
+            None => {
+                edges.update(name, |edge| edge.identity = Some(state.identity))?;
+                Ok(true)
+            }
+        }
+    }
+
+    pub(crate) fn held(&self, name: &str) -> Arc<Held> {
+        let mut all = self.held.lock();
+        let held = all
+            .entry(name.to_owned())
+            .or_insert_with(|| Arc::new(Held::new(name, &self.changes)));
+        Arc::clone(held)
+    }
+
+    pub(crate) fn place(&self, edge: &Edge) -> Place {
+        Place {
+            env: self.env.clone(),
+            dir: self.copies().join(&edge.name),
+            level: match edge.want {
+                Want::Full => Level::MIN,
+                Want::Summaries(level) => Level::clamped(level),
+            },
+        }
+    }
+
+    fn copies(&self) -> PathBuf {
+        self.dir.join("copies")
+    }
+
+    /// Puts the copy of an edge aside, if there is one.
+    fn put_aside(&self, name: &str) -> Result<(), FleetError> {
+        let from = self.copies().join(name);
+        if !from.exists() {
+            return Ok(());
+        }
+        let aside = self.dir.join("copies-aside");
+        std::fs::create_dir_all(&aside).map_err(|e| FleetError::io(&aside, &e))?;
+        let free = (1..=ASIDE_MAX)
+            .map(|n| aside.join(format!("{name}.{n}")))
+            .find(|to| !to.exists());
+        let to = free.ok_or_else(|| {
+            FleetError::new(
+                FleetErrorKind::Taken,
+                format!(
+                    "{ASIDE_MAX} copies of `{name}` are kept aside in {}; remove those that are not needed",
+                    aside.display()
+                ),
+            )
+        })?;
+        std::fs::rename(&from, &to).map_err(|e| FleetError::io(&to, &e))
+    }
+
+    /// Puts the copy of an edge aside, so that another is begun of whatever database comes.
+    pub(crate) fn begin_anew(&self, name: &str) -> Result<(), FleetError> {
+        let held = self.held(name);
+        held.close();
+        self.put_aside(name)?;
+        let mut live = held.live.lock();
+        (live.progress, live.refused, live.failed) = (None, None, None);
+        drop(live);
+        self.edges.lock().update(name, |edge| edge.identity = None)
+    }
+
+    /// How it stands with each edge, by name.
+    #[must_use]
+    pub fn status(&self) -> Vec<EdgeStatus> {
+        let mut edges = self.edges.lock().all().to_vec();
+        edges.sort_by(|a, b| a.name.cmp(&b.name));
+        edges.iter().map(|edge| self.status_of(edge)).collect()
+    }
+
+    fn status_of(&self, edge: &Edge) -> EdgeStatus {
+        let held = self.held(&edge.name);
+        if held.live.lock().progress.is_none() {
+            self.look_once(edge, &held);
+        }
+        let live = held.live.lock();
+        let error = live.failed.clone().or_else(|| live.refused.clone());
+        let is_current = live.progress.as_ref().is_some_and(is_current);
+        let state = match live.session {
+            _ if live.failed.is_some() => EdgeState::Failed,
+            _ if live.refused.is_some() => EdgeState::Refused,
+            0 if edge.is_invited() && edge.identity.is_none() => EdgeState::Invited,
+            0 => EdgeState::Offline,
+            _ if edge.is_paused => EdgeState::Paused,
+            _ if is_current => EdgeState::Current,
+            _ => EdgeState::Catching,
+        };
+        EdgeStatus {
+            name: edge.name.clone(),
+            state,
+            want: edge.want,
+            heard_ns: live.heard.map(Timestamp::as_nanos),
+            current_ns: live.current.map(Timestamp::as_nanos),
+            copy: live.progress.as_ref().map(copy_status),
+            about: live.about.clone(),
+            is_verifying: live.is_verifying,
+            verified: live.verified.map(|(at, found)| VerifiedStatus {
+                at_ns: at.as_nanos(),
+                equal: found.equal,
+                different: found.different,
+                missing: found.missing,
+            }),
+            error,
+        }
+    }
+
+    /// Looks at a copy that nothing is known of since the start, and lets go of it.
+    fn look_once(&self, edge: &Edge, held: &Held) {
+        match held.copy(&self.place(edge)) {
+            Ok(None) => {}
+            Ok(Some(copy)) => held.live.lock().progress = Some(copy.progress()),
+            Err(error) => held.live.lock().failed = Some(error.to_string()),
+        }
+    }
+
+    /// The node's own database and all copies as one: its own part goes before those of edges,
+    /// which go by when they were added. A copy that cannot be read is left out, and its status
+    /// says why.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn across(&self, own: Snapshot) -> headwater_engine::Result<Snapshot> {
+        let mut shown = self.shown.lock();
+        shown.all.replace(SnapshotPart {
+            name: OWN.into(),
+            snapshot: own,
+        })?;
+        let changes = self.changes.load(Ordering::Acquire);
+        if shown.changes != changes {
+            self.show(&mut shown)?;
+            shown.changes = changes;
+        }
+        shown.all.snapshot()
+    }
+
+    /// Lets go of the node's own database, which is to be closed.
+    ///
+    /// # Errors
+    /// The engine's own.
+    pub fn let_go(&self) -> headwater_engine::Result<()> {
+        self.shown.lock().all.remove(OWN)
+    }
+
+    fn show(&self, shown: &mut Shown) -> headwater_engine::Result<()> {
+        let mut edges = self.edges.lock().all().to_vec();
+        edges.sort_by(|a, b| a.created_ns.cmp(&b.created_ns).then(a.name.cmp(&b.name)));
+        let mut names = BTreeSet::new();
+        for edge in &edges {
+            let held = self.held(&edge.name);
+            match self.shown_of(edge, &held) {
+                Ok(None) => {}
+                Ok(Some(snapshot)) => {
+                    shown.all.replace(SnapshotPart {
+                        name: edge.name.as_str().into(),
+                        snapshot,
+                    })?;
+                    names.insert(edge.name.clone());
+                }
+                Err(error) => {
+                    tracing::error!(edge = edge.name, %error, "the copy of an edge cannot be read");
+                    held.live.lock().failed = Some(error.to_string());
+                }
+            }
+        }
+        for gone in shown.names.difference(&names) {
+            shown.all.remove(gone)?;
+        }
+        shown.names = names;
+        Ok(())
+    }
+
+    fn shown_of(&self, edge: &Edge, held: &Held) -> headwater_engine::Result<Option<Snapshot>> {
+        let changes = held.changes.load(Ordering::Acquire);
+        let mut reading = held.reading.lock();
+        if let Some(reading) = &mut *reading {
+            if reading.changes != changes {
+                reading.reader.refresh()?;
+                reading.changes = changes;
+            }
+            return Ok(Some(reading.reader.snapshot()));
+        }
+        let Some(copy) = held.copy(&self.place(edge))? else {
+            return Ok(None);
+        };
+        let reader = copy.reader(self.limits.reader.clone())?;
+        let snapshot = reader.snapshot();
+        *reading = Some(Reading { reader, changes });
+        Ok(Some(snapshot))
+    }
+}
+
+/// True when everything that is wanted of the newest state is here.
+pub(crate) fn is_current(progress: &CopyProgress) -> bool {
+    progress.missing_bytes == 0 && progress.shown_older == 0
+}
+
+fn copy_status(progress: &CopyProgress) -> CopyStatus {
+    CopyStatus {
+        identity: format!("{:016x}", progress.state.identity),
+        incarnation: format!("{:016x}", progress.state.incarnation),
+        state: progress.state.number,
+        bytes: progress.bytes,
+        missing_bytes: progress.missing_bytes,
+        shown: progress.shown,
+        shown_older: progress.shown_older,
+    }
+}

@@ -1,0 +1,202 @@
+//! Making a connection to a cloud: TCP, TLS where the address says so, WebSocket.
+//!
+//! Invariant: under `https:` nothing is sent before the cloud's certificate has been verified.
+//! Failure: every step has a time limit; an error says which address it was.
+
+use crate::error::{FleetError, FleetErrorKind};
+use crate::frame::MESSAGE_MAX;
+use crate::invite::check_url;
+use headwater_shell::access::token::fill_random;
+use http::{Request, StatusCode, header};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::Error as WsError;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+/// Where the cloud takes connections.
+pub(crate) const PATH: &str = "/api/v1/sync/connect";
+/// Longest time of each step of making a connection.
+const STEP_MAX: Duration = Duration::from_secs(30);
+
+/// What a connection goes over.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Transport for T {}
+
+/// A connection to a cloud.
+pub(crate) type Dialled = WebSocketStream<Box<dyn Transport>>;
+
+/// How large what comes may be.
+pub(crate) fn limits() -> WebSocketConfig {
+    // Messages come in one frame each; a byte says how they are packed.
+    WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_MAX + 1))
+        .max_frame_size(Some(MESSAGE_MAX + 1))
+}
+
+struct Address<'u> {
+    is_tls: bool,
+    host: &'u str,
+    port: u16,
+    authority: &'u str,
+}
+
+fn address(url: &str) -> Result<Address<'_>, FleetError> {
+    check_url(url)?;
+    let (is_tls, rest) = match url.strip_prefix("https://") {
+        Some(rest) => (true, rest),
+        None => (false, url.strip_prefix("http://").unwrap_or(url)),
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = match authority.rsplit_once(':') {
+        // A colon inside brackets belongs to the address.
+        Some((host, port)) if !port.contains(']') => {
+            let number = port.parse().map_err(|_| {
+                FleetError::invalid(format!("`{url}`: `{port}` is no number of a port"))
+            })?;
+            (host, number)
+        }
+        _ => (authority, if is_tls { 443 } else { 80 }),
+    };
+    Ok(Address {
+        is_tls,
+        host: host.trim_start_matches('[').trim_end_matches(']'),
+        port,
+        authority,
+    })
+}
+
+fn unreachable(url: &str, what: &dyn std::fmt::Display) -> FleetError {
+    FleetError::new(FleetErrorKind::Unreachable, format!("{url}: {what}"))
+}
+
+/// A step of making the connection, which may not take for ever.
+async fn step<T, E: std::fmt::Display>(
+    url: &str,
+    what: &str,
+    doing: impl Future<Output = Result<T, E>>,
+) -> Result<T, FleetError> {
+    match tokio::time::timeout(STEP_MAX, doing).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(unreachable(url, &format!("{what}: {error}"))),
+        Err(_) => {
+            let text = format!("{what} took longer than {} s", STEP_MAX.as_secs());
+            Err(unreachable(url, &text))
+        }
+    }
+}
+
+fn tls(ca: Option<&str>) -> Result<ClientConfig, FleetError> {
+    let trusted: Vec<CertificateDer<'static>> = match ca {
+        Some(pem) => CertificateDer::pem_slice_iter(pem.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|e| FleetError::invalid(format!("the certificate of the cloud: {e}")))?,
+        // Those that cannot be read are no use to others either; none at all is an error.
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    let mut roots = RootCertStore::empty();
+    let (taken, _) = roots.add_parsable_certificates(trusted);
+    if taken == 0 {
+        return Err(FleetError::invalid(
+            "there is no certificate to verify the cloud by: name its own, or its issuer's, with --ca",
+        ));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| FleetError::invalid(e.to_string()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Connects to the cloud at an address, and shows it a key or an invitation.
+pub(crate) async fn dial(url: &str, ca: Option<&str>, secret: &str) -> Result<Dialled, FleetError> {
+    let address = address(url)?;
+    let tcp = step(
+        url,
+        "connecting",
+        TcpStream::connect((address.host, address.port)),
+    )
+    .await?;
+    // Without it a question waits for the answer to the one before.
+    let _ = tcp.set_nodelay(true);
+    let stream: Box<dyn Transport> = match address.is_tls {
+        false => Box::new(tcp),
+        true => {
+            let name = ServerName::try_from(address.host.to_owned())
+                .map_err(|e| FleetError::invalid(format!("{url}: {e}")))?;
+            let connector = TlsConnector::from(Arc::new(tls(ca)?));
+            Box::new(step(url, "TLS", connector.connect(name, tcp)).await?)
+        }
+    };
+    let mut nonce = [0; 16];
+    fill_random(&mut nonce).map_err(|e| unreachable(url, &e))?;
+    let request = Request::get(format!(
+        "{}://{}{PATH}",
+        if address.is_tls { "wss" } else { "ws" },
+        address.authority
+    ))
+    .header(header::HOST, address.authority)
+    .header(header::CONNECTION, "Upgrade")
+    .header(header::UPGRADE, "websocket")
+    .header(header::SEC_WEBSOCKET_VERSION, "13")
+    .header(
+        header::SEC_WEBSOCKET_KEY,
+        data_encoding::BASE64.encode(&nonce),
+    )
+    .header(header::AUTHORIZATION, format!("Bearer {secret}"))
+    .body(())
+    .map_err(|e| FleetError::invalid(format!("{url}: {e}")))?;
+    let shaking = client_async_with_config(request, stream, Some(limits()));
+    match tokio::time::timeout(STEP_MAX, shaking).await {
+        Ok(Ok((connection, _))) => Ok(connection),
+        Ok(Err(WsError::Http(answer))) => Err(refused(url, &answer)),
+        Ok(Err(error)) => Err(unreachable(url, &error)),
+        Err(_) => Err(unreachable(url, &"no answer to the connection")),
+    }
+}
+
+/// Why a cloud did not take a connection.
+fn refused(url: &str, answer: &http::Response<Option<Vec<u8>>>) -> FleetError {
+    let body: Option<serde_json::Value> = answer
+        .body()
+        .as_ref()
+        .and_then(|body| serde_json::from_slice(body).ok());
+    let said = body.as_ref().and_then(|b| b["message"].as_str());
+    let text = match said {
+        Some(said) => format!("{url}: {said}"),
+        None => format!("{url}: answered {}", answer.status()),
+    };
+    let kind = match answer.status() {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => FleetErrorKind::Denied,
+        StatusCode::CONFLICT | StatusCode::NOT_FOUND => FleetErrorKind::Invalid,
+        _ => FleetErrorKind::Unreachable,
+    };
+    FleetError::new(kind, text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for (url, host, port, is_tls) in [
+            ("http://127.0.0.1:7373", "127.0.0.1", 7373, false),
+            ("https://cloud.example", "cloud.example", 443, true),
+            ("https://[::1]:99/", "::1", 99, true),
+            ("http://[fe80::1]", "fe80::1", 80, false),
+        ] {
+            let found = address(url).unwrap();
+            assert_eq!((found.host, found.port, found.is_tls), (host, port, is_tls));
+        }
+        assert!(address("http://host:seventy").is_err());
+    }
+}

@@ -1,0 +1,376 @@
+//! What a cloud knows of its edges: `DIR/edges.json`.
+//!
+//! Invariants: names are unique and may be names of folders; keys and invitations are kept as
+//! hashes. An invitation is worth one edge: it ends when the key that it was changed for is first
+//! used, or by its time. The database that first came under a name is the one that belongs to it.
+//! Concurrency: plain data; [`crate::copies`] has one owner for it.
+//! Format: docs/format/fleet.md.
+
+use crate::error::{FleetError, FleetErrorKind};
+use crate::invite::SECRET_PREFIX;
+use crate::private::{self, VERSION, damaged};
+use headwater_shell::access::token::{Hash, from_hex, hash, hex, random_hex};
+use headwater_types::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+
+/// Most edges of a cloud node.
+pub const EDGES_MAX: usize = 10_000;
+/// What the key of an edge begins with.
+const KEY_PREFIX: &str = "hwe_";
+/// Longest name of an edge in bytes.
+const NAME_MAX: usize = 64;
+
+/// What a cloud wants of an edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Want {
+    /// All rows.
+    #[default]
+    Full,
+    /// What tiles of this level and above need, and no rows but those that they need.
+    Summaries(i32),
+}
+
+/// What a cloud knows of one edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edge {
+    /// What it is called; also the name of the folder of its copy.
+    pub name: String,
+    /// When it was added, in nanoseconds since 1970.
+    pub created_ns: i64,
+    /// What is wanted of it.
+    pub want: Want,
+    /// Nothing is asked of it for now.
+    #[serde(default)]
+    pub is_paused: bool,
+    /// The database that came under the name, once one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<u64>,
+    /// SHA-256 of its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// SHA-256 of the invitation that was not used yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invite: Option<String>,
+    /// Until when the invitation holds, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invite_ends_ns: Option<i64>,
+}
+
+impl Edge {
+    /// True when it was invited and has not come yet.
+    #[must_use]
+    pub fn is_invited(&self) -> bool {
+        self.invite.is_some()
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    edges: Vec<Edge>,
+}
+
+/// All edges of a cloud node.
+#[derive(Debug)]
+pub(crate) struct Edges {
+    path: PathBuf,
+    edges: Vec<Edge>,
+}
+
+/// Who shows a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Secret {
+    /// The edge with its key.
+    Key(String),
+    /// Somebody with an invitation for it.
+    Invite(String),
+}
+
+fn unknown(name: &str) -> FleetError {
+    FleetError::new(
+        FleetErrorKind::NotFound,
+        format!("there is no edge `{name}`; `headwater edges` lists those there are"),
+    )
+}
+
+fn check_name(name: &str) -> Result<(), FleetError> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = !name.is_empty()
+        && name.len() <= NAME_MAX
+        && name.chars().all(is_part)
+        && !name.starts_with('.');
+    match is_name {
+        true => Ok(()),
+        false => Err(FleetError::invalid(format!(
+            "`{name}`: the name of an edge is 1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, and does not begin with a dot"
+        ))),
+    }
+}
+
+fn is_hash_of(stored: Option<&String>, shown: &Hash) -> bool {
+    stored
+        .and_then(|text| from_hex(text))
+        .is_some_and(|stored| bool::from(stored.ct_eq(shown)))
+}
+
+impl Edges {
+    /// Those of the database in a directory.
+    pub(crate) fn open(dir: &Path) -> Result<Edges, FleetError> {
+        let path = dir.join("edges.json");
+        let stored: Option<Stored> = private::read(&path)?;
+        let Some(stored) = stored else {
+            return Ok(Edges {
+                path,
+                edges: Vec::new(),
+            });
+        };
+        if stored.version != VERSION {
+            let reason = format!(
+                "it has version {}, and this is the version that reads {VERSION}",
+                stored.version
+            );
+            return Err(damaged(&path, &reason));
+        }
+        let mut names: Vec<&str> = stored.edges.iter().map(|e| e.name.as_str()).collect();
+        names.sort_unstable();
+        for pair in names.windows(2) {
+            if pair[0] == pair[1] {
+                return Err(damaged(&path, &format!("`{}` stands there twice", pair[0])));
+            }
+        }
+        for name in names {
+            check_name(name).map_err(|error| damaged(&path, &error))?;
+        }
+        Ok(Edges {
+            path,
+            edges: stored.edges,
+        })
+    }
+
+    pub(crate) fn all(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Result<&Edge, FleetError> {
+        let found = self.edges.iter().find(|edge| edge.name == name);
+        found.ok_or_else(|| unknown(name))
+    }
+
+    /// Changes the list; nothing is changed where that cannot be stored.
+    fn change<T>(
+        &mut self,
+        change: impl FnOnce(&mut Vec<Edge>) -> Result<T, FleetError>,
+    ) -> Result<T, FleetError> {
+        let mut edges = self.edges.clone();
+        let changed = change(&mut edges)?;
+        let stored = Stored {
+            version: VERSION,
+            edges,
+        };
+        private::replace(&self.path, &stored)?;
+        self.edges = stored.edges;
+        Ok(changed)
+    }
+
+    /// Changes one of them.
+    pub(crate) fn update(
+        &mut self,
+        name: &str,
+        update: impl FnOnce(&mut Edge),
+    ) -> Result<(), FleetError> {
+        self.change(|edges| {
+            let found = edges.iter_mut().find(|edge| edge.name == name);
+            update(found.ok_or_else(|| unknown(name))?);
+            Ok(())
+        })
+    }
+
+    /// Adds an edge, or invites one again that is there: then its key holds until the invitation is
+    /// used. Returns the secret of the invitation, which is kept nowhere.
+    pub(crate) fn invite(
+        &mut self,
+        name: &str,
+        want: Option<Want>,
+        now: Timestamp,
+        valid: Duration,
+        again: bool,
+    ) -> Result<String, FleetError> {
+        check_name(name)?;
+        let secret = secret(SECRET_PREFIX)?;
+        let ends = now
+            .as_nanos()
+            .saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
+        let invite = Some(hex(&hash(&secret)));
+        self.change(|edges| {
+            let is_full = edges.len() >= EDGES_MAX;
+            let found = edges.iter_mut().find(|edge| edge.name == name);
+            match found {
+                Some(_) if !again => {
+                    return Err(FleetError::new(
+                        FleetErrorKind::Taken,
+                        format!("there is an edge `{name}`; take another name, or say --again to replace the machine behind it"),
+                    ));
+                }
+                Some(edge) => {
+                    edge.invite = invite;
+                    edge.invite_ends_ns = Some(ends);
+                    edge.want = want.unwrap_or(edge.want);
+                }
+                None if again => return Err(unknown(name)),
+                None if is_full => {
+                    return Err(FleetError::new(
+                        FleetErrorKind::Taken,
+                        format!("there are {EDGES_MAX} edges, the most of one node"),
+                    ));
+                }
+                None => edges.push(Edge {
+                    name: name.to_owned(),
+                    created_ns: now.as_nanos(),
+                    want: want.unwrap_or_default(),
+                    is_paused: false,
+                    identity: None,
+                    key: None,
+                    invite,
+                    invite_ends_ns: Some(ends),
+                }),
+            }
+            Ok(())
+        })?;
+        Ok(secret)
+    }
+
+    /// Takes an edge out. Its key is worth nothing from then on.
+    pub(crate) fn remove(&mut self, name: &str) -> Result<(), FleetError> {
+        self.change(|edges| {
+            let at = edges.iter().position(|edge| edge.name == name);
+            edges.remove(at.ok_or_else(|| unknown(name))?);
+            Ok(())
+        })
+    }
+
+    /// Who shows this secret. Takes the same time for all.
+    pub(crate) fn find(&self, secret: &str, now: Timestamp) -> Option<Secret> {
+        let shown = hash(secret);
+        let mut found = None;
+        for edge in &self.edges {
+            if is_hash_of(edge.key.as_ref(), &shown) {
+                found = Some(Secret::Key(edge.name.clone()));
+            }
+            let holds = edge.invite_ends_ns.is_some_and(|end| now.as_nanos() < end);
+            if is_hash_of(edge.invite.as_ref(), &shown) && holds {
+                found = Some(Secret::Invite(edge.name.clone()));
+            }
+        }
+        found
+    }
+
+    /// Gives the edge that was invited a key, which is kept nowhere.
+    pub(crate) fn redeem(&mut self, name: &str) -> Result<String, FleetError> {
+        let key = secret(KEY_PREFIX)?;
+        let hashed = hex(&hash(&key));
+        self.update(name, |edge| edge.key = Some(hashed))?;
+        Ok(key)
+    }
+
+    /// The edge has come with its key: its invitation is used up.
+    pub(crate) fn has_come(&mut self, name: &str) -> Result<(), FleetError> {
+        if !self.get(name)?.is_invited() {
+            return Ok(());
+        }
+        self.update(name, |edge| {
+            edge.invite = None;
+            edge.invite_ends_ns = None;
+        })
+    }
+}
+
+fn secret(prefix: &str) -> Result<String, FleetError> {
+    let random = random_hex::<32>();
+    let random = random.map_err(|e| FleetError::new(FleetErrorKind::Io, e.to_string()))?;
+    Ok(format!("{prefix}{random}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn an_invitation_is_worth_one_edge_and_a_key_lasts() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut edges = Edges::open(dir.path()).unwrap();
+        let invite = edges.invite("pump-7", None, NOW, HOUR, false).unwrap();
+        assert_eq!(
+            edges.find(&invite, NOW),
+            Some(Secret::Invite("pump-7".into()))
+        );
+        let lost = edges.redeem("pump-7").unwrap();
+        // The answer was lost: it is asked again, and the first key is worth nothing.
+        let key = edges.redeem("pump-7").unwrap();
+        assert_eq!(edges.find(&lost, NOW), None);
+        assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));
+        edges.has_come("pump-7").unwrap();
+        assert_eq!(edges.find(&invite, NOW), None);
+        let edges = Edges::open(dir.path()).unwrap();
+        assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));
+        let text = std::fs::read_to_string(dir.path().join("edges.json")).unwrap();
+        assert!(!text.contains(&key) && !text.contains(&invite));
+    }
+
+    #[test]
+    fn an_invitation_ends_by_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut edges = Edges::open(dir.path()).unwrap();
+        let invite = edges.invite("a", None, NOW, HOUR, false).unwrap();
+        let late = Timestamp::from_nanos(NOW.as_nanos() + 3_600_000_000_000);
+        assert_eq!(edges.find(&invite, late), None);
+    }
+
+    #[test]
+    fn names_are_unique_and_may_be_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut edges = Edges::open(dir.path()).unwrap();
+        edges.invite("a", None, NOW, HOUR, false).unwrap();
+        let again = edges.invite("a", None, NOW, HOUR, false).unwrap_err();
+        assert_eq!(again.kind(), FleetErrorKind::Taken);
+        edges.invite("a", None, NOW, HOUR, true).unwrap();
+        let absent = edges.invite("b", None, NOW, HOUR, true).unwrap_err();
+        assert_eq!(absent.kind(), FleetErrorKind::NotFound);
+        for wrong in ["", ".", "..", ".a", "a/b", "a b", "ü", &"x".repeat(65)] {
+            let error = edges.invite(wrong, None, NOW, HOUR, false).unwrap_err();
+            assert_eq!(error.kind(), FleetErrorKind::Invalid, "{wrong}");
+        }
+        edges.remove("a").unwrap();
+        assert_eq!(
+            edges.remove("a").unwrap_err().kind(),
+            FleetErrorKind::NotFound
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_none_stops_the_start_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("edges.json");
+        let mut edges = Edges::open(dir.path()).unwrap();
+        edges.invite("a", None, NOW, HOUR, false).unwrap();
+        let good = std::fs::read_to_string(&path).unwrap();
+        for wrong in [
+            &good[..good.len() / 2],
+            &good.replace("\"version\": 1", "\"version\": 2"),
+            &good.replace("\"a\"", "\"../a\""),
+        ] {
+            std::fs::write(&path, wrong).unwrap();
+            let error = Edges::open(dir.path()).unwrap_err().to_string();
+            assert!(error.contains("edges.json"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A copy from its first state on: until there is one, a whole state is asked for; then a planner
+//! asks for what the copy lacks.
+//!
+//! Invariants: a state that is whole begins a copy; the database that a copy is of never changes.
+//! Concurrency: plain data with one owner; its calls wait for the medium.
+//! Failure: an error of the medium ends it, and it is made anew.
+
+use headwater_engine::{Error, RemoteCopy, State, StateName};
+use headwater_sync::{Message, Now, Planner, PlannerLimits, Verified};
+use std::time::Duration;
+
+/// How long to wait for a first state, before it is asked for again.
+const FIRST_STATE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A copy that grows.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    first_request: u64,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// There is no state yet; when one was asked for last.
+    Beginning {
+        request: u64,
+        asked: Option<Duration>,
+    },
+    Planning(Box<Planner>),
+}
+
+impl Follower {
+    /// Follows a copy, or what is to become one. Requests are numbered from a number by chance.
+    pub(crate) fn new(copy: Option<RemoteCopy>, first_request: u64) -> Follower {
+        let stage = match copy {
+            None => Stage::Beginning {
+                request: first_request,
+                asked: None,
+            },
+            Some(copy) => Stage::Planning(Box::new(Planner::new(
+                copy,
+                PlannerLimits::default(),
+                first_request,
+            ))),
+        };
+        Follower {
+            first_request,
+            stage,
+        }
+    }
+
+    /// The planner, once there is a copy.
+    pub(crate) fn planner(&mut self) -> Option<&mut Planner> {
+        match &mut self.stage {
+            Stage::Beginning { .. } => None,
+            Stage::Planning(planner) => Some(planner),
+        }
+    }
+
+    /// True when something may be to be said without anything having come.
+    pub(crate) fn is_waiting(&self) -> bool {
+        match &self.stage {
+            Stage::Beginning { .. } => true,
+            Stage::Planning(planner) => !planner.is_idle(),
+        }
+    }
+
+    /// What the comparison found that was begun last.
+    pub(crate) fn verified(&self) -> Option<Verified> {
+        match &self.stage {
+            Stage::Beginning { .. } => None,
+            Stage::Planning(planner) => planner.verified(),
+        }
+    }
+
+    /// Why nothing is asked any more.
+    pub(crate) fn refused(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Beginning { .. } => None,
+            Stage::Planning(planner) => planner.refused(),
+        }
+    }
+
+    /// Takes what came. Returns a first state, of which a copy is to be [begun](Follower::plan).
+    pub(crate) fn take(&mut self, now: Now, message: Message) -> Result<Option<State>, Error> {
+        match &mut self.stage {
+            Stage::Planning(planner) => planner.take(now, message).map(|()| None),
+            Stage::Beginning { request, asked } => {
+                match message {
+                    Message::State {
+                        request: answered,
+                        bytes,
+                    } if answered == *request => {
+                        // One that is none is asked for again in its time.
+                        return Ok(State::decode(&bytes, None).ok());
+                    }
+                    Message::Wait {
+                        request: answered, ..
+                    } if answered == *request => *asked = Some(now.monotonic),
+                    _ => {}
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes on with the copy that was begun.
+    pub(crate) fn plan(&mut self, copy: RemoteCopy) {
+        // What comes late for requests of before is told by their numbers.
+        let first = self.first_request.wrapping_add(1 << 32);
+        *self = Follower::new(Some(copy), first);
+    }
+
+    /// What to say now, if anything.
+    pub(crate) fn next(&mut self, now: Now) -> Option<Message> {
+        match &mut self.stage {
+            Stage::Planning(planner) => planner.next(now),
+            Stage::Beginning { request, asked } => {
+                let is_due = asked.is_none_or(|at| now.monotonic >= at + FIRST_STATE_WITHIN);
+                is_due.then(|| {
+                    *asked = Some(now.monotonic);
+                    *request = request.wrapping_add(1);
+                    Message::AskState {
+                        request: *request,
+                        known: None,
+                    }
+                })
+            }
+        }
+    }
+}
+
+/// Which database a message says it is of, if it does.
+pub(crate) fn says_to_be(message: &Message) -> Option<StateName> {
+    match message {
+        Message::Hello(name) => Some(*name),
+        _ => None,
+    }
+}

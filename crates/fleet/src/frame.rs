@@ -1,0 +1,195 @@
+//! What goes over a connection: messages between source and copy, and notes about the two nodes.
+//!
+//! A binary frame is a byte that says how it is packed (0 as it is, 1 zstd), then a message
+//! (docs/format/sync.md). A text frame is a note in JSON.
+//!
+//! Invariant: nothing larger than [`MESSAGE_MAX`] is held, however small it came.
+
+use headwater_sync::{Message, decode, encode};
+use serde::{Deserialize, Serialize};
+use tokio_tungstenite::tungstenite::Message as Frame;
+
+/// Largest message, in bytes. The state of an edge with a million streams is a tenth of it.
+pub const MESSAGE_MAX: usize = 256 << 20;
+/// Smaller ones are not packed: it would not help.
+const PACK_MIN: usize = 512;
+const PLAIN: u8 = 0;
+const ZSTD: u8 = 1;
+const PACK_LEVEL: i32 = 3;
+
+/// What an edge tells of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Version of the program.
+    pub version: String,
+    /// What its clock says, in nanoseconds since 1970.
+    pub now_ns: i64,
+    /// Bytes sent on this day of its clock.
+    pub sent_today: u64,
+    /// Bytes sent in this month.
+    pub sent_this_month: u64,
+    /// Bytes that it may send a second, a day and a month; nothing = as many as it likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+    /// See `rate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day_max: Option<u64>,
+    /// See `rate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub month_max: Option<u64>,
+    /// Bytes of its database.
+    pub disk_bytes: u64,
+    /// Bytes that it has written to its medium since it was started: what wears it.
+    pub written_bytes: u64,
+}
+
+/// A note. Unknown ones are left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Note {
+    /// Cloud: the invitation is worth this key from now on.
+    Key { key: String },
+    /// Cloud: the key holds; this is what is wanted.
+    Welcome { edge: String, is_paused: bool },
+    /// Cloud: nothing is asked any more, and why.
+    Refused { code: String, text: String },
+    /// Cloud: what a comparison found.
+    Verified {
+        equal: u64,
+        different: u64,
+        missing: u64,
+    },
+    /// Edge: about it.
+    About(About),
+    /// Edge: a comparison is wanted.
+    Verify {},
+    /// Edge: the copy is to be put aside, and another begun.
+    BeginAnew {},
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Came {
+    Message(Message),
+    Note(Note),
+    /// A sign of life, or something that this version does not know.
+    Nothing,
+    /// The other side goes.
+    End,
+}
+
+pub(crate) fn message(message: &Message) -> Frame {
+    let plain = encode(message);
+    if plain.len() >= PACK_MIN
+        && let Ok(packed) = zstd::bulk::compress(&plain, PACK_LEVEL)
+        && packed.len() + packed.len() / 16 < plain.len()
+    {
+        return Frame::binary(behind(ZSTD, &packed));
+    }
+    Frame::binary(behind(PLAIN, &plain))
+}
+
+fn behind(kind: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(bytes.len() + 1);
+    frame.push(kind);
+    frame.extend_from_slice(bytes);
+    frame
+}
+
+pub(crate) fn note(note: &Note) -> Frame {
+    // Texts and numbers are always JSON.
+    Frame::text(serde_json::to_string(note).unwrap_or_default())
+}
+
+/// Reads a frame. A message that is damaged is nothing: what it was about is asked for again.
+pub(crate) fn came(frame: &Frame) -> Came {
+    match frame {
+        Frame::Binary(bytes) => unpack(bytes).map_or(Came::Nothing, Came::Message),
+        Frame::Text(text) => serde_json::from_str(text).map_or(Came::Nothing, Came::Note),
+        Frame::Close(_) => Came::End,
+        _ => Came::Nothing,
+    }
+}
+
+fn unpack(frame: &[u8]) -> Option<Message> {
+    let (kind, bytes) = frame.split_first()?;
+    match *kind {
+        PLAIN => decode(bytes).ok(),
+        ZSTD => decode(&unpacked(bytes)?).ok(),
+        _ => None,
+    }
+}
+
+/// The bytes that were packed, if they are no more than may be.
+fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    // What is sent says how long it is; what does not say so is not ours.
+    let size = zstd::zstd_safe::get_frame_content_size(bytes).ok()??;
+    let size = usize::try_from(size).ok().filter(|n| *n <= MESSAGE_MAX)?;
+    zstd::bulk::decompress(bytes, size).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn text(len: usize) -> Message {
+        Message::Refused {
+            request: 7,
+            code: "piece".to_owned(),
+            text: "x".repeat(len),
+        }
+    }
+
+    #[test]
+    fn messages_come_as_they_were_sent_packed_where_that_helps() {
+        for len in [0, 100, 5000, 200_000] {
+            let frame = message(&text(len));
+            let Frame::Binary(bytes) = &frame else {
+                panic!("{frame:?}");
+            };
+            assert_eq!(bytes[0] == ZSTD, len >= 5000);
+            let Came::Message(found) = came(&frame) else {
+                panic!("{len}");
+            };
+            assert_eq!(found, text(len));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_nothing() {
+        let packed = zstd::bulk::compress(&vec![0; MESSAGE_MAX + 1], 1).unwrap();
+        for bytes in [
+            Vec::new(),
+            vec![PLAIN],
+            vec![ZSTD],
+            vec![9, 1, 2],
+            behind(ZSTD, b"no zstd"),
+            behind(ZSTD, &packed),
+        ] {
+            assert!(matches!(came(&Frame::binary(bytes)), Came::Nothing));
+        }
+        for text in ["", "{}", "{\"unknown\":{}}", "[", "{\"key\":{\"key\":1}}"] {
+            assert!(matches!(came(&Frame::text(text)), Came::Nothing), "{text}");
+        }
+    }
+
+    #[test]
+    fn notes_have_the_form_of_the_protocols_page() {
+        let json = |n: &Note| note(n).into_text().unwrap().to_string();
+        assert_eq!(json(&Note::Verify {}), "{\"verify\":{}}");
+        let verified = Note::Verified {
+            equal: 1,
+            different: 2,
+            missing: 3,
+        };
+        assert_eq!(
+            json(&verified),
+            "{\"verified\":{\"equal\":1,\"different\":2,\"missing\":3}}"
+        );
+        let Came::Note(found) = came(&note(&verified)) else {
+            panic!("no note");
+        };
+        assert_eq!(found, verified);
+    }
+}

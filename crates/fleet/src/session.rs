@@ -1,0 +1,447 @@
+//! A connection of an edge, at the cloud: what comes is handed to the copy, and what the copy asks
+//! for is sent.
+//!
+//! Invariants: the newest connection of an edge is the one that counts; the others end. A database
+//! that is not the one that belongs to the name is told so, and nothing of it is taken.
+//! Concurrency: a task for each connection; the copy is asked on threads that may wait.
+//! Failure: a connection that is silent for [`SILENT_MAX`] ends. An error of this node's medium
+//! ends it too, and is told in the status.
+
+use crate::copies::{Fleet, Held, is_current};
+use crate::dial::limits;
+use crate::edges::Secret;
+use crate::error::{FleetError, FleetErrorKind};
+use crate::follow::{Follower, says_to_be};
+use crate::frame::{Came, Note, came, message, note};
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use headwater_engine::CopyProgress;
+use headwater_sync::{Message, Now};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+/// How often something is looked at that nothing comes for.
+const TICK: Duration = Duration::from_millis(200);
+/// The same, where nothing is on its way.
+const REST: Duration = Duration::from_secs(20);
+/// A connection that says nothing for so long is none.
+pub(crate) const SILENT_MAX: Duration = Duration::from_secs(90);
+/// Longest time to send one frame.
+const SEND_MAX: Duration = Duration::from_secs(60);
+/// Frames that are handed over at once, at most.
+const AT_ONCE: usize = 16;
+
+/// What a server answers to the key of a WebSocket's beginning.
+#[must_use]
+pub fn accept_key(key: &str) -> String {
+    derive_accept_key(key.as_bytes())
+}
+
+/// What a step of the copy brings about.
+#[derive(Debug, Default)]
+struct Outcome {
+    frames: Vec<Frame>,
+    /// The connection is to end, since the medium failed.
+    has_failed: bool,
+}
+
+impl Fleet {
+    /// Who shows this secret: the name of the edge.
+    ///
+    /// # Errors
+    /// `denied` when it is none, or holds no longer.
+    pub fn known(&self, secret: &str) -> Result<String, FleetError> {
+        match self.find(secret) {
+            Some(Secret::Key(name) | Secret::Invite(name)) => Ok(name),
+            None => Err(FleetError::new(
+                FleetErrorKind::Denied,
+                "this key or invitation is not known here, or not any more; join again with what `headwater edges add --again` prints",
+            )),
+        }
+    }
+
+    /// Serves a connection whose edge has shown a secret, until it ends or the server stops.
+    pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+        self: Arc<Fleet>,
+        stream: S,
+        secret: &str,
+        mut stopping: watch::Receiver<bool>,
+    ) {
+        let mut socket =
+            WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits())).await;
+        match self.find(secret) {
+            Some(Secret::Invite(name)) => {
+                let fleet = Arc::clone(&self);
+                let redeemed = blocking(move || fleet.redeem(&name)).await;
+                let told = match redeemed {
+                    Ok(Ok(key)) => Note::Key { key },
+                    Ok(Err(error)) | Err(error) => refused(&error),
+                };
+                let _ = timeout(SEND_MAX, socket.send(note(&told))).await;
+                // The other side closes when it has stored the key.
+                let _ = timeout(SEND_MAX, socket.next()).await;
+            }
+            Some(Secret::Key(name)) => {
+                self.follow(&name, &mut socket, &mut stopping).await;
+            }
+            None => {}
+        }
+        let _ = timeout(Duration::from_secs(1), socket.close(None)).await;
+    }
+
+    async fn follow<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Fleet>,
+        name: &str,
+        socket: &mut WebSocketStream<S>,
+        stopping: &mut watch::Receiver<bool>,
+    ) {
+        let held = self.held(name);
+        let session = self.next_session();
+        {
+            let mut live = held.live.lock();
+            live.session = session;
+            (live.refused, live.failed) = (None, None);
+            live.heard = Some(self.env().clock.now());
+        }
+        tracing::info!(edge = name, "an edge is connected");
+        let begun = Session::begin(Arc::clone(self), Arc::clone(&held), session);
+        let ended = match blocking(begun).await {
+            Ok(Ok(session)) => session.run(socket, stopping).await,
+            Ok(Err(error)) | Err(error) => error.to_string(),
+        };
+        let mut live = held.live.lock();
+        if live.session == session {
+            live.session = 0;
+            live.is_verifying = false;
+        }
+        if live.session == 0 && std::mem::take(&mut live.is_to_be_opened_again) {
+            held.close();
+        }
+        drop(live);
+        tracing::info!(edge = name, why = %ended, "an edge is not connected any more");
+    }
+}
+
+fn refused(error: &FleetError) -> Note {
+    Note::Refused {
+        code: error.kind().code().to_owned(),
+        text: error.to_string(),
+    }
+}
+
+/// Waits until the server stops.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone, which is a stop too.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Runs what waits for a medium away from the threads of connections.
+pub(crate) async fn blocking<T: Send + 'static>(
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FleetError> {
+    let span = tracing::Span::current();
+    let done = tokio::task::spawn_blocking(move || span.in_scope(call)).await;
+    done.map_err(|error| {
+        tracing::error!(%error, "the work on a copy panicked");
+        FleetError::new(
+            FleetErrorKind::Io,
+            "the work on a copy ended in an error of the program",
+        )
+    })
+}
+
+/// A connection that counts.
+struct Session {
+    fleet: Arc<Fleet>,
+    held: Arc<Held>,
+    number: u64,
+    follower: Follower,
+    /// The edge asked for the comparison that goes on.
+    tells_verified: bool,
+    was_refused: bool,
+    is_paused: bool,
+}
+
+impl Session {
+    fn begin(
+        fleet: Arc<Fleet>,
+        held: Arc<Held>,
+        number: u64,
+    ) -> impl FnOnce() -> Result<Session, FleetError> {
+        move || {
+            fleet.has_come(&held.name)?;
+            let follower = follower(&fleet, &held)?;
+            Ok(Session {
+                fleet,
+                held,
+                number,
+                follower,
+                tells_verified: false,
+                was_refused: false,
+                is_paused: false,
+            })
+        }
+    }
+
+    fn counts(&self) -> bool {
+        self.held.live.lock().session == self.number
+    }
+
+    /// Serves until something ends it; says what.
+    async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+        mut self,
+        socket: &mut WebSocketStream<S>,
+        stopping: &mut watch::Receiver<bool>,
+    ) -> String {
+        let welcome = Note::Welcome {
+            edge: self.held.name.clone(),
+            is_paused: false,
+        };
+        let mut frames = vec![note(&welcome)];
+        let mut heard = Instant::now();
+        loop {
+            for frame in frames.drain(..) {
+                match timeout(SEND_MAX, socket.send(frame)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return error.to_string(),
+                    Err(_) => return "it takes nothing".to_owned(),
+                }
+            }
+            let held = Arc::clone(&self.held);
+            let rest = if self.follower.is_waiting() && !self.is_paused {
+                TICK
+            } else {
+                REST
+            };
+            let mut incoming = Vec::new();
+            tokio::select! {
+                frame = socket.next() => match frame {
+                    Some(Ok(frame)) => incoming.push(frame),
+                    Some(Err(error)) => return error.to_string(),
+                    None => return "it has gone".to_owned(),
+                },
+                () = held.wake.notified() => {}
+                () = sleep(rest) => {}
+                () = stopped(stopping) => return "the server stops".to_owned(),
+            }
+            while !incoming.is_empty() && incoming.len() < AT_ONCE {
+                match socket.next().now_or_never() {
+                    Some(Some(Ok(frame))) => incoming.push(frame),
+                    _ => break,
+                }
+            }
+            if !self.counts() {
+                return "there is a newer connection, or the edge was taken out".to_owned();
+            }
+            if !incoming.is_empty() {
+                heard = Instant::now();
+            }
+            if heard.elapsed() > SILENT_MAX {
+                return "it is silent".to_owned();
+            }
+            let stepped = blocking(move || {
+                let outcome = self.step(&incoming);
+                (self, outcome)
+            });
+            match stepped.await {
+                Ok((session, outcome)) => {
+                    self = session;
+                    frames = outcome.frames;
+                    if outcome.has_failed {
+                        return "its copy cannot be written".to_owned();
+                    }
+                }
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+
+    fn now(&self) -> Now {
+        let clock = &self.fleet.env().clock;
+        Now {
+            monotonic: clock.monotonic(),
+            wall: clock.now(),
+        }
+    }
+
+    /// Takes what came, and finds out what to say.
+    fn step(&mut self, incoming: &[Frame]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let wall = self.now().wall;
+        if !incoming.is_empty() {
+            self.held.live.lock().heard = Some(wall);
+        }
+        for frame in incoming {
+            let taken = match came(frame) {
+                Came::Message(message) => self.take(message, &mut outcome),
+                Came::Note(found) => self.take_note(found),
+                Came::Nothing | Came::End => Ok(()),
+            };
+            if let Err(error) = taken {
+                return self.failed(&error);
+            }
+        }
+        if let Err(error) = self.do_what_is_wanted() {
+            return self.failed(&error);
+        }
+        let edge = self.fleet.edge(&self.held.name);
+        self.is_paused = edge.is_none_or(|edge| edge.is_paused);
+        if !self.is_paused && !self.was_refused {
+            let now = self.now();
+            while let Some(said) = self.follower.next(now) {
+                outcome.frames.push(message(&said));
+            }
+        }
+        self.tell(&mut outcome);
+        outcome
+    }
+
+    fn failed(&self, error: &FleetError) -> Outcome {
+        tracing::error!(edge = self.held.name, %error, "the copy of an edge cannot be used");
+        self.held.close();
+        self.held.live.lock().failed = Some(error.to_string());
+        Outcome {
+            frames: Vec::new(),
+            has_failed: true,
+        }
+    }
+
+    fn take(&mut self, message: Message, outcome: &mut Outcome) -> Result<(), FleetError> {
+        if let Some(state) = says_to_be(&message)
+            && !self.fleet.admit(&self.held.name, &state)?
+        {
+            if !self.was_refused {
+                let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside";
+                self.refuse(text, outcome);
+            }
+            return Ok(());
+        }
+        let now = self.now();
+        let first = self.follower.take(now, message).map_err(medium)?;
+        if let Some(state) = first {
+            let edge = self
+                .fleet
+                .edge(&self.held.name)
+                .ok_or_else(|| gone(&self.held))?;
+            let place = self.fleet.place(&edge);
+            self.follower
+                .plan(self.held.begin(&place, &state).map_err(medium)?);
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, text: &str, outcome: &mut Outcome) {
+        self.was_refused = true;
+        self.held.live.lock().refused = Some(text.to_owned());
+        let error = FleetError::new(FleetErrorKind::History, text);
+        outcome.frames.push(note(&refused(&error)));
+        tracing::warn!(edge = self.held.name, why = text, "an edge is refused");
+    }
+
+    fn take_note(&mut self, found: Note) -> Result<(), FleetError> {
+        match found {
+            Note::About(about) => self.held.live.lock().about = Some(about),
+            Note::Verify {} => {
+                self.tells_verified = true;
+                let mut live = self.held.live.lock();
+                (live.wants_verifying, live.is_verifying) = (true, true);
+                live.verified = None;
+            }
+            Note::BeginAnew {} => {
+                self.fleet.begin_anew(&self.held.name)?;
+                self.was_refused = false;
+                self.follower = follower(&self.fleet, &self.held)?;
+            }
+            // What a cloud says is said to no cloud.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn do_what_is_wanted(&mut self) -> Result<(), FleetError> {
+        let (verify, again) = {
+            let mut live = self.held.live.lock();
+            (
+                std::mem::take(&mut live.wants_verifying),
+                std::mem::take(&mut live.wants_fetching_again),
+            )
+        };
+        let Some(planner) = self.follower.planner() else {
+            // There is nothing to compare yet: it is done once there is.
+            let mut live = self.held.live.lock();
+            live.wants_verifying |= verify;
+            return Ok(());
+        };
+        if again {
+            planner.fetch_again().map_err(medium)?;
+        }
+        if verify {
+            planner.verify();
+        }
+        Ok(())
+    }
+
+    /// Tells both sides what has come of it.
+    fn tell(&mut self, outcome: &mut Outcome) {
+        if !self.was_refused
+            && let Some(text) = self.follower.refused()
+        {
+            let text = format!(
+                "{text}; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside"
+            );
+            self.refuse(&text, outcome);
+        }
+        let wall = self.now().wall;
+        let verified = self.follower.verified();
+        let progress = self.follower.planner().map(|p| p.copy().progress());
+        let mut live = self.held.live.lock();
+        if let Some(progress) = progress {
+            if is_current(&progress) {
+                live.current = Some(wall);
+            }
+            let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older);
+            let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));
+            live.progress = Some(progress);
+            if is_other {
+                self.held.has_changed();
+            }
+        }
+        if live.is_verifying
+            && !live.wants_verifying
+            && let Some(found) = verified
+        {
+            live.is_verifying = false;
+            live.verified = Some((wall, found));
+            if std::mem::take(&mut self.tells_verified) {
+                outcome.frames.push(note(&Note::Verified {
+                    equal: found.equal,
+                    different: found.different,
+                    missing: found.missing,
+                }));
+            }
+        }
+    }
+}
+
+fn medium(error: headwater_engine::Error) -> FleetError {
+    FleetError::new(FleetErrorKind::Io, error.to_string())
+}
+
+fn gone(held: &Held) -> FleetError {
+    FleetError::new(
+        FleetErrorKind::NotFound,
+        format!("the edge `{}` was taken out", held.name),
+    )
+}
+
+fn follower(fleet: &Fleet, held: &Held) -> Result<Follower, FleetError> {
+    let edge = fleet.edge(&held.name).ok_or_else(|| gone(held))?;
+    let copy = held.copy(&fleet.place(&edge)).map_err(medium)?;
+    Ok(Follower::new(copy, fleet.env().chance.next_u64()))
+}

@@ -1,0 +1,157 @@
+//! How it stands between nodes, as it is told over HTTP and on the command line. Names are a promise.
+
+use crate::edges::Want;
+use crate::frame::About;
+use serde::{Deserialize, Serialize};
+
+/// How it stands with an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EdgeState {
+    /// It was invited and has not come.
+    Invited,
+    /// It is not connected.
+    Offline,
+    /// It is connected, and everything that is wanted of its newest state is here.
+    Current,
+    /// It is connected, and something is on its way.
+    Catching,
+    /// It is connected, and nothing is asked of it for now.
+    Paused,
+    /// Its database is of another history than the copy.
+    Refused,
+    /// The medium of this node refuses the copy.
+    Failed,
+}
+
+impl EdgeState {
+    /// As it is told.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            EdgeState::Invited => "invited",
+            EdgeState::Offline => "offline",
+            EdgeState::Current => "current",
+            EdgeState::Catching => "catching",
+            EdgeState::Paused => "paused",
+            EdgeState::Refused => "refused",
+            EdgeState::Failed => "failed",
+        }
+    }
+}
+
+/// What is here of an edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyStatus {
+    /// The database it is of.
+    pub identity: String,
+    /// Its incarnation.
+    pub incarnation: String,
+    /// The number of the newest state.
+    pub state: u64,
+    /// Bytes that are here.
+    pub bytes: u64,
+    /// Bytes that are wanted and not here, as far as is known.
+    pub missing_bytes: u64,
+    /// Partitions that are shown as the newest state has them.
+    pub shown: usize,
+    /// Partitions that are shown in a version before.
+    pub shown_older: usize,
+}
+
+/// What a comparison found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifiedStatus {
+    /// When it was through, in nanoseconds since 1970.
+    pub at_ns: i64,
+    /// Bytes that are the same on both media.
+    pub equal: u64,
+    /// Bytes that are not.
+    pub different: u64,
+    /// Bytes that are wanted and not here.
+    pub missing: u64,
+}
+
+/// All that is known of an edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeStatus {
+    /// What it is called.
+    pub name: String,
+    /// How it stands.
+    pub state: EdgeState,
+    /// What is wanted of it.
+    pub want: Want,
+    /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
+    /// started if there is none.
+    pub heard_ns: Option<i64>,
+    /// Since when everything it had by then is here, in nanoseconds since 1970.
+    pub current_ns: Option<i64>,
+    /// What is here.
+    pub copy: Option<CopyStatus>,
+    /// What it tells of itself.
+    pub about: Option<About>,
+    /// True while a comparison goes on.
+    pub is_verifying: bool,
+    /// What the newest comparison found.
+    pub verified: Option<VerifiedStatus>,
+    /// Why it is refused, or the copy cannot be used.
+    pub error: Option<String>,
+}
+
+/// How it stands with the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UplinkState {
+    /// No cloud was joined.
+    NotJoined,
+    /// A connection is being made, or will be.
+    Offline,
+    /// There is one.
+    Connected,
+    /// Nothing is sent for now.
+    Paused,
+    /// The cloud refuses this database.
+    Refused,
+}
+
+/// All that an edge knows of its cloud.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UplinkStatus {
+    /// How it stands.
+    pub state: UplinkState,
+    /// The address of the cloud.
+    pub url: Option<String>,
+    /// What the cloud calls this edge.
+    pub edge: Option<String>,
+    /// Since when it stands so, in nanoseconds since 1970.
+    pub since_ns: i64,
+    /// The number of the state of this database.
+    pub state_number: u64,
+    /// The number of the newest state of which the cloud has confirmed something.
+    pub confirmed_number: Option<u64>,
+    /// Segments, and their bytes, of which the cloud has everything that it wants, on its medium.
+    pub confirmed_segments: usize,
+    /// See `confirmed_segments`.
+    pub confirmed_bytes: u64,
+    /// Bytes sent on this day of the clock.
+    pub sent_today: u64,
+    /// Bytes sent in this month.
+    pub sent_this_month: u64,
+    /// True while a comparison that was asked for here goes on.
+    pub is_verifying: bool,
+    /// What the newest comparison found that was asked for here.
+    pub verified: Option<VerifiedStatus>,
+    /// Why there is no connection, or what the cloud said.
+    pub error: Option<String>,
+}
+
+/// How a node stands with others, as it tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its role: `single`, `edge` or `cloud`.
+    pub role: String,
+    /// Of an edge: how it stands with its cloud.
+    pub cloud: Option<UplinkStatus>,
+    /// Of a cloud: how it stands with each edge.
+    pub edges: Option<Vec<EdgeStatus>>,
+}

@@ -1,0 +1,258 @@
+//! Settings of nodes that copy one another.
+
+use super::setting::{How, Setting, duration_within};
+use super::values::{parse_size, show_duration, show_size};
+use headwater_fleet::{QuietHours, UplinkSettings};
+use std::time::Duration;
+
+/// What a node is to others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NodeRole {
+    /// It stands for itself.
+    #[default]
+    Single,
+    /// It owns its data, and a cloud copies them.
+    Edge,
+    /// It holds copies of edges.
+    Cloud,
+}
+
+impl NodeRole {
+    /// All roles there are.
+    pub const ALL: [NodeRole; 3] = [NodeRole::Single, NodeRole::Edge, NodeRole::Cloud];
+
+    /// How it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeRole::Single => "single",
+            NodeRole::Edge => "edge",
+            NodeRole::Cloud => "cloud",
+        }
+    }
+}
+
+/// What a node does for others.
+#[derive(Debug, Clone)]
+pub struct Sync {
+    /// What it is to them.
+    pub role: NodeRole,
+    /// Most bytes a second that an edge sends; `None` = as many as the line takes.
+    pub rate: Option<u64>,
+    /// Most bytes a day (UTC).
+    pub day_max: Option<u64>,
+    /// Most bytes a month (UTC).
+    pub month_max: Option<u64>,
+    /// When an edge sends nothing (UTC).
+    pub quiet_hours: Vec<QuietHours>,
+    /// Bytes of replaced files that an edge keeps while they are being fetched.
+    pub hold_bytes: u64,
+    /// How long events may stay in an edge's memory, where no copy sees them; `None` = as long as
+    /// there is room.
+    pub flush_every: Option<Duration>,
+}
+
+impl Default for Sync {
+    fn default() -> Sync {
+        Sync {
+            role: NodeRole::default(),
+            rate: None,
+            day_max: None,
+            month_max: None,
+            quiet_hours: Vec::new(),
+            hold_bytes: 1 << 30,
+            flush_every: Some(Duration::from_secs(600)),
+        }
+    }
+}
+
+impl Sync {
+    /// What an edge may do for its cloud.
+    pub(crate) fn uplink(&self) -> UplinkSettings {
+        UplinkSettings {
+            hold_bytes: self.hold_bytes,
+            budget: headwater_fleet::BudgetLimits {
+                bytes_per_second: self.rate,
+                bytes_per_day: self.day_max,
+                bytes_per_month: self.month_max,
+                quiet: self.quiet_hours.clone(),
+            },
+            flush_every: self.flush_every,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+const UNLIMITED: &str = "unlimited";
+
+fn limit(text: &str) -> Result<Option<u64>, String> {
+    match text {
+        UNLIMITED => Ok(None),
+        _ => match parse_size(text)? {
+            0 => Err("0 would send nothing for ever; `headwater sync pause` does so".to_owned()),
+            bytes => Ok(Some(bytes)),
+        },
+    }
+}
+
+fn show_limit(limit: Option<u64>) -> String {
+    limit.map_or_else(|| UNLIMITED.to_owned(), show_size)
+}
+
+/// Reads `22:00-06:00`, several apart by commas.
+fn quiet_hours(text: &str) -> Result<Vec<QuietHours>, String> {
+    let stretches = text.split(',').map(str::trim).filter(|s| !s.is_empty());
+    stretches
+        .map(|stretch| {
+            let expected = || format!("`{stretch}`: expected hours such as 22:00-06:00");
+            let (from, to) = stretch.split_once('-').ok_or_else(expected)?;
+            let (from, to) = (
+                minute(from).ok_or_else(expected)?,
+                minute(to).ok_or_else(expected)?,
+            );
+            if from == to {
+                return Err(format!("`{stretch}`: this is no time at all"));
+            }
+            Ok(QuietHours { from, to })
+        })
+        .collect()
+}
+
+fn minute(text: &str) -> Option<u32> {
+    let (hour, minute) = text.trim().split_once(':')?;
+    let is_two_digits = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit());
+    if !is_two_digits(hour) || !is_two_digits(minute) {
+        return None;
+    }
+    let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok()?);
+    (hour < 24 && minute < 60).then_some(hour * 60 + minute)
+}
+
+fn show_quiet_hours(quiet: &[QuietHours]) -> String {
+    let stretches = quiet.iter().map(|q| {
+        let time = |minute: u32| format!("{:02}:{:02}", minute / 60, minute % 60);
+        format!("{}-{}", time(q.from), time(q.to))
+    });
+    stretches.collect::<Vec<_>>().join(",")
+}
+
+pub(super) static TABLE: &[Setting] = &[
+    Setting {
+        key: "role",
+        kind: "ROLE",
+        allowed: "single, edge or cloud",
+        about: "What this node is to others. An edge owns its data, and the cloud it joined copies them; a cloud holds copies of its edges and answers for them.",
+        how: How::Own {
+            set: |s, text| {
+                let found = NodeRole::ALL.into_iter().find(|role| role.name() == text);
+                s.sync.role = found.ok_or("not one of the three")?;
+                Ok(())
+            },
+            show: |s| s.sync.role.name().to_owned(),
+        },
+    },
+    Setting {
+        key: "sync.rate",
+        kind: "SIZE",
+        allowed: "1 and more, or unlimited",
+        about: "Most bytes a second that an edge sends to its cloud.",
+        how: How::Own {
+            set: |s, text| limit(text).map(|bytes| s.sync.rate = bytes),
+            show: |s| show_limit(s.sync.rate),
+        },
+    },
+    Setting {
+        key: "sync.day_max",
+        kind: "SIZE",
+        allowed: "1 and more, or unlimited",
+        about: "Most bytes that an edge sends to its cloud on one day (UTC).",
+        how: How::Own {
+            set: |s, text| limit(text).map(|bytes| s.sync.day_max = bytes),
+            show: |s| show_limit(s.sync.day_max),
+        },
+    },
+    Setting {
+        key: "sync.month_max",
+        kind: "SIZE",
+        allowed: "1 and more, or unlimited",
+        about: "Most bytes that an edge sends to its cloud in one month (UTC).",
+        how: How::Own {
+            set: |s, text| limit(text).map(|bytes| s.sync.month_max = bytes),
+            show: |s| show_limit(s.sync.month_max),
+        },
+    },
+    Setting {
+        key: "sync.quiet_hours",
+        kind: "HOURS",
+        allowed: "stretches such as 22:00-06:00, apart by commas, or nothing",
+        about: "When an edge sends nothing to its cloud (UTC).",
+        how: How::Own {
+            set: |s, text| quiet_hours(text).map(|quiet| s.sync.quiet_hours = quiet),
+            show: |s| show_quiet_hours(&s.sync.quiet_hours),
+        },
+    },
+    Setting {
+        key: "sync.hold_bytes",
+        kind: "SIZE",
+        allowed: "0 and more",
+        about: "Bytes of replaced files that an edge keeps while they are being fetched. Beyond that the oldest go, and the cloud fetches what took their place.",
+        how: How::Own {
+            set: |s, text| parse_size(text).map(|bytes| s.sync.hold_bytes = bytes),
+            show: |s| show_size(s.sync.hold_bytes),
+        },
+    },
+    Setting {
+        key: "sync.flush_every",
+        kind: "DURATION",
+        allowed: "1s to 7d, or never",
+        about: "How long events may stay in an edge's memory, where no copy sees them, while the cloud is connected. Shorter ones are seen sooner and written more often.",
+        how: How::Own {
+            set: |s, text| {
+                s.sync.flush_every = match text {
+                    "never" => None,
+                    _ => {
+                        let range = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
+                        Some(duration_within(text, range)?)
+                    }
+                };
+                Ok(())
+            },
+            show: |s| {
+                s.sync
+                    .flush_every
+                    .map_or_else(|| "never".to_owned(), show_duration)
+            },
+        },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn quiet_hours_read_back() {
+        for text in ["", "22:00-06:00", "00:00-00:01,12:30-13:00"] {
+            assert_eq!(show_quiet_hours(&quiet_hours(text).unwrap()), text);
+        }
+        for text in [
+            "22-6",
+            "22:00",
+            "24:00-01:00",
+            "1:00-2:00",
+            "05:00-05:00",
+            "+1:00-02:00",
+        ] {
+            assert!(quiet_hours(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_read_back_and_nothing_is_not_a_limit() {
+        for text in ["unlimited", "10MiB", "1"] {
+            assert_eq!(show_limit(limit(text).unwrap()), text);
+        }
+        assert!(limit("0").is_err() && limit("-1").is_err());
+    }
+}

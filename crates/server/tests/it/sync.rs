@@ -1,0 +1,412 @@
+//! An edge and a cloud in one process, each a server of its own, with a real connection between.
+
+use crate::support::{Running, client, json};
+use crate::wait::until;
+use headwater_fleet::{FleetErrorKind, join};
+use headwater_server::settings::NodeRole;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub(crate) fn cloud() -> Running {
+    Running::start_with(|s| s.sync.role = NodeRole::Cloud)
+}
+
+pub(crate) fn ask(server: &Running, asked: &Value) -> (u16, Value) {
+    let mut answer = client()
+        .post(server.url("/api/v1/sync"))
+        .send(asked.to_string())
+        .unwrap();
+    (answer.status().as_u16(), json(&mut answer))
+}
+
+pub(crate) fn status(server: &Running) -> Value {
+    let mut answer = client().get(server.url("/api/v1/sync")).call().unwrap();
+    assert_eq!(answer.status(), 200);
+    json(&mut answer)
+}
+
+/// How it stands with an edge, as the cloud tells.
+pub(crate) fn of_edge(cloud: &Running, name: &str) -> Value {
+    let status = status(cloud);
+    let edges = status["edges"].as_array().unwrap();
+    edges.iter().find(|e| e["name"] == name).unwrap().clone()
+}
+
+pub(crate) fn invite(cloud: &Running, name: &str, more: &Value) -> String {
+    let mut asked = json!({"op": "add_edge", "edge": name, "url": cloud.url("")});
+    for (key, value) in more.as_object().unwrap() {
+        asked[key] = value.clone();
+    }
+    let (status, answer) = ask(cloud, &asked);
+    assert_eq!(status, 200, "{answer}");
+    answer["invitation"].as_str().unwrap().to_owned()
+}
+
+pub(crate) fn joined(
+    db: &Path,
+    invitation: &str,
+    anew: bool,
+) -> Result<(), headwater_fleet::FleetError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(join(db, invitation, None, None, anew))
+        .map(drop)
+}
+
+/// An edge that has joined, with a database in a folder.
+pub(crate) fn edge_in(dir: TempDir) -> Running {
+    Running::start_in(dir, |s| {
+        s.sync.role = NodeRole::Edge;
+        s.sync.flush_every = Some(Duration::from_secs(1));
+    })
+}
+
+pub(crate) fn edge(cloud: &Running, name: &str) -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let invitation = invite(cloud, name, &json!({}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    edge_in(dir)
+}
+
+pub(crate) fn write(server: &Running, lines: &str) {
+    let answer = client().post(server.url("/write")).send(lines).unwrap();
+    assert_eq!(answer.status(), 204);
+}
+
+/// A line for each second of an hour.
+pub(crate) fn an_hour(tag: &str) -> String {
+    let line = |n: i64| {
+        let at = (1_700_000_000 + n) * 1_000_000_000;
+        format!("pump,id={tag} flow={}.5,state=\"on\" {at}\n", n % 60)
+    };
+    (0..3600).map(line).collect()
+}
+
+pub(crate) fn is_current(cloud: &Running, edge: &Running, name: &str) -> bool {
+    let wanted = status(edge)["cloud"]["state_number"].clone();
+    let there = of_edge(cloud, name);
+    there["state"] == "current" && there["copy"]["state"] == wanted && wanted.as_u64() > Some(0)
+}
+
+/// Waits until the cloud has everything that the edge has stored.
+pub(crate) fn until_current(cloud: &Running, edge: &Running, name: &str) {
+    until(&format!("the copy of {name} is current"), || {
+        is_current(cloud, edge, name)
+    });
+}
+
+fn flushed(edge: &Running) {
+    until("events are flushed", || {
+        let mut answer = client().get(edge.url("/api/v1/storage")).call().unwrap();
+        json(&mut answer)["events_in_memory"] == 0
+    });
+}
+
+#[test]
+fn an_edge_joins_and_the_cloud_has_what_it_has_and_proves_it() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "pump-7");
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "pump-7");
+    let there = of_edge(&cloud, "pump-7");
+    assert_eq!(there["copy"]["missing_bytes"], 0);
+    assert!(there["about"]["disk_bytes"].as_u64() > Some(0), "{there}");
+    let (code, answer) = ask(&cloud, &json!({"op": "verify", "edge": "pump-7"}));
+    assert_eq!(code, 200, "{answer}");
+    until("it is compared", || {
+        !of_edge(&cloud, "pump-7")["verified"].is_null()
+    });
+    let verified = of_edge(&cloud, "pump-7")["verified"].clone();
+    assert!(verified["equal"].as_u64() > Some(0), "{verified}");
+    assert_eq!(
+        (&verified["different"], &verified["missing"]),
+        (&json!(0), &json!(0))
+    );
+    // The edge may ask for it too.
+    let (code, _) = ask(&edge, &json!({"op": "verify"}));
+    assert_eq!(code, 200);
+    until("the edge is told", || {
+        !status(&edge)["cloud"]["verified"].is_null()
+    });
+    let told = status(&edge)["cloud"].clone();
+    assert_eq!(told["verified"]["equal"], verified["equal"]);
+    assert!(told["confirmed_bytes"].as_u64() > Some(0), "{told}");
+}
+
+fn get(server: &Running, path: &str) -> (u16, String) {
+    let mut answer = client().get(server.url(path)).call().unwrap();
+    let text = answer.body_mut().read_to_string().unwrap();
+    (answer.status().as_u16(), text)
+}
+
+/// Questions of every door that reads, whose answers do not depend on the node.
+#[cfg(feature = "sql")]
+fn questions() -> Vec<String> {
+    let hour = "from=1700000000000000000&to=1700003600000000000";
+    let mut all = vec![
+        format!("/api/v1/scan?stream=pump,id%3Da&{hour}"),
+        format!("/api/v1/aggregate?channel=pump,id%3Da.flow&{hour}&bins=7"),
+        "/api/v1/last?table=pump".to_owned(),
+        "/api/v1/count?table=pump".to_owned(),
+        "/api/v1/export?table=pump".to_owned(),
+        "/api/v1/tiles/0/3320312?channel=pump,id%3Da.flow".to_owned(),
+    ];
+    for query in [
+        "SELECT mean(flow), count(state) FROM pump WHERE time < now() GROUP BY time(10m), id",
+        "SELECT last(flow) FROM pump GROUP BY id",
+        "SHOW SERIES",
+    ] {
+        all.push(format!("/query?db=x&q={}", query.replace(' ', "%20")));
+    }
+    for sql in [
+        "SELECT count(*), sum(flow) FROM pump",
+        "SELECT id, max(flow), min(time) FROM pump GROUP BY id ORDER BY id",
+        "SELECT time, id, flow, state FROM pump WHERE flow > 58 ORDER BY time, id",
+    ] {
+        let escaped = sql.replace(' ', "%20").replace('>', "%3E");
+        all.push(format!("/api/v1/sql?q={escaped}"));
+    }
+    all
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_cloud_answers_for_its_edges_as_one_name_space() {
+    let cloud = cloud();
+    let (north, south) = (edge(&cloud, "north"), edge(&cloud, "south"));
+    let alone = Running::start();
+    for (edge, tag) in [(&north, "a"), (&south, "b")] {
+        write(edge, &an_hour(tag));
+        write(&alone, &an_hour(tag));
+        flushed(edge);
+    }
+    // The cloud may have streams of its own.
+    write(&cloud, "pump,id=own flow=1 1700000000000000000");
+    write(&alone, "pump,id=own flow=1 1700000000000000000");
+    until_current(&cloud, &north, "north");
+    until_current(&cloud, &south, "south");
+    for question in questions() {
+        let (status, wanted) = get(&alone, &question);
+        assert!(status == 200, "{question}: {wanted}");
+        assert_eq!(get(&cloud, &question), (status, wanted), "{question}");
+    }
+    let streams = get(&cloud, "/api/v1/streams?table=pump").1;
+    for tag in ["a", "b", "own"] {
+        assert!(streams.contains(&format!("pump,id={tag}")), "{streams}");
+    }
+    // What comes later is shown, and an edge that is taken out is not.
+    write(&north, "pump,id=a flow=77 1700009000000000000");
+    flushed(&north);
+    until("the newest is there", || {
+        get(&cloud, "/api/v1/last?stream=pump,id%3Da")
+            .1
+            .contains("77")
+    });
+    assert_eq!(
+        ask(&cloud, &json!({"op": "remove_edge", "edge": "south"})).0,
+        200
+    );
+    let counted = get(
+        &cloud,
+        "/api/v1/sql?q=SELECT%20count(*)%20FROM%20pump%20WHERE%20id%3D'b'",
+    );
+    assert!(
+        counted.1.contains("[0]") || counted.1.contains("[\"0\"]"),
+        "{counted:?}"
+    );
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_cloud_that_wants_summaries_says_what_is_elsewhere() {
+    let cloud = cloud();
+    let dir = tempfile::tempdir().unwrap();
+    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    let edge = edge_in(dir);
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let tile = "/api/v1/tiles/8/12969?channel=pump,id%3Da.flow";
+    assert_eq!(get(&edge, tile).0, 200);
+    assert_eq!(get(&cloud, tile), get(&edge, tile));
+    let rows = "/api/v1/scan?stream=pump,id%3Da&from=1700000000000000000&to=1700000100000000000";
+    let (status, text) = get(&cloud, rows);
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("E_ELSEWHERE"), "{text}");
+    let (status, text) = get(
+        &cloud,
+        "/api/v1/sql?q=SELECT%20flow%20FROM%20pump%20WHERE%20flow%20%3D%203.5",
+    );
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("elsewhere"), "{text}");
+    // Wanted in full, it comes.
+    let want = json!({"op": "want", "edge": "e", "want": "full"});
+    assert_eq!(ask(&cloud, &want).0, 200);
+    until("rows are there", || get(&cloud, rows) == get(&edge, rows));
+}
+
+#[test]
+fn both_go_on_after_either_was_started_anew() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "e");
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let edge = edge.restarted(|s| {
+        s.sync.role = NodeRole::Edge;
+        s.sync.flush_every = Some(Duration::from_secs(1));
+    });
+    write(&edge, &an_hour("b"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    // The edge finds the cloud where it was.
+    let port = cloud.addr.port();
+    let cloud = cloud.restarted(|s| {
+        s.sync.role = NodeRole::Cloud;
+        s.http_addr.set_port(port);
+    });
+    assert_ne!(of_edge(&cloud, "e")["copy"]["bytes"], 0);
+    write(&edge, &an_hour("c"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+}
+
+#[test]
+fn an_invitation_is_worth_one_edge_and_a_key_ends_with_its_edge() {
+    let cloud = cloud();
+    let dir = tempfile::tempdir().unwrap();
+    let invitation = invite(&cloud, "e", &json!({}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    let edge = edge_in(dir);
+    until("it has come", || {
+        status(&edge)["cloud"]["state"] == "connected"
+    });
+    let other = tempfile::tempdir().unwrap();
+    let again = joined(&other.path().join("db"), &invitation, false).unwrap_err();
+    assert_eq!(again.kind(), FleetErrorKind::Denied);
+    assert!(!other.path().join("db/uplink.json").exists());
+    assert_eq!(
+        ask(&cloud, &json!({"op": "remove_edge", "edge": "e"})).0,
+        200
+    );
+    until("the key is worth nothing", || {
+        let cloud = status(&edge)["cloud"].clone();
+        cloud["state"] == "offline" && cloud["error"].as_str().is_some_and(|e| e.contains("key"))
+    });
+    assert_eq!(status(&cloud)["edges"], json!([]));
+}
+
+#[test]
+fn a_database_of_another_history_is_refused_until_it_is_to_begin_anew() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "e");
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let identity = of_edge(&cloud, "e")["copy"]["identity"].clone();
+    // Another database comes with the key, as after a replaced disk.
+    let other = tempfile::tempdir().unwrap();
+    std::fs::create_dir(other.path().join("db")).unwrap();
+    let key = std::fs::read(edge.db().join("uplink.json")).unwrap();
+    std::fs::write(other.path().join("db/uplink.json"), &key).unwrap();
+    drop(edge);
+    let edge = edge_in(other);
+    until("both are told", || {
+        status(&edge)["cloud"]["state"] == "refused" && of_edge(&cloud, "e")["state"] == "refused"
+    });
+    let error = status(&edge)["cloud"]["error"].clone();
+    assert!(
+        error.as_str().unwrap().contains("--new-incarnation"),
+        "{error}"
+    );
+    assert_eq!(of_edge(&cloud, "e")["copy"]["identity"], identity);
+    let invitation = invite(&cloud, "e", &json!({"again": true}));
+    joined(&edge.db(), &invitation, true).unwrap();
+    write(&edge, &an_hour("b"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    assert_ne!(of_edge(&cloud, "e")["copy"]["identity"], identity);
+    assert!(cloud.db().join("copies-aside/e.1/copy.redb").exists());
+}
+
+#[test]
+fn pauses_hold_at_either_side_and_over_restarts() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "e");
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    assert_eq!(ask(&cloud, &json!({"op": "pause", "edge": "e"})).0, 200);
+    until("the cloud rests", || {
+        of_edge(&cloud, "e")["state"] == "paused"
+    });
+    assert_eq!(ask(&edge, &json!({"op": "pause"})).0, 200);
+    until("the edge rests", || {
+        status(&edge)["cloud"]["state"] == "paused"
+    });
+    let edge = edge.restarted(|s| {
+        s.sync.role = NodeRole::Edge;
+        s.sync.flush_every = Some(Duration::from_secs(1));
+    });
+    write(&edge, &an_hour("b"));
+    until("the edge still rests", || {
+        status(&edge)["cloud"]["state"] == "paused"
+    });
+    assert_eq!(ask(&edge, &json!({"op": "resume"})).0, 200);
+    assert_eq!(ask(&cloud, &json!({"op": "resume", "edge": "e"})).0, 200);
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+}
+
+#[test]
+fn what_cannot_be_has_a_code_and_advice() {
+    let (cloud, single) = (cloud(), Running::start());
+    let code = |server: &Running, asked: Value| {
+        let (status, answer) = ask(server, &asked);
+        (
+            status,
+            answer["code"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let add = |edge: &str, url: &str| json!({"op": "add_edge", "edge": edge, "url": url});
+    for (server, asked, wanted) in [
+        (&single, add("a", "http://x"), (409, "E_ROLE")),
+        (&single, json!({"op": "verify"}), (409, "E_ROLE")),
+        (&cloud, json!({"op": "verify"}), (409, "E_ROLE")),
+        (&cloud, add("a/b", "http://x"), (400, "E_FLEET")),
+        (&cloud, add("a", "x"), (400, "E_FLEET")),
+        (&cloud, json!({"op": "nothing"}), (400, "E_INVALID")),
+        (
+            &cloud,
+            json!({"op": "verify", "edge": "x"}),
+            (404, "E_NOT_FOUND"),
+        ),
+    ] {
+        let (status, found) = code(server, asked.clone());
+        assert_eq!((status, found.as_str()), wanted, "{asked}");
+    }
+    invite(&cloud, "a", &json!({}));
+    let twice = code(&cloud, add("a", "http://x"));
+    assert_eq!(twice, (409, "E_EDGE_TAKEN".to_owned()));
+    let offline = code(&cloud, json!({"op": "verify", "edge": "a"}));
+    assert_eq!(offline, (503, "E_UNREACHABLE".to_owned()));
+    // The connection is for edges.
+    let get = |server: &Running, key: Option<&str>| {
+        let mut request = client().get(server.url("/api/v1/sync/connect"));
+        if let Some(key) = key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let mut answer = request.call().unwrap();
+        (answer.status().as_u16(), json(&mut answer)["code"].clone())
+    };
+    assert_eq!(get(&single, None), (409, json!("E_ROLE")));
+    assert_eq!(get(&cloud, None), (401, json!("E_EDGE_KEY")));
+    assert_eq!(get(&cloud, Some("hwe_00")), (401, json!("E_EDGE_KEY")));
+}

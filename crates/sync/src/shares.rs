@@ -1,0 +1,225 @@
+//! Shares of what travels: what a copy asks for comes out of them in turn, by weight.
+//!
+//! Each share has gone so far as the bytes that were asked for out of it, divided by its weight;
+//! the next range comes out of the one that has gone the least. One that had nothing to ask for
+//! begins again where the others are: what it did not need it has not saved.
+//!
+//! Invariants: no share starves: of two that always have something, bytes by weight are never
+//! further apart than one range of each, by weight.
+//! Concurrency: plain data.
+
+use headwater_engine::Reason;
+
+/// How finely bytes are divided by weights.
+const SCALE: u64 = 1 << 10;
+
+/// What a range, or a state, travels as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Share {
+    /// States of the source.
+    States,
+    /// What tiles at the levels of the rules need, coarse before fine.
+    Periodic,
+    /// Rows of which a score says that they are looked at first.
+    Proactive,
+    /// What readers asked for, and what is pinned.
+    Asked,
+    /// The other rows that are wanted, in their order.
+    Backlog,
+}
+
+impl Share {
+    /// All of them, in their order.
+    pub const ALL: [Share; 5] = [
+        Share::States,
+        Share::Periodic,
+        Share::Proactive,
+        Share::Asked,
+        Share::Backlog,
+    ];
+
+    /// The share of what is wanted for a reason, where no score brings it forward.
+    #[must_use]
+    pub fn of(reason: Reason) -> Share {
+        match reason {
+            Reason::Summaries => Share::Periodic,
+            Reason::Asked | Reason::Pinned => Share::Asked,
+            Reason::Rows => Share::Backlog,
+            Reason::Ahead => Share::Proactive,
+        }
+    }
+}
+
+/// How much of what travels each share gets while it has something; 0 counts as 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// Of states.
+    pub states: u32,
+    /// Of what tiles need.
+    pub periodic: u32,
+    /// Of rows by score.
+    pub proactive: u32,
+    /// Of what was asked for and pinned.
+    pub asked: u32,
+    /// Of the other rows.
+    pub backlog: u32,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights {
+            states: 8,
+            periodic: 8,
+            proactive: 2,
+            asked: 8,
+            backlog: 4,
+        }
+    }
+}
+
+impl Weights {
+    fn of(&self, share: Share) -> u64 {
+        let weight = match share {
+            Share::States => self.states,
+            Share::Periodic => self.periodic,
+            Share::Proactive => self.proactive,
+            Share::Asked => self.asked,
+            Share::Backlog => self.backlog,
+        };
+        u64::from(weight.max(1))
+    }
+}
+
+/// Something for each share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ForEach<T>([T; Share::ALL.len()]);
+
+impl<T: Default + Copy> ForEach<T> {
+    pub(crate) fn get(&self, share: Share) -> T {
+        let mut all = Share::ALL.iter().zip(&self.0);
+        let found = all.find(|(of, _)| **of == share);
+        found.map_or_else(T::default, |(_, value)| *value)
+    }
+
+    pub(crate) fn change(&mut self, share: Share, change: impl FnOnce(&mut T)) {
+        let mut all = Share::ALL.iter().zip(&mut self.0);
+        if let Some((_, value)) = all.find(|(of, _)| **of == share) {
+            change(value);
+        }
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns {
+    weights: Weights,
+    /// How far each share has gone.
+    gone: ForEach<u64>,
+    /// Which had something to ask for when it was asked last.
+    was_ready: ForEach<bool>,
+    /// How far the one had gone whose turn it was last.
+    now: u64,
+}
+
+impl Turns {
+    pub(crate) fn set_weights(&mut self, weights: Weights) {
+        self.weights = weights;
+    }
+
+    /// The share whose turn it is, of those that have something to ask for.
+    pub(crate) fn next(&mut self, is_ready: impl Fn(Share) -> bool) -> Option<Share> {
+        let now = self.now;
+        for share in Share::ALL {
+            let is_ready = is_ready(share);
+            if is_ready && !self.was_ready.get(share) {
+                self.gone.change(share, |gone| *gone = now.max(*gone));
+            }
+            self.was_ready.change(share, |was| *was = is_ready);
+        }
+        let ready = Share::ALL.into_iter().filter(|s| self.was_ready.get(*s));
+        let next = ready.min_by_key(|share| self.gone.get(*share))?;
+        self.now = self.gone.get(next);
+        Some(next)
+    }
+
+    fn by_weight(&self, share: Share, bytes: u64) -> u64 {
+        let by_weight = bytes.max(1).saturating_mul(SCALE) / self.weights.of(share);
+        by_weight.max(1)
+    }
+
+    /// So many bytes were asked for out of a share.
+    pub(crate) fn charge(&mut self, share: Share, bytes: u64) {
+        let by_weight = self.by_weight(share, bytes);
+        self.gone
+            .change(share, |gone| *gone = gone.saturating_add(by_weight));
+    }
+
+    /// They were not granted: it is as if they had not been asked for.
+    pub(crate) fn refund(&mut self, share: Share, bytes: u64) {
+        let by_weight = self.by_weight(share, bytes);
+        self.gone
+            .change(share, |gone| *gone = gone.saturating_sub(by_weight));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_get_bytes_by_weight_while_they_have_something(
+            weights in prop::array::uniform5(1u32..20),
+            turns in prop::collection::vec((prop::array::uniform5(any::<bool>()), 1u64..5000), 1..300),
+        ) {
+            let [states, periodic, proactive, asked, backlog] = weights;
+            let weights = Weights { states, periodic, proactive, asked, backlog };
+            let mut all = Turns::default();
+            all.set_weights(weights);
+            // Of each two shares: what each got since both have had something all the time.
+            let mut since = vec![vec![(0u64, 0u64); 5]; 5];
+            for (ready, bytes) in turns {
+                let index = |share: Share| Share::ALL.iter().position(|s| *s == share).unwrap();
+                let next = all.next(|share| ready[index(share)]);
+                prop_assert_eq!(next.is_some(), ready.contains(&true));
+                let Some(next) = next else { continue };
+                prop_assert!(ready[index(next)]);
+                all.charge(next, bytes);
+                for a in 0..5 {
+                    for b in 0..5 {
+                        let pair = &mut since[a][b];
+                        if !(ready[a] && ready[b]) {
+                            *pair = (0, 0);
+                            continue;
+                        }
+                        pair.0 += if a == index(next) { bytes } else { 0 };
+                        pair.1 += if b == index(next) { bytes } else { 0 };
+                        let (of_a, of_b) = (weights.of(Share::ALL[a]), weights.of(Share::ALL[b]));
+                        // The largest range of each, by weight, and what rounding takes.
+                        let most = 2 * (5000 / of_a + 5000 / of_b + 10);
+                        prop_assert!((pair.0 / of_a).abs_diff(pair.1 / of_b) <= most);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_share_did_not_need_it_has_not_saved() {
+        let mut turns = Turns::default();
+        for _ in 0..1000 {
+            assert_eq!(turns.next(|s| s == Share::Backlog), Some(Share::Backlog));
+            turns.charge(Share::Backlog, 1000);
+        }
+        let both = |s| matches!(s, Share::Backlog | Share::Asked);
+        let mut asked = 0;
+        for _ in 0..300 {
+            let next = turns.next(both).unwrap();
+            turns.charge(next, 1000);
+            asked += u32::from(next == Share::Asked);
+        }
+        assert!((199..=201).contains(&asked), "{asked} of 300");
+    }
+}
