@@ -278,7 +278,7 @@ impl Query {
     /// A note of the database.
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
         Ok(match &self.shared.source {
-            Source::Database(db) => db.note(name)?,
+            Source::Database(db) | Source::Across(db, _) => db.note(name)?,
             Source::Reader(reader) => reader.note(name)?,
         })
     }

@@ -109,33 +109,10 @@ fn node_of(join: Join) -> Result<LogicalPlan> {
             }
         }
     }
-    let Some(Expr::BinaryExpr(BinaryExpr { left, op, right })) = nearest else {
-        return Err(wrong("it has one comparison by >=, >, <= or <"));
-    };
-    let (left, right, swapped) = sides(*left, *right, &join)?;
-    let op = if swapped { op.swap() } else { Some(op) };
-    let (forward, strict) = match op {
-        Some(Operator::GtEq) => (false, false),
-        Some(Operator::Gt) => (false, true),
-        Some(Operator::LtEq) => (true, false),
-        Some(Operator::Lt) => (true, true),
-        _ => return Err(wrong("it has one comparison by >=, >, <= or <")),
-    };
+    let (left, right, forward, strict) = comparison(nearest, &join)?;
     left_by.push(left);
     right_by.push(right);
-    for (left, right) in left_by.iter().zip(&right_by) {
-        let left_type = left.get_type(join.left.schema())?;
-        let right_type = right.get_type(join.right.schema())?;
-        if left_type != right_type {
-            return Err(Error::type_mismatch(format!(
-                "ASOF JOIN: {left} is {}, {right} is {}",
-                headwater_columnar::type_name(&left_type),
-                headwater_columnar::type_name(&right_type)
-            ))
-            .with_hint("CAST one of them")
-            .into());
-        }
-    }
+    check_types(&join, &left_by, &right_by)?;
     let node = AsOf {
         left: join.left,
         right: join.right,
@@ -149,4 +126,39 @@ fn node_of(join: Join) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Extension(Extension {
         node: Arc::new(node),
     }))
+}
+
+/// The marked comparison: its two sides, whether what is not earlier is near, and whether what is
+/// equally late is not.
+fn comparison(marked: Option<Expr>, join: &Join) -> Result<(Expr, Expr, bool, bool)> {
+    let Some(Expr::BinaryExpr(BinaryExpr { left, op, right })) = marked else {
+        return Err(wrong("it has one comparison by >=, >, <= or <"));
+    };
+    let (left, right, swapped) = sides(*left, *right, join)?;
+    let op = if swapped { op.swap() } else { Some(op) };
+    let (forward, strict) = match op {
+        Some(Operator::GtEq) => (false, false),
+        Some(Operator::Gt) => (false, true),
+        Some(Operator::LtEq) => (true, false),
+        Some(Operator::Lt) => (true, true),
+        _ => return Err(wrong("it has one comparison by >=, >, <= or <")),
+    };
+    Ok((left, right, forward, strict))
+}
+
+fn check_types(join: &Join, left_by: &[Expr], right_by: &[Expr]) -> Result<()> {
+    for (left, right) in left_by.iter().zip(right_by) {
+        let left_type = left.get_type(join.left.schema())?;
+        let right_type = right.get_type(join.right.schema())?;
+        if left_type != right_type {
+            return Err(Error::type_mismatch(format!(
+                "ASOF JOIN: {left} is {}, {right} is {}",
+                headwater_columnar::type_name(&left_type),
+                headwater_columnar::type_name(&right_type)
+            ))
+            .with_hint("CAST one of them")
+            .into());
+        }
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use crate::columns::time_type;
 use crate::error::Error;
 use crate::functions::bucket_width;
 use crate::rules::keep_names::{has_part, map_expressions};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
@@ -238,8 +238,9 @@ fn fill_of(call: &ScalarFunction) -> Result<Fill> {
     })
 }
 
+/// Whether an argument is left out. One that has a type is a parameter without a value yet.
 fn is_null(expr: &Expr) -> bool {
-    matches!(expr, Expr::Literal(value, _) if value.is_null())
+    matches!(expr, Expr::Literal(ScalarValue::Null, _))
 }
 
 /// A plan with one more column of the groups below it, filled so.
@@ -277,7 +278,7 @@ fn with_column(
 
 /// What a call of `time_bucket_gapfill` asks for.
 struct Asked {
-    width: arrow::datatypes::IntervalMonthDayNano,
+    width: IntervalMonthDayNano,
     width_expr: Expr,
     time: Expr,
     zone: Option<String>,
@@ -295,8 +296,10 @@ impl Asked {
                 Error::invalid_value("time_bucket_gapfill: the width is a constant").into(),
             );
         };
-        let ScalarValue::IntervalMonthDayNano(Some(width)) = bucket_width(width)? else {
-            return Err(Error::invalid_value("time_bucket_gapfill: the width is absent").into());
+        // An absent one is that of a parameter that has no value yet; it is refused when it is run.
+        let width = match bucket_width(width)? {
+            ScalarValue::IntervalMonthDayNano(Some(width)) => width,
+            _ => IntervalMonthDayNano::new(0, 0, 0),
         };
         let (zone, start, finish) = rest(call.args.get(2..).unwrap_or(&[]));
         let zone = zone.map(|name| Zone::read(&name)).transpose();
@@ -414,9 +417,8 @@ fn bare(expr: &Expr) -> &Expr {
 
 /// The instant right behind one.
 fn after(bound: Expr) -> Expr {
-    let step = ScalarValue::IntervalMonthDayNano(Some(
-        arrow::datatypes::IntervalMonthDayNano::new(0, 0, 1),
-    ));
+    let step = IntervalMonthDayNano::new(0, 0, 1);
+    let step = ScalarValue::IntervalMonthDayNano(Some(step));
     Expr::BinaryExpr(BinaryExpr::new(
         Box::new(bound),
         Operator::Plus,

@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn patterns_are_taken_apart() {
         let symbol = Regex::Symbol;
-        let read = |text: &str| super::read(text).unwrap();
-        let pattern = read("A \"b c\"*? | (A C){2,}$");
+        let taken = |text: &str| read(text).unwrap();
+        let pattern = taken("A \"b c\"*? | (A C){2,}$");
         assert_eq!(pattern.symbols, ["a", "b c", "c"]);
         let lazy = Regex::Repeat {
             of: Box::new(symbol(1)),
@@ -330,16 +330,16 @@ mod tests {
         let first = Regex::Sequence(vec![symbol(0), lazy]);
         let second = Regex::Sequence(vec![twice, Regex::End]);
         assert_eq!(pattern.regex, Regex::Either(vec![first, second]));
-        assert!(read("A {- B+ -} C").regex.excludes());
-        let Regex::Either(ways) = read("PERMUTE(A, B, C)").regex else {
+        assert!(taken("A {- B+ -} C").regex.excludes());
+        let Regex::Either(ways) = taken("PERMUTE(A, B, C)").regex else {
             unreachable!()
         };
         assert_eq!(ways.len(), 6);
-        assert_eq!(read("()").regex, Regex::Sequence(Vec::new()));
+        assert_eq!(taken("()").regex, Regex::Sequence(Vec::new()));
         for bad in [
             "A**", "A{2,1}", "A{0}", "(A", "A)", "A{x}", "A &", "\"A", "A{-B", "A{99999}",
         ] {
-            assert!(super::read(bad).is_err(), "{bad}");
+            assert!(read(bad).is_err(), "{bad}");
         }
     }
 }

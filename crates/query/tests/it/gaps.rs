@@ -254,3 +254,26 @@ fn buckets_follow_the_clocks_of_a_zone_and_the_calendar() {
         assert!(error.hint.is_some());
     });
 }
+
+#[test]
+fn bounds_and_widths_may_be_parameters_of_a_prepared_statement() {
+    block_on(async {
+        let lake = weather().await;
+        let sql = "SELECT time_bucket_gapfill($1, time, $2, $3) AS t, count(*) FROM weather GROUP BY t ORDER BY t";
+        let prepared = lake.session.prepare(sql, &[]).await.unwrap();
+        assert_eq!(prepared.schema().fields().len(), 2);
+        let values = ["2 hours", "2024-05-01T00:00:00Z", "2024-05-01T04:00:00Z"];
+        let values =
+            values.map(|text| headwater_query::datafusion::common::ScalarValue::from(text));
+        let parameters = headwater_query::Parameters::positional(values.to_vec());
+        let rows = prepared
+            .run(parameters)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap();
+        let rows = crate::support::text(&rows);
+        assert_eq!(rows, ["2024-05-01T00:00:00Z|2", "2024-05-01T02:00:00Z|2"]);
+    });
+}

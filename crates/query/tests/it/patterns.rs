@@ -327,3 +327,17 @@ fn many_partitions_are_looked_through_one_after_the_other() {
         assert_eq!(lake.rows(sql).await, ["10000|40000"]);
     });
 }
+
+#[test]
+fn what_a_condition_calls_is_computed_anew_each_time() {
+    block_on(async {
+        let lake = market().await;
+        let sql = "SELECT at FROM ticks MATCH_RECOGNIZE (ORDER BY time, sym MEASURES now() AS at PATTERN (A) DEFINE A AS n = 7 AND now() > time)";
+        let first = lake.rows(sql).await;
+        assert_eq!(first.len(), 1);
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        assert_ne!(lake.rows(sql).await, first);
+        let sql = "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY time MEASURES n AS n PATTERN (A) DEFINE A AS n = $1)";
+        assert_eq!(lake.error(sql).await.code, "unsupported");
+    });
+}
