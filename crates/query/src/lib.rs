@@ -20,30 +20,36 @@
 )]
 
 mod answer;
+mod asof;
 mod catalog;
 mod columns;
 mod door;
 mod error;
 mod fences;
 mod functions;
+mod gapfill;
 mod gate;
 mod gone;
 mod leaf_plan;
 mod limits;
 mod names;
+mod nodes;
 mod parameters;
 mod parsed;
+mod pattern;
 mod places;
 mod planner;
 mod plans;
 mod prepared;
 mod pyramid;
 mod rules;
+mod runs;
 mod session;
 mod settings;
 mod statement;
 mod statement_texts;
 mod stop;
+mod syntax;
 mod table;
 mod text;
 mod threads;
