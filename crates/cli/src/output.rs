@@ -60,6 +60,14 @@ impl Output {
         Ok(())
     }
 
+    /// Hands on all that is there.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.inner.write_all(&self.buffer)?;
+        self.buffer.clear();
+        self.inner.flush()?;
+        Ok(())
+    }
+
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.inner.write_all(&self.buffer)?;
         self.inner.flush()?;

@@ -11,10 +11,11 @@ use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::About;
 use crate::invite::{Invite, check_url};
 use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
+use crate::waiting::blocking;
 use crate::wants::{PinSpec, Want, WantRule, rules};
 use headwater_engine::{
-    Across, CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, SnapshotPart,
-    State, StateName,
+    Across, CopyProgress, ErrorKind, MissedRange, Options, Reader, RemoteCopy, Rules, Snapshot,
+    SnapshotPart, State, StateName,
 };
 use headwater_io::Env;
 use headwater_sync::Verified;
@@ -37,6 +38,9 @@ pub(crate) struct Place {
     dir: PathBuf,
     rules: Rules,
 }
+
+/// How often it is looked whether what was asked for is here.
+const FETCH_LOOK: Duration = Duration::from_millis(20);
 
 /// What a fleet may take.
 #[derive(Clone, Debug)]
@@ -163,7 +167,7 @@ struct Shown {
 }
 
 /// What the part is called that is the node's own database: no edge may be called so.
-const OWN: &str = "this node";
+pub const OWN: &str = "this node";
 
 impl Fleet {
     /// That of the node whose database is in a directory.
@@ -513,6 +517,58 @@ impl Fleet {
             shown.changes = changes;
         }
         shown.all.snapshot()
+    }
+
+    /// Fetches what readers of copies have missed, and waits until it is here, for so long at most.
+    /// True when something came, so that asking again may help.
+    ///
+    /// # Errors
+    /// What this node's medium refuses.
+    pub async fn fetch_wanted(self: &Arc<Self>, most: Duration) -> Result<bool, FleetError> {
+        let until = tokio::time::Instant::now() + most;
+        let fleet = Arc::clone(self);
+        let mut asked = blocking(move || fleet.ask_for_missed()).await?;
+        if asked.is_empty() {
+            return Ok(false);
+        }
+        let all = asked.len();
+        while !asked.is_empty() && tokio::time::Instant::now() < until {
+            tokio::time::sleep(FETCH_LOOK).await;
+            asked = blocking(move || {
+                asked.retain(|(held, copy, missed)| {
+                    // Without a connection nothing comes.
+                    // A range that was asked for is bounded, and fits.
+                    let bytes = u32::try_from(missed.bytes).unwrap_or(u32::MAX);
+                    let is_here = copy.read(missed.segment, missed.offset, bytes).is_ok();
+                    if is_here {
+                        held.has_changed();
+                    }
+                    !is_here && held.live.lock().session != 0
+                });
+                asked
+            })
+            .await?;
+        }
+        Ok(asked.len() < all)
+    }
+
+    /// Has all copies ask for what readers have missed.
+    fn ask_for_missed(&self) -> Vec<(Arc<Held>, RemoteCopy, MissedRange)> {
+        let held: Vec<Arc<Held>> = self.held.lock().values().cloned().collect();
+        let mut asked = Vec::new();
+        for held in held {
+            let Some(copy) = held.copy.lock().clone() else {
+                continue;
+            };
+            let is_connected = held.live.lock().session != 0;
+            for missed in copy.take_missed() {
+                if is_connected && copy.ask_for(missed.segment, missed.offset, missed.bytes) {
+                    asked.push((Arc::clone(&held), copy.clone(), missed));
+                }
+            }
+            held.wake.notify_one();
+        }
+        asked
     }
 
     /// Lets go of the node's own database, which is to be closed.

@@ -6,7 +6,8 @@
 //! What is asked and answered is decided in `headwater-sync`, which knows no sockets, clocks and
 //! threads; this crate gives it all three.
 //!
-//! From bottom to top: `error`; `private` files that only their owner may read; [`invite`] the text
+//! From bottom to top: `error`; `waiting` for a medium or the stop;
+//! `private` files that only their owner may read; [`invite`] the text
 //! that lets an edge join; `uplink_file` what an edge knows of its cloud; `wants`
 //! what is wanted of an edge; `edges` what a cloud knows of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
 //! as it is told; `follow` a copy from its first state on; `copies` all of them; `session` one connection at the cloud; `uplink` the one at
@@ -36,9 +37,10 @@ mod session;
 mod status;
 mod uplink;
 mod uplink_file;
+mod waiting;
 mod wants;
 
-pub use copies::{Fleet, FleetLimits};
+pub use copies::{Fleet, FleetLimits, OWN};
 pub use edges::{EDGES_MAX, Edge};
 pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};

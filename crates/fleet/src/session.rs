@@ -13,6 +13,7 @@ use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind};
 use crate::follow::{Follower, says_to_be};
 use crate::frame::{Came, Note, came, message, note};
+use crate::waiting::{blocking, stopped};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use headwater_engine::CopyProgress;
 use headwater_sync::{Message, Now};
@@ -130,27 +131,6 @@ fn refused(error: &FleetError) -> Note {
         code: error.kind().code().to_owned(),
         text: error.to_string(),
     }
-}
-
-/// Waits until the server stops.
-pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone, which is a stop too.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-/// Runs what waits for a medium away from the threads of connections.
-pub(crate) async fn blocking<T: Send + 'static>(
-    call: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, FleetError> {
-    let span = tracing::Span::current();
-    let done = tokio::task::spawn_blocking(move || span.in_scope(call)).await;
-    done.map_err(|error| {
-        tracing::error!(%error, "the work on a copy panicked");
-        FleetError::new(
-            FleetErrorKind::Io,
-            "the work on a copy ended in an error of the program",
-        )
-    })
 }
 
 /// A connection that counts.

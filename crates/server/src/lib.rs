@@ -21,6 +21,7 @@
 mod app;
 mod databases;
 mod error;
+mod fetching;
 mod granted;
 mod ingest;
 mod live;

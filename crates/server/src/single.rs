@@ -5,8 +5,10 @@
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::routes;
+use crate::fetching::fetching;
+use crate::routes::{self, Needs};
 use crate::start_error::StartError;
+use axum::middleware::from_fn_with_state;
 use futures_util::future::BoxFuture;
 use headwater_shell::{Endpoint, ErrorAnswer, Role, Route, Shell, Work, standard_endpoints};
 use serde_json::{Map, Value};
@@ -57,9 +59,18 @@ impl Role for Single {
 
     fn routes(&self, _: &Arc<Shell>) -> Vec<Route> {
         let routes = routes::all().into_iter();
-        routes
-            .map(|route| route.with_state(Arc::clone(&self.app)))
-            .collect()
+        let with_state = |route: routes::Route| route.with_state(Arc::clone(&self.app));
+        if self.app.fleet.is_none() {
+            return routes.map(with_state).collect();
+        }
+        let fetching = from_fn_with_state(Arc::clone(&self.app), fetching);
+        let routes = routes.map(|mut route| {
+            if route.endpoint.needs == Needs::Read {
+                route.handler = route.handler.layer(fetching.clone());
+            }
+            with_state(route)
+        });
+        routes.collect()
     }
 
     /// Ready means that the database takes a snapshot, which it does not once it is closed. Says

@@ -21,6 +21,10 @@ pub struct ErrorAnswer {
     pub retry_after: Option<u32>,
 }
 
+/// The code of an answer, for what stands between a handler and its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnsweredCode(pub &'static str);
+
 impl ErrorAnswer {
     /// One without details.
     #[must_use]
@@ -65,8 +69,9 @@ impl ErrorAnswer {
 
 impl IntoResponse for ErrorAnswer {
     fn into_response(self) -> Response {
-        let (status, retry_after) = (self.status, self.retry_after);
+        let (status, retry_after, code) = (self.status, self.retry_after, self.code);
         let mut response = (status, Json(self.into_body())).into_response();
+        response.extensions_mut().insert(AnsweredCode(code));
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }

@@ -42,7 +42,7 @@ mod standard;
 mod tls;
 
 pub use cors::parse_origin;
-pub use error::ErrorAnswer;
+pub use error::{AnsweredCode, ErrorAnswer};
 pub use role::{Door, Role, Work, Worker};
 pub use route::{Endpoint, Needs, Route};
 pub use run::{Bound, Listener, StartError, run_until_signal};

@@ -25,6 +25,7 @@ mod parsed_batch;
 pub mod prometheus;
 pub mod query;
 mod refusal;
+pub mod replay;
 pub mod tile;
 pub mod tiles;
 pub mod zone;

@@ -143,7 +143,10 @@ mod tests {
         let mut cursor = Vec::new();
         push_cursor(&mut cursor, -5, 3, &stream);
         let found = Position::parse(std::str::from_utf8(&cursor).unwrap()).unwrap();
-        assert_eq!((found.time.as_nanos(), found.row, found.stream), (-5, 3, stream));
+        assert_eq!(
+            (found.time.as_nanos(), found.row, found.stream),
+            (-5, 3, stream)
+        );
         for wrong in ["", "1", "1/2", "1/0/pump", "x/1/pump", "1/1/"] {
             assert_eq!(Position::parse(wrong), None, "{wrong}");
         }
@@ -154,7 +157,10 @@ mod tests {
         assert_eq!(Pace::parse("max"), Ok(Pace::Max));
         assert_eq!(Pace::Max.due(0, i64::MAX), Duration::ZERO);
         let sixty = Pace::parse("60").unwrap();
-        assert_eq!(sixty.due(1_000_000_000, 61_000_000_000), Duration::from_secs(1));
+        assert_eq!(
+            sixty.due(1_000_000_000, 61_000_000_000),
+            Duration::from_secs(1)
+        );
         assert_eq!(Pace::Times(1e-300).due(i64::MIN, i64::MAX), Duration::MAX);
         for wrong in ["", "0", "-1", "inf", "NaN", "fast"] {
             assert!(Pace::parse(wrong).is_err(), "{wrong}");

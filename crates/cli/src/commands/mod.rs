@@ -17,6 +17,7 @@ pub(crate) mod last;
 pub(crate) mod plot;
 pub(crate) mod query;
 pub(crate) mod repair;
+pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod serve;

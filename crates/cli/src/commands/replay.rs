@@ -82,7 +82,7 @@ impl Replay {
                 None => spec.tags.push((tag.clone(), vec![value.clone()])),
             }
         }
-        spec.range = self.range.clone().range();
+        spec.range = self.range.range();
         spec.fields = (!self.fields.is_empty()).then(|| self.fields.clone());
         spec.after = self.after.as_ref().map(|position| ReplayCursor {
             time: position.time,

@@ -5,6 +5,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod count;
+pub(crate) mod coverage;
 pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod last;
@@ -15,6 +16,7 @@ pub(crate) mod opentsdb;
 pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod query;
+pub(crate) mod replay;
 pub(crate) mod scan;
 pub(crate) mod sql;
 pub(crate) mod storage;
@@ -36,6 +38,7 @@ pub(crate) fn all() -> Vec<Route> {
     [
         aggregate::routes(),
         count::routes(),
+        coverage::routes(),
         export::routes(),
         health::routes(),
         last::routes(),
@@ -46,6 +49,7 @@ pub(crate) fn all() -> Vec<Route> {
         page::routes(),
         prometheus::routes(),
         query::routes(),
+        replay::routes(),
         scan::routes(),
         sql::routes(),
         storage::routes(),

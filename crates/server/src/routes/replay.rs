@@ -254,7 +254,15 @@ fn write(
             left -= 1;
             let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), *time));
             wait(start, asked.pace.due(first, *time), out, goes_on)?;
-            push(&replay, &chunk, index, row, &fields, asked.form, &mut out.bytes);
+            push(
+                &replay,
+                &chunk,
+                index,
+                row,
+                &fields,
+                asked.form,
+                &mut out.bytes,
+            );
             if out.bytes.len() >= PIECE_BYTES {
                 out.send()?;
             }
