@@ -92,7 +92,9 @@ impl From<headwater_ask::Error> for ApiError {
             }
             Kind::Access => (StatusCode::FORBIDDEN, None),
             Kind::NotFound => (StatusCode::NOT_FOUND, None),
-            Kind::Timeout | Kind::Cancelled | Kind::Elsewhere => (StatusCode::SERVICE_UNAVAILABLE, None),
+            Kind::Timeout | Kind::Cancelled | Kind::Elsewhere => {
+                (StatusCode::SERVICE_UNAVAILABLE, None)
+            }
             Kind::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
             Kind::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
             Kind::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
